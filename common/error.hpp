@@ -1,0 +1,71 @@
+// Errors that the caller is expected to handle. A bug is a ROLL_CHECK, not an Error.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <tl/expected.hpp>
+
+namespace roll {
+
+enum class ErrorCode {
+    InvalidArgument,  // the request cannot be right: usage, job file, sizes (exit 2)
+    NotFound,         // no such job, file, node (exit 3)
+    Refused,          // permission, quota, fenced, disk full (exit 4)
+    Unavailable,      // no daemon, peer gone, try again (exit 5)
+    Corrupt,          // bytes are not what was written (exit 1)
+    Failed            // everything else that went wrong (exit 1)
+};
+
+// The message is one sentence: what is wrong, the value, what is allowed. The hint is the next command.
+struct Error {
+    ErrorCode code = ErrorCode::Failed;
+    std::string message;
+    std::string hint = {};
+};
+
+template <class T>
+using Result = tl::expected<T, Error>;
+
+inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::string hint = {}) {
+    return tl::unexpected(Error{code, std::move(message), std::move(hint)});
+}
+
+// The exit status of a program that ends with this error (interface: exit codes).
+constexpr int exit_code(ErrorCode code) {
+    switch (code) {
+        case ErrorCode::InvalidArgument: return 2;
+        case ErrorCode::NotFound: return 3;
+        case ErrorCode::Refused: return 4;
+        case ErrorCode::Unavailable: return 5;
+        case ErrorCode::Corrupt:
+        case ErrorCode::Failed: return 1;
+    }
+    return 1;
+}
+
+// "invalid_argument", "not_found", ...: the code's name in JSON.
+const char* name_of(ErrorCode code);
+
+}  // namespace roll
+
+// ROLL_TRY(const Spec spec, parse(text));            in a function returning Result
+// ROLL_CO_TRY(const Reply reply, co_await ask(job)); in a coroutine returning Task<Result>
+//
+// Declares the name from the value, or leaves with the Error. Statements, not expressions:
+// g++ 12 crashes on a statement-expression that holds co_return.
+// ROLL_TRY_VOID(call()); is the same for Result<void>.
+#define ROLL_TRY(declaration, expression) \
+    ROLL_TRY_(ROLL_CAT_(result_, __COUNTER__), return, declaration, expression)
+#define ROLL_CO_TRY(declaration, expression) \
+    ROLL_TRY_(ROLL_CAT_(result_, __COUNTER__), co_return, declaration, expression)
+#define ROLL_TRY_VOID(expression) ROLL_TRY_VOID_(ROLL_CAT_(result_, __COUNTER__), expression)
+
+#define ROLL_TRY_(result, leave, declaration, expression)         \
+    auto result = (expression);                                   \
+    if (!result) leave tl::unexpected(std::move(result).error()); \
+    declaration = *std::move(result)
+#define ROLL_TRY_VOID_(result, expression) \
+    if (auto result = (expression); !result) return tl::unexpected(std::move(result).error())
+#define ROLL_CAT_(a, b) ROLL_CAT_INNER_(a, b)
+#define ROLL_CAT_INNER_(a, b) a##b

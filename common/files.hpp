@@ -1,0 +1,44 @@
+// Files that are either whole or absent, and mapped ones. Errors name the path and errno's text; a full
+// disk is ErrorCode::Refused, a missing file NotFound.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/error.hpp"
+
+namespace roll {
+
+Result<std::string> read_file(const std::filesystem::path& path);
+
+// Writes path.tmp, fsyncs it, renames it over path and fsyncs the directory.
+Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+Result<void> make_directories(const std::filesystem::path& path);
+Result<void> fsync_directory(const std::filesystem::path& path);
+
+// Renames without replacing an existing target (renameat2 RENAME_NOREPLACE), then fsyncs the parent.
+// Refused if the target exists.
+Result<void> rename_new(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// A whole file, mapped read-only for this object's life. Moves, does not copy.
+class MappedFile {
+  public:
+    static Result<MappedFile> open(const std::filesystem::path& path);
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+    ~MappedFile();
+
+    std::span<const std::byte> bytes() const { return bytes_; }
+
+  private:
+    explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+    std::span<const std::byte> bytes_;
+};
+
+}  // namespace roll

@@ -1,0 +1,38 @@
+// What clients ask rolld: one request, one reply, both JSON. A reply's `ok` is the very value that
+// `rollctl --json` prints, with its "schema": "roll.NAME/1".
+//
+//   request  {"v":1, "id":7, "op":"submit", "args":{...}}
+//   reply    {"v":1, "id":7, "ok":{...}}   or   {"v":1, "id":7, "error":{"code","message","hint"}}
+//
+// The table of operations, their arguments and replies is in docs/internals.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::protocol {
+
+constexpr std::size_t kFrameBytesMax = 16u << 20;
+
+struct Request {
+    std::uint64_t id = 0;
+    std::string op;
+    Json args = Json::object();
+};
+
+std::string encode(const Request& request);
+Result<Request> decode_request(std::string_view frame);
+
+std::string encode_reply(std::uint64_t id, const Json& ok);
+std::string encode_reply(std::uint64_t id, const Error& error);
+
+// The reply's `ok`, or its error as an Error. Corrupt if the frame is no reply to `id`.
+Result<Json> decode_reply(std::string_view frame, std::uint64_t id);
+
+Json error_json(const Error& error);  // {"error": {"code", "message", "hint"}}
+
+}  // namespace roll::protocol

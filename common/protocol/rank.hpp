@@ -1,0 +1,67 @@
+// What roll-worker and the program that runs a job (roll-rank, roll-convert) say to each other.
+//
+// Down: a launch file, then JSON lines on the program's stdin. Up: JSON lines on descriptor 3.
+// stdout and stderr are the log. Fields of each line: docs/internals.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/ids.hpp"
+#include "common/protocol/worker.hpp"
+
+namespace roll::protocol {
+
+constexpr int kReportDescriptor = 3;
+
+// Exit statuses of a rank besides 0 and 1 (the program's own failure).
+constexpr int kExitInvalid = 2;    // the input can never work: not tried again
+constexpr int kExitRefused = 4;    // disk full: tried again as infra
+constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
+constexpr int kExitPeerLost = 76;  // a collective broke because another rank died: not this rank's fault
+
+// One per attempt and node: logs/attempt-N/launch-NODERANK.json, given as `--launch FILE --rank R`.
+struct Launch {
+    AttemptKey attempt;
+    std::string kind;
+    std::string document;
+    std::string output;
+    std::string logs;  // directory of this attempt's logs; the rendezvous file lies here too
+    int nodes = 1;
+    int node_rank = 0;
+    int ranks_per_node = 1;
+    std::vector<int> gpus;
+    std::string nonce;
+    std::vector<WrittenCheckpoint> checkpoints;  // newest first
+
+    int world_size() const { return nodes * ranks_per_node; }
+};
+
+std::string encode(const Launch& launch);
+Result<Launch> decode_launch(std::string_view json);
+
+// Up.
+struct Ready {};                                    // this rank is up; all ranks ready = started
+struct Progress { std::string json; };              // one object for people: step, steps, loss, tokens_per_second, eta_s, ...
+struct CheckpointStaged { std::int64_t step = 0; std::string directory; };  // whole, synced, under a name that starts with "."
+struct CheckpointPruned { std::int64_t step = 0; Token writer; };
+struct ExportDone { std::string directory; };
+struct Failed { std::string message; };             // one sentence; becomes the attempt's reason
+using Report = std::variant<Ready, Progress, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
+
+std::string encode(const Report& report);  // one line, no newline
+Result<Report> decode_report(std::string_view line);
+
+// Down. A stop also comes as SIGTERM, for programs that read no stdin.
+struct RecordedStep { std::int64_t step = 0; };     // the ledger has this checkpoint: older ones may be pruned
+struct StopAtStep { bool checkpoint = true; };
+using Command = std::variant<RecordedStep, StopAtStep>;
+
+std::string encode(const Command& command);
+Result<Command> decode_command(std::string_view line);
+
+}  // namespace roll::protocol

@@ -1,0 +1,100 @@
+// What rolld and a roll-worker say to each other. Level-triggered both ways: every heartbeat carries all
+// that the worker runs, every answer all that it should run, so a lost or doubled message does no harm.
+//
+// The worker beats each second and at once when something changed; every heartbeat is answered. An
+// entry of `running` stays until an answer no longer names its attempt; a checkpoint or export is said
+// again until `recorded` shows it. Rules: reference to leases in docs/internals.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/ids.hpp"
+
+namespace roll::protocol {
+
+constexpr int kVersion = 1;
+
+struct WrittenCheckpoint {
+    std::int64_t step = 0;
+    std::string directory;  // absolute, under its final name
+    bool deleted = false;   // retention removed it
+    std::optional<Token> writer{};  // set with deleted: whose it was
+};
+
+// One attempt on this worker.
+struct RunningAttempt {
+    AttemptKey attempt;
+    std::string phase;  // "starting", "running", "stopping", "ended"
+    // Of an ended one: "done", "app", "infra", "invalid", "yielded", "stopped"; as core::Outcome.
+    std::string outcome;
+    int exit_code = 0;
+    std::string reason;
+    std::vector<WrittenCheckpoint> checkpoints;  // not yet recorded
+    std::string exported;                        // not yet recorded
+    std::string progress;                        // the last progress report, JSON; for people, never decided by
+};
+
+struct Heartbeat {
+    std::string session;  // drawn by roll-worker at its start
+    std::string node;
+    int slots = 0;
+    int gpus = 0;
+    std::uint64_t sequence = 0;
+    bool bound_below_lease = true;  // this heartbeat renews (leases rule 5)
+    bool heard_recently = false;    // an answer came within `company` (rule 7)
+    std::vector<RunningAttempt> running;
+};
+
+// Everything that a worker needs to run its part of an attempt.
+struct StartOrder {
+    AttemptKey attempt;
+    std::string kind;      // spec::name_of(JobKind)
+    std::string document;  // spec::JobSpec::document
+    std::string output;    // absolute directory
+    int node_rank = 0;
+    int nodes = 1;
+    int ranks_per_node = 1;
+    std::vector<int> slots;
+    std::vector<int> gpus;
+    std::string nonce;  // drawn by rolld per attempt: names the ranks' rendezvous
+    // Recorded checkpoints of the job and of its source, newest first: what to start from.
+    std::vector<WrittenCheckpoint> checkpoints;
+    std::int64_t time_limit_seconds = 0;  // 0: none
+};
+
+struct StopOrder {
+    AttemptKey attempt;
+    std::string reason;
+    bool checkpoint = false;  // save at the next step boundary first
+};
+
+struct Recorded {
+    AttemptKey attempt;
+    std::vector<std::int64_t> steps;  // recorded checkpoints of this attempt
+    bool exported = false;
+};
+
+struct Answer {
+    std::uint64_t incarnation = 0;
+    std::uint64_t sequence = 0;  // of the heartbeat that it echoes
+    std::int64_t counted = 0;    // beats of silence counted when that heartbeat came
+    std::uint64_t counter = 0;   // the beacon's counter from which rolld counts on
+    std::string beacon;          // path of the beacon file; empty: none
+    std::vector<AttemptKey> keep;
+    std::vector<StartOrder> start;
+    std::vector<StopOrder> stop;
+    std::vector<Recorded> recorded;
+    std::vector<AttemptKey> fenced;  // the worker said that it runs these, and they are not current
+};
+
+std::string encode(const Heartbeat& heartbeat);
+std::string encode(const Answer& answer);
+Result<Heartbeat> decode_heartbeat(std::string_view frame);
+Result<Answer> decode_answer(std::string_view frame);
+
+}  // namespace roll::protocol

@@ -1,0 +1,94 @@
+// What a user may ask for: the part of a job file that the scheduler acts on. The rest of the file
+// travels in `document`, untouched, to the program that runs the job (see spec/train.hpp).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/ids.hpp"
+
+namespace roll::spec {
+
+enum class JobKind { Train, Resume, Convert, Merge, Command };
+
+// A job's ranks are nodes x (gpus_per_node if that is not 0, else slots_per_node).
+struct Resources {
+    int nodes = 1;
+    int slots_per_node = 1;
+    int gpus_per_node = 0;
+    std::chrono::seconds time{0};  // limit of one attempt; 0 is none
+    friend bool operator==(const Resources&, const Resources&) = default;
+
+    int ranks_per_node() const { return gpus_per_node > 0 ? gpus_per_node : slots_per_node; }
+    int world_size() const { return nodes * ranks_per_node(); }
+};
+
+// A job starts once each of its `after` holds: Ok = ended well, Failed = ended and not well, Any = ended.
+struct After {
+    enum class Condition { Ok, Any, Failed };
+    Condition condition = Condition::Ok;
+    JobId job;
+    friend bool operator==(const After&, const After&) = default;
+};
+
+// How often an attempt that ended badly is followed by another. `infra`: a lost worker, a killed rank,
+// a full disk; `app`: the program's own failure. An invalid input is never tried again.
+struct Retry {
+    int infra = 10;
+    int app = 1;
+    friend bool operator==(const Retry&, const Retry&) = default;
+};
+
+struct JobSpec {
+    std::string name;
+    JobKind kind = JobKind::Command;
+    Resources resources;
+    std::vector<After> after;
+    Retry retry;
+    int priority = 0;
+    bool hold = false;
+    // Absolute directory that the job writes to. "{id}" stands for the job's number until it is known.
+    std::string output;
+    // The job whose newest recorded checkpoint this one starts from: resume, and the automatic export.
+    std::optional<JobId> source_job;
+    // The automatic export: ends well => a convert job with this document follows (empty: none).
+    std::string export_document;
+    // The whole job file as canonical JSON, paths made absolute. What the worker and the ranks read.
+    std::string document;
+    friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+// One thing wrong with a job file: where ("parallel.tp"), what was found, what is allowed.
+struct Problem {
+    std::string path;
+    std::string message;
+};
+
+// Either a job or every problem of its file at once.
+struct ParsedJob {
+    JobSpec spec;
+    std::vector<Problem> problems;
+    bool ok() const { return problems.empty(); }
+};
+
+// Reads a job document (JSON; the CLI turns YAML into it) against schemas/job.schema.json.
+// Relative paths are taken from base_directory, which is absolute.
+ParsedJob parse_job(std::string_view json_document, const std::string& base_directory);
+
+// The convert job that follows `parent` when it ends well. Pure: the same job gives the same spec.
+JobSpec export_job(const JobSpec& parent, JobId parent_id);
+
+const char* name_of(JobKind kind);
+std::optional<JobKind> parse_kind(std::string_view name);
+
+// The codec of ledger and wire: every field, defaults included.
+std::string to_json(const JobSpec& spec);
+Result<JobSpec> job_spec_from_json(std::string_view json);
+
+}  // namespace roll::spec

@@ -1,0 +1,87 @@
+// A train job in full: what roll-rank and `rollctl plan` read from JobSpec::document.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace roll::spec {
+
+enum class Objective { Pretrain };            // sft, dpo, orpo are refused by name until they are built
+enum class Precision { Fp32, Fp64 };          // bf16 likewise
+enum class Normalize { Step, Microbatch };    // design: loss
+enum class LrSchedule { Constant, Cosine };   // linear, inverse-square-root, wsd likewise
+enum class ExportFormat { None, Hf };
+enum class ExportDtype { Fp32, Bf16, Fp16 };
+
+struct ModelSource {
+    std::string family;     // a file of schemas/families
+    std::string hf_config;  // JSON object: the sizes by HuggingFace's config names
+};
+
+struct DataSpec {
+    std::vector<std::string> train;  // absolute paths of .txt files
+    double valid_fraction = 0.01;    // the tail of each file, in tokens, held out
+};
+
+// Axes of the mesh; dp is derived from the world size when the file leaves it out.
+struct ParallelSpec {
+    int dp = 1;
+    int tp = 1;
+    int pp = 1;
+    int vpp = 1;
+    int cp = 1;
+    int ep = 1;
+};
+
+struct OptimizerSpec {
+    double lr = 1e-3;
+    double min_lr = 0;
+    std::int64_t warmup_steps = 0;
+    LrSchedule schedule = LrSchedule::Cosine;
+    double weight_decay = 0.1;
+    double clip_grad = 1.0;  // 0: no clipping
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double eps = 1e-8;
+};
+
+struct SampleSpec {
+    std::int64_t every = 0;  // steps; 0: never
+    std::vector<std::string> prompts;
+    std::int64_t max_tokens = 64;
+};
+
+struct TrainSpec {
+    std::string name;
+    ModelSource model;
+    std::string tokenizer = "bytes";
+    DataSpec data;
+    Objective objective = Objective::Pretrain;
+    ParallelSpec parallel;
+    std::int64_t seq_length = 0;         // tokens
+    std::int64_t global_batch_size = 0;  // sequences a step
+    std::int64_t micro_batch_size = 0;   // sequences a micro-batch
+    std::int64_t steps = 0;
+    std::uint64_t seed = 1;
+    std::int64_t valid_every = 0;  // steps; 0: at the end only
+    OptimizerSpec optimizer;
+    Precision precision = Precision::Fp32;
+    Normalize normalize = Normalize::Step;
+    SampleSpec sample;
+    std::int64_t checkpoint_every = 0;  // steps; 0: at the end only
+    std::int64_t checkpoint_keep = 2;
+    ExportFormat export_format = ExportFormat::Hf;
+    ExportDtype export_dtype = ExportDtype::Bf16;
+
+    // Micro-batches of one data-parallel rank in a step.
+    std::int64_t microbatches() const { return global_batch_size / micro_batch_size / parallel.dp; }
+};
+
+// Reads a document that parse_job accepted. A convert document is refused.
+Result<TrainSpec> train_spec(std::string_view document);
+
+}  // namespace roll::spec

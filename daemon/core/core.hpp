@@ -1,0 +1,35 @@
+// The daemon's core: four pure functions over State. No sockets, SQL, clock, floating point, randomness.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "daemon/core/action.hpp"
+#include "daemon/core/input.hpp"
+
+namespace roll::core {
+
+// Judges one claim. An Error is a refusal and changes nothing; no events means: nothing new.
+// A claim about an attempt that is not current is no error: it yields no events (the answer to the
+// worker, read off State, tells it FENCED).
+Result<Events> decide(const State& state, const Input& input, Time now);
+
+// The only code that changes State; the same live and in replay. ROLL_CHECKs that the event is legal.
+void apply(State& state, const Event& event);
+
+// Draws consequences, one policy a file in rules/. Each runs once a turn on what the earlier ones left;
+// after a turn every rule returns nothing.
+using Rule = Events (*)(const State& state, Time now);
+std::span<const Rule> rules();
+
+// What each worker should be doing, read off State.
+std::vector<Action> actions(const State& state);
+
+// The earliest instant at which a rule has something to do though nothing else happens (a back-off
+// ends, a time limit is reached).
+std::optional<Time> next_wakeup(const State& state, Time now);
+
+// ROLL_CHECKs what must hold between turns.
+void check_invariants(const State& state);
+
+}  // namespace roll::core

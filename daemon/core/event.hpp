@@ -1,0 +1,39 @@
+// What has been decided. Events are the ledger's rows and the only way State changes.
+#pragma once
+
+#include <variant>
+
+#include "daemon/core/state.hpp"
+
+namespace roll::core {
+
+// clang-format off
+struct IncarnationRaised { std::uint64_t incarnation = 0; Time at{}; };  // rolld started
+struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; };
+struct ExportQueued { JobId parent; JobId job; };                        // follows the export's JobSubmitted
+struct JobHeld { JobId job; bool held = true; };
+struct JobPriorityChanged { JobId job; int priority = 0; };
+struct JobCancelRequested { JobId job; std::string reason; Time at{}; };
+struct JobRequeued { JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; };
+struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
+struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; };
+struct AttemptStarted { AttemptKey attempt; Time at{}; };
+struct AttemptStopping { AttemptKey attempt; std::string reason; };
+struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
+struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
+struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{}; };
+struct CheckpointPruned { JobId job; std::int64_t step = 0; Token token; };  // retention deleted it
+struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
+struct WorkerJoined { WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{}; };
+struct WorkerDrained { WorkerId worker; bool draining = true; };
+struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
+// clang-format on
+
+using Event =
+    std::variant<IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged,
+                 JobCancelRequested, JobRequeued, JobEnded, AttemptPlaced, AttemptStarted,
+                 AttemptStopping, MemberEnded, AttemptEnded, CheckpointRecorded, CheckpointPruned,
+                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost>;
+using Events = std::vector<Event>;
+
+}  // namespace roll::core

@@ -1,0 +1,32 @@
+// What the world has told us. An Input is a claim, not yet a fact: decide() judges it.
+#pragma once
+
+#include <variant>
+
+#include "daemon/core/event.hpp"
+
+namespace roll::core {
+
+// clang-format off
+struct Started { };                                    // rolld begins: raises the incarnation
+struct Submit { std::string key; std::string user; spec::JobSpec spec; };
+struct Cancel { JobId job; std::string reason; };
+struct Hold { JobId job; bool held = true; };
+struct SetPriority { JobId job; int priority = 0; };
+struct Drain { std::string node; bool draining = true; };
+struct WorkerHello { std::string node; std::string session; int slots = 0; int gpus = 0; };
+struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
+struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its ranks are up
+struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
+struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // it should run there and does not
+struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory; };
+struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };  // token: who wrote it
+struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
+struct Tick { };                                                        // time passed
+// clang-format on
+
+using Input = std::variant<Started, Submit, Cancel, Hold, SetPriority, Drain, WorkerHello, WorkerGone,
+                           MemberStarted, MemberExited, MemberUnknown, CheckpointWritten,
+                           CheckpointDeleted, ExportWritten, Tick>;
+
+}  // namespace roll::core

@@ -1,0 +1,118 @@
+// What is true now. State is exactly the fold of apply() over the ledger's events: nothing here is read
+// from a clock, a socket or a random source.
+//
+// Containers are ordered (std::map) so that every walk over State is deterministic.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/ids.hpp"
+#include "common/spec/job.hpp"
+#include "common/time.hpp"
+
+namespace roll::core {
+
+// Queued -> Running -> Done | Failed | Cancelled; Running -> Queued on retry; Queued -> Cancelled.
+enum class JobPhase { Queued, Running, Done, Failed, Cancelled };
+constexpr bool is_over(JobPhase phase) { return phase >= JobPhase::Done; }
+
+// How an attempt ended. Infra: lost worker, killed by a signal that we did not send, full disk. App: the
+// program failed. Invalid: the input can never work. Yielded: stopped at a step boundary after a
+// checkpoint, wants to go on. Stopped: ended because we asked.
+enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
+
+// Starting -> Running -> Stopping -> ended. Starting -> Stopping is legal.
+enum class AttemptPhase { Starting, Running, Stopping };
+
+// What an attempt holds of one worker. The order of an attempt's places is that of node ranks.
+struct Place {
+    WorkerId worker;
+    std::vector<int> slots;  // indices, 0..Worker::slots-1
+    std::vector<int> gpus;   // indices, 0..Worker::gpus-1
+    bool ended = false;      // this member has reported its end
+    friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct Attempt {
+    Token token;
+    AttemptPhase phase = AttemptPhase::Starting;
+    std::vector<Place> places;
+    Time placed_at{};
+    std::optional<Time> started_at{};
+    // The first bad end of a member, kept until every member has ended.
+    std::optional<Outcome> outcome{};
+    int exit_code = 0;  // as a shell would show it: 128+n for signal n
+    std::string reason{};
+    friend bool operator==(const Attempt&, const Attempt&) = default;
+};
+
+struct EndedAttempt {
+    Token token;
+    std::vector<std::string> nodes;
+    Time placed_at{};
+    std::optional<Time> started_at{};
+    Time ended_at{};
+    Outcome outcome = Outcome::Done;
+    int exit_code = 0;
+    std::string reason{};
+    friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
+};
+
+// A checkpoint that counts: its directory lies under its final name and the ledger has it.
+struct Checkpoint {
+    std::int64_t step = 0;
+    Token token;
+    std::string directory;  // absolute
+    friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+};
+
+struct Job {
+    spec::JobSpec spec;  // `output` resolved: no "{id}"
+    std::string key;     // the client's idempotency key
+    std::string user;
+    Time submitted_at{};
+    JobPhase phase = JobPhase::Queued;
+    bool held = false;
+    bool cancel_requested = false;
+    std::string cancel_reason{};
+    Time not_before{};  // back-off: not placed earlier than this
+    int infra_failures = 0;
+    int app_failures = 0;
+    std::uint64_t attempts = 0;         // attempt numbers given so far
+    std::optional<Attempt> attempt{};   // the current one; set iff phase is Running
+    std::vector<EndedAttempt> past{};
+    std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
+    std::string exported{};                 // directory of the HF export that this job wrote
+    std::optional<JobId> export_job{};      // the convert job that follows this one
+    std::optional<Time> ended_at{};
+    int exit_code = 0;
+    std::string reason{};  // why it failed or was cancelled, one sentence
+    friend bool operator==(const Job&, const Job&) = default;
+};
+
+// One incarnation of a roll-worker process.
+struct Worker {
+    std::string node;     // host name, unique among live workers
+    std::string session;  // drawn by the process at its start; names the incarnation
+    int slots = 0;
+    int gpus = 0;
+    bool draining = false;  // gets nothing new
+    Time joined_at{};
+    friend bool operator==(const Worker&, const Worker&) = default;
+};
+
+struct State {
+    std::uint64_t incarnation = 0;  // of rolld; raised at each start before anything else
+    std::map<JobId, Job> jobs;
+    std::map<WorkerId, Worker> workers;
+    std::map<std::string, JobId> keys;  // idempotency key -> job
+    std::uint64_t next_job = 1;
+    std::uint64_t next_worker = 1;
+    friend bool operator==(const State&, const State&) = default;
+};
+
+}  // namespace roll::core

@@ -1,0 +1,13 @@
+# LibTorch is the wheel from PyPI, unpacked by packaging/setup. The wheel's own CMake package asks for a
+# GPU at configure time, so the imported target is written by hand. It links torch_cpu and c10 alone:
+# the programs run on machines without CUDA.
+if(NOT EXISTS "${ROLL_LIBTORCH}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "LibTorch is not in ${ROLL_LIBTORCH}. Run packaging/setup, or configure with "
+                      "-DROLL_LIBTORCH=DIR (the wheel's torch folder), or with -DROLL_TRAINER=OFF.")
+endif()
+add_library(torch_cpu INTERFACE)
+target_include_directories(torch_cpu SYSTEM INTERFACE "${ROLL_LIBTORCH}/include")
+target_link_directories(torch_cpu INTERFACE "${ROLL_LIBTORCH}/lib")
+target_link_options(torch_cpu INTERFACE "-Wl,-rpath,${ROLL_LIBTORCH}/lib" -Wl,--allow-shlib-undefined)
+target_link_libraries(torch_cpu INTERFACE torch_cpu.so c10)
+target_compile_definitions(torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)

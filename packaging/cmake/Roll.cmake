@@ -1,0 +1,76 @@
+# The shape of the tree: a folder is a namespace, a static library and a row of the dependency table.
+
+find_package(tl-expected REQUIRED)
+find_package(Threads REQUIRED)
+
+add_library(roll_flags INTERFACE)
+target_include_directories(roll_flags INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
+target_compile_options(roll_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                                            -Wnon-virtual-dtor -Woverloaded-virtual)
+target_compile_definitions(roll_flags INTERFACE ROLL_VERSION="${PROJECT_VERSION}")
+if(ROLL_SANITIZE)
+  target_compile_options(roll_flags INTERFACE -fsanitize=${ROLL_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(roll_flags INTERFACE -fsanitize=${ROLL_SANITIZE})
+endif()
+
+# Precompiled once in roll_common and reused by every library: what nearly every file pays for. It is a
+# matter of build time alone; files include what they use (all_verify_interface_header_sets checks headers).
+set(roll_pch <algorithm> <chrono> <filesystem> <functional> <map> <optional> <set> <string> <variant> <vector>
+             <tl/expected.hpp> <nlohmann/json.hpp> <fmt/format.h>)
+
+# roll_library(NAME [DEPS ...] [LINK ...]): every .cpp beside the CMakeLists.txt, but main.cpp, is one
+# static library roll_NAME. DEPS are the only folders it may include from (tests/tidy holds it to
+# that); LINK are third parties.
+# OWN_PCH: the folder brings its own precompiled header (LibTorch's fmt is not ours).
+function(roll_library name)
+  cmake_parse_arguments(arg "OWN_PCH" "" "DEPS;LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.hpp")
+  add_library(roll_${name} STATIC ${sources})
+  target_sources(roll_${name} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
+  set_target_properties(roll_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON LINKER_LANGUAGE CXX)
+  list(TRANSFORM arg_DEPS PREPEND roll_)
+  target_link_libraries(roll_${name} PUBLIC roll_flags ${arg_DEPS} ${arg_LINK})
+  if(name STREQUAL "common")
+    target_precompile_headers(roll_common PRIVATE ${roll_pch})
+  elseif(NOT arg_OWN_PCH)
+    target_precompile_headers(roll_${name} REUSE_FROM roll_common)
+  endif()
+endfunction()
+
+# roll_program(NAME DEPS ...): main.cpp beside the CMakeLists.txt, over libraries.
+function(roll_program name)
+  cmake_parse_arguments(arg "" "" "DEPS;LINK" ${ARGN})
+  add_executable(${name} main.cpp)
+  list(TRANSFORM arg_DEPS PREPEND roll_)
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} ${arg_LINK})
+endfunction()
+
+# The precompiled header of tests.
+function(roll_test_pch)
+  find_package(GTest REQUIRED)
+  file(WRITE "${PROJECT_BINARY_DIR}/generated/test_pch.cpp" "")
+  add_library(roll_test_pch STATIC "${PROJECT_BINARY_DIR}/generated/test_pch.cpp")
+  target_link_libraries(roll_test_pch PUBLIC roll_flags roll_common GTest::gtest)
+  target_precompile_headers(roll_test_pch PRIVATE ${roll_pch} <gtest/gtest.h>)
+endfunction()
+
+# roll_test(NAME LABEL label DEPS ... [SOURCES ...]): NAME_test.cpp, or SOURCES, as one GoogleTest program.
+function(roll_test name)
+  cmake_parse_arguments(arg "OWN_PCH" "LABEL;TIMEOUT" "DEPS;LINK;SOURCES" ${ARGN})
+  if(NOT arg_SOURCES)
+    set(arg_SOURCES ${name}_test.cpp)
+  endif()
+  add_executable(${name}_test ${arg_SOURCES})
+  list(TRANSFORM arg_DEPS PREPEND roll_)
+  target_link_libraries(${name}_test PRIVATE ${arg_DEPS} ${arg_LINK} GTest::gtest_main)
+  if(NOT arg_OWN_PCH)
+    target_precompile_headers(${name}_test REUSE_FROM roll_test_pch)
+  endif()
+  add_test(NAME ${name} COMMAND ${name}_test)
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABEL}")
+  if(arg_TIMEOUT)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+  endif()
+endfunction()
