@@ -23,7 +23,7 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& directo
 Result<Families> Families::load() {
     Families families;
     const auto add = [&](std::string_view text, const std::string& where) -> Result<void> {
-        ROLL_TRY(plan::Family family, plan::parse_family(text, where));
+        ROLL_TRY(Family family, parse_family(text, where));
         families.families_.insert_or_assign(family.model_type, std::move(family));
         return {};
     };
@@ -43,7 +43,7 @@ Result<Families> Families::load() {
     return families;
 }
 
-Result<const plan::Family*> Families::find(const std::string& model_type) const {
+Result<const Family*> Families::find(const std::string& model_type) const {
     const auto found = families_.find(model_type);
     if (found != families_.end()) return &found->second;
     std::string known;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/error.hpp"
-#include "worker/plan/family.hpp"
+#include "worker/families/family.hpp"
 
 namespace roll::families {
 
@@ -16,11 +16,11 @@ class Families {
     static Result<Families> load();
 
     // By HuggingFace model_type. NotFound lists what there is.
-    Result<const plan::Family*> find(const std::string& model_type) const;
-    const std::map<std::string, plan::Family>& all() const { return families_; }
+    Result<const Family*> find(const std::string& model_type) const;
+    const std::map<std::string, Family>& all() const { return families_; }
 
   private:
-    std::map<std::string, plan::Family> families_;
+    std::map<std::string, Family> families_;
 };
 
 }  // namespace roll::families

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "worker/families/embedded.hpp"
-#include "worker/plan/model.hpp"
+#include "worker/families/model.hpp"
 
 namespace roll::families {
 namespace {
@@ -20,24 +20,24 @@ TEST(Families, BuiltInOnesParse) {
 
 TEST(Families, LlamaGivesTheTrainerItsConfigAndTensors) {
     const auto families = Families::load().value();
-    const plan::Family& llama = *families.find("llama").value();
+    const Family& llama = *families.find("llama").value();
     const Json sizes{{"hidden_size", 64},        {"num_hidden_layers", 3},
                      {"vocab_size", 256},        {"num_attention_heads", 4},
                      {"num_key_value_heads", 2}, {"intermediate_size", 96},
                      {"rope_theta", 500.0}};
-    const Json hf = plan::complete_hf_config(llama, sizes).value();
-    const Json native = plan::native_config(llama, hf).value();
-    const auto config = plan::model_config(llama, native).value();
+    const Json hf = complete_hf_config(llama, sizes).value();
+    const Json native = native_config(llama, hf).value();
+    const auto config = model_config(llama, native).value();
     EXPECT_EQ(config.head_dim, 16);
     EXPECT_EQ(config.rope_theta, 500.0);
     EXPECT_FALSE(config.tied);
-    const auto tensors = plan::native_tensors(llama, native).value();
+    const auto tensors = native_tensors(llama, native).value();
     ASSERT_EQ(tensors.size(), 1U + 3U * 6U + 2U);
     EXPECT_EQ(tensors[2].name, "decoder.layers.0.self_attention.linear_qkv.weight");
     EXPECT_EQ(tensors[2].shape, (tensor::Shape{128, 64}));
     Json scaled = hf;
     scaled["rope_scaling"] = {{"rope_type", "llama3"}};
-    EXPECT_FALSE(plan::model_config(llama, plan::native_config(llama, scaled).value()));
+    EXPECT_FALSE(model_config(llama, native_config(llama, scaled).value()));
 }
 
 TEST(Families, ADirectoryAddsFamilies) {

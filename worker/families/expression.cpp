@@ -1,10 +1,10 @@
-#include "worker/plan/expression.hpp"
+#include "worker/families/expression.hpp"
 
 #include <cctype>
 #include <charconv>
 #include <string>
 
-namespace roll::plan {
+namespace roll::families {
 namespace {
 
 constexpr int kDepthMax = 16;
@@ -98,4 +98,4 @@ Result<std::int64_t> evaluate(std::string_view expression, const Json& values) {
     return Parser(expression, values).parse();
 }
 
-}  // namespace roll::plan
+}  // namespace roll::families

@@ -9,9 +9,9 @@
 #include "common/error.hpp"
 #include "common/json.hpp"
 
-namespace roll::plan {
+namespace roll::families {
 
 // Names are looked up in `values`. InvalidArgument names what is missing or does not divide.
 Result<std::int64_t> evaluate(std::string_view expression, const Json& values);
 
-}  // namespace roll::plan
+}  // namespace roll::families

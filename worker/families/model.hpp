@@ -10,9 +10,9 @@
 #include "common/json.hpp"
 #include "common/spec/model.hpp"
 #include "common/tensor/view.hpp"
-#include "worker/plan/family.hpp"
+#include "worker/families/family.hpp"
 
-namespace roll::plan {
+namespace roll::families {
 
 // A whole HuggingFace config from the sizes that a job file gives: the family's defaults, then
 // `sizes` over them, and model_type. InvalidArgument: a key that the family does not know, or one
@@ -48,4 +48,4 @@ struct NativeTensor {
 // final norm, output layer. A tied output layer is not listed.
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native);
 
-}  // namespace roll::plan
+}  // namespace roll::families

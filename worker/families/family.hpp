@@ -15,7 +15,7 @@
 #include "common/error.hpp"
 #include "common/json.hpp"
 
-namespace roll::plan {
+namespace roll::families {
 
 // How a native tensor is made of its HuggingFace sources.
 enum class Operation {
@@ -58,4 +58,4 @@ Result<Family> parse_family(std::string_view json, const std::string& where);
 const char* name_of(Operation operation);
 const char* name_of(Split split);
 
-}  // namespace roll::plan
+}  // namespace roll::families

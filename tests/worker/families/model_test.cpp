@@ -1,18 +1,18 @@
-#include "worker/plan/model.hpp"
+#include "worker/families/model.hpp"
 
 #include <gtest/gtest.h>
 
-#include "worker/plan/expression.hpp"
+#include "worker/families/expression.hpp"
 
-namespace roll::plan {
+namespace roll::families {
 namespace {
 
 constexpr const char* kFamily = R"({
   "family": "toy",
   "hf": {"model_type": "toy", "defaults": {"act": "silu", "rope": {"theta": 100.0}}},
   "config": {"num_layers": "n_layer", "hidden_size": "n_embd", "num_attention_heads": "n_head",
-             "num_query_groups": "n_kv", "kv_channels": "head_dim", "theta": ["rope.theta", "theta"],
-             "tied": "tied"},
+             "num_query_groups": "n_kv", "kv_channels": "head_dim", "tied": "tied",
+             "theta": ["rope.theta", "theta"]},
   "defaults": {"num_query_groups": "num_attention_heads",
                "kv_channels": "hidden_size / num_attention_heads", "tied": false, "theta": 1.0},
   "constants": {"swiglu": true},
@@ -100,4 +100,4 @@ TEST(Model, ListsEveryTensorInTheOrderOfUse) {
 }
 
 }  // namespace
-}  // namespace roll::plan
+}  // namespace roll::families

@@ -1,10 +1,10 @@
-#include "worker/plan/family.hpp"
+#include "worker/families/family.hpp"
 
 #include <array>
 #include <optional>
 #include <set>
 
-namespace roll::plan {
+namespace roll::families {
 namespace {
 
 struct OperationRow {
@@ -173,4 +173,4 @@ const char* name_of(Split split) {
     return "";
 }
 
-}  // namespace roll::plan
+}  // namespace roll::families

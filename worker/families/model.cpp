@@ -1,10 +1,10 @@
-#include "worker/plan/model.hpp"
+#include "worker/families/model.hpp"
 
 #include <set>
 
-#include "worker/plan/expression.hpp"
+#include "worker/families/expression.hpp"
 
-namespace roll::plan {
+namespace roll::families {
 namespace {
 
 // The value at "a.b" of nested objects; null counts as absent.
@@ -230,4 +230,4 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
     return first;
 }
 
-}  // namespace roll::plan
+}  // namespace roll::families
