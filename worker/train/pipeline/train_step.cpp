@@ -73,6 +73,7 @@ double TrainStep::grad_norm() {
 
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
+    const c10::InferenceMode no_autograd;
     StepResult result;
     const std::vector<double> scale = scales(batch, result.tokens);
     std::vector<RankChunk> chunks;
@@ -101,6 +102,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
 
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     ROLL_CHECK(groups_.pp.size() == 1 && chunks_.size() == 1);
+    const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
     for (const Microbatch& data : batch) {
         sums_S[0] += chunks_[0].evaluate(data, {});
