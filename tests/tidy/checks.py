@@ -84,6 +84,7 @@ def function_sizes(tree):
 
 
 CALL = re.compile(r'\broll_(library|program)\(\s*(\S+)\s*([^)]*)\)')
+KEYWORDS = ('DEPS', 'LINK', 'FOLDERS', 'OWN_PCH')
 
 
 def folder_targets(tree):
@@ -93,8 +94,15 @@ def folder_targets(tree):
         if os.path.basename(path) != 'CMakeLists.txt' or path.startswith('tests/'):
             continue
         for kind, name, arguments in CALL.findall(re.sub(r'#.*', '', text)):
-            deps = re.search(r'\bDEPS\s+((?:(?!LINK\b|OWN_PCH\b)\S+\s*)+)', arguments)
-            targets[os.path.dirname(path), kind] = (name, deps.group(1).split() if deps else [])
+            lists, key = {}, None
+            for word in arguments.split():
+                if word in KEYWORDS:
+                    key = word
+                else:
+                    lists.setdefault(key, []).append(word)
+            folder = os.path.dirname(path)
+            for part in [folder] + [f'{folder}/{inner}' for inner in lists.get('FOLDERS', [])]:
+                targets[part, kind] = (name, lists.get('DEPS', []))
     return targets
 
 
@@ -239,7 +247,7 @@ def one_target_a_file(tree):
         if name == 'main.cpp':
             owners += (folder, 'program') in targets
         elif name.endswith('_test.cpp'):
-            call = rf'roll_test\(\s*{re.escape(name[:-9])}\b(?![^)]*SOURCES)'
+            call = rf'(roll_test|foreach)\([^)]*?\b{re.escape(name[:-9])}\b(?![^)]*SOURCES)'
             owners += bool(re.search(call, lists.get(folder + '/CMakeLists.txt', '')))
         else:
             owners += (folder, 'library') in targets
