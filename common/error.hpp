@@ -17,7 +17,8 @@ enum class ErrorCode {
     Failed            // everything else that went wrong (exit 1)
 };
 
-// The message is one sentence: what is wrong, the value, what is allowed. The hint is the next command.
+// The message is one sentence: what is wrong, the value, what is allowed. The hint is the next
+// command.
 struct Error {
     ErrorCode code = ErrorCode::Failed;
     std::string message;

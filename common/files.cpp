@@ -103,8 +103,8 @@ Result<void> fsync_directory(const std::filesystem::path& path) {
 }
 
 Result<void> rename_new(const std::filesystem::path& from, const std::filesystem::path& to) {
-    const long done = ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
-                                RENAME_NOREPLACE);
+    const long done =
+        ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
     if (done != 0) return fail_errno("cannot rename to", to);
     return fsync_directory(to.parent_path());
 }

@@ -1,5 +1,5 @@
-// Files that are either whole or absent, and mapped ones. Errors name the path and errno's text; a full
-// disk is ErrorCode::Refused, a missing file NotFound.
+// Files that are either whole or absent, and mapped ones. Errors name the path and errno's text; a
+// full disk is ErrorCode::Refused, a missing file NotFound.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ Result<void> write_file_atomically(const std::filesystem::path& path, std::strin
 Result<void> make_directories(const std::filesystem::path& path);
 Result<void> fsync_directory(const std::filesystem::path& path);
 
-// Renames without replacing an existing target (renameat2 RENAME_NOREPLACE), then fsyncs the parent.
-// Refused if the target exists.
+// Renames without replacing an existing target (renameat2 RENAME_NOREPLACE), then fsyncs the
+// parent. Refused if the target exists.
 Result<void> rename_new(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // A whole file, mapped read-only for this object's life. Moves, does not copy.

@@ -1,4 +1,5 @@
-// Strong integer ids and the fencing token. Two ids of different kinds never compare, convert or mix.
+// Strong integer ids and the fencing token. Two ids of different kinds never compare, convert or
+// mix.
 #pragma once
 
 #include <compare>
@@ -19,9 +20,10 @@ using JobId = Id<struct JobTag>;                // one submitted job: 1, 2, 3, .
 using AllocationId = Id<struct AllocationTag>;  // one Slurm allocation, named by us before sbatch
 using WorkerId = Id<struct WorkerTag>;          // one incarnation of a roll-worker process
 
-// The fencing token of an attempt: the incarnation of rolld that placed it, and the attempt's number
-// within its job (1, 2, ...). It is in every message, directory name and record about the attempt:
-// attempt numbers alone repeat after a ledger was restored from a backup. Later placements compare greater.
+// The fencing token of an attempt: the incarnation of rolld that placed it, and the attempt's
+// number within its job (1, 2, ...). It is in every message, directory name and record about the
+// attempt: attempt numbers alone repeat after a ledger was restored from a backup. Later placements
+// compare greater.
 struct Token {
     std::uint64_t incarnation = 0;
     std::uint64_t attempt = 0;

@@ -28,7 +28,8 @@ Result<Json> parse_json(std::string_view text) {
 }
 
 JsonReader::JsonReader(const Json& json, std::string path)
-    : object_(json.is_object() ? &json : nullptr), path_(std::move(path)) {
+    : object_(json.is_object() ? &json : nullptr),
+      path_(std::move(path)) {
     if (object_ == nullptr) note("is not an object");
 }
 

@@ -1,6 +1,6 @@
 // Strict reading of JSON objects: a missing field, a wrong type or an unknown key is an Error that
-// names the path. For messages and ledger rows; job files have their own checker (common/spec), which
-// reports every problem at once.
+// names the path. For messages and ledger rows; job files have their own checker (common/spec),
+// which reports every problem at once.
 #pragma once
 
 #include <set>
@@ -59,7 +59,8 @@ class JsonReader {
         try {
             return field.get<T>();
         } catch (const Json::exception&) {
-            note("field " + std::string(key) + " has the wrong type: " + field.dump().substr(0, 60));
+            note("field " + std::string(key) +
+                 " has the wrong type: " + field.dump().substr(0, 60));
             return T{};
         }
     }

@@ -1,5 +1,5 @@
-// Wall-clock instants as State, events and messages carry them. Leases never use these: they count on a
-// steady clock (CLOCK_BOOTTIME in the worker, CLOCK_MONOTONIC in rolld).
+// Wall-clock instants as State, events and messages carry them. Leases never use these: they count
+// on a steady clock (CLOCK_BOOTTIME in the worker, CLOCK_MONOTONIC in rolld).
 #pragma once
 
 #include <chrono>

@@ -1,9 +1,10 @@
-// What rolld and a roll-worker say to each other. Level-triggered both ways: every heartbeat carries all
-// that the worker runs, every answer all that it should run, so a lost or doubled message does no harm.
+// What rolld and a roll-worker say to each other. Level-triggered both ways: every heartbeat
+// carries all that the worker runs, every answer all that it should run, so a lost or doubled
+// message does no harm.
 //
 // The worker beats each second and at once when something changed; every heartbeat is answered. An
-// entry of `running` stays until an answer no longer names its attempt; a checkpoint or export is said
-// again until `recorded` shows it. Rules: reference to leases in docs/internals.md.
+// entry of `running` stays until an answer no longer names its attempt; a checkpoint or export is
+// said again until `recorded` shows it. Rules: reference to leases in docs/internals.md.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ constexpr int kVersion = 1;
 
 struct WrittenCheckpoint {
     std::int64_t step = 0;
-    std::string directory;  // absolute, under its final name
-    bool deleted = false;   // retention removed it
+    std::string directory;          // absolute, under its final name
+    bool deleted = false;           // retention removed it
     std::optional<Token> writer{};  // set with deleted: whose it was
 };
 
@@ -36,7 +37,7 @@ struct RunningAttempt {
     std::string reason;
     std::vector<WrittenCheckpoint> checkpoints;  // not yet recorded
     std::string exported;                        // not yet recorded
-    std::string progress;                        // the last progress report, JSON; for people, never decided by
+    std::string progress;  // the last progress report, JSON; for people, never decided by
 };
 
 struct Heartbeat {

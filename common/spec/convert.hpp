@@ -9,9 +9,9 @@
 namespace roll::spec {
 
 struct ConvertSpec {
-    std::string source;        // absolute directory; empty: the checkpoint that the launch names
-    std::string target;        // absolute directory
-    std::string to;            // "hf", "mca"; empty: an HF source becomes MCA, anything else HF
+    std::string source;          // absolute directory; empty: the checkpoint that the launch names
+    std::string target;          // absolute directory
+    std::string to;              // "hf", "mca"; empty: an HF source becomes MCA, anything else HF
     std::string dtype = "keep";  // keep, fp32, bf16, fp16
     bool overwrite = false;
 };

@@ -29,7 +29,8 @@ struct Resources {
     int world_size() const { return nodes * ranks_per_node(); }
 };
 
-// A job starts once each of its `after` holds: Ok = ended well, Failed = ended and not well, Any = ended.
+// A job starts once each of its `after` holds: Ok = ended well, Failed = ended and not well, Any =
+// ended.
 struct After {
     enum class Condition { Ok, Any, Failed };
     Condition condition = Condition::Ok;
@@ -37,8 +38,8 @@ struct After {
     friend bool operator==(const After&, const After&) = default;
 };
 
-// How often an attempt that ended badly is followed by another. `infra`: a lost worker, a killed rank,
-// a full disk; `app`: the program's own failure. An invalid input is never tried again.
+// How often an attempt that ended badly is followed by another. `infra`: a lost worker, a killed
+// rank, a full disk; `app`: the program's own failure. An invalid input is never tried again.
 struct Retry {
     int infra = 10;
     int app = 1;
@@ -53,13 +54,16 @@ struct JobSpec {
     Retry retry;
     int priority = 0;
     bool hold = false;
-    // Absolute directory that the job writes to. "{id}" stands for the job's number until it is known.
+    // Absolute directory that the job writes to. "{id}" stands for the job's number until it is
+    // known.
     std::string output;
-    // The job whose newest recorded checkpoint this one starts from: resume, and the automatic export.
+    // The job whose newest recorded checkpoint this one starts from: resume, and the automatic
+    // export.
     std::optional<JobId> source_job;
     // The automatic export: ends well => a convert job with this document follows (empty: none).
     std::string export_document;
-    // The whole job file as canonical JSON, paths made absolute. What the worker and the ranks read.
+    // The whole job file as canonical JSON, paths made absolute. What the worker and the ranks
+    // read.
     std::string document;
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };

@@ -1,5 +1,5 @@
-// What a decoder-only transformer is, in terms no family owns. A family file (schemas/families) maps a
-// HuggingFace config onto it.
+// What a decoder-only transformer is, in terms no family owns. A family file (schemas/families)
+// maps a HuggingFace config onto it.
 #pragma once
 
 #include <cstdint>

@@ -10,10 +10,10 @@
 
 namespace roll::spec {
 
-enum class Objective { Pretrain };            // sft, dpo, orpo are refused by name until they are built
-enum class Precision { Fp32, Fp64 };          // bf16 likewise
-enum class Normalize { Step, Microbatch };    // design: loss
-enum class LrSchedule { Constant, Cosine };   // linear, inverse-square-root, wsd likewise
+enum class Objective { Pretrain };    // sft, dpo, orpo are refused by name until they are built
+enum class Precision { Fp32, Fp64 };  // bf16 likewise
+enum class Normalize { Step, Microbatch };   // design: loss
+enum class LrSchedule { Constant, Cosine };  // linear, inverse-square-root, wsd likewise
 enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
 

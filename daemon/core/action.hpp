@@ -1,5 +1,5 @@
-// What we owe the world. Actions are read off State, never stored: after a crash the same State owes the
-// same actions, so every one of them is idempotent by its attempt key.
+// What we owe the world. Actions are read off State, never stored: after a crash the same State
+// owes the same actions, so every one of them is idempotent by its attempt key.
 #pragma once
 
 #include <variant>

@@ -1,4 +1,5 @@
-// The daemon's core: four pure functions over State. No sockets, SQL, clock, floating point, randomness.
+// The daemon's core: four pure functions over State. No sockets, SQL, clock, floating point,
+// randomness.
 #pragma once
 
 #include <span>
@@ -14,11 +15,12 @@ namespace roll::core {
 // worker, read off State, tells it FENCED).
 Result<Events> decide(const State& state, const Input& input, Time now);
 
-// The only code that changes State; the same live and in replay. ROLL_CHECKs that the event is legal.
+// The only code that changes State; the same live and in replay. ROLL_CHECKs that the event is
+// legal.
 void apply(State& state, const Event& event);
 
-// Draws consequences, one policy a file in rules/. Each runs once a turn on what the earlier ones left;
-// after a turn every rule returns nothing.
+// Draws consequences, one policy a file in rules/. Each runs once a turn on what the earlier ones
+// left; after a turn every rule returns nothing.
 using Rule = Events (*)(const State& state, Time now);
 std::span<const Rule> rules();
 

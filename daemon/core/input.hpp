@@ -25,8 +25,8 @@ struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string director
 struct Tick { };                                                        // time passed
 // clang-format on
 
-using Input = std::variant<Started, Submit, Cancel, Hold, SetPriority, Drain, WorkerHello, WorkerGone,
-                           MemberStarted, MemberExited, MemberUnknown, CheckpointWritten,
-                           CheckpointDeleted, ExportWritten, Tick>;
+using Input = std::variant<Started, Submit, Cancel, Hold, SetPriority, Drain, WorkerHello,
+                           WorkerGone, MemberStarted, MemberExited, MemberUnknown,
+                           CheckpointWritten, CheckpointDeleted, ExportWritten, Tick>;
 
 }  // namespace roll::core

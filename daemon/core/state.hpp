@@ -1,5 +1,5 @@
-// What is true now. State is exactly the fold of apply() over the ledger's events: nothing here is read
-// from a clock, a socket or a random source.
+// What is true now. State is exactly the fold of apply() over the ledger's events: nothing here is
+// read from a clock, a socket or a random source.
 //
 // Containers are ordered (std::map) so that every walk over State is deterministic.
 #pragma once
@@ -20,9 +20,9 @@ namespace roll::core {
 enum class JobPhase { Queued, Running, Done, Failed, Cancelled };
 constexpr bool is_over(JobPhase phase) { return phase >= JobPhase::Done; }
 
-// How an attempt ended. Infra: lost worker, killed by a signal that we did not send, full disk. App: the
-// program failed. Invalid: the input can never work. Yielded: stopped at a step boundary after a
-// checkpoint, wants to go on. Stopped: ended because we asked.
+// How an attempt ended. Infra: lost worker, killed by a signal that we did not send, full disk.
+// App: the program failed. Invalid: the input can never work. Yielded: stopped at a step boundary
+// after a checkpoint, wants to go on. Stopped: ended because we asked.
 enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
 
 // Starting -> Running -> Stopping -> ended. Starting -> Stopping is legal.
@@ -82,8 +82,8 @@ struct Job {
     Time not_before{};  // back-off: not placed earlier than this
     int infra_failures = 0;
     int app_failures = 0;
-    std::uint64_t attempts = 0;         // attempt numbers given so far
-    std::optional<Attempt> attempt{};   // the current one; set iff phase is Running
+    std::uint64_t attempts = 0;        // attempt numbers given so far
+    std::optional<Attempt> attempt{};  // the current one; set iff phase is Running
     std::vector<EndedAttempt> past{};
     std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
     std::string exported{};                 // directory of the HF export that this job wrote

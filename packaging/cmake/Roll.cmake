@@ -22,11 +22,18 @@ set(roll_pch <algorithm> <chrono> <filesystem> <functional> <map> <optional> <se
 # static library roll_NAME. DEPS are the only folders it may include from (tests/tidy holds it to
 # that); LINK are third parties.
 # OWN_PCH: the folder brings its own precompiled header (LibTorch's fmt is not ours).
+# FOLDERS: folders below this one whose files belong to the same library.
 function(roll_library name)
-  cmake_parse_arguments(arg "OWN_PCH" "" "DEPS;LINK" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  cmake_parse_arguments(arg "OWN_PCH" "" "DEPS;LINK;FOLDERS" ${ARGN})
+  set(patterns "${CMAKE_CURRENT_SOURCE_DIR}/*")
+  foreach(folder ${arg_FOLDERS})
+    list(APPEND patterns "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*")
+  endforeach()
+  list(TRANSFORM patterns APPEND ".cpp" OUTPUT_VARIABLE source_patterns)
+  list(TRANSFORM patterns APPEND ".hpp" OUTPUT_VARIABLE header_patterns)
+  file(GLOB sources CONFIGURE_DEPENDS ${source_patterns})
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
-  file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.hpp")
+  file(GLOB headers CONFIGURE_DEPENDS ${header_patterns})
   add_library(roll_${name} STATIC ${sources})
   target_sources(roll_${name} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
   set_target_properties(roll_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON LINKER_LANGUAGE CXX)

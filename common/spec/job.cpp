@@ -1,0 +1,65 @@
+#include "common/spec/job.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "common/json.hpp"
+
+namespace roll::spec {
+namespace {
+
+constexpr std::array<std::pair<const char*, JobKind>, 5> kKinds{{{"train", JobKind::Train},
+                                                                 {"resume", JobKind::Resume},
+                                                                 {"convert", JobKind::Convert},
+                                                                 {"merge", JobKind::Merge},
+                                                                 {"command", JobKind::Command}}};
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+    for (std::size_t at = text.find(from); at != std::string::npos;
+         at = text.find(from, at + to.size())) {
+        text.replace(at, from.size(), to);
+    }
+}
+
+}  // namespace
+
+const char* name_of(JobKind kind) {
+    for (const auto& [name, value] : kKinds) {
+        if (value == kind) return name;
+    }
+    return "command";
+}
+
+std::optional<JobKind> parse_kind(std::string_view name) {
+    for (const auto& [known, kind] : kKinds) {
+        if (name == known) return kind;
+    }
+    return std::nullopt;
+}
+
+JobSpec export_job(const JobSpec& parent, JobId parent_id) {
+    // The directory is the parent's, so that the export lies beside the checkpoints; logs go under
+    // export/, where they cannot meet the parent's.
+    std::string parent_output = parent.output;
+    replace_all(parent_output, "{id}", fmt::format("{}", parent_id.value));
+
+    Json document = Json::parse(parent.export_document, nullptr, false);
+    if (!document.is_object()) document = Json::object();
+    document["name"] = parent.name + "-export";
+    document["kind"] = name_of(JobKind::Convert);
+    document["convert"]["source_job"] = parent_id.value;
+    document["convert"]["target"] = parent_output + "/export/hf";
+
+    JobSpec job;
+    job.name = document["name"];
+    job.kind = JobKind::Convert;
+    job.retry = parent.retry;
+    job.priority = parent.priority;
+    job.output = parent_output + "/export";
+    job.source_job = parent_id;
+    job.document = document.dump();
+    return job;
+}
+
+}  // namespace roll::spec

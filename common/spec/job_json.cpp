@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include "common/json.hpp"
+#include "common/spec/job.hpp"
+
+namespace roll::spec {
+namespace {
+
+const char* name_of_condition(After::Condition condition) {
+    switch (condition) {
+        case After::Condition::Ok: return "ok";
+        case After::Condition::Any: return "any";
+        case After::Condition::Failed: return "failed";
+    }
+    return "ok";
+}
+
+Result<After> read_after(const Json& json) {
+    JsonReader reader(json, "job.after");
+    After after;
+    const auto condition = reader.get<std::string>("condition");
+    after.job.value = reader.get<std::uint64_t>("job");
+    ROLL_TRY_VOID(reader.finish());
+    for (const auto known :
+         {After::Condition::Ok, After::Condition::Any, After::Condition::Failed}) {
+        if (condition == name_of_condition(known)) {
+            after.condition = known;
+            return after;
+        }
+    }
+    return fail(ErrorCode::Corrupt,
+                fmt::format("job.after: condition {} is not ok, any or failed", condition));
+}
+
+Result<Resources> read_resources(const Json& json) {
+    JsonReader reader(json, "job.resources");
+    Resources resources;
+    resources.nodes = reader.get<int>("nodes");
+    resources.slots_per_node = reader.get<int>("slots_per_node");
+    resources.gpus_per_node = reader.get<int>("gpus_per_node");
+    resources.time = std::chrono::seconds(reader.get<std::int64_t>("time_seconds"));
+    ROLL_TRY_VOID(reader.finish());
+    return resources;
+}
+
+}  // namespace
+
+std::string to_json(const JobSpec& spec) {
+    Json after = Json::array();
+    for (const After& one : spec.after) {
+        after.push_back({{"condition", name_of_condition(one.condition)}, {"job", one.job.value}});
+    }
+    const Json json = {
+        {"name", spec.name},
+        {"kind", name_of(spec.kind)},
+        {"resources",
+         {{"nodes", spec.resources.nodes},
+          {"slots_per_node", spec.resources.slots_per_node},
+          {"gpus_per_node", spec.resources.gpus_per_node},
+          {"time_seconds", spec.resources.time.count()}}},
+        {"after", after},
+        {"retry", {{"infra", spec.retry.infra}, {"app", spec.retry.app}}},
+        {"priority", spec.priority},
+        {"hold", spec.hold},
+        {"output", spec.output},
+        {"source_job", spec.source_job ? Json(spec.source_job->value) : Json()},
+        {"export_document", spec.export_document},
+        {"document", spec.document},
+    };
+    return json.dump();
+}
+
+Result<JobSpec> job_spec_from_json(std::string_view text) {
+    ROLL_TRY(const Json json, parse_json(text));
+    JsonReader reader(json, "job");
+    JobSpec spec;
+    spec.name = reader.get<std::string>("name");
+    const auto kind = reader.get<std::string>("kind");
+    const Json& resources = reader.raw("resources");
+    const Json& after = reader.raw("after");
+    JsonReader retry(reader.raw("retry"), "job.retry");
+    spec.retry.infra = retry.get<int>("infra");
+    spec.retry.app = retry.get<int>("app");
+    spec.priority = reader.get<int>("priority");
+    spec.hold = reader.get<bool>("hold");
+    spec.output = reader.get<std::string>("output");
+    const Json& source = reader.raw("source_job");
+    if (source.is_number_unsigned()) spec.source_job = JobId{source.get<std::uint64_t>()};
+    spec.export_document = reader.get<std::string>("export_document");
+    spec.document = reader.get<std::string>("document");
+    ROLL_TRY_VOID(reader.finish());
+    ROLL_TRY_VOID(retry.finish());
+    if (!source.is_null() && !source.is_number_unsigned()) {
+        return fail(ErrorCode::Corrupt, "job: source_job is no job number: " + source.dump());
+    }
+
+    const auto parsed = parse_kind(kind);
+    if (!parsed) return fail(ErrorCode::Corrupt, fmt::format("job: unknown kind {}", kind));
+    spec.kind = *parsed;
+    ROLL_TRY(spec.resources, read_resources(resources));
+    if (!after.is_array()) return fail(ErrorCode::Corrupt, "job: after is not an array");
+    for (const Json& one : after) {
+        ROLL_TRY(After read, read_after(one));
+        spec.after.push_back(read);
+    }
+    return spec;
+}
+
+}  // namespace roll::spec

@@ -1,0 +1,177 @@
+#include "common/spec/train.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "common/json.hpp"
+
+namespace roll::spec {
+namespace {
+
+template <class E, std::size_t N>
+using Names = std::array<std::pair<const char*, E>, N>;
+
+constexpr Names<Objective, 1> kObjectives{{{"pretrain", Objective::Pretrain}}};
+constexpr Names<Precision, 2> kPrecisions{{{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}}};
+constexpr Names<Normalize, 2> kNormalizes{
+    {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
+constexpr Names<LrSchedule, 2> kSchedules{
+    {{"constant", LrSchedule::Constant}, {"cosine", LrSchedule::Cosine}}};
+constexpr Names<ExportDtype, 3> kExportDtypes{
+    {{"fp32", ExportDtype::Fp32}, {"bf16", ExportDtype::Bf16}, {"fp16", ExportDtype::Fp16}}};
+
+template <class E, std::size_t N>
+Result<E> pick(const char* path, const std::string& value, const Names<E, N>& names) {
+    std::string known;
+    for (const auto& [name, number] : names) {
+        if (value == name) return number;
+        known += (known.empty() ? "" : ", ") + std::string(name);
+    }
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} {} is not built yet; built: {}", path, value, known));
+}
+
+// An absent section reads as an empty one: everything in it has a default.
+const Json& section(JsonReader& reader, const char* key) {
+    static const Json kEmpty = Json::object();
+    const Json& json = reader.raw(key);
+    return json.is_null() ? kEmpty : json;
+}
+
+Result<ModelSource> read_model(const Json& json) {
+    JsonReader reader(json, "model");
+    ModelSource model;
+    model.family = reader.get<std::string>("family");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    Json sizes = json;
+    sizes.erase("family");
+    model.hf_config = sizes.dump();
+    return model;
+}
+
+Result<DataSpec> read_data(const Json& json) {
+    JsonReader reader(json, "data");
+    DataSpec data;
+    data.train = reader.get<std::vector<std::string>>("train");
+    data.valid_fraction = reader.get_or("valid", data.valid_fraction);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return data;
+}
+
+// dp is what the other axes leave of the world.
+Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
+    JsonReader resources(resources_json, "resources");
+    const int nodes = resources.get_or("nodes", 1);
+    const int gpus = resources.get_or("gpus_per_node", 0);
+    const int slots = resources.get_or("slots_per_node", 1);
+    ROLL_TRY_VOID(resources.finish_lenient());
+
+    JsonReader reader(json, "parallel");
+    ParallelSpec parallel;
+    parallel.tp = reader.get_or("tp", 1);
+    parallel.pp = reader.get_or("pp", 1);
+    parallel.vpp = reader.get_or("vpp", 1);
+    parallel.cp = reader.get_or("cp", 1);
+    parallel.ep = reader.get_or("ep", 1);
+    const int others = parallel.tp * parallel.pp * parallel.cp;
+    if (others < 1) return fail(ErrorCode::InvalidArgument, "parallel: an axis is less than 1");
+    parallel.dp = reader.get_or("dp", nodes * (gpus > 0 ? gpus : slots) / others);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    if (parallel.dp < 1) {
+        return fail(ErrorCode::InvalidArgument,
+                    "parallel: the mesh is larger than the ranks that the job asks for");
+    }
+    return parallel;
+}
+
+Result<OptimizerSpec> read_optimizer(const Json& json) {
+    JsonReader reader(json, "train.optimizer");
+    OptimizerSpec optimizer;
+    optimizer.lr = reader.get_or("lr", optimizer.lr);
+    optimizer.min_lr = reader.get_or("min_lr", optimizer.min_lr);
+    optimizer.warmup_steps = reader.get_or("warmup_steps", optimizer.warmup_steps);
+    const auto schedule = reader.get_or<std::string>("schedule", "cosine");
+    optimizer.weight_decay = reader.get_or("weight_decay", optimizer.weight_decay);
+    optimizer.clip_grad = reader.get_or("clip_grad", optimizer.clip_grad);
+    optimizer.beta1 = reader.get_or("beta1", optimizer.beta1);
+    optimizer.beta2 = reader.get_or("beta2", optimizer.beta2);
+    optimizer.eps = reader.get_or("eps", optimizer.eps);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(optimizer.schedule, pick("train.optimizer.schedule", schedule, kSchedules));
+    return optimizer;
+}
+
+Result<SampleSpec> read_sample(const Json& json) {
+    JsonReader reader(json, "train.sample");
+    SampleSpec sample;
+    sample.every = reader.get_or("every", sample.every);
+    sample.prompts = reader.get_or("prompts", sample.prompts);
+    sample.max_tokens = reader.get_or("max_tokens", sample.max_tokens);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return sample;
+}
+
+Result<void> read_training(const Json& json, TrainSpec& spec) {
+    JsonReader reader(json, "train");
+    spec.seq_length = reader.get<std::int64_t>("seq_length");
+    spec.global_batch_size = reader.get<std::int64_t>("global_batch_size");
+    spec.micro_batch_size = reader.get<std::int64_t>("micro_batch_size");
+    spec.steps = reader.get<std::int64_t>("steps");
+    spec.seed = reader.get_or("seed", spec.seed);
+    spec.valid_every = reader.get_or("valid_every", spec.valid_every);
+    const auto precision = reader.get_or<std::string>("precision", "fp32");
+    const auto normalize = reader.get_or<std::string>("normalize", "step");
+    ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
+    ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));
+    ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
+    ROLL_TRY(spec.normalize, pick("train.normalize", normalize, kNormalizes));
+    return {};
+}
+
+Result<void> read_export(const Json& json, TrainSpec& spec) {
+    if (json == "none") {
+        spec.export_format = ExportFormat::None;
+        return {};
+    }
+    JsonReader reader(json, "export");
+    const auto dtype = reader.get_or<std::string>("dtype", "bf16");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(spec.export_dtype, pick("export.dtype", dtype, kExportDtypes));
+    return {};
+}
+
+}  // namespace
+
+Result<TrainSpec> train_spec(std::string_view document) {
+    ROLL_TRY(const Json json, parse_json(document));
+    JsonReader reader(json, "job");
+    const auto kind = reader.get<std::string>("kind");
+    TrainSpec spec;
+    spec.name = reader.get_or<std::string>("name", "train");
+    spec.tokenizer = reader.get_or<std::string>("tokenizer", spec.tokenizer);
+    const auto objective = reader.get_or<std::string>("objective", "pretrain");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    if (kind != "train" && kind != "resume") {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("the document is that of a {} job, not of a train job", kind));
+    }
+    ROLL_TRY(spec.objective, pick("objective", objective, kObjectives));
+    ROLL_TRY(spec.model, read_model(reader.raw("model")));
+    ROLL_TRY(spec.data, read_data(reader.raw("data")));
+    ROLL_TRY(spec.parallel,
+             read_parallel(section(reader, "parallel"), section(reader, "resources")));
+    ROLL_TRY_VOID(read_training(reader.raw("train"), spec));
+    JsonReader checkpoint(section(reader, "checkpoint"), "checkpoint");
+    spec.checkpoint_every = checkpoint.get_or("every", spec.checkpoint_every);
+    spec.checkpoint_keep = checkpoint.get_or("keep", spec.checkpoint_keep);
+    ROLL_TRY_VOID(checkpoint.finish_lenient());
+    ROLL_TRY_VOID(read_export(section(reader, "export"), spec));
+    if (spec.micro_batch_size < 1) {
+        return fail(ErrorCode::InvalidArgument, "train.micro_batch_size is less than 1");
+    }
+    return spec;
+}
+
+}  // namespace roll::spec

@@ -1,0 +1,33 @@
+# Sourced by the scripts of packaging/, tests/run and .ci/run: where we are, and how they build.
+set -euo pipefail
+roll_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$roll_top"
+
+# ccache follows precompiled headers only with these; the settings stay in this process.
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$roll_top"
+
+say() { printf '%s\n' "$*" >&2; }
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# quietly LOG COMMAND...: the output goes to build/LOG.log, and is shown where the command fails.
+quietly() {
+    local log="$roll_top/build/$1.log"
+    shift
+    mkdir -p "$roll_top/build"
+    "$@" >"$log" 2>&1 </dev/null && return
+    grep -nE 'error|Error|FAILED' "$log" | head -n 30 >&2 || true
+    tail -n 30 "$log" >&2
+    die "failed: $* (all of it: ${log#"$roll_top"/})"
+}
+
+# build PRESET [TARGET...]
+build() {
+    local preset=$1
+    shift
+    quietly "configure-$preset" cmake --preset "$preset"
+    quietly "build-$preset" cmake --build --preset "$preset" ${1:+--target "$@"}
+}

@@ -1,0 +1,69 @@
+#include "common/spec/job.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/json.hpp"
+#include "common/spec/convert.hpp"
+
+namespace roll::spec {
+namespace {
+
+JobSpec full_spec() {
+    JobSpec spec;
+    spec.name = "kjv";
+    spec.kind = JobKind::Resume;
+    spec.resources = {2, 4, 8, std::chrono::seconds(90)};
+    spec.after = {{After::Condition::Any, JobId{3}}, {After::Condition::Failed, JobId{4}}};
+    spec.retry = {5, 2};
+    spec.priority = -7;
+    spec.hold = true;
+    spec.output = "/runs/kjv-{id}";
+    spec.source_job = JobId{12};
+    spec.export_document = R"({"convert":{"dtype":"bf16","to":"hf"}})";
+    spec.document = R"({"kind":"resume"})";
+    return spec;
+}
+
+TEST(JobSpecJson, KeepsEveryField) {
+    const JobSpec spec = full_spec();
+    const auto read = job_spec_from_json(to_json(spec));
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(*read, spec);
+    EXPECT_EQ(*job_spec_from_json(to_json(JobSpec{})), JobSpec{});
+}
+
+TEST(JobSpecJson, RefusesAMissingAndAnUnknownField) {
+    Json json = Json::parse(to_json(full_spec()));
+    json.erase("retry");
+    EXPECT_FALSE(job_spec_from_json(json.dump()));
+    json = Json::parse(to_json(full_spec()));
+    json["colour"] = "blue";
+    ASSERT_FALSE(job_spec_from_json(json.dump()));
+    EXPECT_EQ(job_spec_from_json(json.dump()).error().message, "job: unknown field colour");
+}
+
+TEST(JobKind, NamesReadBackAsTheKind) {
+    for (const auto kind :
+         {JobKind::Train, JobKind::Resume, JobKind::Convert, JobKind::Merge, JobKind::Command}) {
+        EXPECT_EQ(parse_kind(name_of(kind)), kind);
+    }
+    EXPECT_FALSE(parse_kind("training"));
+}
+
+TEST(ExportJob, ConvertsTheParentsCheckpointBesideItsCheckpoints) {
+    const JobSpec parent = full_spec();
+    const JobSpec job = export_job(parent, JobId{9});
+    EXPECT_EQ(job.kind, JobKind::Convert);
+    EXPECT_EQ(job.source_job, JobId{9});
+    EXPECT_EQ(job.output, "/runs/kjv-9/export");
+    const auto convert = convert_spec(job.document);
+    ASSERT_TRUE(convert) << convert.error().message;
+    EXPECT_EQ(convert->source, "");
+    EXPECT_EQ(convert->target, "/runs/kjv-9/export/hf");
+    EXPECT_EQ(convert->to, "hf");
+    EXPECT_EQ(convert->dtype, "bf16");
+    EXPECT_EQ(export_job(parent, JobId{9}), job);
+}
+
+}  // namespace
+}  // namespace roll::spec

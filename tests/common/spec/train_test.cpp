@@ -1,0 +1,66 @@
+#include "common/spec/train.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/json.hpp"
+
+namespace roll::spec {
+namespace {
+
+Json smallest() {
+    return Json::parse(R"({
+        "kind": "train", "name": "t",
+        "resources": {"nodes": 2, "slots_per_node": 3},
+        "model": {"family": "llama", "hidden_size": 64},
+        "data": {"train": ["/a.txt"]},
+        "train": {"seq_length": 8, "global_batch_size": 12, "micro_batch_size": 1, "steps": 5}
+    })");
+}
+
+TEST(TrainSpec, DerivesDataParallelRanksFromTheResources) {
+    const auto spec = train_spec(smallest().dump());
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(spec->parallel.dp, 6);
+    EXPECT_EQ(spec->microbatches(), 2);
+    EXPECT_EQ(spec->export_format, ExportFormat::Hf);
+    EXPECT_EQ(spec->model.family, "llama");
+    EXPECT_EQ(spec->model.hf_config, R"({"hidden_size":64})");
+}
+
+TEST(TrainSpec, ReadsEverySection) {
+    Json json = smallest();
+    json["kind"] = "resume";
+    json["export"] = "none";
+    json["checkpoint"] = {{"every", 100}, {"keep", 3}, {"format", "mca"}};
+    json["data"]["valid"] = 0.2;
+    json["train"]["optimizer"] = {{"lr", 3e-3}, {"schedule", "constant"}, {"beta2", 0.99}};
+    json["train"]["sample"] = {{"every", 10}, {"prompts", {"In the"}}};
+    json["train"]["precision"] = "fp64";
+    json["train"]["normalize"] = "microbatch";
+    const auto spec = train_spec(json.dump());
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(spec->export_format, ExportFormat::None);
+    EXPECT_EQ(spec->checkpoint_every, 100);
+    EXPECT_EQ(spec->checkpoint_keep, 3);
+    EXPECT_EQ(spec->data.valid_fraction, 0.2);
+    EXPECT_EQ(spec->optimizer.lr, 3e-3);
+    EXPECT_EQ(spec->optimizer.schedule, LrSchedule::Constant);
+    EXPECT_EQ(spec->sample.prompts, std::vector<std::string>{"In the"});
+    EXPECT_EQ(spec->precision, Precision::Fp64);
+    EXPECT_EQ(spec->normalize, Normalize::Microbatch);
+}
+
+TEST(TrainSpec, RefusesWhatIsNoTrainJob) {
+    EXPECT_FALSE(train_spec(R"({"kind":"convert","convert":{}})"));
+    Json json = smallest();
+    json["objective"] = "dpo";
+    ASSERT_FALSE(train_spec(json.dump()));
+    EXPECT_EQ(train_spec(json.dump()).error().message,
+              "objective dpo is not built yet; built: pretrain");
+    json = smallest();
+    json["train"].erase("steps");
+    EXPECT_EQ(train_spec(json.dump()).error().message, "train: needs a field steps");
+}
+
+}  // namespace
+}  // namespace roll::spec

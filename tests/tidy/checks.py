@@ -1,0 +1,274 @@
+"""The checks of tests/tidy, each a function of the tree that yields (file, line, sentence).
+
+The tree is a dict of path -> text, so that tidy_test.py can feed each check a bad snippet.
+"""
+import ast
+import json
+import os
+import re
+import subprocess
+
+from source import blank, expression_around, functions, line_of
+
+# A folder's layer (style: module map). A folder includes from lower layers only.
+LAYERS = {
+    'common': 0, 'schemas': 0,
+    'spec': 1, 'tensor': 1, 'io': 1,
+    'core': 2, 'slurm': 2, 'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2,
+    'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'agent': 3, 'checkpoint': 3, 'convert': 3,
+    'dispatch': 4, 'train': 4,
+    'cli': 5,
+}
+# Folders that decide: no clock, I/O, threads, randomness or iteration order.
+PURE = ('daemon/core/', 'worker/plan/')
+PURE_INCLUDES = re.compile(
+    r'#include [<"](iostream|fstream|cstdio|thread|mutex|atomic|future|condition_variable|random'
+    r'|ctime|unordered_map|unordered_set|unistd\.h|fcntl\.h|sys/|boost/|zmq|sqlite3|spdlog/'
+    r'|nlohmann/|torch/|ATen/|c10/|common/files\.hpp|common/log\.hpp|common/json\.hpp|common/io/)')
+PURE_NAMES = re.compile(
+    r'\b(unordered_\w+|system_clock|steady_clock|high_resolution_clock|rand|getenv|printf|cout|cerr'
+    r'|mt19937\w*|random_device|this_thread|mutex|atomic)\b')
+FLOATING = re.compile(r'\b(float|double)\b')
+# Third parties and the folders that may include them.
+THIRD_PARTIES = [
+    (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),
+    (re.compile(r'#include [<"]sqlite3\.h'), ('daemon/ledger/',)),
+    (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
+]
+THREADS_IN = ('worker/checkpoint/', 'worker/convert/', 'worker/train/', 'tests/')
+FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt|phi[0-9]|glm)', re.I)
+INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
+
+LINE_MAX, FILE_MAX, HEADER_MAX, FUNCTION_MAX = 100, 500, 150, 70
+TABLE_LINE_MAX = 140  # between clang-format off and on: one line a kind
+UNBREAKABLE = re.compile(r'\b[0-9a-f]{64}\b|R"')  # a digest, a raw string
+
+
+def is_cpp(path):
+    return path.endswith(('.cpp', '.hpp'))
+
+
+def is_script(path, text):
+    return text.startswith('#!') and 'bash' in text.split('\n', 1)[0] or path.endswith('.sh')
+
+
+def hits(path, text, pattern, sentence):
+    for match in pattern.finditer(text):
+        yield path, line_of(text, match.start()), sentence.format(match.group(0).strip())
+
+
+def sizes(tree):
+    for path, text in tree.items():
+        if not (is_cpp(path) or path.endswith('.py') or is_script(path, text)):
+            continue
+        lines = text.split('\n')
+        limit = HEADER_MAX if path.endswith('.hpp') and not path.startswith('tests/') else FILE_MAX
+        if len(lines) - 1 > limit:
+            yield path, limit, f'{len(lines) - 1} lines; at most {limit}: split it by purpose'
+        columns = LINE_MAX
+        for number, line in enumerate(lines, 1):
+            if '// clang-format o' in line:
+                columns = TABLE_LINE_MAX if 'clang-format off' in line else LINE_MAX
+            if len(line) > columns and not UNBREAKABLE.search(line):
+                yield path, number, f'{len(line)} columns; at most {columns}'
+
+
+def function_sizes(tree):
+    for path, text in tree.items():
+        if not is_cpp(path):
+            continue
+        for first, last in functions(blank(text)):
+            if last - first + 1 > FUNCTION_MAX:
+                yield path, first, (f'a function of {last - first + 1} lines; '
+                                    f'at most {FUNCTION_MAX}: give its parts names')
+
+
+CALL = re.compile(r'\broll_(library|program)\(\s*(\S+)\s*([^)]*)\)')
+KEYWORDS = ('DEPS', 'LINK', 'FOLDERS', 'OWN_PCH')
+
+
+def folder_targets(tree):
+    """{(folder, 'library' | 'program'): (name, [direct DEPS])} as the CMakeLists.txt files say."""
+    targets = {}
+    for path, text in tree.items():
+        if os.path.basename(path) != 'CMakeLists.txt' or path.startswith('tests/'):
+            continue
+        for kind, name, arguments in CALL.findall(re.sub(r'#.*', '', text)):
+            lists, key = {}, None
+            for word in arguments.split():
+                if word in KEYWORDS:
+                    key = word
+                else:
+                    lists.setdefault(key, []).append(word)
+            folder = os.path.dirname(path)
+            for part in [folder] + [f'{folder}/{inner}' for inner in lists.get('FOLDERS', [])]:
+                targets[part, kind] = (name, lists.get('DEPS', []))
+    return targets
+
+
+def library_of(path, targets):
+    """The name of the library whose folder, or whose folder's parent, holds the file; or None."""
+    folder = os.path.dirname(path)
+    while folder:
+        if (folder, 'library') in targets:
+            return targets[folder, 'library'][0]
+        folder = os.path.dirname(folder)
+    return None
+
+
+def arrows(tree):
+    targets = folder_targets(tree)
+    for (folder, kind), (name, deps) in targets.items():
+        layer = LAYERS.get(name) if kind == 'library' else 5
+        where = folder + '/CMakeLists.txt'
+        if layer is None:
+            yield where, 1, f'{name} has no layer: give it one in tests/tidy/checks.py'
+            continue
+        for dep in deps:
+            if dep not in LAYERS:
+                yield where, 1, f'DEPS {dep}: no such folder'
+            elif LAYERS[dep] >= layer and not (kind == 'program' and dep == name):
+                yield where, 1, (f'{name} (layer {layer}) may not depend on {dep} (layer '
+                                 f'{LAYERS[dep]}): only on lower layers')
+
+
+def includes(tree):
+    targets = folder_targets(tree)
+    for path, text in tree.items():
+        if not is_cpp(path):
+            continue
+        folder = os.path.dirname(path)
+        own = library_of(path, targets)
+        allowed = {own} | set(next((d for n, d in targets.values() if n == own), []))
+        if os.path.basename(path) == 'main.cpp' and (folder, 'program') in targets:
+            allowed |= set(targets[folder, 'program'][1])
+        for match in INCLUDE.finditer(text):
+            line, header = line_of(text, match.start()), match.group(1)
+            if header not in tree:
+                if '/' not in header:
+                    yield path, line, f'"{header}": includes are from the repository root'
+                continue
+            target = library_of(header, targets)
+            if not path.startswith('tests/') and target not in allowed:
+                yield path, line, (f'"{header}" is of {target}, which the DEPS of '
+                                   f'{folder}/CMakeLists.txt do not name')
+
+
+def third_parties(tree):
+    for path, text in tree.items():
+        if not is_cpp(path) or path.startswith('tests/'):
+            continue
+        for pattern, folders in THIRD_PARTIES:
+            if not path.startswith(folders):
+                yield from hits(path, text, pattern, '{} belongs in ' + ', '.join(folders))
+
+
+def purity(tree):
+    for path, text in tree.items():
+        if not is_cpp(path) or not path.startswith(PURE):
+            continue
+        code = blank(text)
+        yield from hits(path, text, PURE_INCLUDES, '{} in a pure folder (style 3.5)')
+        yield from hits(path, code, PURE_NAMES, '{} in a pure folder (style 3.5)')
+        if path.startswith('daemon/core/'):
+            yield from hits(path, code, FLOATING, '{} in daemon/core: decisions are integer')
+
+
+def co_awaits(tree):
+    """Style 3.4: g++ 12 destroys such expressions' lambdas, aggregates and ?: temporaries twice."""
+    for path, text in tree.items():
+        if not is_cpp(path) or 'co_await' not in text:
+            continue
+        code = blank(text)
+        for match in re.finditer(r'\bco_await\b', code):
+            around = expression_around(code, match.start())
+            expression = code[slice(*around)] if around else '{'
+            what = ('braces' if '{' in expression else
+                    'a lambda' if re.search(r'(^|[(,=\s])\[[^\]]*\]\s*[({]', expression) else
+                    '?:' if '?' in expression else None)
+            if what:
+                yield path, line_of(code, match.start()), (
+                    f'{what} in the expression of a co_await: name it on the line above')
+
+
+def banned_names(tree):
+    def only(pattern, sentence, allowed):
+        for path, text in tree.items():
+            if is_cpp(path) and not path.startswith(allowed):
+                yield from hits(path, blank(text), pattern, sentence)
+    yield from only(re.compile(r'system_clock::now'), '{}: take a Time, or ask roll::Clock',
+                    ('common/time.cpp',))
+    yield from only(re.compile(r'\bdetached\b'), '{}: spawn() aborts on what escapes', ('-',))
+    yield from only(re.compile(r'\bstd::(thread|jthread|async)\b'), '{} is not for this folder',
+                    THREADS_IN)
+    yield from only(re.compile(r'\bs?rand\('), '{}: random numbers are keyed', ('-',))
+    for path, text in tree.items():
+        if path.startswith('tests/tidy/') or path.endswith(('.json', '.md')):
+            continue
+        yield from hits(path, text, re.compile(r'\b(TODO|FIXME|XXX|HACK)\b'),
+                        '{}: finish it, or file an issue and leave no mark')
+    for path, text in tree.items():
+        if path.endswith('.hpp'):
+            code = blank(text)
+            yield from hits(path, code, re.compile(r'\busing namespace\b'), '{} in a header')
+            if '#pragma once' not in code:
+                yield path, 1, 'a header without #pragma once'
+
+
+def family_names(tree):
+    for path, text in tree.items():
+        if is_cpp(path) and path.startswith('worker/'):
+            yield from hits(path, blank(text, keep_strings=True), FAMILIES,
+                            '{}: what differs between families is data in schemas/families')
+
+
+def dead_headers(tree):
+    included = {header for path, text in tree.items() if is_cpp(path)
+                for header in INCLUDE.findall(text)}
+    for path in tree:
+        if path.endswith('.hpp') and path not in included:
+            yield path, 1, 'no file includes this header: delete it'
+
+
+def one_target_a_file(tree):
+    targets = folder_targets(tree)
+    lists = {path: re.sub(r'#.*', '', text) for path, text in tree.items()
+             if os.path.basename(path) == 'CMakeLists.txt'}
+    for path in tree:
+        if not path.endswith('.cpp'):
+            continue
+        folder, name = os.path.split(path)
+        owners = 0
+        for where, text in lists.items():
+            base = os.path.dirname(where)
+            if path.startswith(base + '/') or not base:
+                inside = path[len(base) + 1 if base else 0:]
+                owners += len(re.findall(rf'(?<![\w/]){re.escape(inside)}(?![\w.])', text)) > 0
+        if name == 'main.cpp':
+            owners += (folder, 'program') in targets
+        elif name.endswith('_test.cpp'):
+            call = rf'(roll_test|foreach)\([^)]*?\b{re.escape(name[:-9])}\b(?![^)]*SOURCES)'
+            owners += bool(re.search(call, lists.get(folder + '/CMakeLists.txt', '')))
+        else:
+            owners += (folder, 'library') in targets
+        if owners != 1:
+            yield path, 1, f'in {owners} targets; each .cpp is in exactly one'
+
+
+def parses(tree):
+    for path, text in tree.items():
+        try:
+            if path.endswith('.json'):
+                json.loads(text)
+            elif path.endswith('.py'):
+                ast.parse(text)
+            elif is_script(path, text):
+                done = subprocess.run(['bash', '-n'], input=text, text=True, capture_output=True)
+                if done.returncode != 0:
+                    yield path, 1, done.stderr.strip()
+        except (ValueError, SyntaxError) as error:
+            yield path, getattr(error, 'lineno', 1) or 1, str(error)
+
+
+ALL = [sizes, function_sizes, arrows, includes, third_parties, purity, co_awaits, banned_names,
+       family_names, one_target_a_file, parses]

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Each check of tidy is fed what it must catch, and what it must let pass."""
+import unittest
+
+import checks
+
+LIBRARY = {
+    'common/CMakeLists.txt': 'roll_library(common LINK tl::expected)\n',
+    'daemon/core/CMakeLists.txt': 'roll_library(core DEPS common spec)\n',
+    'common/spec/CMakeLists.txt': 'roll_library(spec DEPS common)\n',
+    'daemon/engine/CMakeLists.txt': 'roll_library(engine DEPS common core)\n',
+}
+
+
+
+class Tidy(unittest.TestCase):
+    def caught(self, check, tree, times=1):
+        found = list(check(tree))
+        self.assertEqual(len(found), times, found)
+
+    def passes(self, check, tree):
+        self.caught(check, tree, 0)
+
+    def test_long_lines_and_files_are_caught(self):
+        self.caught(checks.sizes, {'a.cpp': 'x' * 101})
+        self.passes(checks.sizes, {'a.cpp': 'x' * 100})
+        self.passes(checks.sizes, {'a.hpp': f'// clang-format off\n{"x" * 140}\n'})
+        self.caught(checks.sizes, {'a.hpp': f'// clang-format off\n// clang-format on\n{"x" * 101}'})
+        self.caught(checks.sizes, {'a.cpp': '\n' * 501})
+        self.caught(checks.sizes, {'a.hpp': '\n' * 151})
+        self.passes(checks.sizes, {'a.hpp': '\n' * 150, 'a.cpp': '\n' * 500})
+        self.caught(checks.sizes, {'run': '#!/usr/bin/env bash\n' + '#' * 101})
+
+    def test_long_functions_are_caught(self):
+        body = '    x();\n' * 69
+        self.caught(checks.function_sizes, {'a.cpp': f'namespace a {{\nint f(int n) {{\n{body}}}\n}}'})
+        self.passes(checks.function_sizes, {'a.cpp': f'int f() {{\n{body[:-9]}}}\n'})
+        self.caught(checks.function_sizes,
+                    {'a.cpp': f'A::A(int n)\n    : n_(n) {{\n{body}}}\n'})
+        self.caught(checks.function_sizes, {'a.cpp': f'TEST(A, B) {{\n{body}}}\n'})
+        self.passes(checks.function_sizes,
+                    {'a.cpp': 'const int table[] = {\n' + '    1,\n' * 90 + '};\n'})
+        self.passes(checks.function_sizes,
+                    {'a.cpp': 'struct A {\n' + '    int f() { return 1; }\n' * 90 + '};\n'})
+
+    def test_includes_outside_deps_are_caught(self):
+        tree = dict(LIBRARY, **{'common/a.hpp': '', 'daemon/engine/e.hpp': '', 'common/spec/s.hpp': ''})
+        self.passes(checks.includes, dict(tree, **{'daemon/core/c.cpp': '#include "common/a.hpp"\n'}))
+        for bad in ('#include "daemon/engine/e.hpp"\n', '#include "c.hpp"\n'):
+            self.caught(checks.includes, dict(tree, **{'daemon/core/c.cpp': bad}))
+        self.caught(checks.includes,
+                    dict(tree, **{'daemon/engine/e.cpp': '#include "common/spec/s.hpp"\n'}))
+        self.caught(checks.includes,
+                    dict(tree, **{'daemon/core/rules/r.cpp': '#include "daemon/engine/e.hpp"\n'}))
+
+    def test_programs_include_what_their_deps_name(self):
+        tree = dict(LIBRARY, **{'daemon/CMakeLists.txt': 'roll_program(rolld DEPS engine)\n',
+                                'daemon/engine/e.hpp': '', 'common/a.hpp': ''})
+        self.passes(checks.includes,
+                    dict(tree, **{'daemon/main.cpp': '#include "daemon/engine/e.hpp"\n'}))
+        self.caught(checks.includes, dict(tree, **{'daemon/main.cpp': '#include "common/a.hpp"\n'}))
+
+    def test_arrows_upward_and_sideways_are_caught(self):
+        self.passes(checks.arrows, LIBRARY)
+        for deps in ('engine', 'protocol', 'nonesuch'):
+            self.caught(checks.arrows,
+                        {'daemon/core/CMakeLists.txt': f'roll_library(core DEPS {deps})\n'})
+        self.caught(checks.arrows, {'x/CMakeLists.txt': 'roll_library(newcomer DEPS common)\n'})
+
+    def test_third_parties_stay_in_their_folders(self):
+        self.caught(checks.third_parties, {'worker/plan/a.cpp': '#include <ATen/ATen.h>\n'})
+        self.passes(checks.third_parties, {'worker/train/a.cpp': '#include <ATen/ATen.h>\n'})
+        self.caught(checks.third_parties, {'daemon/query/a.cpp': '#include <sqlite3.h>\n'})
+
+    def test_impurity_is_caught(self):
+        for bad in ('#include <random>', '#include <nlohmann/json.hpp>', 'std::unordered_map<int, int> m;',
+                    'auto t = std::chrono::steady_clock::now();', 'double share = 0;'):
+            self.caught(checks.purity, {'daemon/core/a.cpp': bad})
+        self.passes(checks.purity, {'worker/plan/a.cpp': 'double lr = 0;  // not the steady_clock'})
+        self.passes(checks.purity, {'daemon/engine/a.cpp': 'double share = 0;'})
+
+    def test_co_await_with_a_temporary_that_is_destroyed_twice_is_caught(self):
+        for bad in ('co_await f(Args{.a = 1});', 'co_await f({1, 2});',
+                    'std::vector<int>{co_await a(), co_await b()};',
+                    'co_await with([big]() -> Task<void> { go(); });',
+                    'co_await c() ? 1 : 2;', 'auto x = ok ? co_await a() : b();',
+                    'ROLL_CO_TRY(const R r, co_await ask({1}));', 'if (co_await f(A{})) { g(); }'):
+            found = list(checks.co_awaits({'a.cpp': f'Task<void> t() {{ {bad} }}'}))
+            self.assertTrue(found, bad)
+        for good in ('co_await f(Probe("{x}"));', 'if (auto r = co_await f(); r) { g({1}); }',
+                     'while (co_await f(a + b)) { h(); }', 'ROLL_CO_TRY(const R r, co_await ask(q));',
+                     'A a{1}; co_await f(a);', 'for (int i : co_await f()) { A b{i}; }',
+                     'auto g = [a]() -> Task<void> { co_await f(a); }; co_await g();',
+                     'try { co_await f(); } catch (...) { h({1}); }', 'x[i] = co_await f(y[i]);'):
+            self.passes(checks.co_awaits, {'a.cpp': f'Task<void> t() {{ {good} }}'})
+
+    def test_banned_names_are_caught(self):
+        for bad in ('auto t = std::chrono::system_clock::now();', 'co_spawn(x, f, detached);',
+                    'std::thread t(f);', 'int x = rand();', '// TO' + 'DO: later'):
+            self.caught(checks.banned_names, {'daemon/query/a.cpp': bad})
+        self.passes(checks.banned_names, {'common/time.cpp': 'std::chrono::system_clock::now();'})
+        self.passes(checks.banned_names, {'worker/checkpoint/a.cpp': 'std::thread t(f);'})
+        self.caught(checks.banned_names, {'a.hpp': '#pragma once\nusing namespace std;'})
+        self.caught(checks.banned_names, {'a.hpp': 'int f();'})
+
+    def test_family_names_in_code_are_caught(self):
+        self.caught(checks.family_names, {'worker/train/a.cpp': 'if (family == "llama") f();'})
+        self.passes(checks.family_names, {'worker/train/a.cpp': '// as in llama\nf();'})
+        self.passes(checks.family_names, {'tests/worker/a.cpp': 'load("llama");'})
+
+    def test_dead_headers_are_caught(self):
+        self.caught(checks.dead_headers, {'a/a.hpp': '', 'a/b.cpp': '#include "a/b.hpp"'})
+        self.passes(checks.dead_headers, {'a/a.hpp': '', 'a/b.cpp': '#include "a/a.hpp"'})
+
+    def test_sources_outside_targets_are_caught(self):
+        self.passes(checks.one_target_a_file, dict(LIBRARY, **{'common/a.cpp': ''}))
+        self.caught(checks.one_target_a_file, dict(LIBRARY, **{'daemon/core/rules/a.cpp': ''}))
+        self.caught(checks.one_target_a_file, dict(LIBRARY, **{'common/main.cpp': ''}))
+        test = {'tests/a/CMakeLists.txt': 'roll_test(a LABEL unit DEPS common)\n'}
+        self.passes(checks.one_target_a_file, dict(test, **{'tests/a/a_test.cpp': ''}))
+        many = {'tests/a/CMakeLists.txt': 'foreach(t a b)\n  roll_test(${t} LABEL unit)\n'}
+        self.passes(checks.one_target_a_file, dict(many, **{'tests/a/b_test.cpp': ''}))
+        folders = {'worker/train/CMakeLists.txt': 'roll_library(train OWN_PCH FOLDERS ops DEPS plan)\n'}
+        self.passes(checks.one_target_a_file, dict(folders, **{'worker/train/ops/a.cpp': ''}))
+        self.caught(checks.one_target_a_file, dict(folders, **{'worker/train/other/a.cpp': ''}))
+        self.caught(checks.one_target_a_file, dict(test, **{'tests/a/b_test.cpp': ''}))
+        listed = {'tests/a/CMakeLists.txt': 'roll_test(all SOURCES a_test.cpp b_test.cpp)\n'}
+        self.passes(checks.one_target_a_file, dict(listed, **{'tests/a/b_test.cpp': ''}))
+
+    def test_files_that_do_not_parse_are_caught(self):
+        self.caught(checks.parses, {'a.json': '{,}'})
+        self.caught(checks.parses, {'a.py': 'def f(:'})
+        self.caught(checks.parses, {'run': '#!/usr/bin/env bash\nif true\n'})
+        self.passes(checks.parses, {'a.json': '{}', 'a.py': 'f()', 'run': '#!/bin/bash\ntrue\n'})
+
+
+if __name__ == '__main__':
+    unittest.main()

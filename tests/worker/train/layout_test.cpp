@@ -1,0 +1,88 @@
+// The proof: every layout trains as one rank that executes the same microbatches does. Loss, all
+// gradients and all weights, after each of three steps, in float64, to 1e-12.
+#include <thread>
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+
+#include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/tiny_model.hpp"
+#include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr int kMicrobatches = 8, kSteps = 3;
+
+std::vector<Microbatch> make_batch(int step) { return tiny_batch(step, kMicrobatches); }
+
+void note_step(Named& seen, int step, TrainStep& trainer, double loss) {
+    const std::string prefix = std::to_string(step) + ".";
+    seen[prefix + "loss"] = at::scalar_tensor(loss, at::kDouble);
+    note(seen, prefix, trainer);
+}
+
+// Trains dp * pp ranks as threads, and gathers what they end with.
+Named train(const plan::PipelineSchedule& schedule, int dp, bool tied) {
+    EXPECT_TRUE(plan::check(schedule));
+    std::deque<LocalGroup> pp_groups, dp_groups, tie_groups;
+    for (int d = 0; d < dp; ++d) pp_groups.emplace_back(schedule.pp), tie_groups.emplace_back(2);
+    for (int p = 0; p < schedule.pp; ++p) dp_groups.emplace_back(dp);
+    std::mutex mutex;
+    Named seen;
+    auto rank_main = [&](int d, int p) {
+        at::set_num_threads(1);
+        LocalCommunicator pp(pp_groups[d], p), dp_comm(dp_groups[p], d);
+        LocalCommunicator tie(tie_groups[d], p == 0 ? 0 : 1);
+        const bool at_end = tied && schedule.pp > 1 && (p == 0 || p == schedule.pp - 1);
+        TrainStep trainer(tiny_model(tied), schedule, {pp, dp_comm, at_end ? &tie : nullptr},
+                          {.init = {.dtype = at::kDouble}, .bucket_numel = 2000});
+        for (int step = 0; step < kSteps; ++step) {
+            const auto batch = make_batch(step);
+            const double loss =
+                trainer
+                    .run(std::span(batch).subspan(d * schedule.microbatches, schedule.microbatches),
+                         1e-3)
+                    .loss;
+            const std::lock_guard lock(mutex);
+            if (d == dp - 1) note_step(seen, step, trainer, loss);
+        }
+    };
+    std::vector<std::thread> ranks;
+    for (int d = 0; d < dp; ++d)
+        for (int p = 0; p < schedule.pp; ++p) ranks.emplace_back(rank_main, d, p);
+    for (std::thread& rank : ranks) rank.join();
+    return seen;
+}
+
+double worst(const Named& seen, const Named& reference) {
+    EXPECT_EQ(seen.size(), reference.size());
+    double result = 0;
+    for (const auto& [name, tensor] : reference) {
+        expect_close(seen.at(name), tensor, name);
+        result = std::max(result, error(seen.at(name), tensor));
+    }
+    return result;
+}
+
+TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
+    for (const bool tied : {false, true}) {
+        const Named reference = train(plan::one_forward_one_backward(1, kMicrobatches), 1, tied);
+        for (const int dp : {1, 2}) {
+            for (const int pp : {1, 2, 4}) {
+                const int m = kMicrobatches / dp;
+                const double errors[] = {
+                    worst(train(plan::one_forward_one_backward(pp, m), dp, tied), reference),
+                    worst(train(plan::interleaved(pp, 2, m).value(), dp, tied), reference),
+                    worst(train(plan::zero_bubble_h1(pp, m), dp, tied), reference)};
+                std::printf("tied %d dp %d pp %d: 1f1b %.1e interleaved %.1e zero-bubble %.1e\n",
+                            tied, dp, pp, errors[0], errors[1], errors[2]);
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace roll::train

@@ -1,0 +1,120 @@
+// Each operator in float64: its value against a plain formula, its backward against autograd of
+// that formula. Sizes are odd, so that every kernel has a tail and every block a remainder.
+#include <ATen/ATen.h>
+
+#include "tests/worker/train/expect.hpp"
+#include "worker/train/ops/attention.hpp"
+#include "worker/train/ops/cross_entropy.hpp"
+#include "worker/train/ops/embedding.hpp"
+#include "worker/train/ops/linear.hpp"
+#include "worker/train/ops/rms_norm.hpp"
+#include "worker/train/ops/swiglu.hpp"
+
+namespace roll::ops {
+namespace {
+
+at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
+at::Tensor leaf(const at::Tensor& value) { return value.detach().clone().requires_grad_(); }
+
+TEST(Linear, BackwardIsAutograds) {
+    const at::Tensor x = random({37, 19}), w = random({23, 19}), dy = random({37, 23});
+    const at::Tensor xa = leaf(x), wa = leaf(w), ya = xa.matmul(wa.t());
+    ya.backward(dy);
+    expect_close(ops::linear(x, w), ya.detach(), "y");
+    expect_close(linear_add(dy, x, w), ya.detach() + dy, "y + residual");
+    expect_close(linear_backward_input(dy, w), xa.grad(), "dx");
+    const at::Tensor dw = at::ones_like(w);
+    linear_backward_weight(dy, x, dw);
+    expect_close(dw - 1, wa.grad(), "dw");
+}
+
+TEST(Linear, Float32IsCloseToFloat64) {
+    const at::Tensor x = random({37, 19}), w = random({23, 19}), dy = random({37, 23});
+    const at::Tensor dw = at::ones({23, 19}, at::kFloat);
+    linear_backward_weight(dy.to(at::kFloat), x.to(at::kFloat), dw);
+    expect_close(dw, (dy.t().mm(x) + 1).to(at::kFloat), "dw", 1e-6);
+    expect_close(ops::linear(x.to(at::kFloat), w.to(at::kFloat)), x.mm(w.t()).to(at::kFloat), "y",
+                 1e-6);
+}
+
+TEST(Embedding, BackwardIsAutograds) {
+    const at::Tensor w = random({13, 7}), tokens = at::randint(13, {29}), dy = random({29, 7});
+    const at::Tensor wa = leaf(w), ya = at::embedding(wa, tokens);
+    ya.backward(dy);
+    const at::Tensor dw = at::zeros_like(w);
+    embedding_backward_weight(dy, tokens, dw);
+    expect_close(ops::embedding(tokens, w), ya.detach(), "y");
+    expect_close(dw, wa.grad(), "dw");
+}
+
+TEST(RmsNorm, BackwardIsAutograds) {
+    const at::Tensor x = random({71, 43}), w = random({43}), dy = random({71, 43});
+    const at::Tensor xa = leaf(x), wa = leaf(w);
+    const at::Tensor ya = xa * (xa.square().mean(1, true) + 1e-5).rsqrt() * wa;
+    ya.backward(dy);
+    RmsNormSaved saved;
+    expect_close(rms_norm(x, w, 1e-5, saved), ya.detach(), "y");
+    const at::Tensor dw = at::zeros_like(w), residual = random({71, 43});
+    expect_close(rms_norm_backward(dy, w, saved, residual, dw), xa.grad() + residual, "dx");
+    expect_close(dw, wa.grad(), "dw");
+}
+
+TEST(Swiglu, BackwardIsAutograds) {
+    const at::Tensor x = 3 * random({17, 2 * 29}), da = random({17, 29});
+    const at::Tensor xa = leaf(x), ya = at::silu(xa.narrow(1, 0, 29)) * xa.narrow(1, 29, 29);
+    ya.backward(da);
+    SwigluSaved saved;
+    expect_close(swiglu(x, saved), ya.detach(), "a");
+    expect_close(swiglu_backward(da, saved), xa.grad(), "dgate_up");
+}
+
+at::Tensor turned(const at::Tensor& x_BTHD, const RopeTable& table) {
+    const auto half = x_BTHD.chunk(2, -1);
+    const at::Tensor cos = table.cos_TE.unsqueeze(1), sin = table.sin_TE.unsqueeze(1);
+    return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
+}
+
+// Rope and attention together, since the one makes the other's layout.
+TEST(Attention, BackwardIsAutograds) {
+    for (const auto& [H, G, T, D] : {std::tuple{6, 2, 37, 10}, {3, 3, 5, 6}, {4, 1, 65, 16}}) {
+        const std::int64_t B = 3;
+        const at::Tensor qkv = random({B, T, (H + 2 * G) * D}), d_o = random({B, T, H * D});
+        const RopeTable table = rope_table(T, D, 10000.0, at::kDouble);
+        const at::Tensor qkv_a = leaf(qkv);
+        const auto parts = qkv_a.view({B, T, G, -1, D}).split_with_sizes({H / G, 1, 1}, 3);
+        const at::Tensor
+            q = turned(parts[0].flatten(2, 3), table).transpose(1, 2),
+            k = turned(parts[1].squeeze(3), table).transpose(1, 2).repeat_interleave(H / G, 1),
+            v = parts[2].squeeze(3).transpose(1, 2).repeat_interleave(H / G, 1);
+        const at::Tensor hidden = at::ones({T, T}, at::kBool).triu(1);
+        const at::Tensor score = q.matmul(k.transpose(2, 3)) / std::sqrt(D);
+        const at::Tensor o = score.masked_fill(hidden, -INFINITY).softmax(-1).matmul(v);
+        const at::Tensor o_BTA = o.transpose(1, 2).reshape({B, T, -1});
+        o_BTA.backward(d_o);
+        AttentionSaved saved;
+        expect_close(attention(rope(qkv, G, table), saved), o_BTA.detach(), "o");
+        expect_close(rope_backward(attention_backward(d_o, saved), table), qkv_a.grad(), "dqkv");
+    }
+}
+
+TEST(CrossEntropy, BackwardIsAutograds) {
+    for (const std::int64_t vocab : {1, 11, 500'009}) {  // the last takes several blocks
+        const at::Tensor x = random({41, 5}), w = random({vocab, 5});
+        at::Tensor targets = at::randint(vocab, {41});
+        targets.index_put_({at::tensor({3, 40})}, at::tensor(kIgnored));
+        const at::Tensor xa = leaf(x), wa = leaf(w);
+        const at::Tensor loss_a =
+            at::cross_entropy_loss(xa.matmul(wa.t()), targets, {}, at::Reduction::Sum) * 0.7;
+        loss_a.backward();
+        const at::Tensor dw = at::zeros_like(w);
+        CrossEntropySaved saved;
+        const at::Tensor loss = linear_cross_entropy(x, w, targets, 0.7, dw, saved);
+        EXPECT_NEAR(loss.item<double>(), loss_a.item<double>(),
+                    1e-12 * std::abs(loss_a.item<double>()));
+        expect_close(saved.dx_MC, xa.grad(), "dx");
+        expect_close(dw, wa.grad(), "dw");
+    }
+}
+
+}  // namespace
+}  // namespace roll::ops

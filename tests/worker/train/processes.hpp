@@ -1,0 +1,59 @@
+// Ranks as processes, for tests.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace roll::train {
+
+// An empty folder that goes when this does.
+class TemporaryFolder {
+  public:
+    TemporaryFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "roll-test-XXXXXX").string();
+        if (mkdtemp(name.data()) == nullptr) std::abort();
+        path_ = name;
+    }
+    ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    const std::filesystem::path& path() const { return path_; }
+
+  private:
+    std::filesystem::path path_;
+};
+
+// Forks `count` ranks and returns their exit statuses, 128 + n for one that signal n killed, and 99
+// for an escaped exception. The calling process must not have run anything in threads yet.
+inline std::vector<int> run_processes(int count, const std::function<int(int rank)>& body) {
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < count; ++rank) {
+        const pid_t child = fork();
+        if (child != 0) {
+            children.push_back(child);
+            continue;
+        }
+        try {
+            std::_Exit(body(rank));
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+            std::_Exit(99);
+        }
+    }
+    std::vector<int> statuses;
+    for (const pid_t child : children) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        statuses.push_back(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    return statuses;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,101 @@
+#include "worker/families/expression.hpp"
+
+#include <cctype>
+#include <charconv>
+#include <string>
+
+namespace roll::families {
+namespace {
+
+constexpr int kDepthMax = 16;
+
+class Parser {
+  public:
+    Parser(std::string_view text, const Json& values) : text_(text), rest_(text), values_(values) {}
+
+    Result<std::int64_t> parse() {
+        ROLL_TRY(const std::int64_t value, sum(0));
+        skip();
+        if (!rest_.empty()) return wrong("does not end here: \"" + std::string(rest_) + "\"");
+        return value;
+    }
+
+  private:
+    tl::unexpected<Error> wrong(const std::string& what) const {
+        return fail(ErrorCode::InvalidArgument, "\"" + std::string(text_) + "\": " + what);
+    }
+    void skip() {
+        while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+    }
+    bool take(char c) {
+        skip();
+        if (rest_.empty() || rest_.front() != c) return false;
+        rest_.remove_prefix(1);
+        return true;
+    }
+
+    Result<std::int64_t> sum(int depth) {
+        ROLL_TRY(std::int64_t value, product(depth));
+        for (;;) {
+            const bool plus = take('+');
+            if (!plus && !take('-')) return value;
+            ROLL_TRY(const std::int64_t next, product(depth));
+            if (plus ? __builtin_add_overflow(value, next, &value)
+                     : __builtin_sub_overflow(value, next, &value))
+                return wrong("is too large");
+        }
+    }
+
+    Result<std::int64_t> product(int depth) {
+        ROLL_TRY(std::int64_t value, factor(depth));
+        for (;;) {
+            const bool times = take('*');
+            if (!times && !take('/')) return value;
+            ROLL_TRY(const std::int64_t next, factor(depth));
+            if (times) {
+                if (__builtin_mul_overflow(value, next, &value)) return wrong("is too large");
+            } else {
+                if (next <= 0 || value % next != 0)
+                    return wrong(std::to_string(value) + " does not divide by " +
+                                 std::to_string(next));
+                value /= next;
+            }
+        }
+    }
+
+    Result<std::int64_t> factor(int depth) {
+        if (depth > kDepthMax) return wrong("nests too deep");
+        if (take('(')) {
+            ROLL_TRY(const std::int64_t value, sum(depth + 1));
+            if (!take(')')) return wrong("needs a )");
+            return value;
+        }
+        std::size_t length = 0;
+        while (
+            length < rest_.size() &&
+            (std::isalnum(static_cast<unsigned char>(rest_[length])) != 0 || rest_[length] == '_'))
+            ++length;
+        const std::string word(rest_.substr(0, length));
+        rest_.remove_prefix(length);
+        if (word.empty()) return wrong("needs a name or a number");
+        std::int64_t number = 0;
+        const auto parsed = std::from_chars(word.data(), word.data() + word.size(), number);
+        if (parsed.ec == std::errc{} && parsed.ptr == word.data() + word.size()) return number;
+        const auto found = values_.find(word);
+        if (found == values_.end() || !found->is_number_integer())
+            return wrong("the config has no whole number " + word);
+        return found->get<std::int64_t>();
+    }
+
+    std::string_view text_;
+    std::string_view rest_;
+    const Json& values_;
+};
+
+}  // namespace
+
+Result<std::int64_t> evaluate(std::string_view expression, const Json& values) {
+    return Parser(expression, values).parse();
+}
+
+}  // namespace roll::families

@@ -1,0 +1,17 @@
+// The arithmetic of family files: "num_attention_heads * kv_channels" over a config's whole
+// numbers.
+// + - * / and parentheses; a division must come out even. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::families {
+
+// Names are looked up in `values`. InvalidArgument names what is missing or does not divide.
+Result<std::int64_t> evaluate(std::string_view expression, const Json& values);
+
+}  // namespace roll::families

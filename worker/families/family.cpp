@@ -1,0 +1,176 @@
+#include "worker/families/family.hpp"
+
+#include <array>
+#include <optional>
+#include <set>
+
+namespace roll::families {
+namespace {
+
+struct OperationRow {
+    const char* name;
+    Operation operation;
+    std::size_t sources;
+};
+constexpr std::array<OperationRow, 3> kOperations{
+    {{"copy", Operation::Copy, 1}, {"qkv", Operation::Qkv, 3}, {"gate_up", Operation::GateUp, 2}}};
+constexpr std::array<std::pair<const char*, Split>, 3> kSplits{
+    {{"none", Split::None}, {"column", Split::Column}, {"row", Split::Row}}};
+constexpr std::array<std::pair<const char*, Stage>, 3> kStages{
+    {{"layer", Stage::Layer}, {"first", Stage::First}, {"last", Stage::Last}}};
+
+template <class Value, std::size_t n>
+std::optional<Value> by_name(const std::array<std::pair<const char*, Value>, n>& rows,
+                             std::string_view name) {
+    for (const auto& [row_name, value] : rows)
+        if (name == row_name) return value;
+    return std::nullopt;
+}
+
+// Reads one file; the first problem is kept, with its path.
+class FamilyParser {
+  public:
+    explicit FamilyParser(std::string where) : where_(std::move(where)) {}
+
+    Result<Family> parse(const Json& json) {
+        Family family;
+        if (!json.is_object())
+            return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
+        only(json, "",
+             {"family", "hf", "config", "defaults", "constants", "requires", "weights", "drop"});
+        family.name = text(json, "", "family");
+        const Json hf = object(json, "", "hf");
+        only(hf, "hf", {"model_type", "defaults"});
+        family.model_type = text(hf, "hf", "model_type");
+        family.hf_defaults = object(hf, "hf", "defaults");
+        const Json config = object(json, "", "config");
+        for (const auto& [native, paths] : config.items())
+            family.config.emplace_back(native, names(paths, "config." + native));
+        family.defaults = object(json, "", "defaults");
+        family.constants = object(json, "", "constants");
+        family.requires_values = object(json, "", "requires");
+        parse_weights(json.value("weights", Json::array()), family);
+        if (json.is_object() && json.contains("drop")) family.drop = names(json["drop"], "drop");
+        if (!problem_.empty()) return fail(ErrorCode::InvalidArgument, where_ + ": " + problem_);
+        return family;
+    }
+
+  private:
+    void note(const std::string& path, const std::string& what) {
+        if (problem_.empty()) problem_ = (path.empty() ? "the file" : path) + " " + what;
+    }
+    static std::string join(const std::string& path, const std::string& key) {
+        return path.empty() ? key : path + "." + key;
+    }
+    void only(const Json& json, const std::string& path, const std::set<std::string>& allowed) {
+        if (!json.is_object()) return note(path, "must be an object");
+        for (const auto& [key, value] : json.items())
+            if (!allowed.contains(key)) note(join(path, key), "is not a key of family files");
+    }
+    Json object(const Json& json, const std::string& path, const char* key) {
+        if (!json.contains(key)) return Json::object();
+        if (!json[key].is_object()) {
+            note(join(path, key), "must be an object");
+            return Json::object();
+        }
+        return json[key];
+    }
+    std::string text(const Json& json, const std::string& path, const char* key) {
+        if (json.contains(key) && json[key].is_string() &&
+            !json[key].get_ref<const std::string&>().empty())
+            return json[key].get<std::string>();
+        note(join(path, key), "must be a name");
+        return "";
+    }
+    std::vector<std::string> names(const Json& json, const std::string& path) {
+        if (json.is_string()) return {json.get<std::string>()};
+        std::vector<std::string> result;
+        if (json.is_array()) {
+            for (const Json& item : json)
+                if (item.is_string()) result.push_back(item.get<std::string>());
+        }
+        if (!json.is_array() || result.size() != json.size() || result.empty())
+            note(path, "must be a name or a list of names");
+        return result;
+    }
+
+    void parse_weights(const Json& weights, Family& family) {
+        if (!weights.is_array() || weights.empty()) return note("weights", "must be a list");
+        std::set<std::string> written;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            const std::string path = "weights[" + std::to_string(i) + "]";
+            WeightRule rule = parse_rule(weights[i], path);
+            if (!written.insert(rule.native + " if " + rule.condition).second)
+                note(path + ".native", "is written by two rules: " + rule.native);
+            family.weights.push_back(std::move(rule));
+        }
+    }
+
+    WeightRule parse_rule(const Json& json, const std::string& path) {
+        WeightRule rule;
+        only(json, path, {"native", "hf", "shape", "operation", "split", "stage", "if"});
+        if (!json.is_object()) return rule;
+        rule.native = text(json, path, "native");
+        rule.hf = names(json.value("hf", Json()), path + ".hf");
+        rule.shape = names(json.value("shape", Json()), path + ".shape");
+        rule.condition = choice(json, path, "if");
+        set_operation(choice(json, path, "operation"), path, rule);
+        if (const auto split = by_name(kSplits, or_first(choice(json, path, "split"), "none")))
+            rule.split = *split;
+        else
+            note(path + ".split", "must be none, column or row");
+        const bool layer = rule.native.find("{layer}") != std::string::npos;
+        const std::string stage = or_first(choice(json, path, "stage"), "layer");
+        if (const auto known = by_name(kStages, stage); known && layer == (stage == "layer"))
+            rule.stage = *known;
+        else
+            note(path + ".stage", "must be first or last for a tensor without {layer}");
+        if (rule.split == Split::Row && rule.shape.size() < 2)
+            note(path + ".split", "cannot be row for a tensor of one dim");
+        return rule;
+    }
+
+    void set_operation(const std::string& name, const std::string& path, WeightRule& rule) {
+        for (const OperationRow& row : kOperations) {
+            if (or_first(name, "copy") != row.name) continue;
+            rule.operation = row.operation;
+            if (rule.hf.size() != row.sources)
+                note(path + ".hf",
+                     "must name " + std::to_string(row.sources) + " tensors for " + row.name);
+            return;
+        }
+        note(path + ".operation", "must be copy, qkv or gate_up");
+    }
+
+    std::string choice(const Json& json, const std::string& path, const char* key) {
+        return json.contains(key) ? text(json, path, key) : "";
+    }
+    static std::string or_first(const std::string& value, const char* otherwise) {
+        return value.empty() ? otherwise : value;
+    }
+
+    std::string where_;
+    std::string problem_;
+};
+
+}  // namespace
+
+Result<Family> parse_family(std::string_view text, const std::string& where) {
+    const auto json = parse_json(text);
+    if (!json) return fail(ErrorCode::InvalidArgument, where + ": " + json.error().message);
+    return FamilyParser(where).parse(*json);
+}
+
+const char* name_of(Operation operation) {
+    for (const OperationRow& row : kOperations)
+        if (row.operation == operation) return row.name;
+    return "";
+}
+
+const char* name_of(Split split) {
+    for (const auto& [name, value] : kSplits)
+        if (value == split) return name;
+    return "";
+}
+
+}  // namespace roll::families

@@ -1,0 +1,61 @@
+// A model family: how a HuggingFace config and its tensors map onto the native ones. The content of
+// a file of schemas/families; docs/families.md is its grammar. Pure: who reads the files is
+// worker/families.
+//
+// "Native" are Megatron's names, which ROLL's checkpoints have too, TransformerEngine spelling:
+// config fields (hidden_size, num_query_groups, ...) and tensors
+// (decoder.layers.0.mlp.linear_fc1.weight).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::families {
+
+// How a native tensor is made of its HuggingFace sources.
+enum class Operation {
+    Copy,    // one source, as it is
+    Qkv,     // q, k, v: per key-value group its query heads, its key head, its value head
+    GateUp,  // gate, up: one above the other, in each tensor-parallel shard
+};
+
+// How tensor parallelism splits a native tensor: Column by dim 0, Row by dim 1 (as torch stores
+// them).
+enum class Split { None, Column, Row };
+
+enum class Stage { Layer, First, Last };
+
+struct WeightRule {
+    std::string native;  // may hold {layer} and {expert}
+    std::vector<std::string> hf;
+    std::vector<std::string> shape;  // of each source; for Qkv that of one head
+    Operation operation = Operation::Copy;
+    Split split = Split::None;
+    Stage stage = Stage::Layer;
+    std::string condition;  // a native config field, or !field; empty: always
+};
+
+struct Family {
+    std::string name;
+    std::string model_type;
+    Json hf_defaults;  // for configs made from sizes
+    std::vector<std::pair<std::string, std::vector<std::string>>> config;  // native <- HF paths
+    Json defaults;         // native, where HF is silent
+    Json constants;        // native
+    Json requires_values;  // HF key -> allowed values
+    std::vector<WeightRule> weights;
+    std::vector<std::string> drop;  // HF tensors that carry nothing
+};
+
+// InvalidArgument names `where` and the path of the first thing wrong.
+Result<Family> parse_family(std::string_view json, const std::string& where);
+
+const char* name_of(Operation operation);
+const char* name_of(Split split);
+
+}  // namespace roll::families

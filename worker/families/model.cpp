@@ -1,0 +1,233 @@
+#include "worker/families/model.hpp"
+
+#include <set>
+
+#include "worker/families/expression.hpp"
+
+namespace roll::families {
+namespace {
+
+// The value at "a.b" of nested objects; null counts as absent.
+const Json* at_path(const Json& config, const std::string& path) {
+    const Json* value = &config;
+    std::size_t begin = 0;
+    while (begin <= path.size()) {
+        const std::size_t end = std::min(path.find('.', begin), path.size());
+        const auto found =
+            value->is_object() ? value->find(path.substr(begin, end - begin)) : value->end();
+        if (!value->is_object() || found == value->end()) return nullptr;
+        value = &*found;
+        begin = end + 1;
+    }
+    return value->is_null() ? nullptr : value;
+}
+
+const Json* first_of(const Json& config, const std::vector<std::string>& paths) {
+    for (const std::string& path : paths)
+        if (const Json* value = at_path(config, path)) return value;
+    return nullptr;
+}
+
+bool is_true(const Json& value) {
+    if (value.is_boolean()) return value.get<bool>();
+    if (value.is_number()) return value.get<double>() != 0;
+    return !value.is_null();
+}
+
+// "field" or "!field". A field that the config lacks is false.
+bool holds(const std::string& condition, const Json& native) {
+    if (condition.empty()) return true;
+    const bool negated = condition.front() == '!';
+    const auto found = native.find(negated ? condition.substr(1) : condition);
+    return (found != native.end() && is_true(*found)) != negated;
+}
+
+std::string replace(std::string text, const std::string& what, std::int64_t by) {
+    const std::string value = std::to_string(by);
+    for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += value.size())
+        text.replace(at, what.size(), value);
+    return text;
+}
+
+Result<void> check_required(const Family& family, const Json& hf_config) {
+    for (const auto& [key, allowed] : family.requires_values.items()) {
+        const Json* value = at_path(hf_config, key);
+        if (value == nullptr) continue;
+        bool found = false;
+        for (const Json& one : allowed) found |= one == *value;
+        if (!found)
+            return fail(ErrorCode::InvalidArgument, key + " is " + value->dump() + "; family " +
+                                                        family.name + " covers " + allowed.dump());
+    }
+    return {};
+}
+
+Result<std::int64_t> size_of(const Json& native, const char* key) {
+    const auto found = native.find(key);
+    if (found == native.end() || !found->is_number_integer() || found->get<std::int64_t>() <= 0)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("the config needs a positive whole number ") + key);
+    return found->get<std::int64_t>();
+}
+
+double number_or(const Json& native, const char* key, double otherwise) {
+    const auto found = native.find(key);
+    return found != native.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+// Rotary embeddings other than the plain ones, by the name the config gives them.
+std::string rope_type(const Json& native) {
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+        const auto found = native.find(key);
+        if (found == native.end() || !found->is_object()) continue;
+        for (const char* name : {"rope_type", "type"}) {
+            const auto type = found->find(name);
+            if (type != found->end() && type->is_string() && *type != "default")
+                return type->get<std::string>();
+        }
+    }
+    return "";
+}
+
+Result<void> check_trainable(const Json& native) {
+    for (const char* key : {"add_qkv_bias", "add_bias_linear", "qk_layernorm", "num_moe_experts",
+                            "multi_latent_attention", "attention_output_gate", "mtp_num_layers"}) {
+        if (holds(key, native))
+            return fail(ErrorCode::InvalidArgument,
+                        std::string("the trainer does not build models with ") + key + " yet");
+    }
+    if (const std::string type = rope_type(native); !type.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    "the trainer does not build rotary embeddings of type " + type + " yet");
+    return {};
+}
+
+Result<NativeTensor> expand(const WeightRule& rule, const Json& native,
+                            std::optional<std::int64_t> layer) {
+    NativeTensor result;
+    result.operation = rule.operation;
+    result.split = rule.split;
+    result.stage = rule.stage;
+    result.layer = layer;
+    result.name = layer ? replace(rule.native, "{layer}", *layer) : rule.native;
+    tensor::Shape shape;
+    for (const std::string& expression : rule.shape) {
+        ROLL_TRY(const std::int64_t dim, evaluate(expression, native));
+        if (dim <= 0)
+            return fail(ErrorCode::InvalidArgument,
+                        result.name + ": \"" + expression + "\" is " + std::to_string(dim));
+        shape.push_back(dim);
+    }
+    for (std::size_t i = 0; i < rule.hf.size(); ++i) {
+        HfTensor source{layer ? replace(rule.hf[i], "{layer}", *layer) : rule.hf[i], shape};
+        if (rule.operation == Operation::Qkv) {
+            ROLL_TRY(const std::int64_t heads,
+                     size_of(native, i == 0 ? "num_attention_heads" : "num_query_groups"));
+            source.shape[0] *= heads;
+        }
+        result.sources.push_back(std::move(source));
+    }
+    result.shape = shape;
+    result.shape[0] = 0;
+    for (const HfTensor& source : result.sources) result.shape[0] += source.shape[0];
+    return result;
+}
+
+}  // namespace
+
+Result<Json> complete_hf_config(const Family& family, const Json& sizes) {
+    if (!sizes.is_object())
+        return fail(ErrorCode::InvalidArgument, "model sizes must be an object");
+    std::set<std::string> known{"model_type", "torch_dtype", "dtype", "transformers_version"};
+    for (const auto& [key, value] : family.hf_defaults.items()) known.insert(key);
+    for (const auto& [key, value] : family.requires_values.items()) known.insert(key);
+    for (const auto& [native, paths] : family.config)
+        for (const std::string& path : paths) known.insert(path.substr(0, path.find('.')));
+    Json config = family.hf_defaults;
+    for (const auto& [key, value] : sizes.items()) {
+        if (!known.contains(key))
+            return fail(ErrorCode::InvalidArgument,
+                        "family " + family.name + " has no config key " + key);
+        config[key] = value;
+    }
+    config["model_type"] = family.model_type;
+    ROLL_TRY(const Json native, native_config(family, config));
+    ROLL_TRY_VOID(native_tensors(family, native));
+    return config;
+}
+
+Result<Json> native_config(const Family& family, const Json& hf_config) {
+    if (!hf_config.is_object())
+        return fail(ErrorCode::InvalidArgument, "the HuggingFace config is not an object");
+    ROLL_TRY_VOID(check_required(family, hf_config));
+    Json native = Json::object();
+    std::vector<std::string> silent;
+    for (const auto& [name, paths] : family.config) {
+        if (const Json* value = first_of(hf_config, paths)) {
+            native[name] = *value;
+        } else if (family.defaults.contains(name)) {
+            silent.push_back(name);
+        } else {
+            return fail(ErrorCode::InvalidArgument,
+                        "the HuggingFace config has no " + paths.front());
+        }
+    }
+    for (const std::string& name : silent) {
+        const Json& value = family.defaults[name];
+        if (value.is_string()) {
+            ROLL_TRY(native[name], evaluate(value.get<std::string>(), native));
+        } else {
+            native[name] = value;
+        }
+    }
+    native.update(family.constants);
+    ROLL_TRY(const std::int64_t heads, size_of(native, "num_attention_heads"));
+    ROLL_TRY(const std::int64_t groups, size_of(native, "num_query_groups"));
+    if (heads % groups != 0)
+        return fail(ErrorCode::InvalidArgument, "num_attention_heads " + std::to_string(heads) +
+                                                    " does not divide by num_key_value_heads " +
+                                                    std::to_string(groups));
+    return native;
+}
+
+Result<spec::ModelConfig> model_config(const Family& family, const Json& native) {
+    ROLL_TRY_VOID(check_trainable(native));
+    spec::ModelConfig config;
+    config.family = family.name;
+    ROLL_TRY(config.hidden, size_of(native, "hidden_size"));
+    ROLL_TRY(config.layers, size_of(native, "num_layers"));
+    ROLL_TRY(config.heads, size_of(native, "num_attention_heads"));
+    ROLL_TRY(config.kv_heads, size_of(native, "num_query_groups"));
+    ROLL_TRY(config.head_dim, size_of(native, "kv_channels"));
+    ROLL_TRY(config.intermediate, size_of(native, "ffn_hidden_size"));
+    ROLL_TRY(config.vocab, size_of(native, "padded_vocab_size"));
+    ROLL_TRY(config.positions_max, size_of(native, "max_sequence_length"));
+    config.tied = holds("tie_embeddings_and_output_weights", native);
+    config.rope_theta = number_or(native, "rotary_base", config.rope_theta);
+    config.norm_eps = number_or(native, "layernorm_epsilon", config.norm_eps);
+    config.init_std = number_or(native, "init_method_std", config.init_std);
+    return config;
+}
+
+Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native) {
+    ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers"));
+    std::vector<NativeTensor> first;
+    std::vector<NativeTensor> last;
+    for (const WeightRule& rule : family.weights) {
+        if (rule.stage == Stage::Layer || !holds(rule.condition, native)) continue;
+        ROLL_TRY(NativeTensor one, expand(rule, native, std::nullopt));
+        (rule.stage == Stage::First ? first : last).push_back(std::move(one));
+    }
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+        for (const WeightRule& rule : family.weights) {
+            if (rule.stage != Stage::Layer || !holds(rule.condition, native)) continue;
+            ROLL_TRY(NativeTensor one, expand(rule, native, layer));
+            first.push_back(std::move(one));
+        }
+    }
+    first.insert(first.end(), std::make_move_iterator(last.begin()),
+                 std::make_move_iterator(last.end()));
+    return first;
+}
+
+}  // namespace roll::families

@@ -1,0 +1,51 @@
+// What a family makes of one model's config: the native config, and every tensor with its shape.
+// Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "common/spec/model.hpp"
+#include "common/tensor/view.hpp"
+#include "worker/families/family.hpp"
+
+namespace roll::families {
+
+// A whole HuggingFace config from the sizes that a job file gives: the family's defaults, then
+// `sizes` over them, and model_type. InvalidArgument: a key that the family does not know, or one
+// missing.
+Result<Json> complete_hf_config(const Family& family, const Json& sizes);
+
+// The native config of a HuggingFace config: the family's fields only. InvalidArgument names the
+// key that is missing or has a value that the family does not cover.
+Result<Json> native_config(const Family& family, const Json& hf_config);
+
+// The trainer's view of a native config (or of a whole mca_config.json). InvalidArgument names what
+// the trainer does not build yet: experts, biases, q/k norms, scaled rotary embeddings.
+Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
+
+struct HfTensor {
+    std::string name;
+    tensor::Shape shape;
+};
+
+// One native tensor of the whole model, unsplit. `layer` is its decoder layer, counted over the
+// model.
+struct NativeTensor {
+    std::string name;  // {layer} replaced by `layer`
+    tensor::Shape shape;
+    std::vector<HfTensor> sources;
+    Operation operation = Operation::Copy;
+    Split split = Split::None;
+    Stage stage = Stage::Layer;
+    std::optional<std::int64_t> layer;
+};
+
+// Every tensor that a model of this config has, in the order of use in forward: embedding, layers,
+// final norm, output layer. A tied output layer is not listed.
+Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native);
+
+}  // namespace roll::families

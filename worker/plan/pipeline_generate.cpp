@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "worker/plan/pipeline_schedule.hpp"
+
+namespace roll::plan {
+namespace {
+
+// The k-th forward of every rank: groups of pp microbatches go through all chunks in turn.
+Op nth(OpKind kind, int k, const PipelineSchedule& s) {
+    const int group = k / (s.pp * s.vp), within = k % (s.pp * s.vp);
+    const int chunk = within / s.pp, microbatch = group * s.pp + within % s.pp;
+    return {kind, kind == OpKind::Forward ? chunk : s.vp - 1 - chunk, microbatch};
+}
+
+// Forwards until the first gradient can arrive, then pairs, then the backwards that remain. The
+// weight halves follow their input halves `delay` backwards later.
+std::vector<Op> rank_ops(const PipelineSchedule& s, int warmup, int delay) {
+    const int total = s.microbatches * s.vp;
+    warmup = std::min(warmup, total);
+    std::vector<Op> ops;
+    for (int k = 0; k < warmup; ++k) ops.push_back(nth(OpKind::Forward, k, s));
+    for (int k = 0; k < total + delay; ++k) {
+        if (warmup + k < total) ops.push_back(nth(OpKind::Forward, warmup + k, s));
+        if (k < total) ops.push_back(nth(OpKind::BackwardInput, k, s));
+        if (k >= delay) ops.push_back(nth(OpKind::BackwardWeight, k - delay, s));
+    }
+    return ops;
+}
+
+}  // namespace
+
+PipelineSchedule one_forward_one_backward(int pp, int microbatches) {
+    PipelineSchedule s{pp, 1, microbatches, {}};
+    for (int rank = 0; rank < pp; ++rank) s.ranks.push_back(rank_ops(s, pp - 1 - rank, 0));
+    return s;
+}
+
+Result<PipelineSchedule> interleaved(int pp, int vp, int microbatches) {
+    if (microbatches % pp != 0) {
+        return fail(ErrorCode::InvalidArgument, "microbatches (" + std::to_string(microbatches) +
+                                                    ") must be a multiple of pp (" +
+                                                    std::to_string(pp) +
+                                                    ") when chunks are interleaved");
+    }
+    PipelineSchedule s{pp, vp, microbatches, {}};
+    for (int rank = 0; rank < pp; ++rank)
+        s.ranks.push_back(rank_ops(s, 2 * (pp - 1 - rank) + (vp - 1) * pp, 0));
+    return s;
+}
+
+PipelineSchedule zero_bubble_h1(int pp, int microbatches) {
+    PipelineSchedule s{pp, 1, microbatches, {}};
+    for (int rank = 0; rank < pp; ++rank) s.ranks.push_back(rank_ops(s, pp - 1 - rank, rank));
+    return s;
+}
+
+}  // namespace roll::plan

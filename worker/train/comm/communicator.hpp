@@ -1,0 +1,41 @@
+// A group of ranks and what they can say to each other.
+//
+// Called from the rank's one training thread, by every rank of the group in the same order. send
+// and all_reduce only begin: the tensor belongs to the communicator until it is received or waited
+// for. recv and wait block. Throws PeerLost when a peer is gone.
+#pragma once
+
+#include <stdexcept>
+
+#include <ATen/core/Tensor.h>
+
+namespace roll::train {
+
+enum class Channel { Activation, Gradient };  // each is first in, first out, between two ranks
+
+class Communicator {
+  public:
+    using Ticket = std::int64_t;
+
+    virtual ~Communicator() = default;
+    virtual int rank() const = 0;
+    virtual int size() const = 0;
+    virtual void send(const at::Tensor& tensor, int to, Channel channel) = 0;
+    virtual void recv(at::Tensor& tensor, int from, Channel channel) = 0;
+    virtual Ticket all_reduce(const at::Tensor& tensor) = 0;  // the sum, in place
+    virtual void wait(Ticket ticket) = 0;
+};
+
+// A peer died, left or does not answer: not this rank's own fault (exit status 76).
+class PeerLost : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+// The sum over the group, in place, at once.
+void sum_over(Communicator& group, const at::Tensor& tensor);
+
+// Returns when every rank of the group has called it.
+void barrier(Communicator& group);
+
+}  // namespace roll::train

@@ -1,0 +1,134 @@
+// The installed headers of Gloo are older than the Gloo inside LibTorch. They are good enough to
+// compile ProcessGroupGloo's; nothing of theirs may be called or instantiated here.
+#include "worker/train/comm/gloo_fabric.hpp"
+
+#include <deque>
+#include <map>
+#include <utility>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "common/check.hpp"
+#include "worker/train/comm/rendezvous.hpp"
+
+namespace roll::train {
+namespace {
+
+// Runs a call into c10d, where every failure means that a peer cannot be reached.
+template <class Call>
+auto reaching_peers(const std::string& what, const Call& call) {
+    try {
+        return call();
+    } catch (const std::exception& error) {
+        const std::string reason = error.what();
+        throw PeerLost(what + ": " + reason.substr(0, reason.find('\n')));
+    }
+}
+
+class GlooCommunicator final : public Communicator {
+  public:
+    GlooCommunicator(std::string name, c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank,
+                     int size)
+        : name_(std::move(name)),
+          group_(std::move(group)),
+          rank_(rank),
+          size_(size) {}
+
+    int rank() const override { return rank_; }
+    int size() const override { return size_; }
+
+    void send(const at::Tensor& tensor, int to, Channel channel) override {
+        while (!sent_.empty() && sent_.front()->isCompleted()) sent_.pop_front();
+        std::vector<at::Tensor> tensors{tensor.contiguous()};
+        reaching_peers(name_ + " send", [&] {
+            sent_.push_back(group_->send(tensors, to, static_cast<int>(channel)));
+        });
+    }
+
+    void recv(at::Tensor& tensor, int from, Channel channel) override {
+        std::vector<at::Tensor> tensors{tensor};
+        reaching_peers(name_ + " receive",
+                       [&] { group_->recv(tensors, from, static_cast<int>(channel))->wait(); });
+    }
+
+    Ticket all_reduce(const at::Tensor& tensor) override {
+        ROLL_CHECK(tensor.is_contiguous());
+        std::vector<at::Tensor> tensors{tensor};
+        const Ticket ticket = issued_++;
+        reaching_peers(name_ + " all-reduce " + std::to_string(ticket),
+                       [&] { running_[ticket] = group_->allreduce(tensors); });
+        return ticket;
+    }
+
+    void wait(Ticket ticket) override {
+        const c10::intrusive_ptr<c10d::Work> work = std::move(running_.extract(ticket).mapped());
+        reaching_peers(name_ + " all-reduce " + std::to_string(ticket), [&] { work->wait(); });
+    }
+
+  private:
+    const std::string name_;
+    const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+    const int rank_, size_;
+    Ticket issued_ = 0;
+    std::map<Ticket, c10::intrusive_ptr<c10d::Work>> running_;
+    std::deque<c10::intrusive_ptr<c10d::Work>> sent_;  // their tensors live until they have left
+};
+
+c10::intrusive_ptr<c10d::Store> serve_store(const FabricOptions& options) {
+    c10d::TCPStoreOptions store_options;
+    store_options.port = 0;
+    store_options.isServer = true;
+    store_options.waitWorkers = false;
+    store_options.timeout = options.connect_timeout;
+    auto store = c10::make_intrusive<c10d::TCPStore>(options.host, store_options);
+    const auto written =
+        write_rendezvous(options.rendezvous_file, {options.host, store->getPort(), options.nonce});
+    if (!written) throw std::runtime_error(written.error().message);
+    return store;
+}
+
+c10::intrusive_ptr<c10d::Store> join_store(const FabricOptions& options) {
+    const auto address =
+        await_rendezvous(options.rendezvous_file, options.nonce, options.connect_timeout);
+    if (!address) throw PeerLost(address.error().message);
+    c10d::TCPStoreOptions store_options;
+    store_options.port = address->port;
+    store_options.waitWorkers = false;
+    store_options.timeout = options.connect_timeout;
+    return reaching_peers("the store of rank 0", [&] {
+        return c10::make_intrusive<c10d::TCPStore>(address->host, store_options);
+    });
+}
+
+}  // namespace
+
+struct GlooFabric::Store {
+    c10::intrusive_ptr<c10d::Store> store;
+};
+
+GlooFabric::GlooFabric(const FabricOptions& options) : options_(options) {
+    const auto store = options.rank == 0 ? serve_store(options) : join_store(options);
+    store_ = std::make_unique<Store>(
+        Store{c10::make_intrusive<c10d::PrefixStore>(options.prefix + '/' + options.nonce, store)});
+}
+
+GlooFabric::~GlooFabric() = default;
+
+std::unique_ptr<Communicator> GlooFabric::group(const std::string& name,
+                                                const std::vector<int>& ranks) {
+    const auto place = std::find(ranks.begin(), ranks.end(), options_.rank);
+    ROLL_CHECK(place != ranks.end());
+    const int rank = static_cast<int>(place - ranks.begin()), size = static_cast<int>(ranks.size());
+    return reaching_peers("connecting group " + name, [&] {
+        const auto gloo = c10d::ProcessGroupGloo::Options::create(options_.connect_timeout);
+        gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options_.host));
+        auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
+            c10::make_intrusive<c10d::PrefixStore>(name, store_->store), rank, size, gloo);
+        group->setTimeout(options_.collective_timeout);
+        return std::make_unique<GlooCommunicator>(name, std::move(group), rank, size);
+    });
+}
+
+}  // namespace roll::train

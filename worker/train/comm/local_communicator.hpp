@@ -1,0 +1,60 @@
+// Ranks as threads of one process, for tests and for a single rank. Deterministic: a sum is taken
+// in rank order by whoever comes last, so the result depends on no timing.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "worker/train/comm/communicator.hpp"
+
+namespace roll::train {
+
+class LocalGroup {
+  public:
+    explicit LocalGroup(int size)
+        : size_(size),
+          issued_(static_cast<std::size_t>(size)),
+          left_(issued_.size()) {}
+
+  private:
+    friend class LocalCommunicator;
+    struct Reduction {
+        std::vector<at::Tensor> parts;  // by rank; until all have come
+        int missing = 0;
+        int unread = 0;  // ranks that have not waited for it yet
+    };
+
+    const int size_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::map<std::tuple<int, int, Channel>, std::deque<at::Tensor>> channels_;
+    std::map<Communicator::Ticket, Reduction> reductions_;  // the n-th of every rank is the same
+    std::vector<Communicator::Ticket> issued_;              // by rank
+    std::vector<bool> left_;                                // by rank
+};
+
+// A rank leaves its group by destruction; who waits for it then gets PeerLost.
+class LocalCommunicator final : public Communicator {
+  public:
+    LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}
+    ~LocalCommunicator() override;
+    LocalCommunicator(const LocalCommunicator&) = delete;
+    LocalCommunicator& operator=(const LocalCommunicator&) = delete;
+
+    int rank() const override { return rank_; }
+    int size() const override { return group_.size_; }
+    void send(const at::Tensor& tensor, int to, Channel channel) override;
+    void recv(at::Tensor& tensor, int from, Channel channel) override;
+    Ticket all_reduce(const at::Tensor& tensor) override;
+    void wait(Ticket ticket) override;
+
+  private:
+    LocalGroup& group_;
+    int rank_;
+};
+
+}  // namespace roll::train

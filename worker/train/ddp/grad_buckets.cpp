@@ -1,0 +1,46 @@
+#include "worker/train/ddp/grad_buckets.hpp"
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+
+namespace roll::train {
+
+GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
+                         std::function<void(int)> issued)
+    : parameters_(parameters),
+      dp_(dp),
+      issued_(std::move(issued)) {
+    std::vector<std::int64_t> numels;
+    for (const at::Tensor& grad : parameters.grad) numels.push_back(grad.numel());
+    buckets_ = plan::cut_buckets(
+        numels, bucket_numel > 0 ? bucket_numel : plan::default_bucket_numel(numels));
+    bucket_of_.resize(numels.size());
+    for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket)
+        for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)
+            bucket_of_[i] = bucket;
+}
+
+void GradBuckets::begin(int microbatches) {
+    parameters_.flat_grad.zero_();
+    missing_.assign(buckets_.size(), 0);
+    for (std::size_t i = 0; i < bucket_of_.size(); ++i)
+        missing_[bucket_of_[i]] += parameters_.specs[i].uses * microbatches;
+}
+
+void GradBuckets::ready(int parameter) {
+    const int number = bucket_of_[parameter];
+    if (--missing_[number] > 0) return;
+    const plan::Bucket& bucket = buckets_[number];
+    issued_(number);
+    if (dp_.size() == 1) return;
+    tickets_.push_back(dp_.all_reduce(parameters_.flat_grad.slice(0, bucket.begin, bucket.end)));
+}
+
+void GradBuckets::finish() {
+    for (const int missing : missing_) ROLL_CHECK(missing == 0);
+    for (const Communicator::Ticket ticket : tickets_) dp_.wait(ticket);
+    tickets_.clear();
+}
+
+}  // namespace roll::train

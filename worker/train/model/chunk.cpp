@@ -1,0 +1,134 @@
+#include "worker/train/model/chunk.hpp"
+
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+#include "worker/train/ops/embedding.hpp"
+#include "worker/train/ops/linear.hpp"
+
+namespace roll::train {
+
+Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options)
+    : config_(config),
+      part_(chunk),
+      parameters_(make_parameters(parameter_specs(config, chunk), options)),
+      grads_(parameters_) {}
+
+Layer Chunk::layer(std::int64_t index) {
+    return {config_, parameters_, rope_,
+            first_layer() + static_cast<int>(index) * kLayerParameters};
+}
+
+int Chunk::norm() const {
+    return first_layer() + static_cast<int>(part_.layer_end - part_.layer_begin) * kLayerParameters;
+}
+
+int Chunk::head() const { return config_.tied && part_.pre ? 0 : norm() + 1; }
+
+void Chunk::prepare_rope(std::int64_t positions) {
+    if (rope_.cos_TE.defined() && rope_.cos_TE.size(0) == positions) return;
+    rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta,
+                            parameters_.flat_weight.scalar_type());
+}
+
+// The head's weight gradient comes with the loss, while the logits are there. Out of turn it is
+// left out and made again in its turn, which costs time but no memory.
+at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
+                          double scale, const GradReady& ready) {
+    Saved& saved = saved_.at(microbatch);
+    const at::Tensor w_VC = parameters_.weight[head()], dw_VC = parameters_.grad[head()];
+    const at::Tensor h_MC =
+        ops::rms_norm(x_MC, parameters_.weight[norm()], config_.norm_eps, saved.norm);
+    std::function<void()> add = [] {};
+    const bool in_turn = grads_.is_next(head(), microbatch, 0);
+    if (!in_turn) {
+        add = [h_MC, w_VC, targets_M, scale, dw_VC] {
+            ops::CrossEntropySaved dropped;
+            ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale, dw_VC, dropped);
+        };
+    }
+    at::Tensor loss = ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale,
+                                                in_turn ? dw_VC : at::Tensor(), saved.loss);
+    grads_.add(head(), microbatch, 0, std::move(add), ready);
+    return loss;
+}
+
+at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
+                          double scale, const GradReady& ready) {
+    auto [entry, fresh] = saved_.try_emplace(microbatch);
+    ROLL_CHECK(fresh);
+    Saved& saved = entry->second;
+    saved.tokens_M = data.tokens_BT.flatten();
+    saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
+    const std::int64_t positions = data.tokens_BT.size(1);
+    prepare_rope(positions);
+    at::Tensor x_MC = part_.pre ? ops::embedding(saved.tokens_M, parameters_.weight[0]) : hidden_MC;
+    for (std::size_t i = 0; i < saved.layers.size(); ++i)
+        x_MC = layer(static_cast<std::int64_t>(i)).forward(x_MC, positions, saved.layers[i]);
+    if (!part_.post) return x_MC;
+    return loss_of(microbatch, x_MC, data.targets_BT.flatten(), scale, ready);
+}
+
+at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
+    const std::int64_t positions = data.tokens_BT.size(1);
+    prepare_rope(positions);
+    at::Tensor x_MC =
+        part_.pre ? ops::embedding(data.tokens_BT.flatten(), parameters_.weight[0]) : hidden_MC;
+    for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i) {
+        LayerSaved dropped;
+        x_MC = layer(i).forward(x_MC, positions, dropped);
+    }
+    if (!part_.post) return x_MC;
+    ops::RmsNormSaved dropped;
+    const at::Tensor h_MC =
+        ops::rms_norm(x_MC, parameters_.weight[norm()], config_.norm_eps, dropped);
+    return ops::linear_cross_entropy_value(h_MC, parameters_.weight[head()],
+                                           data.targets_BT.flatten());
+}
+
+at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
+    const at::Tensor dy_MC = std::exchange(saved.loss.dx_MC, {});
+    const at::Tensor& w_C = parameters_.weight[norm()];
+    const at::Tensor part_C = at::zeros_like(w_C);
+    at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
+                                              at::zeros_like(dy_MC), part_C);
+    contribute(norm(), [part_C, dw_C = parameters_.grad[norm()]] { dw_C.add_(part_C); });
+    return dx_MC;
+}
+
+at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
+                                 const GradReady& ready) {
+    Saved& saved = saved_.at(microbatch);
+    const Contribute now = [&](int parameter, std::function<void()> add) {
+        grads_.add(parameter, microbatch, 0, std::move(add), ready);
+    };
+    const Contribute later = [&](int parameter, std::function<void()> add) {
+        saved.owed.push_back({parameter, std::move(add)});
+    };
+    at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
+    for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
+        dx_MC = layer(i).backward_input(dx_MC, saved.layers[static_cast<std::size_t>(i)], now,
+                                        when == WeightHalves::Now ? now : later);
+        saved.layers.pop_back();
+    }
+    if (!part_.pre) return dx_MC;
+    saved.dembedded_MC = dx_MC;
+    return {};
+}
+
+void Chunk::backward_weight(int microbatch, const GradReady& ready) {
+    Saved saved = std::move(saved_.extract(microbatch).mapped());
+    for (Owed& half : saved.owed)
+        grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
+    if (!part_.pre) return;
+    const int use = parameters_.specs[0].uses - 1;  // where it is the head too, that comes first
+    const auto add = [dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M,
+                      dw_VC = parameters_.grad[0]] {
+        ops::embedding_backward_weight(dy_MC, tokens_M, dw_VC);
+    };
+    grads_.add(0, microbatch, use, add, ready);
+}
+
+}  // namespace roll::train

@@ -1,0 +1,70 @@
+#include "worker/train/model/parameters.hpp"
+
+#include <ATen/ATen.h>
+
+#include "worker/train/model/random.hpp"
+
+namespace roll::train {
+namespace {
+
+constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
+
+void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, std::int64_t layer) {
+    const std::string prefix = "decoder.layers." + std::to_string(layer) + ".";
+    const std::int64_t qkv = (c.heads + 2 * c.kv_heads) * c.head_dim;
+    specs.push_back({prefix + "self_attention.linear_qkv.layer_norm_weight", {c.hidden}});
+    specs.push_back({prefix + "self_attention.linear_qkv.weight", {qkv, c.hidden}});
+    specs.push_back(
+        {prefix + "self_attention.linear_proj.weight", {c.hidden, c.heads * c.head_dim}});
+    specs.push_back({prefix + "mlp.linear_fc1.layer_norm_weight", {c.hidden}});
+    specs.push_back({prefix + "mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden}});
+    specs.push_back({prefix + "mlp.linear_fc2.weight", {c.hidden, c.intermediate}});
+}
+
+}  // namespace
+
+std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
+                                           const ChunkSpec& chunk) {
+    const bool both_ends = config.tied && chunk.pre && chunk.post;
+    std::vector<ParameterSpec> specs;
+    if (chunk.pre) specs.push_back({kEmbedding, {config.vocab, config.hidden}, both_ends ? 2 : 1});
+    for (std::int64_t layer = chunk.layer_begin; layer < chunk.layer_end; ++layer)
+        add_layer(specs, config, layer);
+    if (chunk.post) specs.push_back({"decoder.final_layernorm.weight", {config.hidden}});
+    if (chunk.post && !both_ends)
+        specs.push_back(
+            {config.tied ? kEmbedding : "output_layer.weight", {config.vocab, config.hidden}});
+    return specs;
+}
+
+std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat) {
+    std::vector<at::Tensor> views;
+    std::int64_t begin = 0;
+    for (const ParameterSpec& spec : parameters.specs) {
+        const std::int64_t size = c10::multiply_integers(spec.sizes);
+        views.push_back(flat.narrow(0, begin, size).view(spec.sizes));
+        begin += size;
+    }
+    return views;
+}
+
+Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options) {
+    std::int64_t total = 0;
+    for (const ParameterSpec& spec : specs) total += c10::multiply_integers(spec.sizes);
+    Parameters p;
+    p.specs = std::move(specs);
+    p.flat_weight = at::empty({total}, options.dtype);
+    p.flat_grad = at::zeros({total}, options.dtype);
+    p.weight = views_like(p, p.flat_weight);
+    p.grad = views_like(p, p.flat_grad);
+    for (std::size_t i = 0; i < p.specs.size(); ++i) {
+        if (p.specs[i].sizes.size() == 1) {
+            p.weight[i].fill_(1);
+        } else {
+            fill_normal(p.weight[i], options.std, options.seed, p.specs[i].name);
+        }
+    }
+    return p;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,52 @@
+// A chunk's parameters: one flat tensor of weights and one of gradients, and views by parameter.
+//
+// Names are Megatron's with the layer's number in the whole model, the same in every layout, and so
+// are the shapes: linear_qkv holds for each key group its query heads' rows, then the key's, then
+// the value's; linear_fc1 the gate's rows, then up's. A checkpoint is these tensors as they lie.
+// The order is that of use in forward, so that gradients are complete from the back to the front.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "worker/train/model/chunk_spec.hpp"
+
+namespace roll::train {
+
+struct ParameterSpec {
+    std::string name;
+    std::vector<std::int64_t> sizes;
+    int uses = 1;  // contributions to its gradient in one microbatch
+};
+
+struct Parameters {
+    std::vector<ParameterSpec> specs;
+    at::Tensor flat_weight;
+    at::Tensor flat_grad;
+    std::vector<at::Tensor> weight;
+    std::vector<at::Tensor> grad;
+};
+
+// A contribution to this parameter's gradient has been added.
+using GradReady = std::function<void(int parameter)>;
+
+// The places of a layer's parameters, counted from its first.
+enum LayerParameter { kNorm1, kQkv, kOut, kNorm2, kGateUp, kDown, kLayerParameters };
+
+// Views of a flat tensor of the parameters' size, by parameter.
+std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat);
+
+std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);
+
+struct InitOptions {
+    std::uint64_t seed = 1;
+    double std = 0.02;  // of matrices; norms are 1
+    at::ScalarType dtype = at::kFloat;
+};
+
+// Weights drawn from the seed, the parameter's name and the element alone: the same whatever the
+// layout and the number of threads.
+Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options);
+
+}  // namespace roll::train

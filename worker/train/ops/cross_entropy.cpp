@@ -1,0 +1,73 @@
+#include "worker/train/ops/cross_entropy.hpp"
+
+#include <cmath>
+
+#include "worker/train/ops/kernel.hpp"
+#include "worker/train/ops/linear.hpp"
+
+namespace roll::ops {
+namespace {
+
+constexpr std::int64_t kBlockBytes = 64 << 20;  // of logits: larger is no faster (README)
+
+// Returns the row's loss and turns its logits into scale * (softmax - onehot(target)).
+template <class T>
+double loss_row(T* logits, std::int64_t target, double scale, std::int64_t size) {
+    if (target == kIgnored) {
+        std::fill_n(logits, size, T{0});
+        return 0;
+    }
+    const T max = at::vec::reduce_all<T>(kMax, logits, size);
+    const T wanted = logits[target];
+    at::vec::map<T>([max](Vec<T> x) { return (x - Vec<T>(max)).exp(); }, logits, logits, size);
+    const T sum = at::vec::reduce_all<T>(kPlus, logits, size);
+    const T factor = static_cast<T>(scale) / sum;
+    at::vec::map<T>([factor](Vec<T> x) { return x * Vec<T>(factor); }, logits, logits, size);
+    logits[target] -= static_cast<T>(scale);
+    return static_cast<double>(max - wanted) + std::log(static_cast<double>(sum));
+}
+
+}  // namespace
+
+at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
+                                const at::Tensor& targets_M, double scale, const at::Tensor& dw_VC,
+                                CrossEntropySaved& saved) {
+    const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
+    const std::int64_t block =
+        std::max<std::int64_t>(1, kBlockBytes / (size * x_MC.element_size()));
+    const at::Tensor logits_RV = at::empty({std::min(block, rows), size}, x_MC.options());
+    const at::Tensor loss_M = at::empty({rows}, at::kDouble);
+    saved.dx_MC = at::empty_like(x_MC);
+    for (std::int64_t begin = 0; begin < rows; begin += block) {
+        const std::int64_t count = std::min(block, rows - begin);
+        const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
+        matmul(logits, x, w_VC.t(), 0);
+        for_float_types(x_MC, [&]<class T>(T) {
+            T* values = logits.data_ptr<T>();
+            const std::int64_t* targets = targets_M.const_data_ptr<std::int64_t>() + begin;
+            double* loss = loss_M.data_ptr<double>() + begin;
+            for_rows(count, 1, [&](std::int64_t m) {
+                loss[m] = loss_row(values + m * size, targets[m], scale, size);
+            });
+        });
+        matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
+        if (dw_VC.defined()) linear_backward_weight(logits, x, dw_VC);
+    }
+    return loss_M.sum() * scale;
+}
+
+at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const at::Tensor& w_VC,
+                                      const at::Tensor& targets_M) {
+    at::Tensor loss = at::zeros({}, at::kDouble);
+    const std::int64_t block =
+        std::max<std::int64_t>(1, kBlockBytes / (w_VC.size(0) * x_MC.element_size()));
+    for (std::int64_t begin = 0; begin < x_MC.size(0); begin += block) {
+        const std::int64_t end = std::min(x_MC.size(0), begin + block);
+        const at::Tensor logits = ops::linear(x_MC.slice(0, begin, end), w_VC);
+        loss.add_(at::cross_entropy_loss(logits, targets_M.slice(0, begin, end), {},
+                                         at::Reduction::Sum, kIgnored));
+    }
+    return loss;
+}
+
+}  // namespace roll::ops

@@ -1,0 +1,29 @@
+// The output layer and its loss in one operator, a block of rows at a time: logits exist for one
+// block only, and become their own gradient in place.
+//
+// M rows, C channels, V vocabulary. Forward and backward are one call, because whoever has the
+// block's logits has everything that both need; the weight gradient is not split off for the
+// same reason (keeping it for later would keep the logits).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace roll::ops {
+
+inline constexpr std::int64_t kIgnored = -100;  // the target of a row that does not count
+
+struct CrossEntropySaved {
+    at::Tensor dx_MC;
+};
+
+// scale * the sum over rows of -log softmax(x_MC @ w_VC^T)[target]; a 0-dim double. Adds to
+// dw_VC if it is defined.
+at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
+                                const at::Tensor& targets_M, double scale, const at::Tensor& dw_VC,
+                                CrossEntropySaved& saved);
+
+// The same sum without a scale, a gradient or anything saved.
+at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const at::Tensor& w_VC,
+                                      const at::Tensor& targets_M);
+
+}  // namespace roll::ops

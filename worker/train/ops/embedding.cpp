@@ -1,0 +1,16 @@
+#include "worker/train/ops/embedding.hpp"
+
+#include <ATen/ATen.h>
+
+namespace roll::ops {
+
+at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC) {
+    return w_VC.index_select(0, tokens_M);
+}
+
+void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
+                               const at::Tensor& dw_VC) {
+    dw_VC.index_add_(0, tokens_M, dy_MC);
+}
+
+}  // namespace roll::ops

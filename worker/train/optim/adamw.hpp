@@ -1,0 +1,44 @@
+// AdamW over a chunk's parameters: torch.optim.AdamW's arithmetic. Megatron's rule of decay: biases
+// and one-dimensional parameters do not decay.
+#pragma once
+
+#include "worker/train/model/parameters.hpp"
+
+namespace roll::train {
+
+struct AdamWOptions {
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double eps = 1e-8;
+    double weight_decay = 0.1;
+};
+
+// The moments lie as the parameters' flat tensors do, with the same views; a checkpoint stores and
+// restores them through these members.
+struct AdamWState {
+    std::int64_t steps = 0;  // updates made
+    at::Tensor flat_average;
+    at::Tensor flat_square;
+    std::vector<at::Tensor> average;  // by parameter
+    std::vector<at::Tensor> square;
+};
+
+class AdamW {
+  public:
+    AdamW(const Parameters& parameters, const AdamWOptions& options);
+
+    // One update by grad_scale * gradient (the scale is what clipping asks for).
+    void step(double lr, double grad_scale);
+
+    AdamWState& state() { return state_; }
+
+  private:
+    AdamWOptions options_;
+    const Parameters& parameters_;
+    AdamWState state_;
+};
+
+// The sum of squares of a chunk's gradients in double, a 0-dim tensor.
+at::Tensor grad_square_sum(const Parameters& parameters);
+
+}  // namespace roll::train

@@ -1,0 +1,115 @@
+#include "worker/train/pipeline/train_step.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+
+namespace roll::train {
+TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
+                     const Groups& groups, const TrainOptions& options)
+    : schedule_(schedule),
+      tied_(config.tied),
+      groups_(groups),
+      options_(options) {
+    for (int chunk = 0; chunk < schedule.vp; ++chunk) {
+        const ChunkSpec part =
+            split_layers(config, chunk * schedule.pp + groups.pp.rank(), schedule.pp * schedule.vp);
+        const Parameters& p = chunks_.emplace_back(config, part, options.init).parameters();
+        const auto issued = [this, chunk](int bucket) {
+            trace_.push_back(
+                {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
+        };
+        buckets_.emplace_back(p, options.bucket_numel, groups.dp, issued);
+        optimizers_.emplace_back(p, options.adamw);
+    }
+}
+
+// What each micro-batch's summed loss is multiplied by. Token counts are reduced before the first
+// backward, because gradients cannot be divided after the reduction of a bucket has begun.
+std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::int64_t& tokens) {
+    std::vector<double> counts;
+    at::Tensor total = at::zeros({}, at::kDouble);
+    for (const Microbatch& data : batch) {
+        counts.push_back(data.targets_BT.ne(ops::kIgnored).sum().item<double>());
+        total.add_(counts.back());
+    }
+    sum_over(groups_.dp, total);
+    tokens = std::llround(total.item<double>());
+    const double means = static_cast<double>(std::ssize(batch)) * groups_.dp.size();
+    for (double& count : counts) {
+        const double one =
+            options_.normalize == spec::Normalize::Step ? total.item<double>() : means * count;
+        count = one > 0 ? 1 / one : 0;
+    }
+    return counts;
+}
+
+// Both ends hold the embedding. Its gradient is the sum of theirs; the update is then the same.
+void TrainStep::reduce_tied() {
+    std::vector<at::Tensor> copies;  // on this rank: both with chunks of one rank, else one or none
+    for (Chunk& chunk : chunks_) {
+        const bool pre = chunk.part().pre;
+        const std::vector<at::Tensor>& grad = chunk.parameters().grad;
+        if (tied_ && pre != chunk.part().post && (pre || chunk.part().post))
+            copies.push_back(pre ? grad.front() : grad.back());
+    }
+    if (copies.size() == 1) sum_over(*groups_.tie, copies[0]);
+    if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
+}
+
+// The norm of the whole model's gradient. A tied embedding counts once: on the last stage.
+double TrainStep::grad_norm() {
+    at::Tensor square = at::zeros({}, at::kDouble);
+    for (Chunk& chunk : chunks_) {
+        square.add_(grad_square_sum(chunk.parameters()));
+        if (tied_ && chunk.part().pre && !chunk.part().post)
+            square.sub_(chunk.parameters().grad.front().to(at::kDouble).square().sum());
+    }
+    sum_over(groups_.pp, square);
+    return std::sqrt(square.item<double>());
+}
+
+StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
+    ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
+    const c10::InferenceMode no_autograd;
+    StepResult result;
+    const std::vector<double> scale = scales(batch, result.tokens);
+    std::vector<RankChunk> chunks;
+    trace_.clear();
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+        buckets_[i].begin(schedule_.microbatches);
+        chunks_[i].begin_step();
+        chunks.push_back({chunks_[i], buckets_[i]});
+    }
+    const auto& ops = schedule_.ranks[groups_.pp.rank()];
+    const at::Tensor loss = execute(ops, chunks, {batch, scale}, groups_.pp, trace_);
+    for (GradBuckets& buckets : buckets_) buckets.finish();
+    reduce_tied();
+    sum_over(groups_.pp, loss);
+    sum_over(groups_.dp, loss);
+    result.loss = loss.item<double>();
+    result.grad_norm = grad_norm();
+    result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+    if (!result.updated) return result;
+    const double clip = options_.clip_grad;
+    const double grad_scale =
+        clip > 0 ? std::min(1.0, clip / (result.grad_norm + 1e-6)) : 1.0;  // Megatron's and torch's
+    for (AdamW& optimizer : optimizers_) optimizer.step(lr, grad_scale);
+    return result;
+}
+
+LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
+    ROLL_CHECK(groups_.pp.size() == 1 && chunks_.size() == 1);
+    const c10::InferenceMode no_autograd;
+    at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
+    for (const Microbatch& data : batch) {
+        sums_S[0] += chunks_[0].evaluate(data, {});
+        sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
+    }
+    sum_over(groups_.dp, sums_S);
+    return {sums_S[0].item<double>(), std::llround(sums_S[1].item<double>())};
+}
+
+}  // namespace roll::train
