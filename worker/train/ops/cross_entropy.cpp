@@ -51,7 +51,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
             });
         });
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
-        linear_backward_weight(logits, x, dw_VC);
+        if (dw_VC.defined()) linear_backward_weight(logits, x, dw_VC);
     }
     return loss_M.sum() * scale;
 }
