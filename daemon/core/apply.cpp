@@ -65,7 +65,9 @@ void on(State& s, const AttemptPlaced& e) {
     ROLL_CHECK(e.attempt.token.attempt == job.attempts + 1);
     job.attempts = e.attempt.token.attempt;
     job.phase = JobPhase::Running;
-    job.attempt = Attempt{.token = e.attempt.token, .places = e.places, .placed_at = e.at};
+    Attempt attempt{.token = e.attempt.token, .places = e.places, .placed_at = e.at};
+    for (const Place& place : e.places) attempt.nodes.push_back(at(s.workers, place.worker).node);
+    job.attempt = std::move(attempt);
 }
 void on(State& s, const AttemptStarted& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
@@ -97,10 +99,7 @@ void on(State& s, const AttemptEnded& e) {
     ended.outcome = e.outcome;
     ended.exit_code = e.exit_code;
     ended.reason = e.reason;
-    for (const Place& place : job.attempt->places) {
-        const auto worker = s.workers.find(place.worker);
-        ended.nodes.push_back(worker == s.workers.end() ? "lost" : worker->second.node);
-    }
+    ended.nodes = job.attempt->nodes;
     job.past.push_back(std::move(ended));
     job.attempt.reset();
 }

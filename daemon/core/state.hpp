@@ -41,6 +41,7 @@ struct Attempt {
     Token token;
     AttemptPhase phase = AttemptPhase::Starting;
     std::vector<Place> places{};
+    std::vector<std::string> nodes{};  // of the places: names outlive a lost worker
     Time placed_at{};
     std::optional<Time> started_at{};
     // The first bad end of a member, kept until every member has ended.

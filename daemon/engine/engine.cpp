@@ -31,7 +31,7 @@ Result<Turn> Engine::step(std::span<const core::Input> inputs, Time now) {
     Turn turn;
     const core::Events batch = run(inputs, now, turn);
     if (!batch.empty()) {
-        const auto committed = ledger_.commit(batch);
+        const auto committed = ledger_.commit(batch, now);
         if (!committed && committed.error().code != ErrorCode::Refused)
             return tl::unexpected(committed.error());
         if (committed) turn.committed = batch.size();

@@ -16,7 +16,7 @@ struct Ledger {
     // Durable on return. Refused: the volume is full, nothing was written, later calls may succeed.
     // Any other error is fatal for the process: what is on disk is unknown until a restart reads
     // it.
-    std::function<Result<void>(std::span<const core::Event>)> commit;
+    std::function<Result<void>(std::span<const core::Event>, Time now)> commit;
     // State as the ledger holds it; used after a refused commit.
     std::function<Result<core::State>()> load;
 };
