@@ -260,7 +260,7 @@ def parses(tree):
         try:
             if path.endswith('.json'):
                 json.loads(text)
-            elif path.endswith('.py'):
+            elif path.endswith('.py') or text.startswith('#!/usr/bin/env python3'):
                 ast.parse(text)
             elif is_script(path, text):
                 done = subprocess.run(['bash', '-n'], input=text, text=True, capture_output=True)
