@@ -6,13 +6,12 @@
 #include "common/protocol/fields.hpp"
 
 namespace roll::protocol {
-namespace {
 
 constexpr std::array<std::string_view, 4> kPhases = {"starting", "running", "stopping", "ended"};
 constexpr std::array<std::string_view, 6> kOutcomes = {"done",    "app",     "infra",
                                                        "invalid", "yielded", "stopped"};
 
-Json to_json(const RunningAttempt& running) {
+static Json to_json(const RunningAttempt& running) {
     Json json = {{"attempt", to_json(running.attempt)}, {"phase", running.phase}};
     if (running.phase == "ended") {
         json["outcome"] = running.outcome;
@@ -26,7 +25,7 @@ Json to_json(const RunningAttempt& running) {
 }
 
 // An ended attempt says how; the others do not.
-Result<void> check_phase(const RunningAttempt& running, const std::string& path) {
+static Result<void> check_phase(const RunningAttempt& running, const std::string& path) {
     if (std::ranges::find(kPhases, running.phase) == kPhases.end())
         return fail(ErrorCode::Corrupt, path + ": unknown phase " + running.phase.substr(0, 40));
     if (running.phase == "ended" &&
@@ -36,7 +35,7 @@ Result<void> check_phase(const RunningAttempt& running, const std::string& path)
     return {};
 }
 
-Result<RunningAttempt> read_running(const Json& json, const std::string& path) {
+static Result<RunningAttempt> read_running(const Json& json, const std::string& path) {
     JsonReader r(json, path);
     RunningAttempt running;
     running.phase = r.get<std::string>("phase");
@@ -56,7 +55,7 @@ Result<RunningAttempt> read_running(const Json& json, const std::string& path) {
     return running;
 }
 
-Json to_json(const StartOrder& order) {
+static Json to_json(const StartOrder& order) {
     return {{"attempt", to_json(order.attempt)},
             {"kind", order.kind},
             {"document", order.document},
@@ -71,7 +70,7 @@ Json to_json(const StartOrder& order) {
             {"time_limit_seconds", order.time_limit_seconds}};
 }
 
-Result<StartOrder> read_start(const Json& json, const std::string& path) {
+static Result<StartOrder> read_start(const Json& json, const std::string& path) {
     JsonReader r(json, path);
     StartOrder order;
     order.kind = r.get<std::string>("kind");
@@ -93,13 +92,13 @@ Result<StartOrder> read_start(const Json& json, const std::string& path) {
     return order;
 }
 
-Json to_json(const StopOrder& order) {
+static Json to_json(const StopOrder& order) {
     return {{"attempt", to_json(order.attempt)},
             {"reason", order.reason},
             {"checkpoint", order.checkpoint}};
 }
 
-Result<StopOrder> read_stop(const Json& json, const std::string& path) {
+static Result<StopOrder> read_stop(const Json& json, const std::string& path) {
     JsonReader r(json, path);
     StopOrder order;
     order.reason = r.get<std::string>("reason");
@@ -110,13 +109,13 @@ Result<StopOrder> read_stop(const Json& json, const std::string& path) {
     return order;
 }
 
-Json to_json(const Recorded& recorded) {
+static Json to_json(const Recorded& recorded) {
     return {{"attempt", to_json(recorded.attempt)},
             {"steps", recorded.steps},
             {"exported", recorded.exported}};
 }
 
-Result<Recorded> read_recorded(const Json& json, const std::string& path) {
+static Result<Recorded> read_recorded(const Json& json, const std::string& path) {
     JsonReader r(json, path);
     Recorded recorded;
     recorded.steps = r.get<std::vector<std::int64_t>>("steps");
@@ -126,8 +125,6 @@ Result<Recorded> read_recorded(const Json& json, const std::string& path) {
     ROLL_TRY(recorded.attempt, read_attempt_key(attempt, path + ".attempt"));
     return recorded;
 }
-
-}  // namespace
 
 std::string encode(const Heartbeat& heartbeat) {
     return dump({{"v", kVersion},
