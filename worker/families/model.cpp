@@ -127,6 +127,7 @@ Result<NativeTensor> expand(const WeightRule& rule, const Json& native,
         }
         result.sources.push_back(std::move(source));
     }
+    result.unit = rule.operation == Operation::Qkv ? shape[0] : 1;
     result.shape = shape;
     result.shape[0] = 0;
     for (const HfTensor& source : result.sources) result.shape[0] += source.shape[0];

@@ -42,6 +42,7 @@ struct NativeTensor {
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::optional<std::int64_t> layer;
+    std::int64_t unit = 1;  // rows that stay together: of Qkv a head's
 };
 
 // Every tensor that a model of this config has, in the order of use in forward: embedding, layers,
