@@ -19,11 +19,10 @@ namespace roll::protocol {
 constexpr int kReportDescriptor = 3;
 
 // Exit statuses of a rank besides 0 and 1 (the program's own failure).
-constexpr int kExitInvalid = 2;   // the input can never work: not tried again
-constexpr int kExitRefused = 4;   // disk full: tried again as infra
-constexpr int kExitYielded = 75;  // stopped at a step boundary after a checkpoint
-constexpr int kExitPeerLost =
-    76;  // a collective broke because another rank died: not this rank's fault
+constexpr int kExitInvalid = 2;    // the input can never work: not tried again
+constexpr int kExitRefused = 4;    // disk full: tried again as infra
+constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
+constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 
 // One per attempt and node: logs/attempt-N/launch-NODERANK.json, given as `--launch FILE --rank R`.
 struct Launch {
@@ -47,13 +46,15 @@ Result<Launch> decode_launch(std::string_view json);
 
 // Up.
 struct Ready {};  // this rank is up; all ranks ready = started
+// one object for people: step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;
-};  // one object for people: step, steps, loss, tokens_per_second, eta_s, ...
+};
+// whole, synced, under a name that starts with "."
 struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
-};  // whole, synced, under a name that starts with "."
+};
 struct CheckpointPruned {
     std::int64_t step = 0;
     Token writer;
@@ -61,9 +62,10 @@ struct CheckpointPruned {
 struct ExportDone {
     std::string directory;
 };
+// one sentence; becomes the attempt's reason
 struct Failed {
     std::string message;
-};  // one sentence; becomes the attempt's reason
+};
 using Report =
     std::variant<Ready, Progress, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
 
@@ -71,9 +73,10 @@ std::string encode(const Report& report);  // one line, no newline
 Result<Report> decode_report(std::string_view line);
 
 // Down. A stop also comes as SIGTERM, for programs that read no stdin.
+// the ledger has this checkpoint: older ones may be pruned
 struct RecordedStep {
     std::int64_t step = 0;
-};  // the ledger has this checkpoint: older ones may be pruned
+};
 struct StopAtStep {
     bool checkpoint = true;
 };
