@@ -25,6 +25,7 @@ template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.a
 template <class V> void fields(V& v, core::WorkerJoined& e) { v("worker", e.worker); v("node", e.node); v("session", e.session); v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); }
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
+template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
 // clang-format on
 
 }  // namespace roll::ledger
