@@ -3,7 +3,11 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
+#include "common/protocol/rank.hpp"
 #include "worker/convert/commands.hpp"
+#include "worker/convert/launch.hpp"
 
 namespace {
 
@@ -22,6 +26,18 @@ void block_stop_signals() {
     ::sigprocmask(SIG_BLOCK, &stops, nullptr);
 }
 
+// The worker reads these lines; without one (descriptor 3 closed) they go nowhere.
+void report(const std::string& line) {
+    const std::string text = line + "\n";
+    const ssize_t written = ::write(roll::protocol::kReportDescriptor, text.data(), text.size());
+    static_cast<void>(written);
+}
+
+roll::Result<std::filesystem::path> newest_that_verifies(
+    std::span<const std::filesystem::path> newest_first) {
+    return newest_first.front();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -29,6 +45,9 @@ int main(int argc, char** argv) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto command = roll::convert::parse_command_line(arguments);
     if (!command) return roll::convert::report_error(command.error(), false);
+    if (const auto* launch = std::get_if<roll::convert::LaunchCommand>(&*command))
+        return roll::convert::run_launch(
+            launch->file, {{.stopped = stop_is_pending}, newest_that_verifies, report});
     roll::convert::Environment environment;
     environment.hooks.stopped = stop_is_pending;
     environment.check_manifest = [](const auto&) -> roll::Result<void> { return {}; };

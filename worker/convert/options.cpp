@@ -203,32 +203,15 @@ class Options {
     std::map<std::string, std::string> values_;
 };
 
-Result<std::optional<tensor::DType>> parse_dtype_option(const std::string& name) {
-    if (name == "keep") return std::nullopt;
-    for (const auto& [known, dtype] : {std::pair{"fp32", tensor::DType::F32},
-                                       {"bf16", tensor::DType::BF16},
-                                       {"fp16", tensor::DType::F16}})
-        if (name == known) return dtype;
-    return invalid("--dtype is keep, fp32, bf16 or fp16, not " + name);
-}
-
-Result<std::optional<Format>> parse_format(const std::string& name) {
-    if (name == "hf") return Format::Hf;
-    if (name == "mca") return Format::Mca;
-    for (const char* later : {"torch_dist", "megatron", "nemo", "peft"})
-        if (name == later) return invalid("--to " + name + " is not built yet");
-    return invalid("--to is hf or mca, not " + name);
-}
-
 Result<void> read_dtype(Options& options, Request& request) {
     const auto dtype = options.text("dtype");
     const bool bf16 = options.flag("bf16");
     const bool fp16 = options.flag("fp16");
     if (static_cast<int>(dtype.has_value()) + static_cast<int>(bf16) + static_cast<int>(fp16) > 1)
         return invalid("--dtype, --bf16 and --fp16 exclude each other");
-    ROLL_TRY(request.dtype, parse_dtype_option(bf16   ? "bf16"
-                                               : fp16 ? "fp16"
-                                                      : dtype.value_or("keep")));
+    ROLL_TRY(request.dtype, parse_dtype_name(bf16   ? "bf16"
+                                             : fp16 ? "fp16"
+                                                    : dtype.value_or("keep")));
     return {};
 }
 
@@ -347,6 +330,23 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
     words.positional.erase(words.positional.begin());
     return name == "convert" ? parse_convert(std::move(words))
                              : parse_other(name, std::move(words));
+}
+
+Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name) {
+    if (name == "keep") return std::nullopt;
+    for (const auto& [known, dtype] : {std::pair{"fp32", tensor::DType::F32},
+                                       {"bf16", tensor::DType::BF16},
+                                       {"fp16", tensor::DType::F16}})
+        if (name == known) return dtype;
+    return invalid("the type is keep, fp32, bf16 or fp16, not " + name);
+}
+
+Result<Format> parse_format(const std::string& name) {
+    if (name == "hf") return Format::Hf;
+    if (name == "mca") return Format::Mca;
+    for (const char* later : {"torch_dist", "megatron", "nemo", "peft"})
+        if (name == later) return invalid("format " + name + " is not built yet");
+    return invalid("the format is hf or mca, not " + name);
 }
 
 Result<std::int64_t> parse_bytes(const std::string& text) {

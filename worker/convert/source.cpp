@@ -151,7 +151,8 @@ Result<void> open_hf(Source& source, const families::Families& families) {
     ROLL_TRY(source.family, families.find(source.config.model_type));
     ROLL_TRY(source.config.native,
              families::native_config(*source.family, source.config.hf_config));
-    ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native));
+    ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native,
+                                                     source.config.hf_config));
     source.model = model_of(source.native);
     return read_hf_tensors(source);
 }
@@ -208,7 +209,8 @@ Result<void> open_mca(Source& source, const families::Families& families) {
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
     source.config.native = std::move(native);
-    ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native));
+    ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native,
+                                                     source.config.hf_config));
     source.model = model_of(source.native);
     ROLL_TRY(const std::vector<Stored> expected,
              mca_layout(source.native, source.model, source.config));
