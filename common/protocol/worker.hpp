@@ -48,7 +48,7 @@ struct Heartbeat {
     std::uint64_t sequence = 0;
     bool bound_below_lease = true;  // this heartbeat renews (leases rule 5)
     bool heard_recently = false;    // an answer came within `company` (rule 7)
-    std::vector<RunningAttempt> running;
+    std::vector<RunningAttempt> running{};
 };
 
 // Everything that a worker needs to run its part of an attempt.
@@ -85,12 +85,13 @@ struct Answer {
     std::uint64_t sequence = 0;  // of the heartbeat that it echoes
     std::int64_t counted = 0;    // beats of silence counted when that heartbeat came
     std::uint64_t counter = 0;   // the beacon's counter from which rolld counts on
-    std::string beacon;          // path of the beacon file; empty: none
-    std::vector<AttemptKey> keep;
-    std::vector<StartOrder> start;
-    std::vector<StopOrder> stop;
-    std::vector<Recorded> recorded;
-    std::vector<AttemptKey> fenced;  // the worker said that it runs these, and they are not current
+    std::string beacon{};        // path of the beacon file; empty: none
+    std::vector<AttemptKey> keep{};
+    std::vector<StartOrder> start{};
+    std::vector<StopOrder> stop{};
+    std::vector<Recorded> recorded{};
+    std::vector<AttemptKey>
+        fenced{};  // the worker said that it runs these, and they are not current
 };
 
 std::string encode(const Heartbeat& heartbeat);

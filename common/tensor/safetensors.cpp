@@ -211,11 +211,11 @@ Result<SafetensorsLayout> layout_safetensors(std::vector<TensorInfo> tensors,
     return layout;
 }
 
-Result<void> write_safetensors(const std::filesystem::path& path, std::vector<TensorBytes> tensors,
+Result<void> write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                                const Metadata& metadata) {
     std::vector<TensorInfo> infos;
     std::map<std::string_view, std::span<const std::byte>> bytes;
-    for (const TensorBytes& tensor : tensors) {
+    for (const TensorView& tensor : tensors) {
         infos.push_back(tensor.info);
         bytes[tensor.info.name] = tensor.bytes;
     }

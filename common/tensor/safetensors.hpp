@@ -64,14 +64,8 @@ struct SafetensorsLayout {
 Result<SafetensorsLayout> layout_safetensors(std::vector<TensorInfo> tensors,
                                              const Metadata& metadata);
 
-// A tensor of the caller's memory, or mapped, to be written.
-struct TensorBytes {
-    TensorInfo info;
-    std::span<const std::byte> bytes;
-};
-
 // Writes a whole file (not atomically: callers stage), and fsyncs it.
-Result<void> write_safetensors(const std::filesystem::path& path, std::vector<TensorBytes> tensors,
+Result<void> write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                                const Metadata& metadata);
 
 }  // namespace roll::tensor

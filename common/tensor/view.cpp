@@ -1,5 +1,7 @@
 #include "common/tensor/view.hpp"
 
+#include <algorithm>
+
 namespace roll::tensor {
 
 Result<std::int64_t> element_count(const Shape& shape) {
@@ -25,6 +27,17 @@ Result<std::int64_t> byte_count(DType dtype, const Shape& shape) {
         return fail(ErrorCode::Corrupt, "shape " + to_string(shape) + " of " + name_of(dtype) +
                                             " is not a whole number of bytes");
     return bits / 8;
+}
+
+std::vector<std::int64_t> row_major(const Shape& shape) {
+    std::vector<std::int64_t> strides(shape.size(), 1);
+    for (std::size_t dim = shape.size(); dim-- > 1;)
+        strides[dim - 1] = strides[dim] * std::max<std::int64_t>(shape[dim], 1);
+    return strides;
+}
+
+StridedView strided(const TensorView& view) {
+    return {view.info, row_major(view.info.shape), view.bytes.data()};
 }
 
 std::string to_string(const Shape& shape) {

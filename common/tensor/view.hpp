@@ -27,6 +27,19 @@ struct TensorView {
     std::span<const std::byte> bytes;
 };
 
+// A tensor inside a storage that may hold more: what torch saves for a slice. Strides count
+// elements; whoever made the view checked that every element lies in the storage.
+struct StridedView {
+    TensorInfo info;
+    std::vector<std::int64_t> strides;
+    const std::byte* first = nullptr;  // element [0, 0, ...]
+};
+
+StridedView strided(const TensorView& view);
+
+// The strides of a contiguous tensor.
+std::vector<std::int64_t> row_major(const Shape& shape);
+
 // Sizes of shapes that come from files: no dim is negative and nothing overflows, or Corrupt.
 Result<std::int64_t> element_count(const Shape& shape);
 Result<std::int64_t> byte_count(DType dtype, const Shape& shape);

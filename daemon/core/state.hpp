@@ -40,7 +40,8 @@ struct Place {
 struct Attempt {
     Token token;
     AttemptPhase phase = AttemptPhase::Starting;
-    std::vector<Place> places;
+    std::vector<Place> places{};
+    std::vector<std::string> nodes{};  // of the places: names outlive a lost worker
     Time placed_at{};
     std::optional<Time> started_at{};
     // The first bad end of a member, kept until every member has ended.
@@ -52,7 +53,7 @@ struct Attempt {
 
 struct EndedAttempt {
     Token token;
-    std::vector<std::string> nodes;
+    std::vector<std::string> nodes{};
     Time placed_at{};
     std::optional<Time> started_at{};
     Time ended_at{};

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include "tests/worker/train/expect.hpp"
+#include "tests/worker/train/tiny_model.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
@@ -14,59 +15,29 @@ namespace roll::train {
 namespace {
 
 constexpr int kMicrobatches = 8, kSteps = 3;
-const spec::ModelConfig kModel{.family = "llama",
-                               .hidden = 24,
-                               .layers = 4,
-                               .heads = 4,
-                               .kv_heads = 2,
-                               .head_dim = 6,
-                               .intermediate = 40,
-                               .vocab = 53,
-                               .positions_max = 64};
 
-using Named = std::map<std::string, at::Tensor>;  // "step.kind.parameter"
+std::vector<Microbatch> make_batch(int step) { return tiny_batch(step, kMicrobatches); }
 
-std::vector<Microbatch> make_batch(int step) {
-    at::Generator generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(step));
-    std::vector<Microbatch> batch;
-    for (int i = 0; i < kMicrobatches; ++i) {
-        const at::Tensor ids = at::randint(kModel.vocab, {2, 12}, generator);
-        at::Tensor targets = ids.narrow(1, 1, 11).clone();
-        targets.slice(1, 0, i).fill_(ops::kIgnored);  // microbatches of unlike weight
-        batch.push_back({ids.narrow(1, 0, 11).contiguous(), targets});
-    }
-    return batch;
-}
-
-void note(Named& seen, int step, TrainStep& trainer, double loss) {
+void note_step(Named& seen, int step, TrainStep& trainer, double loss) {
     const std::string prefix = std::to_string(step) + ".";
     seen[prefix + "loss"] = at::scalar_tensor(loss, at::kDouble);
-    for (Chunk& chunk : trainer.chunks()) {
-        const Parameters& p = chunk.parameters();
-        for (std::size_t i = 0; i < p.specs.size(); ++i) {
-            seen[prefix + "grad." + p.specs[i].name] = p.grad[i].clone();
-            seen[prefix + "weight." + p.specs[i].name] = p.weight[i].clone();
-        }
-    }
+    note(seen, prefix, trainer);
 }
 
 // Trains dp * pp ranks as threads, and gathers what they end with.
 Named train(const plan::PipelineSchedule& schedule, int dp, bool tied) {
     EXPECT_TRUE(plan::check(schedule));
-    spec::ModelConfig config = kModel;
-    config.tied = tied;
     std::deque<LocalGroup> pp_groups, dp_groups, tie_groups;
     for (int d = 0; d < dp; ++d) pp_groups.emplace_back(schedule.pp), tie_groups.emplace_back(2);
     for (int p = 0; p < schedule.pp; ++p) dp_groups.emplace_back(dp);
     std::mutex mutex;
     Named seen;
     auto rank_main = [&](int d, int p) {
-        const c10::InferenceMode no_autograd;
         at::set_num_threads(1);
         LocalCommunicator pp(pp_groups[d], p), dp_comm(dp_groups[p], d);
         LocalCommunicator tie(tie_groups[d], p == 0 ? 0 : 1);
         const bool at_end = tied && schedule.pp > 1 && (p == 0 || p == schedule.pp - 1);
-        TrainStep trainer(config, schedule, {pp, dp_comm, at_end ? &tie : nullptr},
+        TrainStep trainer(tiny_model(tied), schedule, {pp, dp_comm, at_end ? &tie : nullptr},
                           {.init = {.dtype = at::kDouble}, .bucket_numel = 2000});
         for (int step = 0; step < kSteps; ++step) {
             const auto batch = make_batch(step);
@@ -76,7 +47,7 @@ Named train(const plan::PipelineSchedule& schedule, int dp, bool tied) {
                          1e-3)
                     .loss;
             const std::lock_guard lock(mutex);
-            if (d == dp - 1) note(seen, step, trainer, loss);
+            if (d == dp - 1) note_step(seen, step, trainer, loss);
         }
     };
     std::vector<std::thread> ranks;

@@ -6,35 +6,39 @@
 
 namespace roll::train {
 
-GradBuckets::GradBuckets(const Parameters& p, std::int64_t bucket_numel, Communicator& dp)
-    : flat_grad_(p.flat_grad),
+GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
+                         std::function<void(int)> issued)
+    : parameters_(parameters),
       dp_(dp),
-      bucket_of_(p.specs.size()) {
-    std::int64_t end = p.flat_grad.numel(), begin = end;
-    int uses = 0;
-    for (auto i = std::ssize(p.specs) - 1; i >= 0; --i) {
-        begin -= p.grad[i].numel();
-        uses += p.specs[i].uses;
-        bucket_of_[i] = buckets_.size();
-        if (end - begin < bucket_numel && i > 0) continue;
-        buckets_.push_back({p.flat_grad.narrow(0, begin, end - begin), uses, 0});
-        end = begin;
-        uses = 0;
-    }
+      issued_(std::move(issued)) {
+    std::vector<std::int64_t> numels;
+    for (const at::Tensor& grad : parameters.grad) numels.push_back(grad.numel());
+    buckets_ = plan::cut_buckets(
+        numels, bucket_numel > 0 ? bucket_numel : plan::default_bucket_numel(numels));
+    bucket_of_.resize(numels.size());
+    for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket)
+        for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)
+            bucket_of_[i] = bucket;
 }
 
 void GradBuckets::begin(int microbatches) {
-    flat_grad_.zero_();
-    for (Bucket& bucket : buckets_) bucket.missing = bucket.uses * microbatches;
+    parameters_.flat_grad.zero_();
+    missing_.assign(buckets_.size(), 0);
+    for (std::size_t i = 0; i < bucket_of_.size(); ++i)
+        missing_[bucket_of_[i]] += parameters_.specs[i].uses * microbatches;
 }
 
 void GradBuckets::ready(int parameter) {
-    Bucket& bucket = buckets_[bucket_of_[parameter]];
-    if (--bucket.missing == 0 && dp_.size() > 1) tickets_.push_back(dp_.all_reduce(bucket.grad));
+    const int number = bucket_of_[parameter];
+    if (--missing_[number] > 0) return;
+    const plan::Bucket& bucket = buckets_[number];
+    issued_(number);
+    if (dp_.size() == 1) return;
+    tickets_.push_back(dp_.all_reduce(parameters_.flat_grad.slice(0, bucket.begin, bucket.end)));
 }
 
 void GradBuckets::finish() {
-    for (const Bucket& bucket : buckets_) ROLL_CHECK(bucket.missing == 0);
+    for (const int missing : missing_) ROLL_CHECK(missing == 0);
     for (const Communicator::Ticket ticket : tickets_) dp_.wait(ticket);
     tickets_.clear();
 }

@@ -1,12 +1,14 @@
-// A chunk's flat gradient cut into buckets; a bucket is all-reduced over dp as soon as the last
-// contribution to it is there, while backward goes on.
+// A chunk's flat gradient in the buckets of plan::cut_buckets; a bucket is all-reduced over dp as
+// soon as the last contribution to it is there, while backward goes on.
 //
-// Buckets fill from the back of the flat tensor to its front, in an order that follows from the
-// schedule alone, so all replicas issue the same reductions in the same order.
+// When a bucket is complete follows from the schedule alone, so all replicas issue the same
+// reductions in the same order.
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "worker/plan/buckets.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/model/parameters.hpp"
 
@@ -14,23 +16,24 @@ namespace roll::train {
 
 class GradBuckets {
   public:
-    GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp);
+    // bucket_numel 0: as default_bucket_numel has it. issued(bucket) tells of each reduction; with
+    // one replica there is none, and it is told all the same.
+    GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
+                std::function<void(int bucket)> issued);
 
     void begin(int microbatches);  // zeroes the gradients
     void ready(int parameter);     // one contribution to it has been added
     void finish();                 // waits; aborts if a contribution never came
 
-  private:
-    struct Bucket {
-        at::Tensor grad;
-        int uses;     // contributions in one microbatch
-        int missing;  // in this step
-    };
+    const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
-    at::Tensor flat_grad_;
+  private:
+    const Parameters& parameters_;
     Communicator& dp_;
-    std::vector<Bucket> buckets_;
-    std::vector<std::size_t> bucket_of_;  // by parameter
+    std::function<void(int)> issued_;
+    std::vector<plan::Bucket> buckets_;
+    std::vector<int> bucket_of_;  // by parameter
+    std::vector<int> missing_;    // contributions, by bucket
     std::vector<Communicator::Ticket> tickets_;
 };
 

@@ -1,5 +1,7 @@
 #include "worker/train/model/chunk.hpp"
 
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
@@ -11,7 +13,8 @@ namespace roll::train {
 Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options)
     : config_(config),
       part_(chunk),
-      parameters_(make_parameters(parameter_specs(config, chunk), options)) {}
+      parameters_(make_parameters(parameter_specs(config, chunk), options)),
+      grads_(parameters_) {}
 
 Layer Chunk::layer(std::int64_t index) {
     return {config_, parameters_, rope_,
@@ -30,16 +33,30 @@ void Chunk::prepare_rope(std::int64_t positions) {
                             parameters_.flat_weight.scalar_type());
 }
 
-at::Tensor Chunk::loss_of(const at::Tensor& x_MC, const at::Tensor& targets_M, double scale,
-                          Saved& saved) {
-    const auto& [specs, flat, flat_grad, weight, grad] = parameters_;
-    const at::Tensor h_MC = ops::rms_norm(x_MC, weight[norm()], config_.norm_eps, saved.norm);
-    return ops::linear_cross_entropy(h_MC, weight[head()], targets_M, scale, grad[head()],
-                                     saved.loss);
+// The head's weight gradient comes with the loss, while the logits are there. Out of turn it is
+// left out and made again in its turn, which costs time but no memory.
+at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
+                          double scale, const GradReady& ready) {
+    Saved& saved = saved_.at(microbatch);
+    const at::Tensor w_VC = parameters_.weight[head()], dw_VC = parameters_.grad[head()];
+    const at::Tensor h_MC =
+        ops::rms_norm(x_MC, parameters_.weight[norm()], config_.norm_eps, saved.norm);
+    std::function<void()> add = [] {};
+    const bool in_turn = grads_.is_next(head(), microbatch, 0);
+    if (!in_turn) {
+        add = [h_MC, w_VC, targets_M, scale, dw_VC] {
+            ops::CrossEntropySaved dropped;
+            ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale, dw_VC, dropped);
+        };
+    }
+    at::Tensor loss = ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale,
+                                                in_turn ? dw_VC : at::Tensor(), saved.loss);
+    grads_.add(head(), microbatch, 0, std::move(add), ready);
+    return loss;
 }
 
 at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
-                          double scale) {
+                          double scale, const GradReady& ready) {
     auto [entry, fresh] = saved_.try_emplace(microbatch);
     ROLL_CHECK(fresh);
     Saved& saved = entry->second;
@@ -50,7 +67,8 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     at::Tensor x_MC = part_.pre ? ops::embedding(saved.tokens_M, parameters_.weight[0]) : hidden_MC;
     for (std::size_t i = 0; i < saved.layers.size(); ++i)
         x_MC = layer(static_cast<std::int64_t>(i)).forward(x_MC, positions, saved.layers[i]);
-    return part_.post ? loss_of(x_MC, data.targets_BT.flatten(), scale, saved) : x_MC;
+    if (!part_.post) return x_MC;
+    return loss_of(microbatch, x_MC, data.targets_BT.flatten(), scale, ready);
 }
 
 at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
@@ -70,19 +88,29 @@ at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) 
                                            data.targets_BT.flatten());
 }
 
-at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC,
+at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
+    const at::Tensor dy_MC = std::exchange(saved.loss.dx_MC, {});
+    const at::Tensor& w_C = parameters_.weight[norm()];
+    const at::Tensor part_C = at::zeros_like(w_C);
+    at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
+                                              at::zeros_like(dy_MC), part_C);
+    contribute(norm(), [part_C, dw_C = parameters_.grad[norm()]] { dw_C.add_(part_C); });
+    return dx_MC;
+}
+
+at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                                  const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
-    at::Tensor dx_MC = dhidden_MC;
-    if (part_.post) {
-        ready(head());  // its gradient came with the loss
-        const at::Tensor none_MC = at::zeros_like(saved.loss.dx_MC);
-        dx_MC = ops::rms_norm_backward(saved.loss.dx_MC, parameters_.weight[norm()], saved.norm,
-                                       none_MC, parameters_.grad[norm()]);
-        ready(norm());
-    }
+    const Contribute now = [&](int parameter, std::function<void()> add) {
+        grads_.add(parameter, microbatch, 0, std::move(add), ready);
+    };
+    const Contribute later = [&](int parameter, std::function<void()> add) {
+        saved.owed.push_back({parameter, std::move(add)});
+    };
+    at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
     for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
-        dx_MC = layer(i).backward_input(dx_MC, saved.layers[i], saved.owed, ready);
+        dx_MC = layer(i).backward_input(dx_MC, saved.layers[static_cast<std::size_t>(i)], now,
+                                        when == WeightHalves::Now ? now : later);
         saved.layers.pop_back();
     }
     if (!part_.pre) return dx_MC;
@@ -92,14 +120,15 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC,
 
 void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     Saved saved = std::move(saved_.extract(microbatch).mapped());
-    for (WeightHalf& half : saved.owed) {
-        ops::linear_backward_weight(half.dy_MO, half.x_MI, parameters_.grad[half.parameter]);
-        ready(half.parameter);
-        half = {};
-    }
+    for (Owed& half : saved.owed)
+        grads_.add(half.parameter, microbatch, 0, std::exchange(half.add, {}), ready);
     if (!part_.pre) return;
-    ops::embedding_backward_weight(saved.dembedded_MC, saved.tokens_M, parameters_.grad[0]);
-    ready(0);
+    const int use = parameters_.specs[0].uses - 1;  // where it is the head too, that comes first
+    const auto add = [dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M,
+                      dw_VC = parameters_.grad[0]] {
+        ops::embedding_backward_weight(dy_MC, tokens_M, dw_VC);
+    };
+    grads_.add(0, microbatch, use, add, ready);
 }
 
 }  // namespace roll::train

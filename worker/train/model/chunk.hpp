@@ -1,47 +1,63 @@
-// The layers of one virtual stage, with what its microbatches in flight have saved.
+// The layers of one virtual stage, with what its micro-batches in flight have saved.
 //
-// The three calls of a microbatch come in this order, with those of others in between as the
-// schedule has it. Gradients are added to parameters().grad; whoever steps also zeroes them.
-// Not thread-safe; throws c10::Error.
+// The three calls of a micro-batch come in this order, with those of others in between as the
+// schedule has it. Gradients are added to parameters().grad, with the same bits whatever the order
+// of the micro-batches; whoever steps also zeroes them and calls begin_step(). Not thread-safe;
+// throws c10::Error.
 #pragma once
 
 #include <map>
 
 #include "worker/train/model/decoder_layer.hpp"
+#include "worker/train/model/ordered_grads.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
 namespace roll::train {
 
+// Whether backward_input also does the weight halves, a layer at a time. It then holds less and
+// tells earlier that gradients are ready, but its result comes later.
+enum class WeightHalves { Now, Later };
+
 class Chunk {
   public:
     Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options);
+    Chunk(const Chunk&) = delete;
+    Chunk& operator=(const Chunk&) = delete;
+
+    // A new step: micro-batches count from 0 again.
+    void begin_step() { grads_.begin(); }
 
     // Takes hidden_MC from the stage before (nothing if pre), returns hidden_MC for the next or, if
     // post, scale * the summed loss as a 0-dim double.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
-                       double scale);
+                       double scale, const GradReady& ready);
+
+    // Takes d hidden_MC of the stage after (nothing if post), returns that for the one before
+    // (undefined if pre).
+    at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
+                              const GradReady& ready);
+
+    // Does the products that backward_input left, and frees what the micro-batch still holds.
+    void backward_weight(int microbatch, const GradReady& ready);
 
     // What forward gives, but the plain sum of the loss, and nothing is kept for a backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
-    // Takes d hidden_MC of the stage after (nothing if post), returns that for the one before
-    // (undefined if pre).
-    at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, const GradReady& ready);
-
-    // Does the products that backward_input left, and frees what the microbatch still holds.
-    void backward_weight(int microbatch, const GradReady& ready);
-
     const ChunkSpec& part() const { return part_; }
-    std::int64_t hidden() const { return config_.hidden; }
+    const spec::ModelConfig& config() const { return config_; }
     Parameters& parameters() { return parameters_; }
 
   private:
+    struct Owed {
+        int parameter;
+        std::function<void()> add;
+    };
     struct Saved {
         at::Tensor tokens_M;
         std::vector<LayerSaved> layers;
         ops::RmsNormSaved norm;
         ops::CrossEntropySaved loss;
-        std::vector<WeightHalf> owed;
+        std::vector<Owed> owed;
         at::Tensor dembedded_MC;
     };
 
@@ -50,14 +66,16 @@ class Chunk {
     int norm() const;
     int head() const;
     void prepare_rope(std::int64_t positions);
-    at::Tensor loss_of(const at::Tensor& x_MC, const at::Tensor& targets_M, double scale,
-                       Saved& saved);
+    at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
+                       double scale, const GradReady& ready);
+    at::Tensor loss_backward(Saved& saved, const Contribute& contribute);
 
     spec::ModelConfig config_;
     ChunkSpec part_;
     Parameters parameters_;
+    OrderedGrads grads_;
     ops::RopeTable rope_;
-    std::map<int, Saved> saved_;  // by microbatch, from forward to backward_weight
+    std::map<int, Saved> saved_;  // by micro-batch, from forward to backward_weight
 };
 
 }  // namespace roll::train

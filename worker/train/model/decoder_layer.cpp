@@ -1,5 +1,7 @@
 #include "worker/train/model/decoder_layer.hpp"
 
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "worker/train/ops/linear.hpp"
@@ -19,25 +21,41 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
     return ops::linear_add(x1_MC, s.a_MI, w[kDown]);
 }
 
-at::Tensor Layer::backward_input(const at::Tensor& dy_MC, const LayerSaved& s,
-                                 std::vector<WeightHalf>& owed, const GradReady& ready) const {
-    const at::Tensor *w = &parameters.weight[first], *dw = &parameters.grad[first];
-    owed.push_back({first + kDown, dy_MC, s.a_MI});
-    const at::Tensor da_MI = ops::linear_backward_input(dy_MC, w[kDown]);
-    const at::Tensor dgate_up_MJ = ops::swiglu_backward(da_MI, s.swiglu);
-    owed.push_back({first + kGateUp, dgate_up_MJ, s.h2_MC});
-    const at::Tensor dh2_MC = ops::linear_backward_input(dgate_up_MJ, w[kGateUp]);
-    const at::Tensor dx1_MC = ops::rms_norm_backward(dh2_MC, w[kNorm2], s.norm2, dy_MC, dw[kNorm2]);
-    ready(first + kNorm2);
-    owed.push_back({first + kOut, dx1_MC, s.o_MA});
-    const at::Tensor do_MA = ops::linear_backward_input(dx1_MC, w[kOut]);
-    const ops::Heads dheads = ops::attention_backward(do_MA, s.attention);
-    const at::Tensor dqkv_MP = ops::rope_backward(dheads, table).flatten(0, 1);
-    owed.push_back({first + kQkv, dqkv_MP, s.h1_MC});
-    const at::Tensor dh1_MC = ops::linear_backward_input(dqkv_MP, w[kQkv]);
-    at::Tensor dx_MC = ops::rms_norm_backward(dh1_MC, w[kNorm1], s.norm1, dx1_MC, dw[kNorm1]);
-    ready(first + kNorm1);
+void Layer::owe(int parameter, const at::Tensor& dy_MO, const at::Tensor& x_MI,
+                const Contribute& weight) const {
+    weight(first + parameter, [dy_MO, x_MI, dw_OI = parameters.grad[first + parameter]] {
+        ops::linear_backward_weight(dy_MO, x_MI, dw_OI);
+    });
+}
+
+at::Tensor Layer::norm_backward(int parameter, const at::Tensor& dy_MC,
+                                const ops::RmsNormSaved& saved, const at::Tensor& dresidual_MC,
+                                const Contribute& input) const {
+    const at::Tensor& w_C = parameters.weight[first + parameter];
+    const at::Tensor part_C = at::zeros_like(w_C);
+    at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, saved, dresidual_MC, part_C);
+    input(first + parameter,
+          [part_C, dw_C = parameters.grad[first + parameter]] { dw_C.add_(part_C); });
     return dx_MC;
+}
+
+at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const Contribute& input,
+                                 const Contribute& weight) const {
+    const at::Tensor* w = &parameters.weight[first];
+    owe(kDown, dy_MC, std::exchange(s.a_MI, {}), weight);
+    const at::Tensor da_MI = ops::linear_backward_input(dy_MC, w[kDown]);
+    const at::Tensor dgate_up_MJ = ops::swiglu_backward(da_MI, std::exchange(s.swiglu, {}));
+    owe(kGateUp, dgate_up_MJ, std::exchange(s.h2_MC, {}), weight);
+    const at::Tensor dh2_MC = ops::linear_backward_input(dgate_up_MJ, w[kGateUp]);
+    const at::Tensor dx1_MC =
+        norm_backward(kNorm2, dh2_MC, std::exchange(s.norm2, {}), dy_MC, input);
+    owe(kOut, dx1_MC, std::exchange(s.o_MA, {}), weight);
+    const at::Tensor do_MA = ops::linear_backward_input(dx1_MC, w[kOut]);
+    const ops::Heads dheads = ops::attention_backward(do_MA, std::exchange(s.attention, {}));
+    const at::Tensor dqkv_MP = ops::rope_backward(dheads, table).flatten(0, 1);
+    owe(kQkv, dqkv_MP, std::exchange(s.h1_MC, {}), weight);
+    const at::Tensor dh1_MC = ops::linear_backward_input(dqkv_MP, w[kQkv]);
+    return norm_backward(kNorm1, dh1_MC, std::exchange(s.norm1, {}), dx1_MC, input);
 }
 
 }  // namespace roll::train

@@ -1,8 +1,8 @@
-// One llama layer over the operators: x + ops::attention(norm(x)), then + mlp(norm(.)). Stateless:
-// what backward needs is in LayerSaved, and what the weight half needs is handed on as a list of
-// products.
+// One llama layer over the operators: x + attention(norm(x)), then + mlp(norm(.)). Stateless: what
+// backward needs is in LayerSaved, and what the weight halves need is handed on in closures.
 #pragma once
 
+#include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/rms_norm.hpp"
@@ -21,12 +21,8 @@ struct LayerSaved {
     at::Tensor a_MI;
 };
 
-// A weight half that is still owed: grad[parameter] += dy^T x.
-struct WeightHalf {
-    int parameter;
-    at::Tensor dy_MO;
-    at::Tensor x_MI;
-};
+// Takes what backward contributes to a parameter's gradient: add() adds it.
+using Contribute = std::function<void(int parameter, std::function<void()> add)>;
 
 struct Layer {
     const spec::ModelConfig& config;
@@ -37,9 +33,16 @@ struct Layer {
     // x_MC holds whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
-    // Returns dx_MC; appends the weight halves that are owed, in the order of backward.
-    at::Tensor backward_input(const at::Tensor& dy_MC, const LayerSaved& saved,
-                              std::vector<WeightHalf>& owed, const GradReady& ready) const;
+    // Returns dx_MC. The norms' gradients, which come with it, go to `input`; the weight halves to
+    // `weight`, which may run them at once or keep them. Uses up what was saved.
+    at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
+                              const Contribute& weight) const;
+
+  private:
+    void owe(int parameter, const at::Tensor& dy_MO, const at::Tensor& x_MI,
+             const Contribute& weight) const;
+    at::Tensor norm_backward(int parameter, const at::Tensor& dy_MC, const ops::RmsNormSaved& saved,
+                             const at::Tensor& dresidual_MC, const Contribute& input) const;
 };
 
 }  // namespace roll::train

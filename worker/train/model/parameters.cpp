@@ -1,17 +1,13 @@
 #include "worker/train/model/parameters.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
+
+#include "worker/train/model/random.hpp"
 
 namespace roll::train {
 namespace {
 
 constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
-
-std::uint64_t fnv1a(const std::string& text, std::uint64_t hash) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    return hash;
-}
 
 void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, std::int64_t layer) {
     const std::string prefix = "decoder.layers." + std::to_string(layer) + ".";
@@ -65,8 +61,7 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
         if (p.specs[i].sizes.size() == 1) {
             p.weight[i].fill_(1);
         } else {
-            auto generator = at::detail::createCPUGenerator(fnv1a(p.specs[i].name, options.seed));
-            p.weight[i].normal_(0, options.std, generator);
+            fill_normal(p.weight[i], options.std, options.seed, p.specs[i].name);
         }
     }
     return p;

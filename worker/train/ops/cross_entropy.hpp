@@ -16,7 +16,8 @@ struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
-// scale * the sum over rows of -log softmax(x_MC @ w_VC^T)[target]; a 0-dim double. Adds to dw_VC.
+// scale * the sum over rows of -log softmax(x_MC @ w_VC^T)[target]; a 0-dim double. Adds to
+// dw_VC if it is defined.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
                                 const at::Tensor& targets_M, double scale, const at::Tensor& dw_VC,
                                 CrossEntropySaved& saved);

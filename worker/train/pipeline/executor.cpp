@@ -21,39 +21,47 @@ struct Link {
     }
 };
 
+// Where nobody waits for the input half and its weight half is next anyway, both are one pass.
+WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const ChunkSpec& part) {
+    const plan::Op weight{plan::OpKind::BackwardWeight, ops[i].chunk, ops[i].microbatch};
+    const bool next = i + 1 < ops.size() && ops[i + 1] == weight;
+    return part.pre && next ? WeightHalves::Now : WeightHalves::Later;
+}
+
 }  // namespace
 
 at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
-                   const ScaledBatch& batch, Communicator& pp) {
-    at::Tensor loss = at::zeros({}, at::kDouble);
-    for (const plan::Op& op : ops) {
+                   const ScaledBatch& batch, Communicator& pp, StepTrace& trace) {
+    const at::Tensor loss_K = at::zeros({std::ssize(batch.microbatches)}, at::kDouble);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+        const plan::Op& op = ops[i];
         auto& [chunk, buckets] = chunks[op.chunk];
-        const GradReady ready = [&buckets](int parameter) { buckets.ready(parameter); };
-        const at::Tensor& flat = chunk.parameters().flat_weight;
-        const Link link{pp, op.chunk * pp.size() + pp.rank(), flat.options()};
+        const GradReady ready = [&reduce = buckets](int parameter) { reduce.ready(parameter); };
+        const ChunkSpec& part = chunk.part();
+        const Link link{pp, op.chunk * pp.size() + pp.rank(),
+                        chunk.parameters().flat_weight.options()};
         const Microbatch& data = batch.microbatches[op.microbatch];
-        const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunk.hidden()};
+        const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunk.config().hidden};
         at::Tensor in, out;
         switch (op.kind) {
             case plan::OpKind::Forward:
-                if (!chunk.part().pre)
-                    in = link.receive(link.stage - 1, Channel::Activation, sizes_MC);
-                out = chunk.forward(op.microbatch, data, in, batch.scales[op.microbatch]);
-                if (chunk.part().post)
-                    loss.add_(out);
-                else
+                if (!part.pre) in = link.receive(link.stage - 1, Channel::Activation, sizes_MC);
+                out = chunk.forward(op.microbatch, data, in, batch.scales[op.microbatch], ready);
+                if (!part.post)
                     link.send(out, link.stage + 1, Channel::Activation);
+                else
+                    loss_K[op.microbatch] = out;
                 break;
             case plan::OpKind::BackwardInput:
-                if (!chunk.part().post)
-                    in = link.receive(link.stage + 1, Channel::Gradient, sizes_MC);
-                out = chunk.backward_input(op.microbatch, in, ready);
-                if (!chunk.part().pre) link.send(out, link.stage - 1, Channel::Gradient);
+                if (!part.post) in = link.receive(link.stage + 1, Channel::Gradient, sizes_MC);
+                out = chunk.backward_input(op.microbatch, in, when_weights(ops, i, part), ready);
+                if (!part.pre) link.send(out, link.stage - 1, Channel::Gradient);
                 break;
             case plan::OpKind::BackwardWeight: chunk.backward_weight(op.microbatch, ready); break;
         }
+        trace.push_back({.kind = TraceEvent::Kind::OpDone, .op = op});
     }
-    return loss;
+    return loss_K.sum();
 }
 
 }  // namespace roll::train

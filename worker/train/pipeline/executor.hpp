@@ -4,9 +4,9 @@
 
 #include <span>
 
-#include "worker/plan/pipeline_schedule.hpp"
 #include "worker/train/ddp/grad_buckets.hpp"
 #include "worker/train/model/chunk.hpp"
+#include "worker/train/pipeline/trace.hpp"
 
 namespace roll::train {
 
@@ -20,8 +20,9 @@ struct ScaledBatch {
     std::span<const double> scales;  // what each one's summed loss is multiplied by
 };
 
-// Returns the scaled loss summed over the microbatches, a 0-dim double; 0 without the last stage.
+// Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 without the last stage.
+// Gradients and loss depend on the table in no bit, as far as the layers stay where they are.
 at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
-                   const ScaledBatch& batch, Communicator& pp);
+                   const ScaledBatch& batch, Communicator& pp, StepTrace& trace);
 
 }  // namespace roll::train

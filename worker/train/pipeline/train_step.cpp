@@ -7,18 +7,6 @@
 #include "common/check.hpp"
 
 namespace roll::train {
-namespace {
-
-constexpr std::int64_t kBucketsAtLeast = 4, kBucketNumelMax = 1 << 23;
-
-std::int64_t bucket_numel(const Parameters& p, std::int64_t wanted) {
-    if (wanted > 0) return wanted;
-    return std::clamp<std::int64_t>(p.flat_grad.numel() / (2 * kBucketsAtLeast), 1,
-                                    kBucketNumelMax);
-}
-
-}  // namespace
-
 TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
                      const Groups& groups, const TrainOptions& options)
     : schedule_(schedule),
@@ -29,7 +17,11 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
         const ChunkSpec part =
             split_layers(config, chunk * schedule.pp + groups.pp.rank(), schedule.pp * schedule.vp);
         const Parameters& p = chunks_.emplace_back(config, part, options.init).parameters();
-        buckets_.emplace_back(p, bucket_numel(p, options.bucket_numel), groups.dp);
+        const auto issued = [this, chunk](int bucket) {
+            trace_.push_back(
+                {.kind = TraceEvent::Kind::ReductionIssued, .chunk = chunk, .bucket = bucket});
+        };
+        buckets_.emplace_back(p, options.bucket_numel, groups.dp, issued);
         optimizers_.emplace_back(p, options.adamw);
     }
 }
@@ -81,15 +73,18 @@ double TrainStep::grad_norm() {
 
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
+    const c10::InferenceMode no_autograd;
     StepResult result;
     const std::vector<double> scale = scales(batch, result.tokens);
     std::vector<RankChunk> chunks;
+    trace_.clear();
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
         buckets_[i].begin(schedule_.microbatches);
+        chunks_[i].begin_step();
         chunks.push_back({chunks_[i], buckets_[i]});
     }
     const auto& ops = schedule_.ranks[groups_.pp.rank()];
-    const at::Tensor loss = execute(ops, chunks, {batch, scale}, groups_.pp);
+    const at::Tensor loss = execute(ops, chunks, {batch, scale}, groups_.pp, trace_);
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
     sum_over(groups_.pp, loss);
@@ -107,6 +102,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
 
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     ROLL_CHECK(groups_.pp.size() == 1 && chunks_.size() == 1);
+    const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
     for (const Microbatch& data : batch) {
         sums_S[0] += chunks_[0].evaluate(data, {});

@@ -24,7 +24,7 @@ struct TrainOptions {
     AdamWOptions adamw = {};
     double clip_grad = 1.0;  // global norm; 0: no clipping
     spec::Normalize normalize = spec::Normalize::Step;
-    std::int64_t bucket_numel = 0;  // 0: chosen so that there are several buckets
+    std::int64_t bucket_numel = 0;  // 0: plan::default_bucket_numel
 };
 
 struct StepResult {
@@ -55,6 +55,9 @@ class TrainStep {
     std::deque<Chunk>& chunks() { return chunks_; }
     std::deque<AdamW>& optimizers() { return optimizers_; }
 
+    // Of the latest run().
+    const StepTrace& trace() const { return trace_; }
+
   private:
     std::vector<double> scales(std::span<const Microbatch> batch, std::int64_t& tokens);
     void reduce_tied();
@@ -67,6 +70,7 @@ class TrainStep {
     std::deque<Chunk> chunks_;  // addresses are held by those below
     std::deque<GradBuckets> buckets_;
     std::deque<AdamW> optimizers_;
+    StepTrace trace_;
 };
 
 }  // namespace roll::train

@@ -1,0 +1,243 @@
+#include "common/io/process.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+
+namespace roll::io {
+namespace {
+
+enum class Step : int { Group, Directory, Descriptors, Execute };
+struct Failure {
+    Step step = Step::Execute;
+    int number = 0;
+};
+
+// What the child needs, made before the fork: after it only system calls are safe.
+struct Prepared {
+    const Spawn& spawn;
+    std::vector<std::string> candidates{};  // where the program may be
+    std::vector<char*> arguments{};
+    std::vector<char*> environment{};
+    std::vector<std::pair<int, int>> descriptors{};
+    pid_t parent = 0;
+    int failure = -1;
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+    std::vector<char*> result;
+    result.reserve(strings.size() + 1);
+    for (const std::string& text : strings)
+        result.push_back(const_cast<char*>(text.c_str()));  // NOLINT: exec's type
+    result.push_back(nullptr);
+    return result;
+}
+
+// As execvp searches, but what has no interpreter is not handed to a shell.
+std::vector<std::string> candidates_of(const Spawn& spawn) {
+    const std::string& program = spawn.arguments[0];
+    if (program.find('/') != std::string::npos) return {program};
+    std::string path = "/usr/local/bin:/usr/bin:/bin";
+    for (const std::string& variable : spawn.environment)
+        if (variable.starts_with("PATH=")) path = variable.substr(5);
+    std::vector<std::string> candidates;
+    for (std::size_t at = 0; at <= path.size();) {
+        const std::size_t end = std::min(path.find(':', at), path.size());
+        if (end > at) candidates.push_back(path.substr(at, end - at) + "/" + program);
+        at = end + 1;
+    }
+    return candidates;
+}
+
+[[noreturn]] void give_up(const Prepared& prepared, Step step) {
+    const Failure failure{step, errno};
+    [[maybe_unused]] const ssize_t n = ::write(prepared.failure, &failure, sizeof failure);
+    ::_exit(127);
+}
+
+void reset_signals() {
+    for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void arrange_descriptors(Prepared& prepared) {
+    constexpr int kOutOfTheWay = 256;
+    for (auto& [ours, theirs] : prepared.descriptors) {
+        ours = ::fcntl(ours, F_DUPFD_CLOEXEC, kOutOfTheWay);
+        if (ours < 0) give_up(prepared, Step::Descriptors);
+    }
+    prepared.failure = ::fcntl(prepared.failure, F_DUPFD_CLOEXEC, kOutOfTheWay);
+    ::syscall(SYS_close_range, 3, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
+    for (int standard = 0; standard < 3; ++standard) {
+        const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null != standard) ::dup2(null, standard);
+    }
+    for (const auto& [ours, theirs] : prepared.descriptors)
+        if (::dup2(ours, theirs) < 0) give_up(prepared, Step::Descriptors);
+}
+
+[[noreturn]] void run_child(Prepared& prepared) {
+    const Spawn& spawn = prepared.spawn;
+    reset_signals();
+    if (spawn.new_session) ::setsid();
+    if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
+    if (spawn.death_signal != 0) {
+        ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);
+        if (::getppid() != prepared.parent) ::_exit(127);  // it has died already
+    }
+    arrange_descriptors(prepared);
+    if (!spawn.directory.empty() && ::chdir(spawn.directory.c_str()) != 0)
+        give_up(prepared, Step::Directory);
+    int number = ENOENT;
+    for (const std::string& candidate : prepared.candidates) {
+        ::execve(candidate.c_str(), prepared.arguments.data(), prepared.environment.data());
+        if (errno != ENOENT && errno != ENOTDIR) number = errno;
+    }
+    errno = number;
+    give_up(prepared, Step::Execute);
+}
+
+tl::unexpected<Error> explain(const Spawn& spawn, const Failure& failure) {
+    const std::string why = ": " + std::generic_category().message(failure.number);
+    const bool missing = failure.number == ENOENT;
+    const bool unfit = failure.number == EACCES || failure.number == ENOEXEC ||
+                       failure.number == ENOTDIR || failure.number == EISDIR;
+    const ErrorCode code = missing ? ErrorCode::NotFound
+                           : unfit ? ErrorCode::InvalidArgument
+                                   : ErrorCode::Failed;
+    switch (failure.step) {
+        case Step::Directory: return fail(code, "cannot enter directory " + spawn.directory + why);
+        case Step::Execute: return fail(code, "cannot run " + spawn.arguments[0] + why);
+        case Step::Group:
+        case Step::Descriptors: break;
+    }
+    return fail(ErrorCode::Failed, "cannot start " + spawn.arguments[0] + why);
+}
+
+std::optional<ProcessInfo> parse_stat(const std::string& stat) {
+    const auto name_end = stat.rfind(')');  // the name may hold anything
+    if (name_end == std::string::npos) return std::nullopt;
+    ProcessInfo info;
+    info.pid = std::atoi(stat.c_str());
+    int field = 0;
+    std::size_t at = name_end + 2;
+    while (at < stat.size() && field < 20) {
+        const std::size_t end = std::min(stat.find(' ', at), stat.size());
+        const char* const text = stat.c_str() + at;
+        if (field == 0) info.state = *text;
+        if (field == 1) info.parent = std::atoi(text);
+        if (field == 2) info.group = std::atoi(text);
+        if (field == 19) info.started = std::strtoull(text, nullptr, 10);
+        at = end + 1;
+        ++field;
+    }
+    if (field < 20) return std::nullopt;
+    return info;
+}
+
+}  // namespace
+
+Result<pid_t> spawn(const Spawn& spawn) {
+    ROLL_TRY(Pipe failures, make_pipe());
+    Prepared prepared{.spawn = spawn,
+                      .candidates = candidates_of(spawn),
+                      .arguments = pointers(spawn.arguments),
+                      .environment = pointers(spawn.environment),
+                      .descriptors = spawn.descriptors,
+                      .parent = ::getpid(),
+                      .failure = failures.write.get()};
+    const pid_t pid = ::fork();
+    if (pid == 0) run_child(prepared);
+    if (pid < 0)
+        return fail(ErrorCode::Failed, "cannot start " + spawn.arguments[0] + ": " +
+                                           std::generic_category().message(errno));
+    failures.write.reset();
+    Failure failure;
+    ssize_t n = 0;
+    do n = ::read(failures.read.get(), &failure, sizeof failure);
+    while (n < 0 && errno == EINTR);
+    if (n != sizeof failure) return pid;
+    ::waitpid(pid, nullptr, 0);
+    return explain(spawn, failure);
+}
+
+std::vector<std::string> current_environment() {
+    std::vector<std::string> result;
+    for (char** variable = environ; *variable != nullptr; ++variable)
+        result.emplace_back(*variable);
+    return result;
+}
+
+std::string own_program() {
+    std::error_code error;
+    const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+    return path.string();
+}
+
+Result<Pipe> make_pipe() {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+        return fail(ErrorCode::Failed,
+                    "cannot make a pipe: " + std::generic_category().message(errno));
+    return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+std::optional<ProcessInfo> find_process(pid_t pid) {
+    const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+    return stat ? parse_stat(*stat) : std::nullopt;
+}
+
+std::vector<ProcessInfo> descendants(pid_t ancestor) {
+    std::multimap<pid_t, ProcessInfo> children;
+    std::error_code error;
+    std::filesystem::directory_iterator entry("/proc", error);
+    for (const std::filesystem::directory_iterator end; !error && entry != end;
+         entry.increment(error)) {
+        const pid_t pid = std::atoi(entry->path().filename().c_str());
+        const auto info = pid > 0 ? find_process(pid) : std::nullopt;
+        if (info) children.emplace(info->parent, *info);
+    }
+    std::vector<ProcessInfo> found;
+    std::set<pid_t> seen{ancestor};
+    for (std::size_t next = 0; next <= found.size(); ++next) {
+        const pid_t parent = next == 0 ? ancestor : found[next - 1].pid;
+        const auto [begin, end] = children.equal_range(parent);
+        for (auto child = begin; child != end; ++child)
+            if (seen.insert(child->second.pid).second) found.push_back(child->second);
+    }
+    return found;
+}
+
+bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
+    const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    const auto info = find_process(pid);  // after the handle: it is this very process
+    if (!handle || !info || info->started != started || info->state == 'Z') return true;
+    pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&waited, 1, static_cast<int>(timeout.count())) > 0;
+}
+
+std::string boot_id() {
+    const auto id = read_file("/proc/sys/kernel/random/boot_id");
+    return id ? id->substr(0, 36) : "";
+}
+
+void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+}  // namespace roll::io

@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include "common/check.hpp"
+#include "common/json.hpp"
+#include "common/spec/job.hpp"
+#include "common/spec/schema.hpp"
+#include "common/spec/sizes.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::spec {
+namespace {
+
+void append(std::vector<Problem>& all, std::vector<Problem> more) {
+    for (Problem& problem : more) all.push_back(std::move(problem));
+}
+
+bool trains(const Json& document) {
+    const Json kind = document.value("kind", Json());
+    return kind == "train" || kind == "resume";
+}
+
+// Defaults that depend on other keys, so that the schema cannot state them.
+void fill_derived(Json& document, const std::string& base) {
+    if (!document.contains("output") && document.value("name", Json()).is_string()) {
+        document["output"] =
+            fmt::format("{}/runs/{}-{{id}}", base, document["name"].get<std::string>());
+    }
+    if (trains(document) && document.value("tokenizer", Json()) == "bytes" &&
+        document.contains("model") && document["model"].is_object() &&
+        !document["model"].contains("vocab_size")) {
+        document["model"]["vocab_size"] = 256;
+    }
+}
+
+After read_after(const std::string& text) {
+    const std::size_t colon = text.find(':');
+    const std::string condition = text.substr(0, colon);
+    After after;
+    after.job.value = std::stoull(text.substr(colon + 1));
+    after.condition = condition == "ok"    ? After::Condition::Ok
+                      : condition == "any" ? After::Condition::Any
+                                           : After::Condition::Failed;
+    return after;
+}
+
+// Reads what the schema's check has accepted and filled.
+JobSpec read_spec(const Json& document) {
+    JobSpec spec;
+    spec.name = document["name"];
+    const auto kind = parse_kind(document["kind"].get<std::string>());
+    ROLL_CHECK(kind.has_value());
+    spec.kind = *kind;
+    const Json& resources = document["resources"];
+    spec.resources.nodes = resources["nodes"];
+    spec.resources.slots_per_node = resources["slots_per_node"];
+    spec.resources.gpus_per_node = resources["gpus_per_node"];
+    if (resources.contains("time")) {
+        spec.resources.time = parse_duration(resources["time"].get<std::string>()).value();
+    }
+    for (const Json& one : document["after"]) spec.after.push_back(read_after(one));
+    spec.retry = {document["retry"]["infra"], document["retry"]["app"]};
+    spec.priority = document["priority"];
+    spec.hold = document["hold"];
+    spec.output = document["output"];
+    if (spec.kind == JobKind::Resume) spec.source_job = JobId{document["resume"]["job"]};
+    if (spec.kind == JobKind::Convert && document["convert"].contains("source_job")) {
+        spec.source_job = JobId{document["convert"]["source_job"]};
+    }
+    if (trains(document) && document["export"].is_object()) {
+        const Json& how = document["export"];
+        spec.export_document =
+            Json{{"convert", {{"to", how["format"]}, {"dtype", how["dtype"]}}}}.dump();
+    }
+    spec.document = document.dump();
+    return spec;
+}
+
+}  // namespace
+
+ParsedJob parse_job(std::string_view json_document, const std::string& base_directory) {
+    ParsedJob parsed;
+    auto json = parse_json(json_document);
+    if (!json) {
+        parsed.problems.push_back({"", json.error().message});
+        return parsed;
+    }
+    const OrderedJson schema = job_schema();
+    parsed.problems = check(schema, *json);
+    if (!json->is_object()) return parsed;
+    fill_defaults(schema, *json);
+    fill_derived(*json, base_directory);
+    make_paths_absolute(schema, *json, base_directory);
+    append(parsed.problems, missing_files(schema, *json));
+    if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
+    if (parsed.ok()) parsed.spec = read_spec(*json);
+    return parsed;
+}
+
+}  // namespace roll::spec

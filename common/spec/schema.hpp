@@ -1,0 +1,39 @@
+// A checker for the part of JSON Schema that schemas/job.schema.json uses, which reports every
+// problem at once in words. Pure but for missing_files.
+//
+// Read: type, properties, required, additionalProperties, enum, const, minimum, maximum,
+// exclusiveMinimum, exclusiveMaximum, minLength, pattern, items, minItems, oneOf (branches told
+// apart by their types), if/then/else, allOf, default, description; `false` for a key that may not
+// be there. Ours: "format": "duration"; x-allowed, the words for a pattern; x-built, the values of
+// an enum (or false: none) that are built already; x-built-suffixes, the same for file names;
+// x-path, a string that is a path; x-exists, one that must be there.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/spec/job.hpp"
+
+namespace roll::spec {
+
+std::string_view job_schema_text();  // schemas/job.schema.json as it was at build time
+OrderedJson job_schema();
+
+// A problem's message continues its path: "train.steps" "is missing".
+std::vector<Problem> check(const OrderedJson& schema, const Json& value);
+
+// Puts in the defaults of absent keys, in sections that are there or have a default themselves.
+void fill_defaults(const OrderedJson& schema, Json& value);
+
+void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);
+std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value);
+
+// What a value may be, in words: "an integer, at least 1", "constant or cosine".
+std::string allowed(const OrderedJson& schema);
+
+// Every key of the schema by its path: "train.optimizer.lr".
+std::vector<std::string> key_paths(const OrderedJson& schema);
+
+}  // namespace roll::spec

@@ -1,0 +1,133 @@
+#include "common/spec/sizes.hpp"
+
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace roll::spec {
+namespace {
+
+// A positive whole number by its JSON pointer.
+std::optional<std::int64_t> number(const Json& document, const char* pointer) {
+    const Json::json_pointer at(pointer);
+    if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
+    const auto value = document[at].get<std::int64_t>();
+    constexpr std::int64_t kLargest = 1000000000;  // the schema's; keeps products within 64 bits
+    return value > 0 && value <= kLargest ? std::optional(value) : std::nullopt;
+}
+
+std::optional<double> real(const Json& document, const char* pointer) {
+    const Json::json_pointer at(pointer);
+    if (!document.contains(at) || !document[at].is_number()) return std::nullopt;
+    return document[at].get<double>();
+}
+
+// dp, given or derived; nothing if the mesh does not fit the ranks, which is then a problem.
+std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
+    const auto nodes = number(document, "/resources/nodes");
+    const auto gpus = number(document, "/resources/gpus_per_node");
+    const auto slots = number(document, "/resources/slots_per_node");
+    if (!nodes || (!gpus && !slots)) return std::nullopt;
+    const std::int64_t per_node = gpus ? *gpus : *slots;
+    const std::int64_t world = *nodes * per_node;
+    const auto dp = number(document, "/parallel/dp");
+    const std::int64_t tp = number(document, "/parallel/tp").value_or(1);
+    const std::int64_t pp = number(document, "/parallel/pp").value_or(1);
+    const std::int64_t cp = number(document, "/parallel/cp").value_or(1);
+    const std::string ranks = fmt::format("resources give {} nodes x {} {} = {} ranks", *nodes,
+                                          per_node, gpus ? "GPUs" : "slots", world);
+    if (dp && *dp * tp * pp * cp != world) {
+        problems.push_back(
+            {"parallel", fmt::format("dp {} x tp {} x pp {} x cp {} = {} ranks, but {}", *dp, tp,
+                                     pp, cp, *dp * tp * pp * cp, ranks)});
+        return std::nullopt;
+    }
+    if (world % (tp * pp * cp) != 0) {
+        problems.push_back(
+            {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide: {}", tp, pp, cp,
+                                     tp * pp * cp, ranks)});
+        return std::nullopt;
+    }
+    return world / (tp * pp * cp);
+}
+
+void check_batches(const Json& document, std::optional<std::int64_t> dp,
+                   std::vector<Problem>& problems) {
+    const auto global = number(document, "/train/global_batch_size");
+    const auto micro = number(document, "/train/micro_batch_size");
+    if (!global || !micro || !dp || *global % (*micro * *dp) == 0) return;
+    problems.push_back(
+        {"train.global_batch_size",
+         fmt::format("is {}; allowed: a multiple of micro_batch_size {} x dp {} = {}", *global,
+                     *micro, *dp, *micro * *dp)});
+}
+
+void check_heads(const Json& document, std::vector<Problem>& problems) {
+    const auto hidden = number(document, "/model/hidden_size");
+    const auto heads = number(document, "/model/num_attention_heads");
+    const auto kv_heads = number(document, "/model/num_key_value_heads");
+    const auto head_dim = number(document, "/model/head_dim");
+    if (!heads) return;
+    if (kv_heads && *heads % *kv_heads != 0) {
+        problems.push_back({"model.num_key_value_heads",
+                            fmt::format("is {}; allowed: a divisor of num_attention_heads {}",
+                                        *kv_heads, *heads)});
+    }
+    if (!hidden) return;
+    if (!head_dim && *hidden % *heads != 0) {
+        problems.push_back(
+            {"model.hidden_size",
+             fmt::format("is {}; allowed: a multiple of num_attention_heads {}", *hidden, *heads)});
+        return;
+    }
+    const std::int64_t width = head_dim.value_or(*hidden / *heads);
+    if (width % 2 != 0) {
+        problems.push_back({head_dim ? "model.head_dim" : "model.hidden_size",
+                            fmt::format("makes heads {} wide; allowed: an even width, which the "
+                                        "rotary embedding needs",
+                                        width)});
+    }
+}
+
+void check_lengths(const Json& document, std::vector<Problem>& problems) {
+    const auto sequence = number(document, "/train/seq_length");
+    const auto positions = number(document, "/model/max_position_embeddings");
+    if (sequence && positions && *sequence > *positions) {
+        problems.push_back({"train.seq_length",
+                            fmt::format("is {}; allowed: at most model.max_position_embeddings {}",
+                                        *sequence, *positions)});
+    }
+    const auto steps = number(document, "/train/steps");
+    const auto warmup = number(document, "/train/optimizer/warmup_steps");
+    if (steps && warmup && *warmup > *steps) {
+        problems.push_back(
+            {"train.optimizer.warmup_steps",
+             fmt::format("is {}; allowed: at most train.steps {}", *warmup, *steps)});
+    }
+    const auto lr = real(document, "/train/optimizer/lr");
+    const auto min_lr = real(document, "/train/optimizer/min_lr");
+    if (lr && min_lr && *min_lr > *lr) {
+        problems.push_back(
+            {"train.optimizer.min_lr", fmt::format("is {}; allowed: at most lr {}", *min_lr, *lr)});
+    }
+    const auto vocab = number(document, "/model/vocab_size");
+    constexpr std::int64_t kBytes = 256;
+    if (vocab && *vocab < kBytes && document.value("tokenizer", Json()) == "bytes") {
+        problems.push_back(
+            {"model.vocab_size",
+             fmt::format("is {}; allowed: at least {} with the bytes tokenizer", *vocab, kBytes)});
+    }
+}
+
+}  // namespace
+
+std::vector<Problem> impossible_sizes(const Json& document) {
+    std::vector<Problem> problems;
+    const auto dp = check_mesh(document, problems);
+    check_batches(document, dp, problems);
+    check_heads(document, problems);
+    check_lengths(document, problems);
+    return problems;
+}
+
+}  // namespace roll::spec

@@ -1,0 +1,103 @@
+#include "common/spec/units.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <regex>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace roll::spec {
+namespace {
+
+constexpr double kSecondsMax = 3.2e9;  // a century: what does not fit is a mistake
+
+struct Unit {
+    std::string_view name;
+    double factor;
+};
+constexpr std::array<Unit, 5> kTimes{
+    {{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 7 * 86400}}};
+constexpr std::array<Unit, 11> kSizes{{{"", 1},
+                                       {"B", 1},
+                                       {"kB", 1e3},
+                                       {"KB", 1e3},
+                                       {"MB", 1e6},
+                                       {"GB", 1e9},
+                                       {"TB", 1e12},
+                                       {"KiB", 1024},
+                                       {"MiB", 1048576},
+                                       {"GiB", 1073741824},
+                                       {"TiB", 1099511627776}}};
+
+bool is_digit(char c) { return (c >= '0' && c <= '9') || c == '.'; }
+
+// Takes a number and the letters after it off the front of `text`.
+template <std::size_t N>
+std::optional<double> take(std::string_view& text, const std::array<Unit, N>& units) {
+    std::size_t end = 0;
+    while (end < text.size() && is_digit(text[end])) ++end;
+    double number = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + end, number);
+    if (end == 0 || error != std::errc() || rest != text.data() + end) return std::nullopt;
+    text.remove_prefix(end);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    end = 0;
+    while (end < text.size() && std::isalpha(static_cast<unsigned char>(text[end]))) ++end;
+    for (const Unit& unit : units) {
+        if (text.substr(0, end) != unit.name) continue;
+        text.remove_prefix(end);
+        text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+        return number * unit.factor;
+    }
+    return std::nullopt;
+}
+
+std::optional<double> parse_clock(const std::string& text) {
+    static const std::regex kClock(
+        R"((?:(\d{1,5})-(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)|(?:(\d{1,6}):(\d{2}):(\d{2})))");
+    std::smatch match;
+    if (!std::regex_match(text, match, kClock)) return std::nullopt;
+    const auto number = [&](std::size_t group) {
+        return match[group].matched ? std::stod(match[group]) : 0.0;
+    };
+    if (match[1].matched) {
+        return number(1) * 86400 + number(2) * 3600 + number(3) * 60 + number(4);
+    }
+    return number(5) * 3600 + number(6) * 60 + number(7);
+}
+
+}  // namespace
+
+Result<std::chrono::seconds> parse_duration(std::string_view text) {
+    std::optional<double> seconds = parse_clock(std::string(text));
+    if (!seconds && !text.empty()) {
+        std::string_view rest = text;
+        seconds = 0;
+        while (seconds && !rest.empty()) {
+            const auto part = take(rest, kTimes);
+            seconds = part ? std::optional(*seconds + *part) : std::nullopt;
+        }
+    }
+    if (!seconds || *seconds > kSecondsMax) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("\"{}\" is no duration; allowed: 90s, 1h 30m, 1-12:00:00 (days), "
+                                "HH:MM:SS",
+                                text));
+    }
+    return std::chrono::seconds(static_cast<std::int64_t>(std::ceil(*seconds)));
+}
+
+Result<std::uint64_t> parse_size(std::string_view text) {
+    std::string_view rest = text;
+    const auto bytes = take(rest, kSizes);
+    if (!bytes || !rest.empty() || *bytes > 9e18) {
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("\"{}\" is no size; allowed: 512MiB, 5GB, a number of bytes", text));
+    }
+    return static_cast<std::uint64_t>(*bytes);
+}
+
+}  // namespace roll::spec

@@ -1,0 +1,131 @@
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "daemon/core/core.hpp"
+
+namespace roll::core {
+namespace {
+
+template <class Map>
+auto& at(Map& map, const typename Map::key_type& id) {
+    const auto found = map.find(id);
+    ROLL_CHECK(found != map.end());
+    return found->second;
+}
+
+Job& current(State& s, const AttemptKey& key) {
+    Job& job = at(s.jobs, key.job);
+    ROLL_CHECK(job.attempt && job.attempt->token == key.token);
+    return job;
+}
+
+void on(State& s, const IncarnationRaised& e) {
+    ROLL_CHECK(e.incarnation > s.incarnation);
+    s.incarnation = e.incarnation;
+}
+void on(State& s, const JobSubmitted& e) {
+    ROLL_CHECK(e.job.value >= s.next_job);
+    s.next_job = e.job.value + 1;
+    Job& job = s.jobs[e.job];
+    job.spec = e.spec;
+    job.key = e.key;
+    job.user = e.user;
+    job.submitted_at = e.at;
+    job.held = e.spec.hold;
+    if (!e.key.empty()) s.keys[e.key] = e.job;
+}
+void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }
+void on(State& s, const JobHeld& e) { at(s.jobs, e.job).held = e.held; }
+void on(State& s, const JobPriorityChanged& e) { at(s.jobs, e.job).spec.priority = e.priority; }
+void on(State& s, const JobCancelRequested& e) {
+    Job& job = at(s.jobs, e.job);
+    ROLL_CHECK(!is_over(job.phase));
+    job.cancel_requested = true;
+    job.cancel_reason = e.reason;
+}
+void on(State& s, const JobRequeued& e) {
+    Job& job = at(s.jobs, e.job);
+    ROLL_CHECK(job.phase == JobPhase::Running && !job.attempt);
+    job.phase = JobPhase::Queued;
+    job.not_before = e.not_before;
+    job.infra_failures = e.infra_failures;
+    job.app_failures = e.app_failures;
+}
+void on(State& s, const JobEnded& e) {
+    Job& job = at(s.jobs, e.job);
+    ROLL_CHECK(!job.attempt && !is_over(job.phase) && is_over(e.phase));
+    job.phase = e.phase;
+    job.exit_code = e.exit_code;
+    job.reason = e.reason;
+    job.ended_at = e.at;
+}
+void on(State& s, const AttemptPlaced& e) {
+    Job& job = at(s.jobs, e.attempt.job);
+    ROLL_CHECK(job.phase == JobPhase::Queued);
+    ROLL_CHECK(e.attempt.token.attempt == job.attempts + 1);
+    job.attempts = e.attempt.token.attempt;
+    job.phase = JobPhase::Running;
+    Attempt attempt{.token = e.attempt.token, .places = e.places, .placed_at = e.at};
+    for (const Place& place : e.places) attempt.nodes.push_back(at(s.workers, place.worker).node);
+    job.attempt = std::move(attempt);
+}
+void on(State& s, const AttemptStarted& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    if (attempt.phase == AttemptPhase::Starting) attempt.phase = AttemptPhase::Running;
+    attempt.started_at = e.at;
+}
+void on(State& s, const AttemptStopping& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    attempt.phase = AttemptPhase::Stopping;
+    if (attempt.reason.empty()) attempt.reason = e.reason;
+}
+void on(State& s, const MemberEnded& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    const auto place = std::ranges::find(attempt.places, e.worker, &Place::worker);
+    ROLL_CHECK(place != attempt.places.end() && !place->ended);
+    place->ended = true;
+    const bool is_bad = e.outcome != Outcome::Done;
+    if (is_bad && !attempt.outcome) {
+        attempt.outcome = e.outcome;
+        attempt.exit_code = e.exit_code;
+        if (!e.reason.empty()) attempt.reason = e.reason;
+    }
+}
+void on(State& s, const AttemptEnded& e) {
+    Job& job = current(s, e.attempt);
+    EndedAttempt ended{.token = e.attempt.token, .placed_at = job.attempt->placed_at};
+    ended.started_at = job.attempt->started_at;
+    ended.ended_at = e.at;
+    ended.outcome = e.outcome;
+    ended.exit_code = e.exit_code;
+    ended.reason = e.reason;
+    ended.nodes = job.attempt->nodes;
+    job.past.push_back(std::move(ended));
+    job.attempt.reset();
+}
+void on(State& s, const CheckpointRecorded& e) {
+    Job& job = current(s, e.attempt);
+    ROLL_CHECK(job.checkpoints.empty() || job.checkpoints.back().step < e.step);
+    job.checkpoints.push_back({e.step, e.attempt.token, e.directory});
+}
+void on(State& s, const CheckpointPruned& e) {
+    std::erase_if(at(s.jobs, e.job).checkpoints,
+                  [&](const Checkpoint& c) { return c.step == e.step && c.token == e.token; });
+}
+void on(State& s, const ExportRecorded& e) { current(s, e.attempt).exported = e.directory; }
+void on(State& s, const WorkerJoined& e) {
+    ROLL_CHECK(e.worker.value >= s.next_worker);
+    s.next_worker = e.worker.value + 1;
+    s.workers[e.worker] = Worker{
+        .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
+}
+void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
+void on(State& s, const WorkerLost& e) { s.workers.erase(e.worker); }
+
+}  // namespace
+
+void apply(State& state, const Event& event) {
+    std::visit([&](const auto& e) { on(state, e); }, event);
+}
+
+}  // namespace roll::core

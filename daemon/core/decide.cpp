@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "daemon/core/core.hpp"
+
+namespace roll::core {
+namespace {
+
+template <class Map>
+auto* find(Map& map, const typename Map::key_type& id) {
+    const auto found = map.find(id);
+    return found == map.end() ? nullptr : &found->second;
+}
+
+tl::unexpected<Error> no_such_job(JobId id) {
+    return fail(ErrorCode::NotFound, "there is no job " + std::to_string(id.value),
+                "rollctl jobs -a");
+}
+
+// The current attempt of `key`, if the claim's token is current and the worker is a member of it.
+const Attempt* current(const State& s, const AttemptKey& key) {
+    const Job* job = find(s.jobs, key.job);
+    return job && job->attempt && job->attempt->token == key.token ? &*job->attempt : nullptr;
+}
+
+const Place* member(const State& s, const AttemptKey& key, WorkerId worker) {
+    const Attempt* attempt = current(s, key);
+    if (attempt == nullptr) return nullptr;
+    const auto place = std::ranges::find(attempt->places, worker, &Place::worker);
+    return place == attempt->places.end() ? nullptr : &*place;
+}
+
+std::string resolve(std::string text, JobId id) {
+    const std::string mark = "{id}";
+    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at))
+        text.replace(at, mark.size(), std::to_string(id.value));
+    return text;
+}
+
+Result<Events> on(const State& s, const Started&, Time now) {
+    return Events{IncarnationRaised{s.incarnation + 1, now}};
+}
+
+Result<Events> on(const State& s, const Submit& in, Time now) {
+    spec::JobSpec spec = in.spec;
+    if (const auto known = s.keys.find(in.key); known != s.keys.end()) {
+        spec.output = resolve(spec.output, known->second);
+        if (s.jobs.at(known->second).spec == spec) return Events{};
+        return fail(ErrorCode::Refused,
+                    "the key " + in.key + " was used for another job, " +
+                        std::to_string(known->second.value),
+                    "rollctl show " + std::to_string(known->second.value));
+    }
+    for (const spec::After& after : spec.after) {
+        if (!s.jobs.contains(after.job)) return no_such_job(after.job);
+    }
+    if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
+    const JobId id{s.next_job};
+    spec.output = resolve(spec.output, id);
+    return Events{JobSubmitted{id, in.key, in.user, std::move(spec), now}};
+}
+
+Result<Events> on(const State& s, const Cancel& in, Time now) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || job->cancel_requested) return Events{};
+    return Events{JobCancelRequested{in.job, in.reason, now}};
+}
+
+Result<Events> on(const State& s, const Hold& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || job->held == in.held) return Events{};
+    return Events{JobHeld{in.job, in.held}};
+}
+
+Result<Events> on(const State& s, const SetPriority& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || job->spec.priority == in.priority) return Events{};
+    return Events{JobPriorityChanged{in.job, in.priority}};
+}
+
+Result<Events> on(const State& s, const Drain& in, Time) {
+    for (const auto& [id, worker] : s.workers) {
+        if (worker.node != in.node) continue;
+        if (worker.draining == in.draining) return Events{};
+        return Events{WorkerDrained{id, in.draining}};
+    }
+    return fail(ErrorCode::NotFound, "there is no node " + in.node, "rollctl nodes");
+}
+
+// A node that says hello with a new session was restarted: it killed what the old one ran before it
+// registered, so the old worker is gone.
+Result<Events> on(const State& s, const WorkerHello& in, Time now) {
+    Events events;
+    for (const auto& [id, worker] : s.workers) {
+        if (worker.session == in.session) return Events{};
+        if (worker.node == in.node)
+            events.push_back(WorkerLost{id, "roll-worker on " + in.node + " was restarted", now});
+    }
+    events.push_back(
+        WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus, now});
+    return events;
+}
+
+Result<Events> on(const State& s, const WorkerGone& in, Time now) {
+    if (!s.workers.contains(in.worker)) return Events{};
+    return Events{WorkerLost{in.worker, in.reason, now}};
+}
+
+Result<Events> on(const State& s, const MemberStarted& in, Time now) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    if (current(s, in.attempt)->started_at) return Events{};
+    return Events{AttemptStarted{in.attempt, now}};
+}
+
+Result<Events> end_member(const State& s, WorkerId worker, const AttemptKey& key, Outcome outcome,
+                          int exit_code, const std::string& reason) {
+    const Place* place = member(s, key, worker);
+    if (place == nullptr || place->ended) return Events{};
+    return Events{MemberEnded{key, worker, outcome, exit_code, reason}};
+}
+
+Result<Events> on(const State& s, const MemberExited& in, Time) {
+    return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason);
+}
+
+Result<Events> on(const State& s, const MemberUnknown& in, Time) {
+    return end_member(s, in.worker, in.attempt, Outcome::Infra, 1, "the worker no longer runs it");
+}
+
+Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    const auto& known = s.jobs.at(in.attempt.job).checkpoints;
+    if (!known.empty() && known.back().step >= in.step) return Events{};
+    return Events{CheckpointRecorded{in.attempt, in.step, in.directory, now}};
+}
+
+Result<Events> on(const State& s, const CheckpointDeleted& in, Time) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {
+        if (c.step == in.step && c.token == in.token)
+            return Events{CheckpointPruned{in.attempt.job, in.step, in.token}};
+    }
+    return Events{};
+}
+
+Result<Events> on(const State& s, const ExportWritten& in, Time now) {
+    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
+    if (s.jobs.at(in.attempt.job).exported == in.directory) return Events{};
+    return Events{ExportRecorded{in.attempt, in.directory, now}};
+}
+
+Result<Events> on(const State&, const Tick&, Time) { return Events{}; }
+
+}  // namespace
+
+Result<Events> decide(const State& state, const Input& input, Time now) {
+    return std::visit([&](const auto& in) { return on(state, in, now); }, input);
+}
+
+}  // namespace roll::core

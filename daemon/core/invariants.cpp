@@ -1,0 +1,64 @@
+#include <set>
+
+#include "common/check.hpp"
+#include "daemon/core/core.hpp"
+
+namespace roll::core {
+namespace {
+
+using Taken = std::map<WorkerId, std::pair<std::set<int>, std::set<int>>>;
+
+// No slot and no GPU is given twice, and none that the worker does not have.
+void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
+    ROLL_CHECK(std::ssize(place.slots) == job.spec.resources.slots_per_node);
+    ROLL_CHECK(std::ssize(place.gpus) == job.spec.resources.gpus_per_node);
+    const auto worker = state.workers.find(place.worker);
+    if (worker == state.workers.end()) {
+        ROLL_CHECK(place.ended);
+        return;
+    }
+    auto& [slots, gpus] = taken[place.worker];
+    for (int slot : place.slots) {
+        ROLL_CHECK(slot >= 0 && slot < worker->second.slots);
+        ROLL_CHECK(slots.insert(slot).second);
+    }
+    for (int gpu : place.gpus) {
+        ROLL_CHECK(gpu >= 0 && gpu < worker->second.gpus);
+        ROLL_CHECK(gpus.insert(gpu).second);
+    }
+}
+
+void check_job(const State& state, JobId id, const Job& job, Taken& taken) {
+    ROLL_CHECK(id.value < state.next_job);
+    ROLL_CHECK(job.attempt.has_value() == (job.phase == JobPhase::Running));
+    ROLL_CHECK(job.ended_at.has_value() == is_over(job.phase));
+    ROLL_CHECK(job.past.size() + (job.attempt ? 1 : 0) == job.attempts);
+    for (std::size_t i = 0; i < job.past.size(); ++i)
+        ROLL_CHECK(job.past[i].token.attempt == i + 1);
+    for (std::size_t i = 1; i < job.checkpoints.size(); ++i)
+        ROLL_CHECK(job.checkpoints[i - 1].step < job.checkpoints[i].step);
+    if (!job.attempt) return;
+    ROLL_CHECK(job.attempt->token.attempt == job.attempts);
+    ROLL_CHECK(std::ssize(job.attempt->places) == job.spec.resources.nodes);
+    bool all_ended = true;
+    for (const Place& place : job.attempt->places) {
+        check_place(state, job, place, taken);
+        all_ended = all_ended && place.ended;
+    }
+    ROLL_CHECK(!all_ended);
+}
+
+}  // namespace
+
+void check_invariants(const State& state) {
+    Taken taken;
+    for (const auto& [id, job] : state.jobs) check_job(state, id, job, taken);
+    for (const auto& [key, id] : state.keys) ROLL_CHECK(state.jobs.at(id).key == key);
+    std::set<std::string> nodes;
+    for (const auto& [id, worker] : state.workers) {
+        ROLL_CHECK(id.value < state.next_worker);
+        ROLL_CHECK(nodes.insert(worker.node).second);
+    }
+}
+
+}  // namespace roll::core

@@ -1,0 +1,16 @@
+#include "daemon/core/rules/rules.hpp"
+
+#include <array>
+
+namespace roll::core {
+
+// What ends comes before what starts, and an export is queued in the turn that its job ends.
+std::span<const Rule> rules() {
+    static constexpr std::array kRules = {
+        Rule{end_lost_members},  Rule{stop_broken_attempts}, Rule{settle_attempts},
+        Rule{end_hopeless_jobs}, Rule{queue_exports},        Rule{place_jobs},
+    };
+    return kRules;
+}
+
+}  // namespace roll::core

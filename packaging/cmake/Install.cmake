@@ -1,0 +1,28 @@
+# `cmake --install build/release --prefix DIR`: programs, LibTorch's CPU libraries beside them, units,
+# manual pages and examples. Families and schemas that programs need are compiled into them; the files
+# are installed for people and editors.
+include(GNUInstallDirs)
+
+foreach(program rolld roll-worker roll-convert rollctl roll-rank)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+if(TARGET roll-rank)
+  set_target_properties(roll-rank PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/roll")
+  # libtorch_cpu.so looks for the others beside itself. CUDA's two lie here only where ldconfig knows none.
+  file(GLOB cuda_libraries "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/libcudart.so.13"
+                           "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/libcupti.so.13")
+  install(FILES "${ROLL_LIBTORCH}/lib/libtorch_cpu.so" "${ROLL_LIBTORCH}/lib/libc10.so"
+                "${ROLL_LIBTORCH}/lib/libgomp.so.1" ${cuda_libraries}
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
+endif()
+
+install(DIRECTORY schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/schemas FILES_MATCHING PATTERN "*.json")
+install(FILES examples/kjv.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/examples)
+install(FILES systemd/rolld.service systemd/roll-worker.service DESTINATION lib/systemd/system)
+install(FILES systemd/user/rolld.service systemd/user/roll-worker.service DESTINATION lib/systemd/user)
+install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME roll.conf)
+install(FILES docs/man/rollctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES docs/man/rolld.8 docs/man/roll-worker.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)

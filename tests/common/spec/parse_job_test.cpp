@@ -1,0 +1,261 @@
+#include <cstdlib>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "common/json.hpp"
+#include "common/spec/convert.hpp"
+#include "common/spec/job.hpp"
+#include "common/spec/schema.hpp"
+#include "common/spec/train.hpp"
+
+namespace roll::spec {
+namespace {
+
+class ParseJob : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char pattern[] = "/tmp/roll-spec-XXXXXX";
+        base = ::mkdtemp(pattern);
+        std::ofstream(base + "/corpus.txt") << "In the beginning";
+    }
+    void TearDown() override { std::filesystem::remove_all(base); }
+
+    Json train_file() const {
+        return Json::parse(R"({
+            "name": "kjv", "kind": "train",
+            "resources": {"slots_per_node": 2, "time": "30m"},
+            "model": {"family": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+                      "num_attention_heads": 4, "intermediate_size": 128},
+            "data": {"train": ["corpus.txt"]},
+            "train": {"seq_length": 32, "global_batch_size": 8, "micro_batch_size": 2, "steps": 10}
+        })");
+    }
+
+    ParsedJob parse(const Json& json) const { return parse_job(json.dump(), base); }
+
+    // "path message", one a line.
+    std::string problems(const Json& json) const {
+        std::string text;
+        for (const Problem& problem : parse(json).problems) {
+            text += problem.path + " " + problem.message + "\n";
+        }
+        return text;
+    }
+
+    std::string base;
+};
+
+TEST_F(ParseJob, ReadsASmallTrainFile) {
+    const ParsedJob job = parse(train_file());
+    ASSERT_TRUE(job.ok()) << problems(train_file());
+    EXPECT_EQ(job.spec.kind, JobKind::Train);
+    EXPECT_EQ(job.spec.resources.time.count(), 1800);
+    EXPECT_EQ(job.spec.resources.world_size(), 2);
+    EXPECT_EQ(job.spec.output, base + "/runs/kjv-{id}");
+    const auto train = train_spec(job.spec.document);
+    ASSERT_TRUE(train) << train.error().message;
+    EXPECT_EQ(train->data.train, std::vector{base + "/corpus.txt"});
+    EXPECT_EQ(train->parallel.dp, 2);
+    EXPECT_EQ(Json::parse(train->model.hf_config)["vocab_size"], 256);
+}
+
+// The document states every default, so a later version cannot change a queued job's meaning; and
+// what the schema says is what the trainer assumes.
+TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
+    const auto filled = train_spec(parse(train_file()).spec.document);
+    ASSERT_TRUE(filled);
+    Json bare = train_file();
+    bare["model"]["vocab_size"] = 256;
+    const auto assumed = train_spec(bare.dump());
+    ASSERT_TRUE(assumed);
+    const auto values = [](const TrainSpec& s) {
+        const OptimizerSpec& o = s.optimizer;
+        return std::tuple(s.tokenizer, s.data.valid_fraction, s.parallel.dp, s.seed, s.valid_every,
+                          o.lr, o.min_lr, o.warmup_steps, o.schedule, o.weight_decay, o.clip_grad,
+                          std::tuple(o.beta1, o.beta2, o.eps, s.precision, s.normalize,
+                                     s.sample.every, s.sample.max_tokens, s.checkpoint_every,
+                                     s.checkpoint_keep, s.export_format, s.export_dtype));
+    };
+    EXPECT_EQ(values(*filled), values(*assumed));
+}
+
+TEST_F(ParseJob, ReadingADocumentAgainGivesTheSameJob) {
+    const ParsedJob once = parse(train_file());
+    const ParsedJob twice = parse_job(once.spec.document, "/elsewhere");
+    EXPECT_TRUE(twice.ok());
+    EXPECT_EQ(twice.spec, once.spec);
+}
+
+TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
+    Json json = train_file();
+    json["parallel"] = {{"tpp", 2}, {"dp", 0}};
+    json["train"]["steps"] = "ten";
+    json["train"]["lr"] = 0.1;
+    json["train"]["precision"] = "fp31";
+    json["train"].erase("seq_length");
+    json["resources"]["time"] = "90";
+    json["data"]["train"] = {"missing.txt", "notes.doc"};
+    json["data"]["valid"] = 1.0;
+    json["model"]["num_attention_heads"] = 5;
+    json["command"] = {"true"};
+    json["after"] = {"ok:1", "done:2"};
+    json["export"] = 7;
+    EXPECT_EQ(
+        problems(json),
+        "after[1] is \"done:2\"; allowed: ok:ID, any:ID or failed:ID\n"
+        "data.train[1] is \"notes.doc\"; allowed: a file .txt, .jsonl or .bin\n"
+        "data.valid is 1.0; allowed: a number, at least 0, below 1\n"
+        "export is 7; allowed: none or a mapping\n"
+        "parallel.dp is 0; allowed: an integer, 1 to 1000000\n"
+        "parallel.tpp is no known key; did you mean parallel.tp?\n"
+        "resources.time is \"90\"; allowed: a duration such as 90s, 1h 30m, 1-12:00:00 or "
+        "HH:MM:SS\n"
+        "train.seq_length is missing; allowed: an integer, 1 to 1000000000\n"
+        "train.lr is no known key here; did you mean train.optimizer.lr?\n"
+        "train.precision is \"fp31\"; allowed: fp32, fp64, bf16, fp16 or fp8; did you mean fp32?\n"
+        "train.steps is \"ten\"; allowed: an integer, 1 to 1000000000\n"
+        "command does not belong to a job of kind train\n" +
+            fmt::format("data.train[0] is {0}/missing.txt, and there is no such file\n"
+                        "data.train[1] is {0}/notes.doc, and there is no such file\n",
+                        base) +
+            "model.hidden_size is 64; allowed: a multiple of num_attention_heads 5\n");
+}
+
+TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
+    const std::vector<std::tuple<const char*, Json, const char*>> cases = {
+        {"/objective", "dpo", "objective dpo is not built yet; built: pretrain\n"},
+        {"/parallel/pp", 4, "parallel.pp 4 is not built yet; built: 1\n"},
+        {"/train/precision", "bf16", "train.precision bf16 is not built yet; built: fp32, fp64\n"},
+        {"/train/optimizer/schedule", "wsd",
+         "train.optimizer.schedule wsd is not built yet; built: constant, cosine\n"},
+        {"/model/family", "mamba", "model.family mamba is not built yet; built: llama\n"},
+        {"/checkpoint/format", "nemo", "checkpoint.format nemo is not built yet; built: mca\n"},
+        {"/export/format", "nemo", "export.format nemo is not built yet; built: hf\n"},
+        {"/model/from", "x", "model.from is not built yet\n"},
+    };
+    for (const auto& [pointer, value, expected] : cases) {
+        Json json = train_file();
+        json["resources"]["nodes"] = std::string(pointer) == "/parallel/pp" ? 2 : 1;
+        json[Json::json_pointer(pointer)] = value;
+        EXPECT_EQ(problems(json), expected);
+    }
+    Json json = train_file();
+    std::ofstream(base + "/a.jsonl") << "{}";
+    json["data"]["train"] = {"a.jsonl"};
+    EXPECT_EQ(problems(json), "data.train[0] a.jsonl: .jsonl is not built yet; built: .txt\n");
+    EXPECT_EQ(problems({{"name", "m"}, {"kind", "merge"}}),
+              "kind merge is not built yet; built: train, resume, convert, command\n");
+}
+
+TEST_F(ParseJob, RefusesSizesThatCannotWork) {
+    const std::vector<std::tuple<const char*, Json, const char*>> cases = {
+        {"/parallel/dp", 3,
+         "parallel dp 3 x tp 1 x pp 1 x cp 1 = 3 ranks, but resources give 1 nodes x 2 slots = 2 "
+         "ranks\n"},
+        {"/train/global_batch_size", 6,
+         "train.global_batch_size is 6; allowed: a multiple of micro_batch_size 2 x dp 2 = 4\n"},
+        {"/model/num_key_value_heads", 3,
+         "model.num_key_value_heads is 3; allowed: a divisor of num_attention_heads 4\n"},
+        {"/model/hidden_size", 60,
+         "model.hidden_size makes heads 15 wide; allowed: an even width, which the rotary "
+         "embedding "
+         "needs\n"},
+        {"/model/max_position_embeddings", 16,
+         "train.seq_length is 32; allowed: at most model.max_position_embeddings 16\n"},
+        {"/model/vocab_size", 255,
+         "model.vocab_size is 255; allowed: at least 256 with the bytes tokenizer\n"},
+        {"/train/optimizer",
+         {{"warmup_steps", 11}},
+         "train.optimizer.warmup_steps is 11; allowed: at most train.steps 10\n"},
+        {"/train/optimizer",
+         {{"lr", 0.1}, {"min_lr", 0.2}},
+         "train.optimizer.min_lr is 0.2; allowed: at most lr 0.1\n"},
+    };
+    for (const auto& [pointer, value, expected] : cases) {
+        Json json = train_file();
+        json[Json::json_pointer(pointer)] = value;
+        EXPECT_EQ(problems(json), expected);
+    }
+}
+
+TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
+    const ParsedJob command =
+        parse({{"name", "c"}, {"kind", "command"}, {"command", {"echo", "hi"}}});
+    ASSERT_TRUE(command.ok());
+    EXPECT_EQ(Json::parse(command.spec.document)["directory"], base);
+    EXPECT_TRUE(command.spec.export_document.empty());
+
+    const ParsedJob convert = parse(
+        {{"name", "c"}, {"kind", "convert"}, {"convert", {{"source_job", 4}, {"target", "out"}}}});
+    ASSERT_TRUE(convert.ok());
+    EXPECT_EQ(convert.spec.source_job, JobId{4});
+    EXPECT_EQ(convert_spec(convert.spec.document)->target, base + "/out");
+
+    Json json = train_file();
+    json["kind"] = "resume";
+    EXPECT_EQ(problems(json), "resume is missing; allowed: a mapping\n");
+    json["resume"] = {{"job", 12}};
+    json["export"] = "none";
+    const ParsedJob resume = parse(json);
+    ASSERT_TRUE(resume.ok()) << problems(json);
+    EXPECT_EQ(resume.spec.source_job, JobId{12});
+    EXPECT_TRUE(resume.spec.export_document.empty());
+}
+
+TEST_F(ParseJob, SurvivesWhatIsNoJobFileAtAll) {
+    for (const char* text : {"", "[]", "null", "7", "{", R"({"kind":{}})", R"({"model":[]})",
+                             R"({"kind":"train","model":{"hidden_size":-1},"train":3})"}) {
+        EXPECT_FALSE(parse_job(text, base).ok()) << text;
+    }
+}
+
+TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
+    const std::set<std::string> read = {"$schema",
+                                        "title",
+                                        "description",
+                                        "type",
+                                        "properties",
+                                        "required",
+                                        "additionalProperties",
+                                        "enum",
+                                        "const",
+                                        "minimum",
+                                        "maximum",
+                                        "exclusiveMinimum",
+                                        "exclusiveMaximum",
+                                        "minLength",
+                                        "pattern",
+                                        "items",
+                                        "minItems",
+                                        "oneOf",
+                                        "if",
+                                        "then",
+                                        "else",
+                                        "allOf",
+                                        "default",
+                                        "format",
+                                        "x-allowed",
+                                        "x-built",
+                                        "x-built-suffixes",
+                                        "x-path",
+                                        "x-exists"};
+    const std::function<void(const OrderedJson&, const std::string&)> walk =
+        [&](const OrderedJson& schema, const std::string& path) {
+            if (!schema.is_object()) return;
+            for (const auto& [keyword, value] : schema.items()) {
+                EXPECT_TRUE(read.contains(keyword)) << path << ": " << keyword;
+            }
+            if (schema.contains("properties")) {
+                for (const auto& [key, field] : schema["properties"].items()) {
+                    EXPECT_TRUE(field.contains("description")) << path << "." << key;
+                    walk(field, path + "." + key);
+                }
+            }
+            if (schema.contains("items")) walk(schema["items"], path + "[]");
+        };
+    walk(job_schema(), "");
+}
+
+}  // namespace
+}  // namespace roll::spec

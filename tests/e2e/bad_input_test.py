@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What users get wrong and disks do: one clear sentence each, the right exit code, nothing lost."""
+import glob
+import os
+import subprocess
+import unittest
+
+from harness import RollTest, wait_until
+
+
+class BadInput(RollTest):
+
+    def setUp(self):
+        super().setUp()
+        self.corpus()
+        self.up()
+
+    def fails(self, job, pattern):
+        """The job fails, and one sentence says why."""
+        ended = self.wait(job)
+        self.assertEqual(ended['state'], 'failed')
+        self.assertRegex(ended['reason'], pattern)
+        self.assertNotIn('\n', ended['reason'])
+        return ended
+
+    def daemon_is_unharmed(self):
+        self.wait_done(self.submit('--', 'true'))
+
+    def test_a_bad_job_file_is_refused_whole_with_every_problem(self):
+        path = self.train_job(parallel__tp='two', nonsense=1, train__steps=-5)
+        done = self.ctl('submit', path, check=False)
+        self.assertEqual(done.returncode, 2)
+        for name in ('parallel.tp', 'nonsense', 'train.steps'):
+            self.assertIn(name, done.stderr)
+        self.assertEqual(self.json('jobs', '-a')['jobs'], [])
+
+    def test_what_is_not_built_yet_is_refused_by_name(self):
+        done = self.ctl('submit', self.train_job(objective='dpo'), check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('dpo', done.stderr)
+
+    def test_a_missing_corpus_is_named(self):
+        os.unlink(os.path.join(self.work, 'corpus.txt'))
+        done = self.ctl('submit', self.train_job(), '--wait', check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('corpus.txt', done.stderr + str(self.json('jobs', '-a')))
+        self.daemon_is_unharmed()
+
+    def test_a_loss_gone_nan_ends_the_job_and_keeps_the_last_good_checkpoint(self):
+        path = self.train_job(steps=400, export='none', checkpoint__every=2, train__optimizer={
+            'lr': 1e12, 'min_lr': 1e12, 'warmup_steps': 100, 'schedule': 'constant',
+            'weight_decay': 0.1, 'clip_grad': 0.0})
+        ended = self.fails(self.submit(path, '--set', 'retry.app=0'), r'(?i)\bnan\b|not finite')
+        self.assertEqual(ended['exit_code'], 1)
+        self.daemon_is_unharmed()
+
+    def test_a_flipped_byte_is_noticed_and_the_older_checkpoint_used(self):
+        first = self.submit(self.train_job(steps=40, export='none'))
+        self.wait_done(first)
+        newest, older = sorted(self.show(first)['checkpoints'], key=lambda c: -c['step'])[:2]
+        path = glob.glob(newest['directory'] + '/iter_*/mp_rank_00/model_optim_rng.pt')[0]
+        with open(path, 'r+b') as file:
+            file.seek(os.path.getsize(path) // 2)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 1]))
+        done = self.ctl('resume', first, '--set', 'train.steps=45', '--parsable')
+        job = int(done.stdout.split()[0])
+        self.wait_done(job)
+        rows = self.metrics(job)
+        self.assertEqual(rows[-1]['step'], 45)
+        self.assertIn(older['step'] + 1, [row['step'] for row in rows])
+        self.assertRegex(self.ctl('logs', job).stdout, r'(?i)(checksum|damaged|corrupt)')
+
+    @unittest.skipUnless(os.geteuid() == 0, 'mounting a small disk needs root')
+    def test_a_full_disk_in_a_checkpoint_keeps_the_last_good_one(self):
+        disk = os.path.join(self.work, 'disk')
+        os.makedirs(disk)
+        done = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', disk],
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest('this machine lets nobody mount a tmpfs: ' + done.stderr.strip())
+        self.addCleanup(subprocess.run, ['umount', '--lazy', disk])
+        path = self.train_job(steps=400, export='none', output=os.path.join(disk, 'out'),
+                              retry={'infra': 0, 'app': 0}, checkpoint={'every': 20, 'keep': 50})
+        job = self.submit(path)
+        ended = self.fails(job, r'(?i)(disk full|no space)')
+        self.assertEqual(ended['exit_code'], 4)
+        kept = self.show(job)['checkpoints']
+        self.assertTrue(kept, 'no good checkpoint was kept')
+        for checkpoint in kept:
+            self.ctl('verify', checkpoint['directory'])
+        self.daemon_is_unharmed()
+
+    def test_generate_and_convert_name_what_they_cannot_read(self):
+        for command in (('generate', 'nowhere', 'x'), ('convert', 'nowhere', 'out'),
+                        ('inspect', 'nowhere')):
+            done = self.ctl(*command, check=False)
+            self.assertIn(done.returncode, (2, 3), done.stderr)
+            self.assertIn('nowhere', done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main()

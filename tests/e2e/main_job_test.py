@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""The main job: train on two ranks, be exported by itself, load in transformers."""
+import json
+import os
+import subprocess
+import unittest
+
+from harness import RollTest
+
+ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
+
+BITS_PER_BYTE = '''
+import sys, torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).eval()
+ids = torch.tensor([list(b"the same bytes in both programs")])
+with torch.no_grad():
+    logits = model(ids).logits
+assert torch.isfinite(logits).all()
+print(model.num_parameters(), float(model(ids, labels=ids).loss))
+'''
+
+
+class MainJob(RollTest):
+
+    def test_trains_exports_by_itself_and_loads_in_transformers(self):
+        self.corpus()
+        self.up()
+        job = self.submit(self.train_job(steps=60))
+        ended = self.wait_done(job)
+        rows = [row for row in self.metrics(job) if 'loss' in row]
+        self.assertEqual([row['step'] for row in rows], list(range(1, 61)))
+        self.assertLess(rows[-1]['loss'], 0.9 * rows[0]['loss'])
+        export = self.wait_done(ended['export_job'])
+        self.assertEqual(export['kind'], 'convert')
+        folder = os.path.join(ended['output'], 'export', 'hf')
+        with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
+            self.assertEqual(json.load(file)['model_type'], 'llama')
+        self.assertIn('model.safetensors', os.listdir(folder))
+        checkpoints = os.listdir(os.path.join(ended['output'], 'checkpoints'))
+        self.assertEqual(len(checkpoints), 2, f'keep: 2 left {checkpoints}')
+        if ORACLE:
+            done = subprocess.run([ORACLE, '-c', BITS_PER_BYTE, folder], capture_output=True,
+                                  text=True, env={'PATH': '/usr/bin:/bin', 'HF_HUB_OFFLINE': '1'})
+            self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        text = self.ctl('generate', folder, 'the ', '--max-tokens', '8', '--seed', '1').stdout
+        self.assertTrue(text.strip())
+        self.assertEqual(text, self.ctl('generate', folder, 'the ', '--max-tokens', '8', '--seed',
+                                        '1').stdout)
+
+    def test_resume_continues_bitwise(self):
+        self.corpus()
+        self.up()
+        whole = self.submit(self.train_job('whole', steps=20, export='none'))
+        half = self.submit(self.train_job('half', steps=20, export='none',
+                                          checkpoint__every=10))
+        self.wait_done(whole)
+        self.wait_done(half)
+        more = self.submit_resume(half, 'train.steps=30')
+        longer = self.submit(self.train_job('longer', steps=30, export='none'))
+        self.wait_done(more)
+        self.wait_done(longer)
+        self.assertEqual(self.final_step(more), 30)
+        self.assertEqual(self.final_step(longer), 30)
+
+    def submit_resume(self, job, *changes):
+        sets = [part for change in changes for part in ('--set', change)]
+        return int(self.ctl('resume', job, *sets, '--parsable').stdout.split()[0])
+
+    def final_step(self, job):
+        return self.metrics(job)[-1]['step']
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""The queue with commands as jobs: durable submits, keys, cancel, exit codes. No trainer."""
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import unittest
+
+from harness import RollTest, BIN, is_alive, wait_until
+
+
+class ByteProxy:
+    """Passes bytes on between a Unix socket of its own and an ipc:// endpoint, and keeps them."""
+
+    def __init__(self, path, endpoint):
+        self.endpoint, self.seen = 'ipc://' + path, bytearray()
+        self._target = endpoint.removeprefix('ipc://')
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(path)
+        self._server.listen()
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.close()
+
+    def _accept(self):
+        while True:
+            try:
+                near = self._server.accept()[0]
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self._target)
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source, target):
+        try:
+            while data := source.recv(65536):
+                self.seen += data
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+class Queue(RollTest):
+
+    def command(self, *argv, options=()):
+        return self.submit(*options, '--', *argv)
+
+    def test_commands_run_and_their_exit_code_is_the_jobs(self):
+        self.up()
+        good = self.command('sh', '-c', 'echo hello from $ROLL_JOB')
+        bad = self.ctl('submit', '--wait', '--', 'sh', '-c', 'exit 7', check=False)
+        self.wait_done(good)
+        self.assertIn(f'hello from {good}', self.ctl('logs', good).stdout)
+        self.assertEqual(bad.returncode, 7, bad.stderr)
+        self.assertEqual(self.ctl('wait', good).returncode, 0)
+
+    def test_a_dependent_job_starts_after_the_one_it_waits_for(self):
+        self.up()
+        mark = os.path.join(self.work, 'mark')
+        first = self.command('sh', '-c', f'sleep 1; touch {mark}')
+        second = self.command('test', '-e', mark, options=('--after', f'ok:{first}'))
+        self.wait_done(second)
+
+    def test_all_of_200_acknowledged_submits_survive_sigkill(self):
+        self.up()
+        self.ctl('drain', self.json('nodes')['nodes'][0]['node'])
+        name = self.write('sleepers.yaml', '\n---\n'.join(
+            '{"kind": "command", "command": ["true"], "name": "n%d"}' % n for n in range(50)))
+        acknowledged = []
+        for _ in range(4):
+            acknowledged += self.ctl('submit', name, '--parsable').stdout.split()
+        self.kill_rolld()
+        self.assertEqual(len(set(acknowledged)), 200)
+        self.up()
+        jobs = {str(job['id']) for job in self.json('jobs', '-a')['jobs']}
+        self.assertEqual(set(acknowledged) - jobs, set())
+        self.ctl('cancel', 'all')
+
+    def test_the_same_key_is_the_same_job(self):
+        self.up()
+        first = self.command('true', options=('--key', 'once'))
+        self.kill_rolld()
+        self.up()
+        self.assertEqual(self.command('true', options=('--key', 'once')), first)
+
+    def test_a_cancelled_jobs_process_group_is_gone(self):
+        self.up()
+        job = self.command('sh', '-c', 'sleep 600 & sleep 600')
+        wait_until(lambda: len(self.pids_of('sleep')) == 2, 'both sleeps to run')
+        self.ctl('cancel', job)
+        self.assertEqual(self.wait(job)['state'], 'cancelled')
+        wait_until(lambda: not self.pids_of('sleep'), 'the cancelled job\'s processes to be gone')
+
+    def test_a_command_goes_on_while_rolld_is_dead_and_is_adopted(self):
+        self.up()
+        gate = os.path.join(self.work, 'gate')
+        job = self.command('sh', '-c', f'while [ ! -e {gate} ]; do sleep 0.1; done; echo through')
+        wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
+        pids = self.pids_of('sh') + self.pids_of('dash')
+        self.kill_rolld()
+        self.up()
+        wait_until(lambda: self.show(job)['state'] == 'running', 'the job to be adopted')
+        self.assertTrue(all(is_alive(pid) for pid in pids))
+        open(gate, 'w', encoding='ascii').close()
+        self.assertEqual(self.wait_done(job)['attempt'], 1)
+
+    def test_a_stranger_and_a_revoked_client_get_no_answer(self):
+        self.up()
+        stranger = os.path.join(self.top, 'stranger')
+        os.makedirs(os.path.join(stranger, 'keys'))
+        shutil.copy(os.path.join(self.state, 'endpoint'), stranger)
+        shutil.copy(os.path.join(self.state, 'keys', 'server.pub'), os.path.join(stranger, 'keys'))
+        done = self.ctl('jobs', env=dict(self.env, ROLL_DIR=stranger), check=False)
+        self.assertNotEqual(done.returncode, 0, 'a client without a key was answered')
+        authorized = os.path.join(self.state, 'keys', 'authorized')
+        for name in os.listdir(authorized):
+            if name.startswith('client'):
+                os.rename(os.path.join(authorized, name), os.path.join(self.top, name))
+        done = self.ctl('jobs', check=False)
+        self.assertEqual(done.returncode, 5, 'a revoked client was answered')
+        for name in os.listdir(self.top):
+            if name.startswith('client') and name.endswith('.pub'):
+                os.rename(os.path.join(self.top, name), os.path.join(authorized, name))
+        self.ctl('jobs')
+
+    def test_a_byte_proxy_sees_no_job_name(self):
+        self.up()
+        with open(os.path.join(self.state, 'endpoint'), encoding='ascii') as file:
+            endpoint = file.read().strip()
+        client = os.path.join(self.top, 'client')
+        shutil.copytree(os.path.join(self.state, 'keys'), os.path.join(client, 'keys'))
+        with ByteProxy(os.path.join(self.top, 'proxy.sock'), endpoint) as proxy:
+            with open(os.path.join(client, 'endpoint'), 'w', encoding='ascii') as file:
+                file.write(proxy.endpoint + '\n')
+            job = self.ctl('submit', '--name', 'a-secret-name', '--parsable', '--', 'true',
+                           env=dict(self.env, ROLL_DIR=client)).stdout.strip()
+        self.assertEqual(self.show(job)['name'], 'a-secret-name')
+        self.assertGreater(len(proxy.seen), 500, 'the client went around the proxy')
+        self.assertNotIn(b'a-secret-name', proxy.seen)
+        self.assertNotIn(b'submit', proxy.seen)
+
+    def test_without_a_daemon_the_exit_code_is_5_and_the_next_command_is_named(self):
+        done = self.ctl('jobs', check=False)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn('rollctl up', done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, 'mounting a small disk needs root')
+    def test_a_full_ledger_volume_refuses_submits_and_spares_running_jobs(self):
+        os.makedirs(self.state, mode=0o700)
+        done = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=4m,mode=700', 'tmpfs',
+                               self.state], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest('this machine lets nobody mount a tmpfs: ' + done.stderr.strip())
+        self.addCleanup(subprocess.run, ['umount', '--lazy', self.state])
+        self.up()
+        gate, filler = os.path.join(self.work, 'gate'), os.path.join(self.state, 'filler')
+        job = self.command('sh', '-c', f'while [ ! -e {gate} ]; do sleep 0.1; done')
+        wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
+        with open(filler, 'wb', buffering=0) as file:
+            try:
+                while True:
+                    file.write(b'\0' * 4096)
+            except OSError:
+                pass
+
+        def refused():
+            answer = self.ctl('submit', '--', 'true', check=False)
+            return answer if answer.returncode == 4 else None
+        answer = wait_until(refused, 'a submit to be refused for the full disk')
+        self.assertRegex(answer.stderr, r'(?i)(full|no space)')
+        self.assertEqual(self.show(job)['state'], 'running')
+        os.unlink(filler)
+        later = wait_until(
+            lambda: self.ctl('submit', '--parsable', '--', 'true', check=False).stdout,
+            'submits to be taken again once there is space')
+        open(gate, 'w', encoding='ascii').close()
+        self.wait_done(job)
+        self.wait_done(int(later))
+
+
+if __name__ == '__main__':
+    assert os.path.exists(os.path.join(BIN, 'rollctl')), f'no programs in {BIN}'
+    unittest.main()

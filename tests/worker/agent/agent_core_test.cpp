@@ -1,0 +1,490 @@
+#include "worker/agent/agent_core.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::agent {
+namespace {
+
+using protocol::Answer;
+using std::chrono::hours;
+using std::chrono::seconds;
+
+const AttemptKey kKey{.job = {7}, .token = {1, 1}};
+const AttemptKey kNext{.job = {7}, .token = {1, 2}};
+
+protocol::StartOrder order(const AttemptKey& key, int ranks = 2, std::string kind = "train") {
+    protocol::StartOrder order;
+    order.attempt = key;
+    order.kind = std::move(kind);
+    order.output = "/out";
+    order.ranks_per_node = ranks;
+    return order;
+}
+
+// A worker and the rolld that it talks to, in one hand. Time moves only by `pass`.
+class AgentCoreTest : public testing::Test {
+  protected:
+    // One exchange: a heartbeat, and rolld's answer to it with these orders.
+    void exchange(Answer answer) {
+        beat();
+        answer.sequence = last_.sequence;
+        deliver(std::move(answer));
+    }
+    void beat() { last_ = core_.heartbeat(now_); }
+    void deliver(Answer answer) {
+        if (answer.incarnation == 0) answer.incarnation = 1;
+        answer.counter = counter_;
+        answer.beacon = "/beacon";
+        core_.on_answer(answer, now_);
+        collect();
+    }
+    void keep() { exchange({.keep = {kKey}}); }
+    void collect() {
+        for (Effect& effect : core_.take_effects()) effects_.push_back(std::move(effect));
+    }
+    void pass(Instant time) {
+        now_ += time;
+        core_.on_clock(now_);
+        collect();
+    }
+    void look(std::uint64_t incarnation, std::uint64_t counter) {
+        core_.on_look({incarnation, counter, now_, now_}, now_);
+        collect();
+    }
+    void report(int rank, const protocol::Report& report) {
+        core_.on_report(kKey, rank, report, now_);
+        collect();
+    }
+    void exit(int rank, ExitStatus status) {
+        core_.on_exit(kKey, rank, status, now_);
+        collect();
+    }
+    void gone() {
+        core_.on_gone(kKey, now_);
+        collect();
+    }
+    void run(int ranks = 2, const char* kind = "train") {
+        exchange({.start = {order(kKey, ranks, kind)}});
+        for (int rank = 0; rank < ranks; ++rank) report(rank, protocol::Ready{});
+        effects_.clear();
+    }
+    template <class T>
+    int count() const {
+        return static_cast<int>(std::ranges::count_if(
+            effects_, [](const Effect& effect) { return std::holds_alternative<T>(effect); }));
+    }
+    template <class T>
+    const T& first() const {
+        for (const Effect& effect : effects_)
+            if (const T* found = std::get_if<T>(&effect)) return *found;
+        throw std::runtime_error("no such effect");
+    }
+    protocol::RunningAttempt entry(const AttemptKey& key = kKey) {
+        beat();
+        for (const auto& running : last_.running)
+            if (running.attempt == key) return running;
+        return {};
+    }
+
+    Instant now_ = seconds(1000);
+    std::uint64_t counter_ = 50;
+    protocol::Heartbeat last_;
+    std::vector<Effect> effects_;
+    AgentCore core_{{.session = "s", .node = "n", .slots = 2}, LeaseRules{}, StopRules{}};
+};
+
+TEST_F(AgentCoreTest, StartsOnceHoweverOftenItIsTold) {
+    exchange({.start = {order(kKey)}});
+    deliver({.sequence = last_.sequence, .start = {order(kKey)}});
+    exchange({.start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 1);
+    EXPECT_EQ(entry().phase, "starting");
+    report(0, protocol::Ready{});
+    EXPECT_EQ(entry().phase, "starting");
+    report(1, protocol::Ready{});
+    EXPECT_EQ(entry().phase, "running");
+}
+
+TEST_F(AgentCoreTest, NeverStartsATokenAgainAfterItEnded) {
+    run();
+    exit(0, {});
+    exit(1, {});
+    gone();
+    EXPECT_EQ(entry().outcome, "done");
+    exchange({});
+    EXPECT_EQ(count<Forget>(), 1);
+    exchange({.start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0);
+    EXPECT_TRUE(entry().phase.empty());
+}
+
+TEST_F(AgentCoreTest, SaysAnEndUntilAnAnswerThatKnewItNoLongerNamesTheAttempt) {
+    run();
+    beat();
+    const std::uint64_t before = last_.sequence;
+    exit(0, {});
+    exit(1, {});
+    gone();
+    EXPECT_EQ(entry().phase, "ended");
+    deliver({.sequence = before});  // computed before rolld knew
+    EXPECT_EQ(entry().phase, "ended");
+    keep();
+    EXPECT_EQ(entry().phase, "ended");
+    exchange({});
+    EXPECT_TRUE(entry().phase.empty());
+    EXPECT_TRUE(core_.settled());
+}
+
+TEST_F(AgentCoreTest, AStartThatWasHeldUpIsNotCarriedOut) {
+    beat();
+    const std::uint64_t sequence = last_.sequence;
+    now_ += seconds(15);
+    deliver({.sequence = sequence, .start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0);
+    exchange({.counted = 15, .start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0);
+    exchange({.counted = 14, .start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 1);
+}
+
+TEST_F(AgentCoreTest, AnOlderRolldIsNotObeyed) {
+    exchange({.incarnation = 2});
+    exchange({.incarnation = 1, .start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0);
+    look(3, 0);
+    exchange({.incarnation = 2, .start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0);
+    exchange({.incarnation = 3, .start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 1);
+}
+
+TEST_F(AgentCoreTest, ANewerRolldAdoptsWhatRuns) {
+    run();
+    now_ += seconds(10);
+    counter_ = 0;
+    exchange({.incarnation = 2, .keep = {kKey}});
+    pass(seconds(10));
+    EXPECT_EQ(entry().phase, "running");
+    EXPECT_EQ(count<Terminate>(), 0);
+    EXPECT_TRUE(last_.bound_below_lease);
+}
+
+TEST_F(AgentCoreTest, AFencedAttemptIsKilledAndPublishesNothing) {
+    run();
+    exchange({.fenced = {kKey}});
+    EXPECT_EQ(count<Kill>(), 1);
+    report(0, protocol::CheckpointStaged{10, "/out/checkpoints/.step-00000010.1-1"});
+    EXPECT_EQ(count<Publish>(), 0);
+    exit(0, {true, 9});
+    exit(1, {true, 9});
+    gone();
+    EXPECT_EQ(entry().outcome, "stopped");
+    exchange({.fenced = {kKey}});
+    EXPECT_TRUE(core_.settled());
+}
+
+TEST_F(AgentCoreTest, ALaterAttemptOfTheJobWaitsForTheEarlierOneToBeGone) {
+    run();
+    exchange({.start = {order(kNext)}});
+    EXPECT_EQ(count<Kill>(), 1);
+    EXPECT_EQ(count<Start>(), 0);
+    exit(0, {true, 9});
+    exit(1, {true, 9});
+    gone();
+    exchange({.start = {order(kNext)}});
+    EXPECT_EQ(count<Start>(), 1);
+}
+
+TEST_F(AgentCoreTest, LostAnswersCostNothingUntilTheLease) {
+    run();
+    pass(seconds(14));
+    EXPECT_EQ(count<Terminate>(), 0);
+    keep();
+    pass(seconds(14));
+    EXPECT_EQ(count<Terminate>(), 0);
+    EXPECT_EQ(entry().phase, "running");
+}
+
+TEST_F(AgentCoreTest, AtTheLeaseItStopsWithACheckpointAndAtTheFenceItKills) {
+    run();
+    pass(seconds(15));
+    EXPECT_EQ(count<Terminate>(), 1);
+    EXPECT_TRUE(std::get<protocol::StopAtStep>(first<Tell>().command).checkpoint);
+    EXPECT_FALSE((entry(), last_.bound_below_lease));
+    EXPECT_EQ(entry().phase, "stopping");
+    pass(seconds(14));
+    EXPECT_EQ(count<Kill>(), 0);
+    pass(seconds(1));
+    EXPECT_EQ(count<Kill>(), 1);
+    exit(0, {true, 9});
+    exit(1, {true, 9});
+    gone();
+    EXPECT_EQ(entry().outcome, "infra");
+}
+
+TEST_F(AgentCoreTest, AnswersThatDoNotNameItRenewNothing) {
+    run();
+    for (int i = 0; i < 15; ++i) {
+        pass(seconds(1));
+        exchange({});
+    }
+    EXPECT_EQ(count<Terminate>(), 1);
+}
+
+TEST_F(AgentCoreTest, RolldMayBeAwayForHoursWhileTheBeaconStandsStill) {
+    run();
+    const Instant began = now_;
+    while (now_ < began + hours(5)) {
+        pass(seconds(1));
+        if (!core_.look_due(now_).empty()) look(1, 51);
+        beat();
+        ASSERT_TRUE(last_.bound_below_lease);
+        ASSERT_EQ(last_.heard_recently, now_ - began <= seconds(2));
+    }
+    EXPECT_EQ(count<Terminate>(), 0);
+    report(0, protocol::CheckpointStaged{10, "/out/checkpoints/.step-00000010.1-1"});
+    EXPECT_EQ(count<Publish>(), 1);
+    core_.on_published(kKey, 10, {}, now_);
+    counter_ = 0;
+    exchange({.incarnation = 2, .keep = {kKey}, .recorded = {{kKey, {10}, false}}});
+    EXPECT_TRUE(entry().checkpoints.empty());
+    EXPECT_EQ(entry().phase, "running");
+}
+
+TEST_F(AgentCoreTest, ABeaconThatGrowsWithoutAnswersEndsIt) {
+    run();
+    for (std::uint64_t i = 1; i <= 30 && count<Kill>() == 0; ++i) {
+        pass(seconds(1));
+        look(1, 50 + i);
+    }
+    EXPECT_EQ(count<Terminate>(), 1);
+    EXPECT_EQ(now_, seconds(1000 + 30));
+}
+
+TEST_F(AgentCoreTest, ABeaconThatGoesBackIsNotBelieved) {
+    run();
+    look(1, 52);
+    look(1, 51);
+    for (int i = 0; i < 15; ++i) {
+        pass(seconds(1));
+        look(1, 52);
+    }
+    EXPECT_EQ(count<Terminate>(), 1);
+}
+
+TEST_F(AgentCoreTest, LooksOftenOnlyWhenRolldIsNotHeard) {
+    EXPECT_TRUE(core_.look_due(now_).empty());
+    run();
+    EXPECT_EQ(core_.look_due(now_), "/beacon");
+    pass(seconds(3));
+    EXPECT_TRUE(core_.look_due(now_).empty());
+    pass(seconds(2));
+    EXPECT_EQ(core_.look_due(now_), "/beacon");
+    pass(seconds(1));
+    EXPECT_EQ(core_.look_due(now_), "/beacon");
+}
+
+TEST_F(AgentCoreTest, AnOrphanStopsAfterItsTime) {
+    LeaseRules rules;
+    rules.orphan_after = hours(1);
+    core_ = AgentCore{protocol::Heartbeat{}, rules, StopRules{}};
+    run();
+    while (now_ < seconds(1000) + hours(1) - seconds(5)) {
+        pass(seconds(5));
+        look(1, 50);
+    }
+    EXPECT_EQ(count<Terminate>(), 0);
+    pass(seconds(5));
+    EXPECT_EQ(count<Terminate>(), 1);
+}
+
+TEST_F(AgentCoreTest, PublishesOnlyBelowTheLeaseAndSaysSoUntilRecorded) {
+    run();
+    report(0, protocol::CheckpointStaged{10, "/out/checkpoints/.step-00000010.1-1"});
+    ASSERT_EQ(count<Publish>(), 1);
+    EXPECT_EQ(first<Publish>().to, "/out/checkpoints/step-00000010.1-1");
+    EXPECT_EQ(first<Publish>().before, seconds(1015));
+    core_.on_published(kKey, 10, {}, now_);
+    ASSERT_EQ(entry().checkpoints.size(), 1u);
+    keep();
+    EXPECT_EQ(entry().checkpoints.at(0).directory, "/out/checkpoints/step-00000010.1-1");
+    exchange({.keep = {kKey}, .recorded = {{kKey, {10}, false}}});
+    exchange({.keep = {kKey}, .recorded = {{kKey, {10}, false}}});
+    EXPECT_TRUE(entry().checkpoints.empty());
+    EXPECT_EQ(count<Tell>(), 1);
+    EXPECT_EQ(std::get<protocol::RecordedStep>(first<Tell>().command).step, 10);
+}
+
+TEST_F(AgentCoreTest, ACheckpointStagedPastTheLeaseWaitsForContact) {
+    run(1);
+    pass(seconds(16));
+    report(0, protocol::CheckpointStaged{10, "/out/checkpoints/.step-00000010.1-1"});
+    exit(0, {false, 75});
+    gone();
+    EXPECT_EQ(count<Publish>(), 0);
+    EXPECT_EQ(entry().phase, "stopping");
+    keep();
+    EXPECT_EQ(count<Publish>(), 1);
+    core_.on_published(kKey, 10, {}, now_);
+    EXPECT_EQ(entry().phase, "ended");
+    EXPECT_EQ(last_.running.at(0).outcome, "yielded");
+    EXPECT_EQ(last_.running.at(0).checkpoints.size(), 1u);
+}
+
+TEST_F(AgentCoreTest, ACheckpointThatNobodyWaitsForIsNotPublished) {
+    run(1);
+    pass(seconds(16));
+    report(0, protocol::CheckpointStaged{10, "/out/checkpoints/.step-00000010.1-1"});
+    exit(0, {false, 75});
+    gone();
+    exchange({});
+    EXPECT_EQ(count<Publish>(), 0);
+    EXPECT_EQ(entry().phase, "ended");
+}
+
+TEST_F(AgentCoreTest, AnEndWaitsForTheRenameUnderWay) {
+    run(1);
+    report(0, protocol::CheckpointStaged{10, "/out/checkpoints/.step-00000010.1-1"});
+    exit(0, {});
+    gone();
+    EXPECT_EQ(entry().phase, "stopping");
+    core_.on_published(kKey, 10, {}, now_);
+    EXPECT_EQ(entry().phase, "ended");
+    EXPECT_EQ(entry().checkpoints.size(), 1u);
+}
+
+TEST_F(AgentCoreTest, OneFailedRankEndsTheGangAndGivesTheReason) {
+    run();
+    report(1, protocol::Failed{"loss is not a number"});
+    exit(1, {false, 1});
+    EXPECT_EQ(count<Kill>(), 1);
+    exit(0, {true, 9});
+    gone();
+    EXPECT_EQ(entry().outcome, "app");
+    EXPECT_EQ(entry().exit_code, 1);
+    EXPECT_EQ(entry().reason, "loss is not a number");
+}
+
+TEST_F(AgentCoreTest, ALostPeerLeavesTheCulpritTimeToSpeak) {
+    run();
+    exit(0, {false, 76});
+    EXPECT_EQ(count<Kill>(), 0);
+    exit(1, {true, 11});
+    EXPECT_EQ(count<Kill>(), 1);
+    gone();
+    EXPECT_EQ(entry().outcome, "infra");
+    EXPECT_EQ(entry().exit_code, 139);
+    EXPECT_EQ(entry().reason, "rank 1 was killed by signal 11 (Segmentation fault)");
+}
+
+TEST_F(AgentCoreTest, ARankThatHangsAfterALostPeerIsKilled) {
+    run();
+    exit(0, {false, 76});
+    pass(seconds(5));
+    EXPECT_EQ(count<Kill>(), 1);
+    exit(1, {true, 9});
+    gone();
+    EXPECT_EQ(entry().outcome, "infra");
+    EXPECT_EQ(entry().exit_code, 76);
+}
+
+TEST_F(AgentCoreTest, AStopIsAskedOnceAndEnforcedAfterItsGrace) {
+    run(1, "command");
+    exchange({.stop = {{kKey, "cancelled", false}}});
+    exchange({.stop = {{kKey, "cancelled", false}}});
+    EXPECT_EQ(count<Terminate>(), 1);
+    for (int i = 0; i < 29; ++i) {
+        pass(seconds(1));
+        exchange({.stop = {{kKey, "cancelled", false}}});
+    }
+    EXPECT_EQ(count<Kill>(), 0);
+    pass(seconds(1));
+    EXPECT_EQ(count<Kill>(), 1);
+    exit(0, {true, 9});
+    gone();
+    EXPECT_EQ(entry().outcome, "stopped");
+    EXPECT_EQ(entry().reason, "cancelled");
+}
+
+TEST_F(AgentCoreTest, AStopWithACheckpointMayBecomeAPlainOne) {
+    run();
+    exchange({.stop = {{kKey, "preempted", true}}});
+    exchange({.stop = {{kKey, "cancelled", false}}});
+    exchange({.stop = {{kKey, "preempted", true}}});
+    EXPECT_EQ(count<Tell>(), 2);
+    pass(seconds(30));
+    EXPECT_EQ(count<Kill>(), 1);
+}
+
+TEST_F(AgentCoreTest, ADisownedAttemptDoesNotCostTheOthersTheirContact) {
+    run();
+    exchange({.fenced = {kKey}});
+    pass(seconds(20));
+    EXPECT_TRUE((beat(), last_.bound_below_lease));
+}
+
+TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
+    protocol::RunningAttempt left;
+    left.attempt = kKey;
+    left.phase = "running";
+    left.checkpoints = {{.step = 5, .directory = "/out/checkpoints/step-5"}};
+    core_.add_leftover(left);
+    EXPECT_EQ(entry().outcome, "infra");
+    EXPECT_EQ(entry().checkpoints.size(), 1u);
+    exchange({.start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0);
+    exchange({});
+    EXPECT_TRUE(core_.settled());
+}
+
+TEST_F(AgentCoreTest, ALeftoverThatHadEndedKeepsItsEnd) {
+    protocol::RunningAttempt left;
+    left.attempt = kKey;
+    left.phase = "ended";
+    left.outcome = "done";
+    core_.add_leftover(left);
+    EXPECT_EQ(entry().outcome, "done");
+}
+
+TEST_F(AgentCoreTest, ADeletedCheckpointIsSaidUntilAnswered) {
+    run();
+    report(0, protocol::CheckpointPruned{10, {1, 1}});
+    EXPECT_TRUE(entry().checkpoints.at(0).deleted);
+    deliver({.sequence = last_.sequence, .keep = {kKey}});
+    EXPECT_TRUE(entry().checkpoints.empty());
+}
+
+TEST_F(AgentCoreTest, ADrainingWorkerStopsAllAndStartsNothing) {
+    run();
+    core_.on_drain(now_);
+    collect();
+    EXPECT_EQ(count<Terminate>(), 1);
+    exchange({.start = {order({.job = {8}, .token = {1, 1}})}});
+    EXPECT_EQ(count<Start>(), 0);
+    EXPECT_FALSE(core_.idle());
+    exit(0, {false, 75});
+    exit(1, {false, 75});
+    gone();
+    EXPECT_TRUE(core_.idle());
+    EXPECT_EQ(entry().outcome, "yielded");
+}
+
+TEST_F(AgentCoreTest, AFailedStartIsAnEndWithItsOwnReason) {
+    exchange({.start = {order(kKey)}});
+    core_.on_start_failed(kKey, {"invalid", 127, "cannot run nosuch: No such file or directory"});
+    gone();
+    EXPECT_EQ(entry().outcome, "invalid");
+    EXPECT_EQ(entry().exit_code, 127);
+}
+
+TEST_F(AgentCoreTest, TheGuardsLeashEndsItAsInfra) {
+    run();
+    core_.on_leash(kKey, now_);
+    exit(0, {true, 9});
+    exit(1, {true, 9});
+    gone();
+    EXPECT_EQ(entry().outcome, "infra");
+}
+
+}  // namespace
+}  // namespace roll::agent

@@ -1,0 +1,120 @@
+#include "worker/formats/torch_file.hpp"
+
+#include <cstring>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace roll::formats {
+namespace {
+
+using tensor::DType;
+
+std::filesystem::path temporary_file(const std::string& name) {
+    return std::filesystem::temp_directory_path() /
+           (name + "-" + std::to_string(::getpid()) + ".pt");
+}
+
+// A pickle as a literal, NUL bytes included.
+template <std::size_t n>
+Result<Pickle> parse(const char (&text)[n]) {
+    return Pickle::parse(tensor::as_bytes({text, n - 1}));
+}
+
+void write_sample(const std::filesystem::path& path) {
+    const std::string bytes = "abcdefghijklmnop";
+    ASSERT_TRUE(write_torch_file(path, "model",
+                                 {{{"w", DType::F32, {2, 2}}, tensor::as_bytes(bytes)},
+                                  {{"scalar", DType::BF16, {}}, tensor::as_bytes(bytes).first(2)},
+                                  {{"none", DType::F16, {0, 3}}, {}}}));
+}
+
+TEST(Pickle, ReadsPlainData) {
+    // {"a": (1, -2, 1.5, True, None, [b"x"])}, protocol 4
+    const Pickle pickle = parse(
+                              "\x80\x04}\x8c\x01"
+                              "a(K\x01J\xfe\xff\xff\xffG\x3f\xf8\0\0\0\0\0\0\x88N]C\x01xats.")
+                              .value();
+    const PickleId* found = pickle.find(pickle.root(), "a");
+    ASSERT_NE(found, nullptr);
+    const PickleNode& tuple = pickle.at(*found);
+    ASSERT_EQ(tuple.items.size(), 6U);
+    EXPECT_EQ(pickle.at(tuple.items[1]).integer, -2);
+    EXPECT_EQ(pickle.at(tuple.items[2]).number, 1.5);
+    EXPECT_EQ(pickle.at(pickle.at(tuple.items[5]).items[0]).text, "x");
+}
+
+TEST(Pickle, NeverCallsAnythingAndSaysWhatWouldBeCalled) {
+    const Pickle pickle = parse("cos\nsystem\n(X\x02\0\0\0lstR.").value();
+    const PickleNode* arguments = pickle.arguments_of(pickle.root(), "os system");
+    ASSERT_NE(arguments, nullptr);
+    EXPECT_EQ(pickle.at(arguments->items[0]).text, "ls");
+}
+
+TEST(Pickle, ReadsAnOrderedDictFilledInBatches) {
+    const Pickle pickle = parse(
+                              "ccollections\nOrderedDict\n)R(X\x01\0\0\0aK\x07u(X\x01\0\0\0bK\x07u"
+                              "}X\x01\0\0\0mNsb.")
+                              .value();
+    const auto* entries = pickle.entries_of(pickle.root());
+    ASSERT_NE(entries, nullptr);
+    EXPECT_EQ(entries->size(), 4U);  // _metadata, the state, is not among them
+}
+
+TEST(Pickle, RefusesWhatIsBroken) {
+    for (const std::string_view bad :
+         {"", "K", "K\x01", ".", "u.", "(u.", "}K\x01s.", "}(K\x01u.", "h\x05.", "K\x01K\x02s.",
+          "\x93.", "t.", "X\xff\xff\xff\xff.", "i.", "b.", "Q."})
+        EXPECT_FALSE(Pickle::parse(tensor::as_bytes(bad))) << bad;
+}
+
+TEST(TorchFile, ReadsBackWhatItWrote) {
+    const auto path = temporary_file("torch");
+    write_sample(path);
+    const auto file = TorchFile::open(path);
+    ASSERT_TRUE(file) << file.error().message;
+    const PickleId* model = file->pickle().find(file->pickle().root(), "model");
+    ASSERT_NE(model, nullptr);
+    const StateDict dict = file->state_dict(*model).value();
+    std::filesystem::remove(path);
+    ASSERT_EQ(dict.tensors.size(), 3U);
+    EXPECT_EQ(dict.tensors[0].info, (tensor::TensorInfo{"w", DType::F32, {2, 2}}));
+    EXPECT_EQ(std::memcmp(dict.tensors[0].first, "abcdefghijklmnop", 16), 0);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(dict.tensors[0].first) % 64, 0U);
+    EXPECT_EQ(dict.tensors[1].info.shape, tensor::Shape{});
+}
+
+// Every mutation is either refused or gives tensors inside the file.
+TEST(TorchFile, NeverCrashesOnAMutatedFile) {
+    const auto path = temporary_file("mutated");
+    write_sample(path);
+    std::string good(std::istreambuf_iterator<char>(std::ifstream(path).rdbuf()), {});
+    std::uint64_t state = 7;
+    const auto random = [&] {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        return state >> 33U;
+    };
+    for (int i = 0; i < 3000; ++i) {
+        std::string bad = good;
+        for (int k = 0; k < 1 + i % 4; ++k)
+            bad[random() % bad.size()] = static_cast<char>(random());
+        if (i % 9 == 0) bad.resize(random() % bad.size());
+        std::ofstream(path, std::ios::trunc) << bad;
+        const auto file = TorchFile::open(path);
+        if (!file) continue;
+        const PickleId* model = file->pickle().find(file->pickle().root(), "model");
+        if (model == nullptr) continue;
+        if (const auto dict = file->state_dict(*model)) {
+            for (const auto& view : dict->tensors) {
+                if (tensor::element_count(view.info.shape).value() > 0) {
+                    EXPECT_GE(std::to_integer<int>(*view.first), 0);
+                }
+            }
+        }
+    }
+    std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace roll::formats

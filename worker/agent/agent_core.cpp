@@ -1,0 +1,436 @@
+#include "worker/agent/agent_core.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/check.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr Millis kCalm{3000};  // with bounds below this a look now and then will do
+constexpr Millis kCalmLooks{5000};
+constexpr std::size_t kReasonBytesMax = 1000;
+
+std::string label(const AttemptKey& key) {
+    return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
+}
+
+std::set<AttemptKey> named_by(const protocol::Answer& answer) {
+    std::set<AttemptKey> named(answer.keep.begin(), answer.keep.end());
+    for (const auto& order : answer.start) named.insert(order.attempt);
+    for (const auto& order : answer.stop) named.insert(order.attempt);
+    return named;
+}
+
+Ending ending_of(const Attempt& attempt) {
+    Ending ending;
+    ending.command = attempt.command();
+    for (const Rank& rank : attempt.ranks) {
+        ending.exits.push_back(rank.exit);
+        ending.failures.push_back(rank.failure);
+    }
+    ending.first_failed = attempt.first_failed;
+    ending.first_rank = attempt.order.node_rank * programs_of(attempt.order);
+    if (attempt.stop) {
+        ending.stopped = attempt.stop->cause;
+        ending.stop_reason = attempt.stop->reason;
+    }
+    return ending;
+}
+
+bool all_ready(const Attempt& attempt) {
+    return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
+}
+
+// ".step-00000100.3-1" under its final name; empty if it is not staged at all.
+std::string final_name(const std::string& staged) {
+    const std::filesystem::path path(staged);
+    const std::string name = path.filename().string();
+    if (!path.is_absolute() || !name.starts_with(".step-")) return {};
+    return (path.parent_path() / name.substr(1)).string();
+}
+
+}  // namespace
+
+void AgentCore::add_leftover(protocol::RunningAttempt entry) {
+    Attempt attempt;
+    attempt.order.attempt = entry.attempt;
+    attempt.phase = Phase::Ended;
+    attempt.gone = true;
+    attempt.verdict = Verdict{entry.outcome, entry.exit_code, entry.reason};
+    if (entry.phase != "ended")
+        attempt.verdict = Verdict{"infra", 1, "roll-worker ended and was started again"};
+    for (auto& checkpoint : entry.checkpoints)
+        attempt.unrecorded.push_back({std::move(checkpoint), std::nullopt});
+    attempt.exported = std::move(entry.exported);
+    ran_.insert(entry.attempt);
+    attempts_[entry.attempt] = std::move(attempt);
+}
+
+Attempt* AgentCore::find(const AttemptKey& key) {
+    const auto found = attempts_.find(key);
+    return found == attempts_.end() ? nullptr : &found->second;
+}
+
+// Answers of an older rolld, and older answers of this one, are dropped whole.
+bool AgentCore::accept(const protocol::Answer& answer) {
+    if (answer.incarnation < incarnation_ || answer.sequence > self_.sequence) return false;
+    if (answer.incarnation > incarnation_) {
+        effects_.push_back(Note{"rolld's incarnation is " + std::to_string(answer.incarnation)});
+        incarnation_ = answer.incarnation;
+        echoed_ = 0;
+    }
+    if (answer.sequence < echoed_) return false;
+    echoed_ = answer.sequence;
+    return true;
+}
+
+void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
+    if (!accept(answer)) return;
+    beacon_ = answer.beacon;
+    trust_.on_answer(answer.incarnation, answer.counter);
+    const std::set<AttemptKey> named = named_by(answer);
+    renew(answer, named);
+    for (const auto& recorded : answer.recorded) note_recorded(recorded);
+    for (const AttemptKey& key : answer.fenced) {
+        Attempt* const attempt = find(key);
+        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "it is no longer current", now);
+    }
+    for (const auto& order : answer.stop) {
+        Attempt* const attempt = find(order.attempt);
+        if (attempt != nullptr)
+            stop(*attempt, StopCause::Asked, order.reason, order.checkpoint, now);
+    }
+    for (const auto& order : answer.start) start(order, answer, now);
+    forget_ended(answer, named);
+    for (auto& [key, attempt] : attempts_) {
+        publish(attempt, now);
+        const bool fenced = std::ranges::find(answer.fenced, key) != answer.fenced.end();
+        if (!attempt.gone || attempt.publishing || (named.contains(key) && !fenced)) continue;
+        attempt.staged.clear();  // nobody waits for it
+        conclude(attempt, now);
+    }
+}
+
+void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
+    const auto sent = sent_.find(answer.sequence);
+    if (sent != sent_.end()) {
+        heard_ = sent->second;
+        for (const AttemptKey& key : named) {
+            Attempt* const attempt = find(key);
+            if (attempt == nullptr || attempt->phase == Phase::Ended) continue;
+            attempt->bound.answered(sent->second, answer.counted, answer.incarnation,
+                                    answer.counter, rules_);
+            leash(*attempt);
+        }
+        sent_.erase(sent_.begin(), sent);
+    }
+    for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
+}
+
+// A deletion needs no record of its own: the turn that answered has taken it in.
+void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
+    std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
+        return written.checkpoint.deleted && written.said && *written.said <= sequence;
+    });
+}
+
+void AgentCore::note_recorded(const protocol::Recorded& recorded) {
+    Attempt* const attempt = find(recorded.attempt);
+    if (attempt == nullptr) return;
+    const std::set<std::int64_t> steps(recorded.steps.begin(), recorded.steps.end());
+    const auto before = attempt->unrecorded.size();
+    std::erase_if(attempt->unrecorded, [&](const Unrecorded& written) {
+        return !written.checkpoint.deleted && steps.contains(written.checkpoint.step);
+    });
+    bool changed = attempt->unrecorded.size() != before;
+    if (recorded.exported && !attempt->exported.empty()) {
+        attempt->exported.clear();
+        changed = true;
+    }
+    if (changed) effects_.push_back(Remember{entry_of(*attempt)});
+    for (const std::int64_t step : steps) {
+        if (attempt->gone || !attempt->told.insert(step).second) continue;
+        effects_.push_back(Tell{recorded.attempt, protocol::RecordedStep{step}});
+    }
+}
+
+void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer& answer,
+                      Instant now) {
+    const auto sent = sent_.find(answer.sequence);
+    if (draining_ || ran_.contains(order.attempt) || sent == sent_.end()) return;
+    const Bound bound(sent->second, answer.counted, answer.incarnation, answer.counter, rules_);
+    if (bound.at(now) >= rules_.lease) return;
+    bool free = true;
+    for (auto& [key, attempt] : attempts_) {
+        if (key.job != order.attempt.job || attempt.gone) continue;
+        free = false;
+        if (key.token < order.attempt.token)
+            kill(attempt, StopCause::Superseded, "a later attempt of the job came", now);
+    }
+    if (!free) return;  // the order comes again
+    ran_.insert(order.attempt);
+    Attempt attempt;
+    attempt.order = order;
+    attempt.bound = bound;
+    attempt.ranks.resize(programs_of(order));
+    const bool ranked = order.kind == "train" || order.kind == "resume";
+    for (Rank& rank : attempt.ranks) rank.ready = !ranked;
+    effects_.push_back(Remember{entry_of(attempt)});
+    effects_.push_back(Start{order, bound.lease_ends(rules_), bound.killed_at(rules_)});
+    if (all_ready(attempt)) attempt.phase = Phase::Running;
+    attempts_[order.attempt] = std::move(attempt);
+    effects_.push_back(BeatNow{});
+}
+
+void AgentCore::forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
+    std::erase_if(attempts_, [&](const auto& item) {
+        const auto& [key, attempt] = item;
+        const bool told = attempt.end_said && *attempt.end_said <= answer.sequence;
+        if (attempt.phase != Phase::Ended || !told || named.contains(key)) return false;
+        effects_.push_back(Forget{key});
+        return true;
+    });
+}
+
+void AgentCore::on_look(const Look& look, Instant now) {
+    const bool in_contact = heard_ && look.ended - *heard_ <= rules_.company;
+    const bool was_broken = trust_.broken;
+    if (!trust_.on_look(look, in_contact, rules_)) {
+        if (!was_broken)
+            effects_.push_back(Note{"the beacon shows older beats than answers do: not believed"});
+        return;
+    }
+    incarnation_ = std::max(incarnation_, look.incarnation);
+    for (auto& [key, attempt] : attempts_) {
+        if (attempt.gone) continue;
+        attempt.bound.looked(look, rules_);
+        leash(attempt);
+        publish(attempt, now);
+    }
+}
+
+void AgentCore::on_clock(Instant now) {
+    for (auto& [key, attempt] : attempts_) {
+        if (!attempt.gone) check_clock(attempt, now);
+    }
+    // What is older than every bound can no longer renew anything.
+    const Instant useless = now - rules_.lease - rules_.fence;
+    while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
+}
+
+void AgentCore::check_clock(Attempt& attempt, Instant now) {
+    const Millis bound = attempt.bound.at(now);
+    if (bound >= rules_.lease)
+        stop(attempt, StopCause::LeaseLost, "rolld cannot be heard and may have given it to others",
+             true, now);
+    if (bound >= rules_.lease + rules_.fence)
+        kill(attempt, StopCause::LeaseLost, "rolld cannot be heard", now);
+    const bool orphan =
+        rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
+    if (orphan) stop(attempt, StopCause::Orphaned, "rolld was away for too long", true, now);
+    const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
+    const bool settled = attempt.settle_at && now >= *attempt.settle_at;
+    if (graceless || settled) kill_processes(attempt);
+}
+
+void AgentCore::stop(Attempt& attempt, StopCause cause, std::string reason, bool checkpoint,
+                     Instant now) {
+    if (attempt.gone) return;
+    const bool harder = attempt.stop && attempt.stop->checkpoint && !checkpoint;
+    if (attempt.stop && !harder) return;
+    const Instant kill_at = now + (checkpoint ? stops_.checkpoint_grace : stops_.grace);
+    effects_.push_back(Note{label(attempt.order.attempt) + ": stops: " + reason});
+    attempt.stop = StopRequest{cause, std::move(reason), checkpoint, kill_at};
+    attempt.phase = Phase::Stopping;
+    effects_.push_back(Tell{attempt.order.attempt, protocol::StopAtStep{checkpoint}});
+    effects_.push_back(Terminate{attempt.order.attempt});
+    effects_.push_back(BeatNow{});
+}
+
+void AgentCore::kill(Attempt& attempt, StopCause cause, std::string reason, Instant now) {
+    if (attempt.gone) return;
+    if (!attempt.stop || cause == StopCause::Fenced)
+        attempt.stop = StopRequest{cause, std::move(reason), false, now};
+    attempt.phase = Phase::Stopping;
+    kill_processes(attempt);
+}
+
+void AgentCore::kill_processes(Attempt& attempt) {
+    if (attempt.kill_sent) return;
+    attempt.kill_sent = true;
+    effects_.push_back(Kill{attempt.order.attempt});
+    effects_.push_back(Note{label(attempt.order.attempt) + ": killed"});
+}
+
+void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Report& report,
+                          Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || rank < 0 || rank >= static_cast<int>(attempt->ranks.size())) return;
+    Rank& who = attempt->ranks[rank];
+    if (std::holds_alternative<protocol::Ready>(report)) {
+        who.ready = true;
+        if (attempt->phase != Phase::Starting || !all_ready(*attempt)) return;
+        attempt->phase = Phase::Running;
+        effects_.push_back(BeatNow{});
+    } else if (const auto* progress = std::get_if<protocol::Progress>(&report)) {
+        attempt->progress = progress->json;
+    } else if (const auto* failed = std::get_if<protocol::Failed>(&report)) {
+        who.failure = failed->message.substr(0, kReasonBytesMax);
+    } else if (const auto* exported = std::get_if<protocol::ExportDone>(&report)) {
+        attempt->exported = exported->directory;
+        effects_.push_back(Remember{entry_of(*attempt)});
+        effects_.push_back(BeatNow{});
+    } else if (const auto* pruned = std::get_if<protocol::CheckpointPruned>(&report)) {
+        attempt->unrecorded.push_back({{pruned->step, "", true, pruned->writer}, std::nullopt});
+        effects_.push_back(Remember{entry_of(*attempt)});
+    } else if (const auto* staged = std::get_if<protocol::CheckpointStaged>(&report)) {
+        std::string to = final_name(staged->directory);
+        if (to.empty()) {
+            effects_.push_back(
+                Note{label(key) + ": not a staged checkpoint: " + staged->directory});
+            return;
+        }
+        attempt->staged.push_back({staged->step, staged->directory, std::move(to)});
+        publish(*attempt, now);
+    }
+}
+
+void AgentCore::publish(Attempt& attempt, Instant now) {
+    const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
+    if (attempt.staged.empty() || attempt.publishing || fenced) return;
+    if (attempt.bound.at(now) >= rules_.lease) return;
+    const Staged& next = attempt.staged.front();
+    attempt.publishing = true;
+    effects_.push_back(Publish{attempt.order.attempt, next.step, next.from, next.to,
+                               attempt.bound.lease_ends(rules_)});
+}
+
+void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
+                             Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || attempt->staged.empty() || !attempt->publishing) return;
+    attempt->publishing = false;
+    const bool too_late = !done && done.error().code == ErrorCode::Unavailable;
+    if (!too_late) {
+        const Staged staged = attempt->staged.front();
+        attempt->staged.pop_front();
+        if (done) {
+            attempt->unrecorded.push_back({{step, staged.to, false, std::nullopt}, std::nullopt});
+            effects_.push_back(Remember{entry_of(*attempt)});
+            effects_.push_back(BeatNow{});
+        } else {
+            effects_.push_back(Note{label(key) + ": " + done.error().message});
+        }
+    }
+    if (attempt->gone)
+        conclude(*attempt, now);
+    else
+        publish(*attempt, now);
+}
+
+void AgentCore::on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || rank < 0 || rank >= static_cast<int>(attempt->ranks.size())) return;
+    if (attempt->ranks[rank].exit) return;
+    attempt->ranks[rank].exit = exit;
+    if (attempt->stop || attempt->first_failed || attempt->kill_sent) return;
+    if (failed_by_itself(exit, attempt->command())) {
+        attempt->first_failed = rank;
+        kill_processes(*attempt);
+    } else if (exit.number == protocol::kExitPeerLost && !attempt->settle_at) {
+        attempt->settle_at = now + stops_.settle;
+    }
+}
+
+void AgentCore::on_leash(const AttemptKey& key, Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr) return;
+    kill(*attempt, StopCause::LeaseLost, "the leash ran out: rolld or roll-worker stood still",
+         now);
+}
+
+void AgentCore::on_start_failed(const AttemptKey& key, Verdict verdict) {
+    Attempt* const attempt = find(key);
+    if (attempt != nullptr && !attempt->verdict) attempt->verdict = std::move(verdict);
+}
+
+void AgentCore::on_gone(const AttemptKey& key, Instant now) {
+    Attempt* const attempt = find(key);
+    if (attempt == nullptr || attempt->gone) return;
+    attempt->gone = true;
+    attempt->phase = Phase::Stopping;
+    conclude(*attempt, now);
+}
+
+// Not before its checkpoints lie under their final names, for rolld forgets an attempt with its
+// end. With rolld out of hearing that waits for the next answer, which says whether they still
+// matter.
+void AgentCore::conclude(Attempt& attempt, Instant now) {
+    if (attempt.phase == Phase::Ended) return;
+    publish(attempt, now);
+    const bool fenced = attempt.stop && attempt.stop->cause == StopCause::Fenced;
+    if (attempt.publishing || (!attempt.staged.empty() && !fenced)) return;
+    if (!attempt.verdict) attempt.verdict = judge(ending_of(attempt));
+    attempt.phase = Phase::Ended;
+    effects_.push_back(Note{label(attempt.order.attempt) + ": " + attempt.verdict->outcome +
+                            (attempt.verdict->reason.empty() ? "" : ": ") +
+                            attempt.verdict->reason});
+    effects_.push_back(Remember{entry_of(attempt)});
+    effects_.push_back(BeatNow{});
+}
+
+void AgentCore::on_drain(Instant now) {
+    draining_ = true;
+    for (auto& [key, attempt] : attempts_)
+        stop(attempt, StopCause::Draining, "roll-worker was asked to end", true, now);
+}
+
+void AgentCore::leash(const Attempt& attempt) {
+    effects_.push_back(SetLeash{attempt.order.attempt, attempt.bound.lease_ends(rules_),
+                                attempt.bound.killed_at(rules_)});
+}
+
+// Attempts that rolld has disowned do not count: their silence must not cost the others.
+bool AgentCore::renewing(Instant now) const {
+    return std::ranges::all_of(attempts_, [&](const auto& item) {
+        const Attempt& attempt = item.second;
+        const bool disowned = attempt.stop && (attempt.stop->cause == StopCause::Fenced ||
+                                               attempt.stop->cause == StopCause::Superseded);
+        return attempt.gone || disowned || attempt.bound.at(now) < rules_.lease;
+    });
+}
+
+protocol::Heartbeat AgentCore::heartbeat(Instant now) {
+    ++self_.sequence;
+    sent_[self_.sequence] = now;
+    self_.bound_below_lease = renewing(now);
+    self_.heard_recently = heard_ && now - *heard_ <= rules_.company;
+    self_.running.clear();
+    for (auto& [key, attempt] : attempts_) {
+        for (Unrecorded& written : attempt.unrecorded)
+            if (!written.said) written.said = self_.sequence;
+        if (attempt.phase == Phase::Ended && !attempt.end_said) attempt.end_said = self_.sequence;
+        self_.running.push_back(entry_of(attempt));
+    }
+    return self_;
+}
+
+std::string AgentCore::look_due(Instant now) {
+    Millis highest{-1};
+    for (const auto& [key, attempt] : attempts_)
+        if (!attempt.gone) highest = std::max(highest, attempt.bound.at(now));
+    if (beacon_.empty() || highest.count() < 0) return {};
+    if (now - looked_ < (highest > kCalm ? rules_.beat : kCalmLooks)) return {};
+    looked_ = now;
+    return beacon_;
+}
+
+bool AgentCore::idle() const {
+    return std::ranges::all_of(attempts_, [](const auto& item) { return item.second.gone; });
+}
+
+bool AgentCore::settled() const { return attempts_.empty(); }
+
+}  // namespace roll::agent

@@ -1,0 +1,141 @@
+#include "worker/formats/mca.hpp"
+
+#include <algorithm>
+
+#include "common/files.hpp"
+
+namespace roll::formats {
+namespace {
+
+constexpr int kRanksMax = 4096;
+constexpr const char* kConfigFile = "mca_config.json";
+constexpr const char* kTrackerFile = "latest_checkpointed_iteration.txt";
+
+// A parallel size: null and absent are 1.
+Result<int> size_of(const Json& json, const char* key, int otherwise = 1) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) return otherwise;
+    if (!found->is_number_integer() || found->get<std::int64_t>() < 1 ||
+        found->get<std::int64_t>() > kRanksMax)
+        return fail(ErrorCode::Corrupt, std::string(kConfigFile) + ": " + key + " is " +
+                                            found->dump() + "; it must be 1 to 4096");
+    return found->get<int>();
+}
+
+bool flag_of(const Json& json, const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_boolean() && found->get<bool>();
+}
+
+std::string text_of(const Json& json, const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+Result<McaLayout> layout_of(const Json& json) {
+    McaLayout layout;
+    ROLL_TRY(layout.tp, size_of(json, "tensor_model_parallel_size"));
+    ROLL_TRY(layout.pp, size_of(json, "pipeline_model_parallel_size"));
+    ROLL_TRY(layout.vpp, size_of(json, "virtual_pipeline_model_parallel_size"));
+    ROLL_TRY(layout.ep, size_of(json, "expert_model_parallel_size"));
+    ROLL_TRY(layout.etp, size_of(json, "expert_tensor_parallel_size", 0));
+    if (layout.etp == layout.tp) layout.etp = 0;
+    layout.account_for_embedding = flag_of(json, "account_for_embedding_in_pipeline_split");
+    layout.account_for_loss = flag_of(json, "account_for_loss_in_pipeline_split");
+    layout.pipeline = text_of(json, "pipeline_model_parallel_layout");
+    return layout;
+}
+
+std::string padded(int value, std::size_t width) {
+    std::string digits = std::to_string(value);
+    return std::string(width > digits.size() ? width - digits.size() : 0, '0') + digits;
+}
+
+}  // namespace
+
+Result<McaConfig> parse_mca_config(std::string_view text) {
+    auto json = parse_json(text);
+    if (!json) return fail(ErrorCode::Corrupt, kConfigFile + (": " + json.error().message));
+    if (!json->is_object()) return fail(ErrorCode::Corrupt, "mca_config.json is not an object");
+    McaConfig config;
+    config.model_type = text_of(*json, "hf_model_type");
+    const auto hf_config = parse_json(text_of(*json, "hf_config_json"));
+    if (!hf_config || !hf_config->is_object())
+        return fail(ErrorCode::Corrupt, "mca_config.json has no hf_config_json");
+    config.hf_config = *hf_config;
+    if (config.model_type.empty()) config.model_type = text_of(*hf_config, "model_type");
+    if (config.model_type.empty())
+        return fail(ErrorCode::Corrupt, "mca_config.json has no hf_model_type");
+    ROLL_TRY(config.layout, layout_of(*json));
+    config.grouped_experts = flag_of(*json, "moe_grouped_gemm");
+    config.local_names = text_of(*json, "transformer_impl") == "local";
+    config.native = *std::move(json);
+    return config;
+}
+
+Result<McaConfig> read_mca_config(const std::filesystem::path& directory) {
+    ROLL_TRY(const std::string text, read_file(directory / kConfigFile));
+    auto config = parse_mca_config(text);
+    if (!config)
+        return fail(config.error().code, directory.string() + ": " + config.error().message);
+    return config;
+}
+
+std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
+    const McaLayout& layout = config.layout;
+    Json json = config.native;
+    json["hf_model_type"] = config.model_type;
+    json["hf_config_json"] = config.hf_config.dump(2) + "\n";
+    if (!json.contains("name_or_path")) json["name_or_path"] = "";
+    json["tensor_model_parallel_size"] = layout.tp;
+    json["pipeline_model_parallel_size"] = layout.pp;
+    // 1 is written as null: ROLL looks for "model0" as soon as there is a number.
+    json["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
+    json["expert_model_parallel_size"] = layout.ep;
+    json["expert_tensor_parallel_size"] = layout.expert_tp();
+    json["moe_parallel_folding"] = layout.expert_tp() != layout.tp;
+    json["account_for_embedding_in_pipeline_split"] = layout.account_for_embedding;
+    json["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
+    json["pipeline_model_parallel_layout"] =
+        layout.pipeline.empty() ? Json() : Json(layout.pipeline);
+    json["context_parallel_size"] = 1;
+    json["transformer_impl"] = config.local_names ? "local" : "transformer_engine";
+    json["moe_grouped_gemm"] = config.grouped_experts;
+    json["bf16"] = dtype == tensor::DType::BF16;
+    json["fp16"] = dtype == tensor::DType::F16;
+    return json.dump(2, ' ', true) + "\n";
+}
+
+Result<void> write_mca_root(const std::filesystem::path& directory, const McaConfig& config,
+                            tensor::DType dtype) {
+    ROLL_TRY_VOID(write_file_atomically(directory / kConfigFile, mca_config_text(config, dtype)));
+    return write_file_atomically(directory / kTrackerFile, "1");
+}
+
+std::string mca_rank_file(const McaLayout& layout, const McaRank& rank) {
+    std::string name = "mp_rank_" + padded(rank.tp, 2);
+    if (layout.pp > 1) name += "_" + padded(rank.pp, 3);
+    if (layout.ep > 1) name += "_" + padded(rank.ep, 3);
+    return "iter_0000001/" + name + "/model_optim_rng.pt";
+}
+
+std::string mca_chunk_key(const McaLayout& layout, int chunk) {
+    return layout.vpp > 1 ? "model" + std::to_string(chunk) : "model";
+}
+
+Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory) {
+    const auto tracker = read_file(directory / kTrackerFile);
+    if (!tracker) return directory / "iter_0000001";
+    std::string word = *tracker;
+    while (!word.empty() && (word.back() == '\n' || word.back() == ' ')) word.pop_back();
+    if (word == "release") return directory / "release";
+    const bool number =
+        !word.empty() && word.size() <= 7 &&
+        std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!number)
+        return fail(ErrorCode::Corrupt, (directory / kTrackerFile).string() + " says \"" +
+                                            word.substr(0, 40) + "\"; it must be a number");
+    return directory / ("iter_" + padded(std::stoi(word), 7));
+}
+
+}  // namespace roll::formats

@@ -1,0 +1,74 @@
+// Checkpoint directories of ROLL's mcore_adapter: mca_config.json, a tracker file, and one torch
+// file of weights for each (tensor, pipeline, expert) rank.
+//
+//   mca_config.json   latest_checkpointed_iteration.txt
+//   iter_0000001/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt
+//
+// A rank's file is {"model": {name: tensor}}, or {"model0": ..., "model1": ...} with virtual
+// stages.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "common/tensor/dtype.hpp"
+
+namespace roll::formats {
+
+// How a model is cut. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"); empty: even.
+struct McaLayout {
+    int tp = 1;
+    int pp = 1;
+    int vpp = 1;
+    int ep = 1;
+    int etp = 0;  // expert tensor parallel; 0: as tp
+    bool account_for_embedding = false;
+    bool account_for_loss = false;
+    std::string pipeline = {};
+    friend bool operator==(const McaLayout&, const McaLayout&) = default;
+
+    int expert_tp() const { return etp == 0 ? tp : etp; }
+};
+
+struct McaConfig {
+    std::string model_type;  // HuggingFace's; names the family
+    Json hf_config;          // the config.json of the exported model
+    Json native;             // Megatron's fields as the file has them
+    McaLayout layout;
+    bool grouped_experts = false;  // experts.linear_fc1.weightN; else experts.local_experts.N
+    bool local_names = false;      // norms named as without TransformerEngine
+};
+
+// Tolerant: unknown fields are kept in `native`, missing ones take defaults. Corrupt if there is no
+// model type or HuggingFace config in it, or a size is no size.
+Result<McaConfig> parse_mca_config(std::string_view json);
+Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
+
+// The file's text. The names say TransformerEngine: ROLL's default, and with it its loader wants
+// the norms under linear_qkv and linear_fc1 (`local_names` off). `dtype` is F32, F16 or BF16.
+std::string mca_config_text(const McaConfig& config, tensor::DType dtype);
+
+// Writes mca_config.json and the tracker file.
+Result<void> write_mca_root(const std::filesystem::path& directory, const McaConfig& config,
+                            tensor::DType dtype);
+
+struct McaRank {
+    int tp = 0;
+    int pp = 0;
+    int ep = 0;
+    friend auto operator<=>(const McaRank&, const McaRank&) = default;
+};
+
+// "iter_0000001/mp_rank_00_001/model_optim_rng.pt"
+std::string mca_rank_file(const McaLayout& layout, const McaRank& rank);
+
+// "model", or "model1" with virtual stages.
+std::string mca_chunk_key(const McaLayout& layout, int chunk);
+
+// The directory of the iteration that the tracker names ("release" counts), or of the only one.
+Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory);
+
+}  // namespace roll::formats

@@ -1,0 +1,382 @@
+#include "worker/formats/torch_file.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "common/check.hpp"
+
+namespace roll::formats {
+namespace {
+
+using tensor::DType;
+
+struct StorageRow {
+    const char* global;
+    DType dtype;
+};
+constexpr std::array<StorageRow, 9> kStorages{{{"torch FloatStorage", DType::F32},
+                                               {"torch DoubleStorage", DType::F64},
+                                               {"torch HalfStorage", DType::F16},
+                                               {"torch BFloat16Storage", DType::BF16},
+                                               {"torch LongStorage", DType::I64},
+                                               {"torch IntStorage", DType::I32},
+                                               {"torch CharStorage", DType::I8},
+                                               {"torch ByteStorage", DType::U8},
+                                               {"torch BoolStorage", DType::Bool}}};
+
+std::optional<DType> dtype_of_storage(std::string_view global) {
+    for (const StorageRow& row : kStorages)
+        if (global == row.global) return row.dtype;
+    return std::nullopt;
+}
+
+std::optional<DType> dtype_of_torch(std::string_view global) {
+    for (int i = 0; i < tensor::kDTypes; ++i) {
+        const auto dtype = static_cast<DType>(i);
+        const std::string_view name = tensor::torch_name_of(dtype);
+        if (!name.empty() && global == "torch " + std::string(name)) return dtype;
+    }
+    return std::nullopt;
+}
+
+std::optional<std::vector<std::int64_t>> integers(const Pickle& pickle, PickleId id) {
+    PickleId tuple = id;  // torch.Size is called with a tuple or a list
+    if (const PickleNode* size = pickle.arguments_of(id, "torch Size"); size != nullptr) {
+        if (size->items.size() != 1) return std::nullopt;
+        tuple = size->items[0];
+    }
+    const PickleNode& node = pickle.at(tuple);
+    if (node.kind != PickleKind::Tuple && node.kind != PickleKind::List) return std::nullopt;
+    std::vector<std::int64_t> values;
+    for (const PickleId item : node.items) {
+        if (!pickle.is(item, PickleKind::Int)) return std::nullopt;
+        values.push_back(pickle.at(item).integer);
+    }
+    return values;
+}
+
+// The number of storage elements that a view reaches into, or nothing if it leaves 64 bits.
+std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shape,
+                                  const std::vector<std::int64_t>& strides) {
+    if (offset < 0) return std::nullopt;
+    std::int64_t last = offset;
+    bool empty = false;
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+        if (shape[dim] < 0 || strides[dim] < 0) return std::nullopt;
+        empty |= shape[dim] == 0;
+        std::int64_t step = 0;
+        if (shape[dim] > 0 && (__builtin_mul_overflow(shape[dim] - 1, strides[dim], &step) ||
+                               __builtin_add_overflow(last, step, &last)))
+            return std::nullopt;
+    }
+    return empty ? 0 : last + 1;
+}
+
+// Writing ---------------------------------------------------------------------------------------
+
+// The opcodes of protocol 2 that weights_only=True knows; globals and repeated words are memoized.
+class PickleWriter {
+  public:
+    PickleWriter() { out_ = "\x80\x02"; }
+    std::string finish() && {
+        out_ += '.';
+        return std::move(out_);
+    }
+    void op(char code) { out_ += code; }
+    void text(std::string_view text) {
+        out_ += 'X';
+        fixed(static_cast<std::uint32_t>(text.size()));
+        out_ += text;
+    }
+    void word(const std::string& text) {
+        once("t " + text, [&] { this->text(text); });
+    }
+    void global(const std::string& module, const std::string& name) {
+        once(module + " " + name, [&] { out_ += "c" + module + "\n" + name + "\n"; });
+    }
+    void integer(std::int64_t value) {
+        if (value >= 0 && value < 256) {
+            out_ += 'K';
+            out_ += static_cast<char>(value);
+        } else if (value >= INT32_MIN && value <= INT32_MAX) {
+            out_ += 'J';
+            fixed(static_cast<std::int32_t>(value));
+        } else {
+            out_ += "\x8a\x08";
+            fixed(value);
+        }
+    }
+    void integers(const std::vector<std::int64_t>& values) {
+        out_ += '(';
+        for (const std::int64_t value : values) integer(value);
+        out_ += 't';
+    }
+
+  private:
+    template <class T>
+    void fixed(T value) {
+        out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    template <class Make>
+    void once(const std::string& what, Make make) {
+        const auto known = memo_.find(what);
+        if (known != memo_.end()) {
+            out_ += 'j';
+            fixed(known->second);
+            return;
+        }
+        make();
+        const auto index = static_cast<std::uint32_t>(memo_.size());
+        memo_[what] = index;
+        out_ += 'r';
+        fixed(index);
+    }
+    std::string out_;
+    std::map<std::string, std::uint32_t> memo_;
+};
+
+const char* storage_name_of(DType dtype) {
+    for (const StorageRow& row : kStorages)
+        if (row.dtype == dtype) return row.global + sizeof "torch";
+    return nullptr;
+}
+
+// torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict())
+void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key) {
+    std::int64_t count = 1;
+    for (const std::int64_t dim : info.shape) count *= dim;
+    out.global("torch._utils", "_rebuild_tensor_v2");
+    out.op('(');
+    out.op('(');
+    out.word("storage");
+    out.global("torch", storage_name_of(info.dtype));
+    out.text(std::to_string(key));
+    out.word("cpu");
+    out.integer(count);
+    out.op('t');
+    out.op('Q');
+    out.integer(0);
+    out.integers(info.shape);
+    out.integers(tensor::row_major(info.shape));
+    out.op('\x89');
+    out.global("collections", "OrderedDict");
+    out.op(')');
+    out.op('R');
+    out.op('t');
+    out.op('R');
+}
+
+std::string pickle_of(const std::vector<TorchSection>& sections) {
+    PickleWriter out;
+    std::size_t key = 0;
+    const auto write_section = [&](const TorchSection& section) {
+        out.op('}');
+        out.op('(');
+        for (const tensor::TensorInfo& info : section.tensors) {
+            out.text(info.name);
+            write_tensor(out, info, key++);
+        }
+        out.op('u');
+    };
+    if (sections.size() == 1 && sections[0].key.empty()) {
+        write_section(sections[0]);
+        return std::move(out).finish();
+    }
+    out.op('}');
+    out.op('(');
+    for (const TorchSection& section : sections) {
+        out.text(section.key);
+        write_section(section);
+    }
+    out.op('u');
+    return std::move(out).finish();
+}
+
+}  // namespace
+
+// Reading ---------------------------------------------------------------------------------------
+
+Result<TorchFile> TorchFile::open(const std::filesystem::path& path) {
+    ROLL_TRY(MappedFile file, MappedFile::open(path));
+    const auto bytes = file.bytes();
+    const auto refuse = [&](const std::string& what) {
+        return fail(ErrorCode::Corrupt, path.string() + ": " + what);
+    };
+    if (bytes.size() < 4 || bytes[0] != std::byte{'P'} || bytes[1] != std::byte{'K'})
+        return refuse("not a zip; files of torch.save before 1.6 are not read");
+    const auto members = parse_zip(bytes);
+    if (!members) return refuse(members.error().message);
+    const auto content = [&](const ZipMember& member) {
+        return bytes.subspan(static_cast<std::size_t>(member.begin),
+                             static_cast<std::size_t>(member.size));
+    };
+    std::string top;
+    const ZipMember* data = nullptr;
+    for (const ZipMember& member : *members) {
+        const std::size_t slash = member.name.find('/');
+        if (slash == std::string::npos || member.name.substr(slash) != "/data.pkl") continue;
+        if (data != nullptr) return refuse("two data.pkl");
+        data = &member;
+        top = member.name.substr(0, slash + 1);
+    }
+    if (data == nullptr) return refuse("no data.pkl: not a file of torch.save");
+    auto pickle = Pickle::parse(content(*data));
+    if (!pickle) return refuse(pickle.error().message);
+    TorchFile result(path, std::move(file), *std::move(pickle));
+    for (const ZipMember& member : *members) {
+        if (member.name == top + "byteorder") {
+            const auto order = content(member);
+            if (!order.empty() && order[0] == std::byte{'b'}) return refuse("is big-endian");
+        }
+        if (member.name.starts_with(top + "data/"))
+            result.storages_[member.name.substr(top.size() + 5)] = member;
+    }
+    return result;
+}
+
+tl::unexpected<Error> TorchFile::corrupt(const std::string& what) const {
+    return fail(ErrorCode::Corrupt, path_.string() + ": " + what);
+}
+
+// Arguments: storage, offset, size, stride, requires_grad, hooks[, dtype if typed][, metadata].
+Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool typed) const {
+    if (arguments.items.size() < (typed ? 7U : 4U) ||
+        !pickle_.is(arguments.items[0], PickleKind::Persistent) ||
+        !pickle_.is(arguments.items[1], PickleKind::Int))
+        return corrupt("a tensor has no storage");
+    const PickleNode& id = pickle_.at(pickle_.at(arguments.items[0]).items[0]);
+    if (id.kind != PickleKind::Tuple || id.items.size() < 5 ||
+        !pickle_.is(id.items[1], PickleKind::Global) || !pickle_.is(id.items[2], PickleKind::Text))
+        return corrupt("a tensor's storage has no name");
+    tensor::StridedView view;
+    const std::string& type = pickle_.at(typed ? arguments.items[6] : id.items[1]).text;
+    const auto dtype = typed ? dtype_of_torch(type) : dtype_of_storage(type);
+    if (!dtype) return corrupt("a tensor has the element type " + type + ", which we do not read");
+    view.info.dtype = *dtype;
+
+    const auto shape = integers(pickle_, arguments.items[2]);
+    const auto strides = integers(pickle_, arguments.items[3]);
+    if (!shape || !strides || shape->size() != strides->size() || shape->size() > 64)
+        return corrupt("a tensor has no shape");
+    view.info.shape = *shape;
+    view.strides = *strides;
+    const std::string& key = pickle_.at(id.items[2]).text;
+    const auto storage = storages_.find(key);
+    if (storage == storages_.end()) return corrupt("storage " + key + " is missing");
+    const std::int64_t bytes = tensor::bits_of(*dtype) / 8;
+    const std::int64_t offset = pickle_.at(arguments.items[1]).integer;
+    const auto needed = reach(offset, *shape, *strides);
+    if (!needed || *needed > storage->second.size / bytes)
+        return corrupt("a tensor of shape " + tensor::to_string(*shape) + " leaves its storage " +
+                       key + " of " + std::to_string(storage->second.size) + " bytes");
+    ROLL_TRY_VOID(tensor::byte_count(*dtype, *shape));
+    view.first = file_.bytes().data() + storage->second.begin + (*needed > 0 ? offset * bytes : 0);
+    return view;
+}
+
+Result<std::optional<tensor::StridedView>> TorchFile::tensor(PickleId id) const {
+    for (const char* wrapper :
+         {"torch._utils _rebuild_parameter", "torch.nn.parameter Parameter"}) {
+        const PickleNode* arguments = pickle_.arguments_of(id, wrapper);
+        if (arguments == nullptr || arguments->items.empty()) continue;
+        id = arguments->items[0];
+        break;
+    }
+    const PickleNode* arguments = pickle_.arguments_of(id, "torch._utils _rebuild_tensor_v2");
+    const bool typed = arguments == nullptr;
+    if (typed) arguments = pickle_.arguments_of(id, "torch._utils _rebuild_tensor_v3");
+    if (arguments == nullptr) return std::nullopt;
+    ROLL_TRY(tensor::StridedView view, rebuild(*arguments, typed));
+    return view;
+}
+
+Result<StateDict> TorchFile::state_dict(PickleId id) const {
+    const std::vector<PickleId>* entries = pickle_.entries_of(id);
+    if (entries == nullptr) return corrupt("what should be a state dict is not a dict");
+    StateDict result;
+    std::map<std::string_view, int> seen;
+    for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {
+        const PickleNode& key = pickle_.at((*entries)[i]);
+        if (key.kind != PickleKind::Text) return corrupt("a state dict has a key that is no name");
+        if (++seen[key.text] > 1) return corrupt("a state dict has " + key.text + " twice");
+        auto view = tensor((*entries)[i + 1]);
+        if (!view) return fail(view.error().code, view.error().message + " (key " + key.text + ")");
+        if (!*view) {
+            result.others.push_back(key.text);
+            continue;
+        }
+        (*view)->info.name = key.text;
+        result.tensors.push_back(**std::move(view));
+    }
+    return result;
+}
+
+// Writing ---------------------------------------------------------------------------------------
+
+Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& path,
+                                                std::vector<TorchSection> sections) {
+    const std::string top = path.stem().string();
+    std::vector<std::int64_t> sizes;
+    for (const TorchSection& section : sections) {
+        for (const tensor::TensorInfo& info : section.tensors) {
+            if (storage_name_of(info.dtype) == nullptr)
+                return fail(ErrorCode::InvalidArgument,
+                            info.name + " is " + name_of(info.dtype) +
+                                ", which torch files of this kind do not hold");
+            ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
+            sizes.push_back(bytes);
+        }
+    }
+    const std::string pickle = pickle_of(sections);
+    ZipLayout layout;
+    layout.add(top + "/data.pkl", static_cast<std::int64_t>(pickle.size()));
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        layout.add(top + "/data/" + std::to_string(i), sizes[i]);
+    const std::array<std::pair<const char*, std::string_view>, 2> marks{
+        {{"/byteorder", "little"}, {"/version", "3\n"}}};
+    for (const auto& [name, content] : marks)
+        layout.add(top + name, static_cast<std::int64_t>(content.size()));
+
+    ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path));
+    TorchFileWriter writer(std::move(file), std::move(layout));
+    writer.written_.assign(writer.layout_.members().size(), 0);
+    const auto write = [&](std::size_t member, std::string_view content) {
+        return writer.append_to(member, tensor::as_bytes(content));
+    };
+    ROLL_TRY_VOID(write(0, pickle));
+    ROLL_TRY_VOID(write(sizes.size() + 1, marks[0].second));
+    ROLL_TRY_VOID(write(sizes.size() + 2, marks[1].second));
+    return writer;
+}
+
+Result<void> TorchFileWriter::append_to(std::size_t member, std::span<const std::byte> bytes) {
+    ZipMember& place = layout_.members()[member];
+    ROLL_CHECK(static_cast<std::int64_t>(bytes.size()) <= place.size - written_[member]);
+    ROLL_TRY_VOID(file_.write_at(place.begin + written_[member], bytes));
+    place.crc = crc32_of(place.crc, bytes);
+    written_[member] += static_cast<std::int64_t>(bytes.size());
+    return {};
+}
+
+Result<void> TorchFileWriter::append(std::size_t tensor, std::span<const std::byte> bytes) {
+    return append_to(tensor + 1, bytes);
+}
+
+Result<void> TorchFileWriter::finish() {
+    for (std::size_t i = 0; i < written_.size(); ++i)
+        ROLL_CHECK(written_[i] == layout_.members()[i].size);
+    ROLL_TRY_VOID(layout_.write_headers(file_));
+    return file_.finish();
+}
+
+Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
+                              const std::vector<tensor::TensorView>& tensors) {
+    TorchSection section{key, {}};
+    for (const tensor::TensorView& one : tensors) section.tensors.push_back(one.info);
+    ROLL_TRY(TorchFileWriter writer, TorchFileWriter::create(path, {std::move(section)}));
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+        ROLL_TRY_VOID(writer.append(i, tensors[i].bytes));
+    return writer.finish();
+}
+
+}  // namespace roll::formats

@@ -1,0 +1,44 @@
+// A rank's place in the mesh and the groups along its axes. Pure arithmetic, no torch.
+//
+// Ranks count through tp first, then cp, dp, pp: Megatron's order, so neighbours on a node share a
+// layer. ep has no axis of its own: it divides dp.
+#pragma once
+
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/spec/train.hpp"
+
+namespace roll::plan {
+
+enum class Axis { Tp, Cp, Dp, Pp };
+
+struct Place {
+    int tp = 0;
+    int cp = 0;
+    int dp = 0;
+    int pp = 0;
+    friend bool operator==(const Place&, const Place&) = default;
+};
+
+class Mesh {
+  public:
+    // Error InvalidArgument: an axis below 1, or a product that is not world_size; names the
+    // numbers.
+    static Result<Mesh> make(const spec::ParallelSpec& parallel, int world_size);
+
+    int world_size() const { return tp_ * cp_ * dp_ * pp_; }
+    int size(Axis axis) const;
+
+    Place place(int rank) const;
+    int rank(const Place& place) const;
+
+    // The ranks that differ from this one in that axis alone, in its order; itself among them.
+    std::vector<int> group(int rank, Axis axis) const;
+
+  private:
+    Mesh(int tp, int cp, int dp, int pp) : tp_(tp), cp_(cp), dp_(dp), pp_(pp) {}
+    int tp_, cp_, dp_, pp_;
+};
+
+}  // namespace roll::plan

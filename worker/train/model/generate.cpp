@@ -1,0 +1,122 @@
+#include "worker/train/model/generate.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "common/check.hpp"
+#include "worker/train/model/random.hpp"
+#include "worker/train/ops/embedding.hpp"
+#include "worker/train/ops/linear.hpp"
+
+namespace roll::train {
+namespace {
+
+// One sequence's keys and values. S positions at most, the rest as in ops/rope.hpp.
+struct LayerCache {
+    at::Tensor k_GSD;
+    at::Tensor v_GSD;
+};
+
+class Decoder {
+  public:
+    explicit Decoder(Chunk& model)
+        : config_(model.config()),
+          weight_(model.parameters().weight),
+          parameters_(model.parameters()),
+          table_(ops::rope_table(config_.positions_max, config_.head_dim, config_.rope_theta,
+                                 parameters_.flat_weight.scalar_type())) {
+        const at::Tensor empty_GSD =
+            at::empty({config_.kv_heads, config_.positions_max, config_.head_dim},
+                      parameters_.flat_weight.options());
+        for (std::int64_t i = 0; i < config_.layers; ++i)
+            caches_.push_back({empty_GSD.clone(), empty_GSD.clone()});
+    }
+
+    // The logits after the last of these tokens, which follow what was taken before.
+    at::Tensor take(const std::vector<std::int64_t>& tokens) {
+        at::Tensor x_MC = ops::embedding(at::tensor(tokens, at::kLong), weight_[0]);
+        for (std::size_t i = 0; i < caches_.size(); ++i) x_MC = layer(i, x_MC);
+        position_ += x_MC.size(0);
+        ops::RmsNormSaved dropped;
+        const std::size_t norm = 1 + caches_.size() * kLayerParameters;
+        const at::Tensor h_1C =
+            ops::rms_norm(x_MC.slice(0, -1), weight_[norm], config_.norm_eps, dropped);
+        return ops::linear(h_1C, config_.tied ? weight_[0] : weight_[norm + 1])[0];
+    }
+
+    std::int64_t position() const { return position_; }
+
+  private:
+    at::Tensor layer(std::size_t index, const at::Tensor& x_MC) {
+        const std::int64_t rows = x_MC.size(0);
+        const int first = 1 + static_cast<int>(index) * kLayerParameters;
+        const at::Tensor* w = &weight_[static_cast<std::size_t>(first)];
+        ops::RmsNormSaved norm;
+        const at::Tensor h1_MC = ops::rms_norm(x_MC, w[kNorm1], config_.norm_eps, norm);
+        const ops::RopeTable table{table_.cos_TE.narrow(0, position_, rows),
+                                   table_.sin_TE.narrow(0, position_, rows)};
+        const ops::Heads heads =
+            ops::rope(ops::linear(h1_MC, w[kQkv]).unsqueeze(0), config_.kv_heads, table);
+        const at::Tensor x1_MC = ops::linear_add(x_MC, attention(caches_[index], heads), w[kOut]);
+        const at::Tensor h2_MC = ops::rms_norm(x1_MC, w[kNorm2], config_.norm_eps, norm);
+        ops::SwigluSaved dropped;
+        return ops::linear_add(x1_MC, ops::swiglu(ops::linear(h2_MC, w[kGateUp]), dropped),
+                               w[kDown]);
+    }
+
+    // o_MA of the new positions over all that are cached, the new ones among them.
+    at::Tensor attention(const LayerCache& cache, const ops::Heads& heads) const {
+        const std::int64_t groups = config_.kv_heads, dim = config_.head_dim;
+        const std::int64_t rows = heads.q_BHTD.size(2), all = position_ + rows;
+        cache.k_GSD.narrow(1, position_, rows).copy_(heads.k_BGTD[0]);
+        cache.v_GSD.narrow(1, position_, rows).copy_(heads.v_BGTD[0]);
+        const at::Tensor q_GQTD = heads.q_BHTD.view({groups, -1, rows, dim});
+        const at::Tensor k_G1DS = cache.k_GSD.narrow(1, 0, all).transpose(1, 2).unsqueeze(1);
+        at::Tensor score_GQTS = at::matmul(q_GQTD, k_G1DS) / std::sqrt(static_cast<double>(dim));
+        const at::Tensor later_TS = at::ones({rows, all}, at::kBool).triu(position_ + 1);
+        score_GQTS.masked_fill_(later_TS, -INFINITY);
+        const at::Tensor o_GQTD =
+            at::matmul(score_GQTS.softmax(-1), cache.v_GSD.narrow(1, 0, all).unsqueeze(1));
+        return o_GQTD.permute({2, 0, 1, 3}).reshape({rows, -1});
+    }
+
+    const spec::ModelConfig& config_;
+    const std::vector<at::Tensor>& weight_;
+    const Parameters& parameters_;
+    ops::RopeTable table_;
+    std::vector<LayerCache> caches_;
+    std::int64_t position_ = 0;
+};
+
+std::int64_t choose(const at::Tensor& logits_V, const GenerateOptions& options, std::size_t index) {
+    if (options.temperature <= 0) return logits_V.argmax().item<std::int64_t>();
+    const at::Tensor share_V =
+        (logits_V.to(at::kDouble) / options.temperature).softmax(0).cumsum(0);
+    const double mark = uniform(options.seed, "generate", index) * share_V[-1].item<double>();
+    const std::int64_t token = share_V.le(mark).sum().item<std::int64_t>();
+    return std::min(token, share_V.numel() - 1);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
+                                   const GenerateOptions& options) {
+    const c10::InferenceMode no_autograd;
+    ROLL_CHECK(!prompt.empty() && model.part().pre && model.part().post);
+    const std::int64_t room = std::max<std::int64_t>(1, model.config().positions_max - 1);
+    if (std::ssize(prompt) > room) prompt.erase(prompt.begin(), prompt.end() - room);
+    Decoder decoder(model);
+    std::vector<std::int64_t> tokens;
+    while (std::ssize(tokens) < options.max_tokens) {
+        const std::vector<std::int64_t>& next =
+            tokens.empty() ? prompt : std::vector<std::int64_t>{tokens.back()};
+        if (decoder.position() + std::ssize(next) > model.config().positions_max) break;
+        const std::int64_t token = choose(decoder.take(next), options, tokens.size());
+        if (token == options.stop_token) break;
+        tokens.push_back(token);
+    }
+    return tokens;
+}
+
+}  // namespace roll::train

@@ -1,0 +1,23 @@
+// Continues a text with a whole model in one chunk, one token at a time over cached keys and
+// values.
+#pragma once
+
+#include <vector>
+
+#include "worker/train/model/chunk.hpp"
+
+namespace roll::train {
+
+struct GenerateOptions {
+    std::int64_t max_tokens = 64;
+    double temperature = 0;  // 0: always the likeliest token
+    std::uint64_t seed = 1;  // with a temperature: equal seeds draw equal tokens
+    std::int64_t stop_token = -1;
+};
+
+// The tokens that follow the prompt, a stop token not included. Fewer than max_tokens when the
+// model's positions_max is reached; a longer prompt is cut at its front. The prompt is not empty.
+std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
+                                   const GenerateOptions& options);
+
+}  // namespace roll::train

@@ -1,0 +1,33 @@
+#include "worker/train/model/ordered_grads.hpp"
+
+#include "common/check.hpp"
+
+namespace roll::train {
+
+void OrderedGrads::begin() {
+    for (const auto& waiting : waiting_) ROLL_CHECK(waiting.empty());
+    next_.assign(waiting_.size(), 0);
+}
+
+int OrderedGrads::place(int parameter, int microbatch, int use) const {
+    return microbatch * parameters_.specs[parameter].uses + use;
+}
+
+bool OrderedGrads::is_next(int parameter, int microbatch, int use) const {
+    return next_[parameter] == place(parameter, microbatch, use);
+}
+
+void OrderedGrads::add(int parameter, int microbatch, int use, std::function<void()> add,
+                       const GradReady& ready) {
+    std::map<int, std::function<void()>>& waiting = waiting_[parameter];
+    const bool fresh = waiting.emplace(place(parameter, microbatch, use), std::move(add)).second;
+    ROLL_CHECK(fresh);
+    while (!waiting.empty() && waiting.begin()->first == next_[parameter]) {
+        waiting.begin()->second();
+        waiting.erase(waiting.begin());
+        ++next_[parameter];
+        ready(parameter);
+    }
+}
+
+}  // namespace roll::train
