@@ -41,9 +41,11 @@ class Engine {
 
   private:
     core::Events run(std::span<const core::Input> inputs, Time now, Turn& turn);
-    Result<void> undo(const Error& error, Turn& turn);
+    Result<void> undo(std::span<const core::Input> inputs, Time now, const Error& error,
+                      Turn& turn);
 
     core::State state_;
+    std::optional<core::State> durable_{};  // while the volume is full: what the ledger holds
     Ledger ledger_;
 };
 
