@@ -1,6 +1,6 @@
 """roll-convert against the real tools: torch, transformers and safetensors, on tiny seeded models.
 
-usage: oracle_test.py ROLL_CONVERT
+usage: convert_oracle.py ROLL_CONVERT
 """
 import json
 import os
@@ -427,7 +427,7 @@ class Jobs(Case):
         self.assertEqual(reports[0], {'t': 'ready'})
         self.assertEqual(reports[-1], {'t': 'export', 'directory': str(target)})
         self.assertIn('progress', [report['t'] for report in reports])
-        want = {name: tensor.to(torch.bfloat16) for name, tensor in weights(self.root / 'hf').items()}
+        want = {k: v.to(torch.bfloat16) for k, v in weights(self.root / 'hf').items()}
         self.assert_same(want, weights(target))
 
     def test_exit_codes_say_whether_to_try_again(self):
