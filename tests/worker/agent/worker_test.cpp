@@ -156,7 +156,7 @@ TEST_F(WorkerTest, AFencedAttemptDies) {
 }
 
 TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
-    start_worker();
+    start_worker({"--lease", "300", "--fence", "300"});  // not the leash's doing
     ASSERT_TRUE(runs(R"({"rank": ["deaf", "child", "stage 5", "ready", "hang"]})", 2));
     ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->recorded.contains(kKey); }));
     ::kill(worker_, SIGKILL);
