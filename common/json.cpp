@@ -12,6 +12,10 @@ const Json& null_json() {
 
 }  // namespace
 
+std::string dump(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 Result<Json> parse_json(std::string_view text) {
     bool too_deep = false;
     const auto limit_depth = [&](int depth, Json::parse_event_t, Json&) {

@@ -3,9 +3,12 @@
 // which reports every problem at once.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -17,8 +20,33 @@ namespace roll {
 using Json = nlohmann::json;                 // keys sorted: dump() is canonical
 using OrderedJson = nlohmann::ordered_json;  // keys as written: for what people read
 
+// One line of UTF-8. Bytes that are no UTF-8 (a log line in a reason, say) become U+FFFD: never
+// throws.
+std::string dump(const Json& json);
+
 // Error Corrupt with the byte position if the text is not JSON, or nests deeper than 100.
 Result<Json> parse_json(std::string_view text);
+
+// Whether a value is exactly a T: an integer in T's range (no 1.0, no true), a list of such, ...
+// The library's own conversions are lenient: they wrap -1, cut 2.5 and turn true into 1.
+template <class T>
+bool holds(const Json& json) {
+    if constexpr (std::is_same_v<T, bool>) {
+        return json.is_boolean();
+    } else if constexpr (std::is_integral_v<T>) {
+        if (json.is_number_unsigned()) return std::in_range<T>(json.get<std::uint64_t>());
+        return json.is_number_integer() && std::in_range<T>(json.get<std::int64_t>());
+    } else if constexpr (std::is_floating_point_v<T>) {
+        return json.is_number();
+    } else if constexpr (std::is_constructible_v<T, std::string>) {
+        return json.is_string();
+    } else if constexpr (requires { typename T::value_type; } && !std::is_same_v<T, Json>) {
+        return json.is_array() &&
+               std::all_of(json.begin(), json.end(), holds<typename T::value_type>);
+    } else {
+        return true;
+    }
+}
 
 // Reads the fields of one object; finish() refuses what was not read. Keeps the first error.
 //
@@ -57,12 +85,11 @@ class JsonReader {
     template <class T>
     T convert(const Json& field, const char* key) {
         try {
-            return field.get<T>();
-        } catch (const Json::exception&) {
-            note("field " + std::string(key) +
-                 " has the wrong type: " + field.dump().substr(0, 60));
-            return T{};
+            if (holds<T>(field)) return field.get<T>();
+        } catch (const Json::exception&) {  // a T with a reader of its own
         }
+        note("field " + std::string(key) + " has the wrong type: " + field.dump().substr(0, 60));
+        return T{};
     }
 
     const Json* object_;

@@ -27,6 +27,10 @@ struct Request {
 std::string encode(const Request& request);
 Result<Request> decode_request(std::string_view frame);
 
+// The id of a frame that decode_request refused, so that the refusal can be sent; 0 if there is
+// none.
+std::uint64_t request_id(std::string_view frame);
+
 std::string encode_reply(std::uint64_t id, const Json& ok);
 std::string encode_reply(std::uint64_t id, const Error& error);
 

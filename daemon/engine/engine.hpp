@@ -16,7 +16,7 @@ struct Ledger {
     // Durable on return. Refused: the volume is full, nothing was written, later calls may succeed.
     // Any other error is fatal for the process: what is on disk is unknown until a restart reads
     // it.
-    std::function<Result<void>(std::span<const core::Event>)> commit;
+    std::function<Result<void>(std::span<const core::Event>, Time now)> commit;
     // State as the ledger holds it; used after a refused commit.
     std::function<Result<core::State>()> load;
 };
@@ -41,9 +41,11 @@ class Engine {
 
   private:
     core::Events run(std::span<const core::Input> inputs, Time now, Turn& turn);
-    Result<void> undo(const Error& error, Turn& turn);
+    Result<void> undo(std::span<const core::Input> inputs, Time now, const Error& error,
+                      Turn& turn);
 
     core::State state_;
+    std::optional<core::State> durable_{};  // while the volume is full: what the ledger holds
     Ledger ledger_;
 };
 

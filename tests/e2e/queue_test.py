@@ -2,10 +2,50 @@
 """The queue with commands as jobs: durable submits, keys, cancel, exit codes. No trainer."""
 import os
 import shutil
+import socket
 import subprocess
+import threading
 import unittest
 
 from harness import RollTest, BIN, is_alive, wait_until
+
+
+class ByteProxy:
+    """Passes bytes on between a Unix socket of its own and an ipc:// endpoint, and keeps them."""
+
+    def __init__(self, path, endpoint):
+        self.endpoint, self.seen = 'ipc://' + path, bytearray()
+        self._target = endpoint.removeprefix('ipc://')
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(path)
+        self._server.listen()
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.close()
+
+    def _accept(self):
+        while True:
+            try:
+                near = self._server.accept()[0]
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self._target)
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source, target):
+        try:
+            while data := source.recv(65536):
+                self.seen += data
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
 
 
 class Queue(RollTest):
@@ -90,6 +130,22 @@ class Queue(RollTest):
             if name.startswith('client') and name.endswith('.pub'):
                 os.rename(os.path.join(self.top, name), os.path.join(authorized, name))
         self.ctl('jobs')
+
+    def test_a_byte_proxy_sees_no_job_name(self):
+        self.up()
+        with open(os.path.join(self.state, 'endpoint'), encoding='ascii') as file:
+            endpoint = file.read().strip()
+        client = os.path.join(self.top, 'client')
+        shutil.copytree(os.path.join(self.state, 'keys'), os.path.join(client, 'keys'))
+        with ByteProxy(os.path.join(self.top, 'proxy.sock'), endpoint) as proxy:
+            with open(os.path.join(client, 'endpoint'), 'w', encoding='ascii') as file:
+                file.write(proxy.endpoint + '\n')
+            job = self.ctl('submit', '--name', 'a-secret-name', '--parsable', '--', 'true',
+                           env=dict(self.env, ROLL_DIR=client)).stdout.strip()
+        self.assertEqual(self.show(job)['name'], 'a-secret-name')
+        self.assertGreater(len(proxy.seen), 500, 'the client went around the proxy')
+        self.assertNotIn(b'a-secret-name', proxy.seen)
+        self.assertNotIn(b'submit', proxy.seen)
 
     def test_without_a_daemon_the_exit_code_is_5_and_the_next_command_is_named(self):
         done = self.ctl('jobs', check=False)

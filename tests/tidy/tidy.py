@@ -48,11 +48,19 @@ def format_problems(paths):
         return [line for found in pool.map(run, filter(None, parts)) for line in found]
 
 
+def page_problems():
+    """Pages that are made from data and no longer show it."""
+    done = subprocess.run([sys.executable, os.path.join(TOP, 'packaging', 'job-docs'), '--check'],
+                          text=True, capture_output=True)
+    return (done.stdout or done.stderr).splitlines()
+
+
 def main():
     tree = read_tree()
     problems = [f'{path}:{line}: {sentence}' for check in checks.ALL
                 for path, line, sentence in check(tree)]
     problems += format_problems([path for path in tree if checks.is_cpp(path)])
+    problems += page_problems()
     for problem in problems:
         print(problem)
     print(f'tidy: {len(tree)} files, {len(problems)} problems')

@@ -71,9 +71,9 @@ class Parser {
             return value;
         }
         std::size_t length = 0;
-        while (
-            length < rest_.size() &&
-            (std::isalnum(static_cast<unsigned char>(rest_[length])) != 0 || rest_[length] == '_'))
+        while (length < rest_.size() &&
+               (std::isalnum(static_cast<unsigned char>(rest_[length])) != 0 ||
+                rest_[length] == '_' || rest_[length] == '.'))
             ++length;
         const std::string word(rest_.substr(0, length));
         rest_.remove_prefix(length);
@@ -81,8 +81,8 @@ class Parser {
         std::int64_t number = 0;
         const auto parsed = std::from_chars(word.data(), word.data() + word.size(), number);
         if (parsed.ec == std::errc{} && parsed.ptr == word.data() + word.size()) return number;
-        const auto found = values_.find(word);
-        if (found == values_.end() || !found->is_number_integer())
+        const Json* const found = value_at(values_, word);
+        if (found == nullptr || !found->is_number_integer())
             return wrong("the config has no whole number " + word);
         return found->get<std::int64_t>();
     }
@@ -93,6 +93,20 @@ class Parser {
 };
 
 }  // namespace
+
+const Json* value_at(const Json& config, const std::string& path) {
+    const Json* value = &config;
+    std::size_t begin = 0;
+    while (begin <= path.size()) {
+        const std::size_t end = std::min(path.find('.', begin), path.size());
+        if (!value->is_object()) return nullptr;
+        const auto found = value->find(path.substr(begin, end - begin));
+        if (found == value->end()) return nullptr;
+        value = &*found;
+        begin = end + 1;
+    }
+    return value->is_null() ? nullptr : value;
+}
 
 Result<std::int64_t> evaluate(std::string_view expression, const Json& values) {
     return Parser(expression, values).parse();

@@ -11,7 +11,11 @@
 
 namespace roll::families {
 
-// Names are looked up in `values`. InvalidArgument names what is missing or does not divide.
+// Names are looked up in `values`, "hf.a.b" in the objects of it. InvalidArgument names what is
+// missing or does not divide.
 Result<std::int64_t> evaluate(std::string_view expression, const Json& values);
+
+// The value at "a.b" of nested objects; nullptr if it is absent or null.
+const Json* value_at(const Json& config, const std::string& path);
 
 }  // namespace roll::families

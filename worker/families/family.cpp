@@ -37,7 +37,8 @@ class FamilyParser {
         if (!json.is_object())
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
-             {"family", "hf", "config", "defaults", "constants", "requires", "weights", "drop"});
+             {"family", "hf", "layers", "config", "defaults", "constants", "requires", "weights",
+              "drop"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
@@ -49,6 +50,9 @@ class FamilyParser {
         family.defaults = object(json, "", "defaults");
         family.constants = object(json, "", "constants");
         family.requires_values = object(json, "", "requires");
+        const Json kinds = object(json, "", "layers");
+        for (const auto& [name, kind] : kinds.items())
+            family.layer_kinds.emplace(name, parse_kind(kind, "layers." + name));
         parse_weights(json.value("weights", Json::array()), family);
         if (json.is_object() && json.contains("drop")) family.drop = names(json["drop"], "drop");
         if (!problem_.empty()) return fail(ErrorCode::InvalidArgument, where_ + ": " + problem_);
@@ -94,26 +98,50 @@ class FamilyParser {
         return result;
     }
 
+    LayerKind parse_kind(const Json& json, const std::string& path) {
+        LayerKind kind;
+        only(json, path, {"from", "every", "not_in", "in", "value"});
+        if (!json.is_object()) return kind;
+        kind.from = choice(json, path, "from");
+        kind.every = choice(json, path, "every");
+        kind.not_in = choice(json, path, "not_in");
+        kind.in = choice(json, path, "in");
+        kind.value = choice(json, path, "value");
+        const int forms = static_cast<int>(!kind.from.empty()) +
+                          static_cast<int>(!kind.every.empty()) +
+                          static_cast<int>(!kind.in.empty());
+        if (forms != 1 || kind.in.empty() != kind.value.empty() ||
+            (!kind.not_in.empty() && kind.every.empty()))
+            note(path, "must have from, or every (and not_in), or in and value");
+        return kind;
+    }
+
     void parse_weights(const Json& weights, Family& family) {
         if (!weights.is_array() || weights.empty()) return note("weights", "must be a list");
         std::set<std::string> written;
         for (std::size_t i = 0; i < weights.size(); ++i) {
             const std::string path = "weights[" + std::to_string(i) + "]";
             WeightRule rule = parse_rule(weights[i], path);
-            if (!written.insert(rule.native + " if " + rule.condition).second)
+            if (!written.insert(rule.native + " if " + rule.condition + " of " + rule.layers)
+                     .second)
                 note(path + ".native", "is written by two rules: " + rule.native);
+            const std::string kind =
+                rule.layers.starts_with('!') ? rule.layers.substr(1) : rule.layers;
+            if (!kind.empty() && !family.layer_kinds.contains(kind))
+                note(path + ".layers", "must be a kind of \"layers\", not " + kind);
             family.weights.push_back(std::move(rule));
         }
     }
 
     WeightRule parse_rule(const Json& json, const std::string& path) {
         WeightRule rule;
-        only(json, path, {"native", "hf", "shape", "operation", "split", "stage", "if"});
+        only(json, path, {"native", "hf", "shape", "operation", "split", "stage", "if", "layers"});
         if (!json.is_object()) return rule;
         rule.native = text(json, path, "native");
         rule.hf = names(json.value("hf", Json()), path + ".hf");
         rule.shape = names(json.value("shape", Json()), path + ".shape");
         rule.condition = choice(json, path, "if");
+        rule.layers = choice(json, path, "layers");
         set_operation(choice(json, path, "operation"), path, rule);
         if (const auto split = by_name(kSplits, or_first(choice(json, path, "split"), "none")))
             rule.split = *split;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,17 @@ enum class Split { None, Column, Row };
 
 enum class Stage { Layer, First, Last };
 
+// Which layers are of a kind, by the HuggingFace config. One of: `from`, the first layer's number;
+// `every`, each n-th layer (layer + 1 divides), those in the list `not_in` apart; `in`, a list with
+// one word a layer, of which `value` counts. A key that the config lacks: every layer is.
+struct LayerKind {
+    std::string from;
+    std::string every;
+    std::string not_in;
+    std::string in;
+    std::string value;
+};
+
 struct WeightRule {
     std::string native;  // may hold {layer} and {expert}
     std::vector<std::string> hf;
@@ -38,6 +50,7 @@ struct WeightRule {
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::string condition;  // a native config field, or !field; empty: always
+    std::string layers;     // a layer kind, or !kind; empty: every layer
 };
 
 struct Family {
@@ -48,6 +61,7 @@ struct Family {
     Json defaults;         // native, where HF is silent
     Json constants;        // native
     Json requires_values;  // HF key -> allowed values
+    std::map<std::string, LayerKind> layer_kinds;
     std::vector<WeightRule> weights;
     std::vector<std::string> drop;  // HF tensors that carry nothing
 };

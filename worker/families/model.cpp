@@ -7,24 +7,9 @@
 namespace roll::families {
 namespace {
 
-// The value at "a.b" of nested objects; null counts as absent.
-const Json* at_path(const Json& config, const std::string& path) {
-    const Json* value = &config;
-    std::size_t begin = 0;
-    while (begin <= path.size()) {
-        const std::size_t end = std::min(path.find('.', begin), path.size());
-        const auto found =
-            value->is_object() ? value->find(path.substr(begin, end - begin)) : value->end();
-        if (!value->is_object() || found == value->end()) return nullptr;
-        value = &*found;
-        begin = end + 1;
-    }
-    return value->is_null() ? nullptr : value;
-}
-
 const Json* first_of(const Json& config, const std::vector<std::string>& paths) {
     for (const std::string& path : paths)
-        if (const Json* value = at_path(config, path)) return value;
+        if (const Json* value = value_at(config, path)) return value;
     return nullptr;
 }
 
@@ -49,9 +34,50 @@ std::string replace(std::string text, const std::string& what, std::int64_t by) 
     return text;
 }
 
+bool in_list(const Json* list, std::int64_t layer) {
+    if (list == nullptr || !list->is_array()) return false;
+    return std::find(list->begin(), list->end(), Json(layer)) != list->end();
+}
+
+// "kind", "!kind", or nothing: every layer.
+bool is_of_kind(const Family& family, const std::string& name, const Json& hf_config,
+                std::int64_t layer) {
+    if (name.empty()) return true;
+    const bool negated = name.front() == '!';
+    const LayerKind& kind = family.layer_kinds.at(negated ? name.substr(1) : name);
+    const auto number = [&](const std::string& key, std::int64_t otherwise) {
+        const Json* value = key.empty() ? nullptr : value_at(hf_config, key);
+        return value != nullptr && value->is_number_integer() ? value->get<std::int64_t>()
+                                                              : otherwise;
+    };
+    bool is = layer >= number(kind.from, 0);
+    if (const std::int64_t step = number(kind.every, 1); step > 0) is &= (layer + 1) % step == 0;
+    if (!kind.not_in.empty()) is &= !in_list(value_at(hf_config, kind.not_in), layer);
+    if (!kind.in.empty()) {
+        const Json* words = value_at(hf_config, kind.in);
+        const auto index = static_cast<std::size_t>(layer);
+        if (words != nullptr && words->is_array() && index < words->size())
+            is &= (*words)[index] == kind.value;
+    }
+    return is != negated;
+}
+
+// Megatron's moe_layer_freq: 1 if every layer is of the kind, else a list of 0 and 1.
+Json layer_list(const Family& family, const std::string& kind, const Json& hf_config,
+                std::int64_t layers) {
+    Json list = Json::array();
+    bool all = true;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+        const bool is = is_of_kind(family, kind, hf_config, layer);
+        all &= is;
+        list.push_back(is ? 1 : 0);
+    }
+    return all ? Json(1) : list;
+}
+
 Result<void> check_required(const Family& family, const Json& hf_config) {
     for (const auto& [key, allowed] : family.requires_values.items()) {
-        const Json* value = at_path(hf_config, key);
+        const Json* value = value_at(hf_config, key);
         if (value == nullptr) continue;
         bool found = false;
         for (const Json& one : allowed) found |= one == *value;
@@ -91,7 +117,8 @@ std::string rope_type(const Json& native) {
 
 Result<void> check_trainable(const Json& native) {
     for (const char* key : {"add_qkv_bias", "add_bias_linear", "qk_layernorm", "num_moe_experts",
-                            "multi_latent_attention", "attention_output_gate", "mtp_num_layers"}) {
+                            "multi_latent_attention", "attention_output_gate", "mtp_num_layers",
+                            "layernorm_zero_centered_gamma", "sliding_window"}) {
         if (holds(key, native))
             return fail(ErrorCode::InvalidArgument,
                         std::string("the trainer does not build models with ") + key + " yet");
@@ -102,31 +129,45 @@ Result<void> check_trainable(const Json& native) {
     return {};
 }
 
-Result<NativeTensor> expand(const WeightRule& rule, const Json& native,
-                            std::optional<std::int64_t> layer) {
+// One layer's number and one expert's, where a rule has them.
+struct Instance {
+    std::optional<std::int64_t> layer;
+    std::optional<std::int64_t> expert;
+
+    std::string name(std::string pattern) const {
+        if (layer) pattern = replace(std::move(pattern), "{layer}", *layer);
+        if (expert) pattern = replace(std::move(pattern), "{expert}", *expert);
+        return pattern;
+    }
+};
+
+// `scope` is the native config with the HuggingFace one under "hf".
+Result<NativeTensor> expand(const WeightRule& rule, const Json& scope, const Instance& instance) {
     NativeTensor result;
     result.operation = rule.operation;
     result.split = rule.split;
     result.stage = rule.stage;
-    result.layer = layer;
-    result.name = layer ? replace(rule.native, "{layer}", *layer) : rule.native;
+    result.layer = instance.layer;
+    result.expert = instance.expert;
+    result.name = instance.name(rule.native);
     tensor::Shape shape;
     for (const std::string& expression : rule.shape) {
-        ROLL_TRY(const std::int64_t dim, evaluate(expression, native));
+        ROLL_TRY(const std::int64_t dim, evaluate(expression, scope));
         if (dim <= 0)
             return fail(ErrorCode::InvalidArgument,
                         result.name + ": \"" + expression + "\" is " + std::to_string(dim));
         shape.push_back(dim);
     }
     for (std::size_t i = 0; i < rule.hf.size(); ++i) {
-        HfTensor source{layer ? replace(rule.hf[i], "{layer}", *layer) : rule.hf[i], shape};
+        HfTensor source{instance.name(rule.hf[i]), shape};
         if (rule.operation == Operation::Qkv) {
             ROLL_TRY(const std::int64_t heads,
-                     size_of(native, i == 0 ? "num_attention_heads" : "num_query_groups"));
+                     size_of(scope, i == 0 ? "num_attention_heads" : "num_query_groups"));
             source.shape[0] *= heads;
         }
         result.sources.push_back(std::move(source));
     }
+    result.unit = rule.operation == Operation::Qkv ? shape[0] : 1;
     result.shape = shape;
     result.shape[0] = 0;
     for (const HfTensor& source : result.sources) result.shape[0] += source.shape[0];
@@ -152,9 +193,30 @@ Result<Json> complete_hf_config(const Family& family, const Json& sizes) {
     }
     config["model_type"] = family.model_type;
     ROLL_TRY(const Json native, native_config(family, config));
-    ROLL_TRY_VOID(native_tensors(family, native));
+    ROLL_TRY_VOID(native_tensors(family, native, config));
     return config;
 }
+
+namespace {
+
+// A text is arithmetic over the native fields, and "hf." ones.
+Result<void> set_defaults(const Family& family, const std::vector<std::string>& names,
+                          const Json& hf_config, Json& native) {
+    Json scope = native;
+    scope["hf"] = hf_config;
+    for (const std::string& name : names) {
+        const Json& value = family.defaults[name];
+        if (value.is_string()) {
+            ROLL_TRY(scope[name], evaluate(value.get<std::string>(), scope));
+        } else {
+            scope[name] = value;
+        }
+        native[name] = scope[name];
+    }
+    return {};
+}
+
+}  // namespace
 
 Result<Json> native_config(const Family& family, const Json& hf_config) {
     if (!hf_config.is_object())
@@ -172,15 +234,15 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
                         "the HuggingFace config has no " + paths.front());
         }
     }
-    for (const std::string& name : silent) {
-        const Json& value = family.defaults[name];
-        if (value.is_string()) {
-            ROLL_TRY(native[name], evaluate(value.get<std::string>(), native));
-        } else {
+    ROLL_TRY_VOID(set_defaults(family, silent, hf_config, native));
+    for (const auto& [name, value] : family.constants.items()) {
+        if (!value.is_object()) {
             native[name] = value;
+            continue;
         }
+        ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers"));
+        native[name] = layer_list(family, value.value("layers", ""), hf_config, layers);
     }
-    native.update(family.constants);
     ROLL_TRY(const std::int64_t heads, size_of(native, "num_attention_heads"));
     ROLL_TRY(const std::int64_t groups, size_of(native, "num_query_groups"));
     if (heads % groups != 0)
@@ -209,20 +271,35 @@ Result<spec::ModelConfig> model_config(const Family& family, const Json& native)
     return config;
 }
 
-Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native) {
+Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
+                                                 const Json& hf_config) {
+    Json scope = native;
+    scope["hf"] = hf_config;
     ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers"));
     std::vector<NativeTensor> first;
     std::vector<NativeTensor> last;
+    const auto add = [&](const WeightRule& rule, const Instance& instance,
+                         std::vector<NativeTensor>& to) -> Result<void> {
+        ROLL_TRY(NativeTensor one, expand(rule, scope, instance));
+        to.push_back(std::move(one));
+        return {};
+    };
     for (const WeightRule& rule : family.weights) {
         if (rule.stage == Stage::Layer || !holds(rule.condition, native)) continue;
-        ROLL_TRY(NativeTensor one, expand(rule, native, std::nullopt));
-        (rule.stage == Stage::First ? first : last).push_back(std::move(one));
+        ROLL_TRY_VOID(add(rule, {}, rule.stage == Stage::First ? first : last));
     }
     for (std::int64_t layer = 0; layer < layers; ++layer) {
         for (const WeightRule& rule : family.weights) {
-            if (rule.stage != Stage::Layer || !holds(rule.condition, native)) continue;
-            ROLL_TRY(NativeTensor one, expand(rule, native, layer));
-            first.push_back(std::move(one));
+            if (rule.stage != Stage::Layer || !holds(rule.condition, native) ||
+                !is_of_kind(family, rule.layers, hf_config, layer))
+                continue;
+            if (rule.native.find("{expert}") == std::string::npos) {
+                ROLL_TRY_VOID(add(rule, {layer, std::nullopt}, first));
+                continue;
+            }
+            ROLL_TRY(const std::int64_t experts, size_of(native, "num_moe_experts"));
+            for (std::int64_t expert = 0; expert < experts; ++expert)
+                ROLL_TRY_VOID(add(rule, {layer, expert}, first));
         }
     }
     first.insert(first.end(), std::make_move_iterator(last.begin()),

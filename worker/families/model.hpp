@@ -42,10 +42,14 @@ struct NativeTensor {
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::optional<std::int64_t> layer;
+    std::optional<std::int64_t> expert;  // counted over the layer's experts
+    std::int64_t unit = 1;               // rows that stay together: of Qkv a head's
 };
 
 // Every tensor that a model of this config has, in the order of use in forward: embedding, layers,
-// final norm, output layer. A tied output layer is not listed.
-Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native);
+// final norm, output layer. A tied output layer is not listed. The HuggingFace config decides which
+// layers are of which kind; families with one kind need none.
+Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
+                                                 const Json& hf_config = Json::object());
 
 }  // namespace roll::families

@@ -39,8 +39,8 @@ at::Tensor linear_backward_input(const at::Tensor& dy_MO, const at::Tensor& w_OI
 }
 
 void linear_backward_weight(const at::Tensor& dy_MO, const at::Tensor& x_MI,
-                            const at::Tensor& dw_OI) {
-    matmul(dw_OI, dy_MO.t(), x_MI, 1);
+                            const at::Tensor& dw_OI, Sum sum) {
+    matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0);
 }
 
 }  // namespace roll::ops

@@ -5,22 +5,12 @@
 namespace roll::ops {
 namespace {
 
-// Turns a head's vector by the position's angles; direction -1 turns back, which is the backward.
-template <class T>
-void turn(T* out, const T* in, const T* cos, const T* sin, T direction, std::int64_t half) {
-    for (std::int64_t i = 0; i < half; ++i) {
-        const T a = in[i], b = in[half + i], s = direction * sin[i];
-        out[i] = a * cos[i] - b * s;
-        out[half + i] = b * cos[i] + a * s;
-    }
-}
-
 // Walks over every (batch, position, head) of qkv_BTP and its place in q, k or v.
 template <class T, class Visit>
 void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit) {
     const std::int64_t positions = qkv_BTP.size(1), dim = heads.q_BHTD.size(3);
     const std::int64_t groups = heads.k_BGTD.size(1), queries = heads.q_BHTD.size(1) / groups;
-    for_rows(qkv_BTP.size(0) * positions, 8, [&](std::int64_t row) {
+    const auto visit_row = [&](std::int64_t row) {
         T* packed = qkv_BTP.data_ptr<T>() + row * qkv_BTP.size(2);
         const std::int64_t b = row / positions, t = row % positions;
         const auto visit_head = [&](const at::Tensor& part, std::int64_t h, bool turns) {
@@ -34,6 +24,9 @@ void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit
             visit_head(heads.k_BGTD, g, true);
             visit_head(heads.v_BGTD, g, false);
         }
+    };
+    for_rows(qkv_BTP.size(0) * positions, 8, [&](std::int64_t begin, std::int64_t count) {
+        for (std::int64_t row = begin; row < begin + count; ++row) visit_row(row);
     });
 }
 
@@ -55,7 +48,9 @@ Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& ta
     for_float_types(qkv_BTP, [&]<class T>(T) {
         const T *cos = table.cos_TE.const_data_ptr<T>(), *sin = table.sin_TE.const_data_ptr<T>();
         for_heads<T>(qkv_BTP, heads, [&](T* packed, T* head, std::int64_t t, bool turns) {
-            if (turns) return turn(head, packed, cos + t * half, sin + t * half, T{1}, half);
+            if (turns)
+                return simd::kernels<T>().turn(head, packed, cos + t * half, sin + t * half, T{1},
+                                               half);
             std::copy_n(packed, 2 * half, head);
         });
     });
@@ -69,7 +64,9 @@ at::Tensor rope_backward(const Heads& d, const RopeTable& table) {
     for_float_types(dqkv_BTP, [&]<class T>(T) {
         const T *cos = table.cos_TE.const_data_ptr<T>(), *sin = table.sin_TE.const_data_ptr<T>();
         for_heads<T>(dqkv_BTP, d, [&](T* packed, T* head, std::int64_t t, bool turns) {
-            if (turns) return turn(packed, head, cos + t * half, sin + t * half, T{-1}, half);
+            if (turns)
+                return simd::kernels<T>().turn(packed, head, cos + t * half, sin + t * half, T{-1},
+                                               half);
             std::copy_n(head, 2 * half, packed);
         });
     });

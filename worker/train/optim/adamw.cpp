@@ -1,8 +1,24 @@
 #include "worker/train/optim/adamw.hpp"
 
-#include <ATen/ATen.h>
+#include <cmath>
+
+#include "worker/train/ops/kernel.hpp"
 
 namespace roll::train {
+namespace {
+
+void update(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& average,
+            const at::Tensor& square, const simd::AdamWFactors& factors) {
+    ops::for_float_types(weight, [&]<class T>(T) {
+        T *w = weight.data_ptr<T>(), *m = average.data_ptr<T>(), *v = square.data_ptr<T>();
+        const T* g = grad.const_data_ptr<T>();
+        ops::for_rows(weight.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t count) {
+            simd::kernels<T>().adamw(w + begin, m + begin, v + begin, g + begin, factors, count);
+        });
+    });
+}
+
+}  // namespace
 
 AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(options), parameters_(p) {
     state_.flat_average = at::zeros_like(p.flat_weight);
@@ -13,13 +29,19 @@ AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(option
 
 void AdamW::step(double lr, double grad_scale) {
     state_.steps += 1;
-    const at::Tensor steps = at::full({}, static_cast<double>(state_.steps), at::kFloat);
+    const auto steps = static_cast<double>(state_.steps);
+    simd::AdamWFactors factors{.grad_scale = grad_scale,
+                               .keep = 1,
+                               .beta1 = options_.beta1,
+                               .beta2 = options_.beta2,
+                               .step = lr / (1 - std::pow(options_.beta1, steps)),
+                               .square_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, steps)),
+                               .eps = options_.eps};
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
-        const double decay = parameters_.specs[i].sizes.size() > 1 ? options_.weight_decay : 0;
-        if (grad_scale != 1) parameters_.grad[i].mul_(grad_scale);
-        at::_fused_adamw_({parameters_.weight[i]}, {parameters_.grad[i]}, {state_.average[i]},
-                          {state_.square[i]}, {}, {steps}, lr, options_.beta1, options_.beta2,
-                          decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+        const bool decays = parameters_.specs[i].sizes.size() > 1;
+        factors.keep = decays ? 1 - lr * options_.weight_decay : 1;
+        update(parameters_.weight[i], parameters_.grad[i], state_.average[i], state_.square[i],
+               factors);
     }
 }
 

@@ -1,0 +1,43 @@
+// Asks rolld, and waits for the reply. For rollctl and tests; blocks the caller's thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/io/state_directory.hpp"
+#include "common/io/zmq_socket.hpp"
+#include "common/json.hpp"
+
+namespace roll::io {
+
+class Client {
+  public:
+    static Result<Client> connect(const std::string& endpoint, const CurveKeys& keys,
+                                  const std::string& server_public_key);
+
+    // To the rolld of a state directory, with its keys "client". Error Unavailable if none has
+    // started.
+    static Result<Client> connect(const StateDirectory& directory);
+
+    // The reply's `ok`, or its error. Error Unavailable, with a hint, if nobody answers in time:
+    // rolld is not there, or does not know this key. A request that ran out may have been carried
+    // out all the same.
+    Result<Json> ask(const std::string& op, const Json& args = Json::object(),
+                     std::chrono::milliseconds timeout = std::chrono::seconds(10));
+
+  private:
+    Client(std::unique_ptr<ZmqContext> context, ZmqSocket socket, std::string endpoint)
+        : context_(std::move(context)),
+          socket_(std::move(socket)),
+          endpoint_(std::move(endpoint)) {}
+
+    std::unique_ptr<ZmqContext> context_;
+    ZmqSocket socket_;
+    std::string endpoint_;
+    std::uint64_t last_id_ = 0;
+};
+
+}  // namespace roll::io

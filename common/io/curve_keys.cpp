@@ -1,0 +1,121 @@
+#include "common/io/curve_keys.hpp"
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "common/check.hpp"
+#include "common/files.hpp"
+
+namespace roll::io {
+namespace {
+
+constexpr std::size_t kKeyChars = 40;
+using KeyBuffer = std::array<char, kKeyChars + 1>;
+
+// The key in a file's text, or "" if it is none.
+std::string key_in(std::string_view text) {
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+    std::array<std::uint8_t, 32> bytes{};
+    const std::string key(text);
+    if (key.size() != kKeyChars || zmq_z85_decode(bytes.data(), key.c_str()) == nullptr) return {};
+    return key;
+}
+
+std::string public_of(const std::string& secret) {
+    KeyBuffer buffer{};
+    ROLL_CHECK(zmq_curve_public(buffer.data(), secret.c_str()) == 0);
+    return buffer.data();
+}
+
+Result<void> write_secret(const std::filesystem::path& path, const std::string& secret) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return fail(ErrorCode::Refused, "cannot create the key " + path.string() + ": " +
+                                            std::generic_category().message(errno));
+    const std::string text = secret + "\n";
+    const bool written =
+        ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+        ::fsync(fd) == 0;
+    ::close(fd);
+    if (written) return {};
+    ::unlink(path.c_str());
+    return fail(ErrorCode::Refused, "cannot write the key " + path.string());
+}
+
+Result<CurveKeys> make_pair(const std::filesystem::path& directory, const std::string& name,
+                            const std::filesystem::path& authorized) {
+    const CurveKeys keys = make_curve_keys();
+    const std::filesystem::path file = directory / (name + ".key");
+    const std::filesystem::path temporary =
+        directory / ("." + name + ".key." + std::to_string(::getpid()));
+    ROLL_TRY_VOID(write_secret(temporary, keys.secret_key));
+    // Whoever renames first has made the pair; the others take it.
+    if (const auto renamed = rename_new(temporary, file); !renamed) {
+        ::unlink(temporary.c_str());
+        if (::access(file.c_str(), F_OK) == 0) return load_curve_keys(directory, name);
+        return tl::unexpected(renamed.error());
+    }
+    ROLL_TRY_VOID(write_file_atomically(directory / (name + ".pub"), keys.public_key + "\n"));
+    if (!authorized.empty())
+        ROLL_TRY_VOID(write_file_atomically(authorized / (name + ".pub"), keys.public_key + "\n"));
+    return keys;
+}
+
+}  // namespace
+
+CurveKeys make_curve_keys() {
+    KeyBuffer public_key{};
+    KeyBuffer secret_key{};
+    ROLL_CHECK(zmq_curve_keypair(public_key.data(), secret_key.data()) == 0);
+    return {public_key.data(), secret_key.data()};
+}
+
+Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const std::string& name) {
+    const std::filesystem::path file = directory / (name + ".key");
+    ROLL_TRY(const std::string text, read_file(file));
+    struct stat info {};
+    if (::stat(file.c_str(), &info) != 0 || (info.st_mode & 077) != 0)
+        return fail(ErrorCode::Refused, "the secret key " + file.string() + " is open to others",
+                    "chmod 600 " + file.string());
+    const std::string secret = key_in(text);
+    if (secret.empty())
+        return fail(ErrorCode::Corrupt, "the file " + file.string() + " holds no CURVE key",
+                    "remove it, and a new pair is made on the next start");
+    return CurveKeys{public_of(secret), secret};
+}
+
+Result<std::string> load_public_key(const std::filesystem::path& file) {
+    ROLL_TRY(const std::string text, read_file(file));
+    std::string key = key_in(text);
+    if (key.empty())
+        return fail(ErrorCode::Corrupt, "the file " + file.string() + " holds no CURVE key");
+    return key;
+}
+
+Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory,
+                                          const std::string& name,
+                                          const std::filesystem::path& authorized) {
+    auto keys = load_curve_keys(directory, name);
+    if (keys || keys.error().code != ErrorCode::NotFound) return keys;
+    return make_pair(directory, name, authorized);
+}
+
+std::map<std::string, std::string> read_authorized(const std::filesystem::path& directory) {
+    std::map<std::string, std::string> names;
+    std::error_code error;
+    for (auto file = std::filesystem::directory_iterator(directory, error);
+         !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
+        if (file->path().extension() != ".pub") continue;
+        if (auto key = load_public_key(file->path())) names[*key] = file->path().stem().string();
+    }
+    return names;
+}
+
+}  // namespace roll::io

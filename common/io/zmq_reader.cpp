@@ -1,0 +1,42 @@
+#include "common/io/zmq_reader.hpp"
+
+#include <tuple>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace roll::io {
+namespace asio = boost::asio;
+
+ZmqReader::ZmqReader(asio::io_context& context, ZmqSocket socket)
+    : socket_(std::move(socket)),
+      descriptor_(context, socket_.descriptor()) {}
+
+ZmqReader::~ZmqReader() {
+    descriptor_.release();  // it is libzmq's
+}
+
+Task<bool> ZmqReader::readable() {
+    const auto token = asio::as_tuple(asio::use_awaitable);
+    co_await asio::post(asio::use_awaitable);
+    while (!stopped_ && !socket_.input_ready()) {
+        // Ends by an edge, or by cancel() from send() and stop(): look again in any case.
+        co_await descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, token);
+    }
+    co_return !stopped_;
+}
+
+void ZmqReader::stop() {
+    stopped_ = true;
+    descriptor_.cancel();
+}
+
+bool ZmqReader::send(const std::vector<std::string>& frames) {
+    const bool sent = socket_.send(frames);
+    if (socket_.input_ready()) descriptor_.cancel();
+    return sent;
+}
+
+}  // namespace roll::io

@@ -1,0 +1,89 @@
+#include "common/protocol/client.hpp"
+
+#include <array>
+
+#include "common/protocol/fields.hpp"
+
+namespace roll::protocol {
+namespace {
+
+ErrorCode code_of(std::string_view name) {
+    for (const ErrorCode code :
+         {ErrorCode::InvalidArgument, ErrorCode::NotFound, ErrorCode::Refused,
+          ErrorCode::Unavailable, ErrorCode::Corrupt, ErrorCode::Failed}) {
+        if (name == name_of(code)) return code;
+    }
+    return ErrorCode::Failed;  // a newer rolld's code
+}
+
+Result<Error> read_error(const Json& json) {
+    JsonReader r(json, "reply.error");
+    Error error;
+    error.code = code_of(r.get<std::string>("code"));
+    error.message = r.get<std::string>("message");
+    error.hint = r.get_or("hint", std::string{});
+    ROLL_TRY_VOID(r.finish_lenient());
+    return error;
+}
+
+}  // namespace
+
+std::string encode(const Request& request) {
+    return dump({{"v", kVersion}, {"id", request.id}, {"op", request.op}, {"args", request.args}});
+}
+
+Result<Request> decode_request(std::string_view frame) {
+    ROLL_TRY(const Json json, parse_frame(frame, "request"));
+    JsonReader r(json, "request");
+    Request request;
+    request.id = r.get<std::uint64_t>("id");
+    request.op = r.get<std::string>("op");
+    const Json& args = r.raw("args");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (args.is_object())
+        request.args = args;
+    else if (!args.is_null())
+        return fail(ErrorCode::Corrupt, "request.args: is not an object");
+    return request;
+}
+
+std::uint64_t request_id(std::string_view frame) {
+    const auto json = parse_json(frame);
+    if (!json || !json->is_object()) return 0;
+    const auto id = json->find("id");
+    return id != json->end() && holds<std::uint64_t>(*id) ? id->get<std::uint64_t>() : 0;
+}
+
+Json error_json(const Error& error) {
+    return {{"error",
+             {{"code", name_of(error.code)}, {"message", error.message}, {"hint", error.hint}}}};
+}
+
+std::string encode_reply(std::uint64_t id, const Json& ok) {
+    return dump({{"v", kVersion}, {"id", id}, {"ok", ok}});
+}
+
+std::string encode_reply(std::uint64_t id, const Error& error) {
+    Json json = error_json(error);
+    json["v"] = kVersion;
+    json["id"] = id;
+    return dump(json);
+}
+
+Result<Json> decode_reply(std::string_view frame, std::uint64_t id) {
+    ROLL_TRY(const Json json, parse_frame(frame, "reply"));
+    JsonReader r(json, "reply");
+    const auto found = r.get<std::uint64_t>("id");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (found != id)
+        return fail(ErrorCode::Corrupt, "reply: answers request " + std::to_string(found) +
+                                            ", not " + std::to_string(id));
+    if (r.has("error")) {
+        ROLL_TRY(Error error, read_error(json["error"]));
+        return tl::unexpected(std::move(error));
+    }
+    if (!r.has("ok")) return fail(ErrorCode::Corrupt, "reply: needs a field ok or error");
+    return json["ok"];
+}
+
+}  // namespace roll::protocol

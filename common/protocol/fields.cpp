@@ -1,0 +1,62 @@
+#include "common/protocol/fields.hpp"
+
+namespace roll::protocol {
+
+Result<Json> parse_frame(std::string_view frame, const char* what) {
+    ROLL_TRY(Json json, parse_json(frame));
+    if (!json.is_object())
+        return fail(ErrorCode::Corrupt, std::string(what) + ": is not an object");
+    JsonReader r(json, what);
+    const auto version = r.get<std::int64_t>("v");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (version != kVersion)
+        return fail(ErrorCode::Refused,
+                    std::string(what) + ": the peer speaks version " + std::to_string(version) +
+                        " of the protocol, this program version " + std::to_string(kVersion),
+                    "install the same release of Roll on both sides");
+    return json;
+}
+
+Json to_json(const AttemptKey& key) {
+    return {{"job", key.job.value}, {"token", to_string(key.token)}};
+}
+
+Result<Token> read_token(const Json& json, const std::string& path) {
+    const auto* text = json.get_ptr<const std::string*>();
+    const auto token = text == nullptr ? std::nullopt : parse_token(*text);
+    if (!token) return fail(ErrorCode::Corrupt, path + ": needs a token like \"3-1\"");
+    return *token;
+}
+
+Result<AttemptKey> read_attempt_key(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    AttemptKey key;
+    key.job.value = r.get<std::uint64_t>("job");
+    const Json& token = r.raw("token");
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(key.token, read_token(token, path));
+    return key;
+}
+
+Json to_json(const WrittenCheckpoint& checkpoint) {
+    Json json = {{"step", checkpoint.step}, {"directory", checkpoint.directory}};
+    if (checkpoint.deleted) json["deleted"] = true;
+    if (checkpoint.writer) json["writer"] = to_string(*checkpoint.writer);
+    return json;
+}
+
+Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    WrittenCheckpoint checkpoint;
+    checkpoint.step = r.get<std::int64_t>("step");
+    checkpoint.directory = r.get<std::string>("directory");
+    checkpoint.deleted = r.get_or("deleted", false);
+    const Json& writer = r.raw("writer");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (!writer.is_null()) {
+        ROLL_TRY(checkpoint.writer, read_token(writer, path + ".writer"));
+    }
+    return checkpoint;
+}
+
+}  // namespace roll::protocol

@@ -1,0 +1,50 @@
+// What the codecs of this folder share: strict readers of nested values, and the version check.
+//
+// A missing field or a wrong type is Error Corrupt with the path; unknown fields are ignored, since
+// a newer peer may send more.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/ids.hpp"
+#include "common/json.hpp"
+#include "common/protocol/worker.hpp"
+
+namespace roll::protocol {
+
+// Parses a frame whose "v" must be kVersion. Refused names both versions; Corrupt: not JSON, no
+// object.
+Result<Json> parse_frame(std::string_view frame, const char* what);
+
+Json to_json(const AttemptKey& key);  // {"job": 7, "token": "3-1"}
+Result<AttemptKey> read_attempt_key(const Json& json, const std::string& path);
+Result<Token> read_token(const Json& json, const std::string& path);
+
+Json to_json(const WrittenCheckpoint& checkpoint);
+Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::string& path);
+
+// The array of items that each have a to_json.
+template <class T>
+Json to_json_list(const std::vector<T>& items) {
+    Json list = Json::array();
+    for (const T& item : items) list.push_back(to_json(item));
+    return list;
+}
+
+// Reads an array with `read(item, path)` into `items`.
+template <class T>
+Result<void> read_list(const Json& json, const std::string& path, std::vector<T>& items,
+                       Result<T> (*read)(const Json&, const std::string&)) {
+    if (!json.is_array()) return fail(ErrorCode::Corrupt, path + ": is not a list");
+    items.reserve(json.size());
+    for (const Json& item : json) {
+        ROLL_TRY(T value, read(item, path));
+        items.push_back(std::move(value));
+    }
+    return {};
+}
+
+}  // namespace roll::protocol

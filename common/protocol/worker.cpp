@@ -1,0 +1,199 @@
+#include "common/protocol/worker.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "common/protocol/fields.hpp"
+
+namespace roll::protocol {
+
+constexpr std::array<std::string_view, 4> kPhases = {"starting", "running", "stopping", "ended"};
+constexpr std::array<std::string_view, 6> kOutcomes = {"done",    "app",     "infra",
+                                                       "invalid", "yielded", "stopped"};
+
+static Json to_json(const RunningAttempt& running) {
+    Json json = {{"attempt", to_json(running.attempt)}, {"phase", running.phase}};
+    if (running.phase == "ended") {
+        json["outcome"] = running.outcome;
+        json["exit_code"] = running.exit_code;
+        json["reason"] = running.reason;
+    }
+    if (!running.checkpoints.empty()) json["checkpoints"] = to_json_list(running.checkpoints);
+    if (!running.exported.empty()) json["exported"] = running.exported;
+    if (!running.progress.empty()) json["progress"] = running.progress;
+    return json;
+}
+
+// An ended attempt says how; the others do not.
+static Result<void> check_phase(const RunningAttempt& running, const std::string& path) {
+    if (std::ranges::find(kPhases, running.phase) == kPhases.end())
+        return fail(ErrorCode::Corrupt, path + ": unknown phase " + running.phase.substr(0, 40));
+    if (running.phase == "ended" &&
+        std::ranges::find(kOutcomes, running.outcome) == kOutcomes.end())
+        return fail(ErrorCode::Corrupt,
+                    path + ": unknown outcome " + running.outcome.substr(0, 40));
+    return {};
+}
+
+static Result<RunningAttempt> read_running(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    RunningAttempt running;
+    running.phase = r.get<std::string>("phase");
+    running.outcome = r.get_or("outcome", std::string{});
+    running.exit_code = r.get_or("exit_code", 0);
+    running.reason = r.get_or("reason", std::string{});
+    running.exported = r.get_or("exported", std::string{});
+    running.progress = r.get_or("progress", std::string{});
+    const Json& attempt = r.raw("attempt");
+    const Json& checkpoints = r.raw("checkpoints");
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(running.attempt, read_attempt_key(attempt, path + ".attempt"));
+    if (!checkpoints.is_null())
+        ROLL_TRY_VOID(read_list(checkpoints, path + ".checkpoints", running.checkpoints,
+                                &read_written_checkpoint));
+    ROLL_TRY_VOID(check_phase(running, path));
+    return running;
+}
+
+static Json to_json(const StartOrder& order) {
+    return {{"attempt", to_json(order.attempt)},
+            {"kind", order.kind},
+            {"document", order.document},
+            {"output", order.output},
+            {"node_rank", order.node_rank},
+            {"nodes", order.nodes},
+            {"ranks_per_node", order.ranks_per_node},
+            {"slots", order.slots},
+            {"gpus", order.gpus},
+            {"nonce", order.nonce},
+            {"checkpoints", to_json_list(order.checkpoints)},
+            {"time_limit_seconds", order.time_limit_seconds}};
+}
+
+static Result<StartOrder> read_start(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    StartOrder order;
+    order.kind = r.get<std::string>("kind");
+    order.document = r.get<std::string>("document");
+    order.output = r.get<std::string>("output");
+    order.node_rank = r.get<int>("node_rank");
+    order.nodes = r.get<int>("nodes");
+    order.ranks_per_node = r.get<int>("ranks_per_node");
+    order.slots = r.get<std::vector<int>>("slots");
+    order.gpus = r.get<std::vector<int>>("gpus");
+    order.nonce = r.get<std::string>("nonce");
+    order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
+    const Json& attempt = r.raw("attempt");
+    const Json& checkpoints = r.raw("checkpoints");
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(order.attempt, read_attempt_key(attempt, path + ".attempt"));
+    ROLL_TRY_VOID(
+        read_list(checkpoints, path + ".checkpoints", order.checkpoints, &read_written_checkpoint));
+    return order;
+}
+
+static Json to_json(const StopOrder& order) {
+    return {{"attempt", to_json(order.attempt)},
+            {"reason", order.reason},
+            {"checkpoint", order.checkpoint}};
+}
+
+static Result<StopOrder> read_stop(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    StopOrder order;
+    order.reason = r.get<std::string>("reason");
+    order.checkpoint = r.get_or("checkpoint", false);
+    const Json& attempt = r.raw("attempt");
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(order.attempt, read_attempt_key(attempt, path + ".attempt"));
+    return order;
+}
+
+static Json to_json(const Recorded& recorded) {
+    return {{"attempt", to_json(recorded.attempt)},
+            {"steps", recorded.steps},
+            {"exported", recorded.exported}};
+}
+
+static Result<Recorded> read_recorded(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    Recorded recorded;
+    recorded.steps = r.get<std::vector<std::int64_t>>("steps");
+    recorded.exported = r.get_or("exported", false);
+    const Json& attempt = r.raw("attempt");
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(recorded.attempt, read_attempt_key(attempt, path + ".attempt"));
+    return recorded;
+}
+
+std::string encode(const Heartbeat& heartbeat) {
+    return dump({{"v", kVersion},
+                 {"session", heartbeat.session},
+                 {"node", heartbeat.node},
+                 {"slots", heartbeat.slots},
+                 {"gpus", heartbeat.gpus},
+                 {"sequence", heartbeat.sequence},
+                 {"bound_below_lease", heartbeat.bound_below_lease},
+                 {"heard_recently", heartbeat.heard_recently},
+                 {"running", to_json_list(heartbeat.running)}});
+}
+
+Result<Heartbeat> decode_heartbeat(std::string_view frame) {
+    ROLL_TRY(const Json json, parse_frame(frame, "heartbeat"));
+    JsonReader r(json, "heartbeat");
+    Heartbeat heartbeat;
+    heartbeat.session = r.get<std::string>("session");
+    heartbeat.node = r.get<std::string>("node");
+    heartbeat.slots = r.get<int>("slots");
+    heartbeat.gpus = r.get<int>("gpus");
+    heartbeat.sequence = r.get<std::uint64_t>("sequence");
+    heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
+    heartbeat.heard_recently = r.get<bool>("heard_recently");
+    const Json& running = r.raw("running");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (heartbeat.session.empty() || heartbeat.node.empty())
+        return fail(ErrorCode::Corrupt, "heartbeat: session and node must have a name");
+    if (heartbeat.slots < 0 || heartbeat.gpus < 0)
+        return fail(ErrorCode::Corrupt, "heartbeat: slots and gpus must not be negative");
+    ROLL_TRY_VOID(read_list(running, "heartbeat.running", heartbeat.running, &read_running));
+    return heartbeat;
+}
+
+std::string encode(const Answer& answer) {
+    return dump({{"v", kVersion},
+                 {"incarnation", answer.incarnation},
+                 {"sequence", answer.sequence},
+                 {"counted", answer.counted},
+                 {"counter", answer.counter},
+                 {"beacon", answer.beacon},
+                 {"keep", to_json_list(answer.keep)},
+                 {"start", to_json_list(answer.start)},
+                 {"stop", to_json_list(answer.stop)},
+                 {"recorded", to_json_list(answer.recorded)},
+                 {"fenced", to_json_list(answer.fenced)}});
+}
+
+Result<Answer> decode_answer(std::string_view frame) {
+    ROLL_TRY(const Json json, parse_frame(frame, "answer"));
+    JsonReader r(json, "answer");
+    Answer answer;
+    answer.incarnation = r.get<std::uint64_t>("incarnation");
+    answer.sequence = r.get<std::uint64_t>("sequence");
+    answer.counted = r.get<std::int64_t>("counted");
+    answer.counter = r.get<std::uint64_t>("counter");
+    answer.beacon = r.get<std::string>("beacon");
+    const Json& keep = r.raw("keep");
+    const Json& start = r.raw("start");
+    const Json& stop = r.raw("stop");
+    const Json& recorded = r.raw("recorded");
+    const Json& fenced = r.raw("fenced");
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY_VOID(read_list(keep, "answer.keep", answer.keep, &read_attempt_key));
+    ROLL_TRY_VOID(read_list(start, "answer.start", answer.start, &read_start));
+    ROLL_TRY_VOID(read_list(stop, "answer.stop", answer.stop, &read_stop));
+    ROLL_TRY_VOID(read_list(recorded, "answer.recorded", answer.recorded, &read_recorded));
+    ROLL_TRY_VOID(read_list(fenced, "answer.fenced", answer.fenced, &read_attempt_key));
+    return answer;
+}
+
+}  // namespace roll::protocol

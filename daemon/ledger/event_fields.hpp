@@ -1,0 +1,52 @@
+// The fields of each event by name, written once and used by both directions of the codec.
+#pragma once
+
+#include "daemon/core/event.hpp"
+
+namespace roll::ledger {
+
+// clang-format off
+template <class V> void fields(V& v, core::IncarnationRaised& e) { v("incarnation", e.incarnation); v("at", e.at); }
+template <class V> void fields(V& v, core::JobSubmitted& e) {
+    v("job", e.job); v("key", e.key); v("user", e.user);
+    v("spec", e.spec); v("at", e.at);
+}
+template <class V> void fields(V& v, core::ExportQueued& e) { v("parent", e.parent); v("job", e.job); }
+template <class V> void fields(V& v, core::JobHeld& e) { v("job", e.job); v("held", e.held); }
+template <class V> void fields(V& v, core::JobPriorityChanged& e) { v("job", e.job); v("priority", e.priority); }
+template <class V> void fields(V& v, core::JobCancelRequested& e) { v("job", e.job); v("reason", e.reason); v("at", e.at); }
+template <class V> void fields(V& v, core::JobRequeued& e) {
+    v("job", e.job); v("not_before", e.not_before);
+    v("infra_failures", e.infra_failures); v("app_failures", e.app_failures);
+}
+template <class V> void fields(V& v, core::JobEnded& e) {
+    v("job", e.job); v("phase", e.phase); v("exit_code", e.exit_code);
+    v("reason", e.reason); v("at", e.at);
+}
+template <class V> void fields(V& v, core::AttemptPlaced& e) { v("attempt", e.attempt); v("places", e.places); v("at", e.at); }
+template <class V> void fields(V& v, core::AttemptStarted& e) { v("attempt", e.attempt); v("at", e.at); }
+template <class V> void fields(V& v, core::AttemptStopping& e) { v("attempt", e.attempt); v("reason", e.reason); }
+template <class V> void fields(V& v, core::MemberEnded& e) {
+    v("attempt", e.attempt); v("worker", e.worker); v("outcome", e.outcome);
+    v("exit_code", e.exit_code); v("reason", e.reason);
+}
+template <class V> void fields(V& v, core::AttemptEnded& e) {
+    v("attempt", e.attempt); v("outcome", e.outcome); v("exit_code", e.exit_code);
+    v("reason", e.reason); v("at", e.at);
+}
+template <class V> void fields(V& v, core::CheckpointRecorded& e) {
+    v("attempt", e.attempt); v("step", e.step);
+    v("directory", e.directory); v("at", e.at);
+}
+template <class V> void fields(V& v, core::CheckpointPruned& e) { v("job", e.job); v("step", e.step); v("token", e.token); }
+template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.attempt); v("directory", e.directory); v("at", e.at); }
+template <class V> void fields(V& v, core::WorkerJoined& e) {
+    v("worker", e.worker); v("node", e.node); v("session", e.session);
+    v("slots", e.slots); v("gpus", e.gpus); v("at", e.at);
+}
+template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
+template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
+template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
+// clang-format on
+
+}  // namespace roll::ledger

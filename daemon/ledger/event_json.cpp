@@ -1,0 +1,172 @@
+#include "daemon/ledger/event_json.hpp"
+
+#include <array>
+
+#include "common/json.hpp"
+#include "daemon/ledger/event_fields.hpp"
+
+namespace roll::ledger {
+namespace {
+
+// In the order of core::Event's alternatives.
+constexpr std::array kKinds = {
+    "incarnation_raised",   "job_submitted",        "export_queued",     "job_held",
+    "job_priority_changed", "job_cancel_requested", "job_requeued",      "job_ended",
+    "attempt_placed",       "attempt_started",      "attempt_stopping",  "member_ended",
+    "attempt_ended",        "checkpoint_recorded",  "checkpoint_pruned", "export_recorded",
+    "worker_joined",        "worker_drained",       "worker_lost",       "member_up",
+};
+static_assert(kKinds.size() == std::variant_size_v<core::Event>);
+
+constexpr std::array kPhases = {"queued", "running", "done", "failed", "cancelled"};
+constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
+
+template <class Enum, std::size_t N>
+Enum enum_from(const Json& json, const std::array<const char*, N>& names) {
+    const auto& text = json.get_ref<const std::string&>();
+    const auto found = std::ranges::find(names, text);
+    if (found == names.end()) throw std::invalid_argument("unknown name " + text);
+    return static_cast<Enum>(found - names.begin());
+}
+
+// To JSON.
+template <class T>
+Json put(const T& value) {
+    return value;
+}
+template <class Tag>
+Json put(const Id<Tag>& id) {
+    return id.value;
+}
+Json put(const Token& token) { return to_string(token); }
+Json put(const AttemptKey& key) {
+    return {{"job", key.job.value}, {"token", to_string(key.token)}};
+}
+Json put(const Time& time) { return time.time_since_epoch().count(); }
+Json put(const core::JobPhase& phase) { return kPhases[static_cast<std::size_t>(phase)]; }
+Json put(const core::Outcome& outcome) { return kOutcomes[static_cast<std::size_t>(outcome)]; }
+Json put(const spec::JobSpec& spec) { return Json::parse(spec::to_json(spec)); }
+Json put(const std::vector<core::Place>& places) {
+    Json all = Json::array();
+    for (const core::Place& place : places) {
+        all.push_back(
+            {{"worker", place.worker.value}, {"slots", place.slots}, {"gpus", place.gpus}});
+    }
+    return all;
+}
+
+// From JSON. These throw; event_from turns what they throw into an Error.
+template <class T>
+void take(const Json& json, T& value) {
+    json.get_to(value);
+}
+template <class Tag>
+void take(const Json& json, Id<Tag>& id) {
+    json.get_to(id.value);
+}
+void take(const Json& json, Token& token) {
+    const auto parsed = parse_token(json.get_ref<const std::string&>());
+    if (!parsed) throw std::invalid_argument("not a token: " + json.dump());
+    token = *parsed;
+}
+void take(const Json& json, AttemptKey& key) {
+    json.at("job").get_to(key.job.value);
+    take(json.at("token"), key.token);
+}
+void take(const Json& json, Time& time) {
+    time = Time{std::chrono::milliseconds{json.get<std::int64_t>()}};
+}
+void take(const Json& json, core::JobPhase& phase) {
+    phase = enum_from<core::JobPhase>(json, kPhases);
+}
+void take(const Json& json, core::Outcome& outcome) {
+    outcome = enum_from<core::Outcome>(json, kOutcomes);
+}
+void take(const Json& json, spec::JobSpec& spec) {
+    auto parsed = spec::job_spec_from_json(json.dump());
+    if (!parsed) throw std::invalid_argument(parsed.error().message);
+    spec = *std::move(parsed);
+}
+void take(const Json& json, std::vector<core::Place>& places) {
+    for (const Json& item : json) {
+        core::Place place;
+        item.at("worker").get_to(place.worker.value);
+        item.at("slots").get_to(place.slots);
+        item.at("gpus").get_to(place.gpus);
+        places.push_back(std::move(place));
+    }
+}
+
+struct Writer {
+    Json object = Json::object();
+    template <class T>
+    void operator()(const char* name, const T& value) {
+        object[name] = put(value);
+    }
+};
+
+struct Reader {
+    const Json& object;
+    std::size_t read = 0;
+    template <class T>
+    void operator()(const char* name, T& value) {
+        take(object.at(name), value);
+        ++read;
+    }
+};
+
+struct JobFinder {
+    std::optional<JobId> job{};
+    void operator()(const char*, const JobId& id) { job = id; }
+    void operator()(const char*, const AttemptKey& key) { job = key.job; }
+    template <class T>
+    void operator()(const char*, const T&) {}
+};
+
+template <std::size_t I>
+core::Event read_alternative(const Json& json) {
+    std::variant_alternative_t<I, core::Event> event;
+    Reader reader{json};
+    fields(reader, event);
+    if (reader.read != json.size()) throw std::invalid_argument("unknown fields in " + json.dump());
+    return event;
+}
+
+using ReadAlternative = core::Event (*)(const Json&);
+
+template <std::size_t... I>
+constexpr auto make_readers(std::index_sequence<I...>) {
+    return std::array<ReadAlternative, sizeof...(I)>{read_alternative<I>...};
+}
+
+constexpr auto kReaders = make_readers(std::make_index_sequence<kKinds.size()>{});
+
+}  // namespace
+
+const char* kind_of(const core::Event& event) { return kKinds[event.index()]; }
+
+std::optional<JobId> job_of(const core::Event& event) {
+    JobFinder finder;
+    std::visit([&](auto e) { fields(finder, e); }, event);
+    return finder.job;
+}
+
+std::string body_of(const core::Event& event) {
+    Writer writer;
+    std::visit([&](auto e) { fields(writer, e); }, event);
+    return writer.object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<core::Event> event_from(std::string_view kind, std::string_view body) {
+    const auto found = std::ranges::find(kKinds, kind);
+    if (found == kKinds.end())
+        return fail(ErrorCode::Corrupt, "unknown kind of event: " + std::string(kind));
+    ROLL_TRY(const Json json, parse_json(body));
+    try {
+        return kReaders[static_cast<std::size_t>(found - kKinds.begin())](json);
+    } catch (const std::exception& e) {
+        return fail(ErrorCode::Corrupt, std::string(kind) + ": " + e.what());
+    }
+}
+
+}  // namespace roll::ledger

@@ -1,0 +1,71 @@
+#include "daemon/ledger/sqlite.hpp"
+
+#include <cerrno>
+
+namespace roll::ledger {
+
+Error sqlite_error(sqlite3* database, int code) {
+    const char* const file = sqlite3_db_filename(database, "main");
+    const std::string name = file == nullptr ? "ledger" : file;
+    const int number = sqlite3_system_errno(database);
+    const bool full = (code & 0xff) == SQLITE_FULL ||
+                      ((code & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT));
+    if (full) {
+        return {ErrorCode::Refused, "the volume of " + name + " is full",
+                "free some space; running jobs go on and the queue works again by itself"};
+    }
+    const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+    return {damaged ? ErrorCode::Corrupt : ErrorCode::Failed,
+            name + ": " + sqlite3_errmsg(database)};
+}
+
+Result<Database> open_database(const std::filesystem::path& path) {
+    sqlite3* raw = nullptr;
+    const int flags =
+        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
+    Database database(raw);
+    if (code != SQLITE_OK) {
+        Error error = sqlite_error(raw, code);
+        return fail(error.code, "cannot open " + path.string() + ": " + sqlite3_errstr(code));
+    }
+    sqlite3_busy_timeout(raw, 5000);
+    return database;
+}
+
+Result<void> execute(sqlite3* database, const std::string& sql) {
+    const int code = sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr);
+    if (code != SQLITE_OK) return tl::unexpected(sqlite_error(database, code));
+    return {};
+}
+
+Result<Statement> prepare(sqlite3* database, std::string_view sql) {
+    sqlite3_stmt* raw = nullptr;
+    const int code =
+        sqlite3_prepare_v2(database, sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
+    if (code != SQLITE_OK) return tl::unexpected(sqlite_error(database, code));
+    return Statement(raw);
+}
+
+Result<bool> step(sqlite3_stmt* statement) {
+    const int code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) return true;
+    if (code == SQLITE_DONE) return false;
+    return tl::unexpected(sqlite_error(sqlite3_db_handle(statement), code));
+}
+
+void bind_value(sqlite3_stmt* statement, int index, std::int64_t value) {
+    sqlite3_bind_int64(statement, index, value);
+}
+
+void bind_value(sqlite3_stmt* statement, int index, std::string_view text) {
+    sqlite3_bind_text(statement, index, text.data(), static_cast<int>(text.size()), SQLITE_STATIC);
+}
+
+std::string column_text(sqlite3_stmt* statement, int index) {
+    const auto* const bytes = static_cast<const char*>(sqlite3_column_blob(statement, index));
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, index));
+    return bytes == nullptr ? std::string() : std::string(bytes, size);
+}
+
+}  // namespace roll::ledger

@@ -1,0 +1,10 @@
+-- One row an event. hash is the chain: XXH3-64 of (seq, at, kind, body), seeded with the row before's.
+CREATE TABLE events (
+    seq  INTEGER PRIMARY KEY,
+    at   INTEGER NOT NULL,  -- milliseconds since 1970, UTC
+    kind TEXT NOT NULL,
+    job  INTEGER,
+    body TEXT NOT NULL,
+    hash INTEGER NOT NULL
+) STRICT;
+CREATE INDEX events_of_job ON events (job, seq) WHERE job IS NOT NULL;

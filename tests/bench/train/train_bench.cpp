@@ -1,0 +1,101 @@
+// One rank's float32 training step, a step for each line on stdin; compare.py speaks with this and
+// with bench_hf.py in turn. Each step answers with its seconds; at the end of input comes one JSON
+// line {loss, rss_mib}, the peak of the process.
+//
+//   train_bench SHAPE THREADS
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <string_view>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <sys/resource.h>
+
+#include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/pipeline/memory.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+
+namespace roll::train {
+namespace {
+
+struct Shape {
+    spec::ModelConfig config;
+    std::int64_t batch;
+    std::int64_t positions;
+};
+
+// The same shapes as bench_hf.py's.
+Shape shape_of(std::string_view name) {
+    if (name == "5m") {
+        return {{.family = "llama",
+                 .hidden = 256,
+                 .layers = 6,
+                 .heads = 4,
+                 .kv_heads = 4,
+                 .head_dim = 64,
+                 .intermediate = 688,
+                 .vocab = 256,
+                 .positions_max = 256},
+                8,
+                256};
+    }
+    if (name == "8m") {
+        return {{.family = "llama",
+                 .hidden = 256,
+                 .layers = 8,
+                 .heads = 4,
+                 .kv_heads = 4,
+                 .head_dim = 64,
+                 .intermediate = 688,
+                 .vocab = 4096,
+                 .positions_max = 256},
+                8,
+                256};
+    }
+    return {{.family = "llama",
+             .hidden = 576,
+             .layers = 30,
+             .heads = 9,
+             .kv_heads = 3,
+             .head_dim = 64,
+             .intermediate = 1536,
+             .vocab = 49152,
+             .positions_max = 256,
+             .tied = true},
+            4,
+            256};
+}
+
+void serve(const Shape& shape, int threads) {
+    at::set_num_threads(threads);
+    keep_freed_memory();
+    LocalGroup alone(1);
+    LocalCommunicator self(alone, 0);
+    const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 1);
+    TrainStep trainer(shape.config, schedule, {self, self}, {.clip_grad = 0});
+    const at::Tensor ids = at::randint(shape.config.vocab, {shape.batch, shape.positions + 1});
+    const Microbatch batch[] = {{ids.narrow(1, 0, shape.positions).contiguous(),
+                                 ids.narrow(1, 1, shape.positions).contiguous()}};
+    double loss = 0;
+    for (std::string line; std::getline(std::cin, line);) {
+        const auto start = std::chrono::steady_clock::now();
+        loss = trainer.run(batch, 1e-4).loss;
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+        std::printf("%.6f\n", took.count());
+        std::fflush(stdout);
+    }
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::printf("{\"loss\": %.4f, \"rss_mib\": %ld}\n", loss, usage.ru_maxrss / 1024);
+}
+
+}  // namespace
+}  // namespace roll::train
+
+int main(int argc, char** argv) {
+    if (argc != 3) return 2;
+    roll::train::serve(roll::train::shape_of(argv[1]), std::atoi(argv[2]));
+}

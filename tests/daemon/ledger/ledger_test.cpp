@@ -1,0 +1,201 @@
+#include "daemon/ledger/ledger.hpp"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "common/files.hpp"
+#include "daemon/ledger/event_json.hpp"
+#include "daemon/ledger/sqlite.hpp"
+
+namespace roll::ledger {
+namespace {
+
+constexpr Time kAt{std::chrono::milliseconds{1'700'000'000'123}};
+
+class Folder {
+  public:
+    Folder() {
+        std::string name = "/tmp/roll-ledger-XXXXXX";
+        path_ = ::mkdtemp(name.data());
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    ~Folder() { std::filesystem::remove_all(path_); }
+    const std::filesystem::path& path() const { return path_; }
+
+  private:
+    std::filesystem::path path_;
+};
+
+spec::JobSpec some_spec() {
+    spec::JobSpec spec;
+    spec.name = "eval \"x\"\n";
+    spec.output = "/runs/x-1";
+    spec.after = {{spec::After::Condition::Any, JobId{3}}};
+    spec.document = R"({"command":["true"]})";
+    return spec;
+}
+
+// One event of each kind, no field at its default.
+core::Events one_of_each() {
+    const AttemptKey key{JobId{1}, Token{2, 1}};
+    return {
+        core::IncarnationRaised{2, kAt},
+        core::JobSubmitted{JobId{1}, "key", "ann", some_spec(), kAt},
+        core::ExportQueued{JobId{1}, JobId{2}},
+        core::JobHeld{JobId{1}, true},
+        core::JobPriorityChanged{JobId{1}, -7},
+        core::JobCancelRequested{JobId{1}, "why", kAt},
+        core::JobRequeued{JobId{1}, kAt, 3, 4},
+        core::JobEnded{JobId{1}, core::JobPhase::Failed, 137, "killed", kAt},
+        core::AttemptPlaced{key, {core::Place{WorkerId{5}, {0, 2}, {1}}}, kAt},
+        core::AttemptStarted{key, kAt},
+        core::AttemptStopping{key, "cancelled"},
+        core::MemberEnded{key, WorkerId{5}, core::Outcome::Yielded, 75, "asked to"},
+        core::AttemptEnded{key, core::Outcome::Infra, 1, "lost", kAt},
+        core::CheckpointRecorded{key, 100, "/runs/x-1/checkpoints/step-00000100.2-1", kAt},
+        core::CheckpointPruned{JobId{1}, 50, Token{1, 1}},
+        core::ExportRecorded{key, "/runs/x-1/export/hf", kAt},
+        core::WorkerJoined{WorkerId{5}, "n1", "abc", 4, 2, kAt},
+        core::WorkerDrained{WorkerId{5}, true},
+        core::WorkerLost{WorkerId{5}, "silent", kAt},
+        core::MemberUp{key, WorkerId{5}},
+    };
+}
+
+TEST(EventJson, ReadsBackEveryKindAsItWasWritten) {
+    const core::Events events = one_of_each();
+    ASSERT_EQ(events.size(), std::variant_size_v<core::Event>);
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        ASSERT_EQ(events[i].index(), i) << "one of each, in order";
+        const std::string body = body_of(events[i]);
+        const auto again = event_from(kind_of(events[i]), body);
+        ASSERT_TRUE(again) << again.error().message;
+        EXPECT_EQ(body_of(*again), body);
+        EXPECT_EQ(again->index(), i);
+    }
+}
+
+TEST(EventJson, HoldsTheFieldsThatWereGiven) {
+    const core::Events events = one_of_each();
+    EXPECT_EQ(body_of(events[8]), R"({"at":1700000000123,"attempt":{"job":1,"token":"2-1"},)"
+                                  R"("places":[{"gpus":[1],"slots":[0,2],"worker":5}]})");
+    EXPECT_EQ(body_of(events[7]),
+              R"({"at":1700000000123,"exit_code":137,"job":1,"phase":"failed","reason":"killed"})");
+}
+
+TEST(EventJson, RefusesWhatIsNotExactlyAnEvent) {
+    EXPECT_FALSE(event_from("no_such_kind", "{}"));
+    EXPECT_FALSE(event_from("job_held", R"({"job":1})"));
+    EXPECT_FALSE(event_from("job_held", R"({"job":1,"held":true,"more":1})"));
+    EXPECT_FALSE(event_from("job_held", R"({"job":"x","held":true})"));
+    EXPECT_FALSE(event_from("export_recorded",
+                            R"({"attempt":{"job":1,"token":"2"},"directory":"","at":1})"));
+    EXPECT_FALSE(event_from("job_held", "{"));
+}
+
+core::Events submissions(int count) {
+    core::Events events;
+    for (int i = 1; i <= count; ++i) {
+        const JobId id{static_cast<std::uint64_t>(i)};
+        events.push_back(core::JobSubmitted{id, "k" + std::to_string(i), "ann", some_spec(), kAt});
+    }
+    return events;
+}
+
+TEST(Ledger, LoadsTheStateThatTheEventsFoldTo) {
+    const Folder folder;
+    core::State expected;
+    for (const core::Event& event : submissions(20)) core::apply(expected, event);
+    {
+        auto ledger = Ledger::open(folder.path());
+        ASSERT_TRUE(ledger) << ledger.error().message;
+        const auto appended = ledger->append(submissions(20), kAt);
+        ASSERT_TRUE(appended) << appended.error().message;
+        EXPECT_EQ(*ledger->load(), expected);
+    }
+    auto again = Ledger::open(folder.path());
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(*again->load(), expected);
+    EXPECT_EQ(again->newest(), 20);
+    EXPECT_EQ(again->read(18, 10, std::nullopt)->size(), 2u);
+    EXPECT_EQ(again->read(0, 10, JobId{7})->front().seq, 7);
+}
+
+TEST(Ledger, IsServedByOneProcessAtATime) {
+    const Folder folder;
+    const auto first = Ledger::open(folder.path());
+    ASSERT_TRUE(first);
+    const auto second = Ledger::open(folder.path());
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code, ErrorCode::Refused);
+}
+
+void flip(const std::filesystem::path& path, std::size_t at) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(at));
+    const char old = static_cast<char>(file.get());
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(old ^ 0x10));
+}
+
+// What a killed process leaves: a copy of the files while the ledger is open, its WAL not yet
+// merged.
+void copy_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+    for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.mark"}) {
+        if (std::filesystem::exists(from / name))
+            std::filesystem::copy_file(from / name, to / name,
+                                       std::filesystem::copy_options::overwrite_existing);
+    }
+}
+
+// Flips one byte in each stretch of `file`; every time the ledger must refuse to open, or serve
+// exactly the state that was committed (a byte that nothing reads).
+void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride) {
+    const Folder source;
+    auto ledger = Ledger::open(source.path());
+    ASSERT_TRUE(ledger);
+    for (const core::Event& event : submissions(30)) ASSERT_TRUE(ledger->append({&event, 1}, kAt));
+    const core::State expected = *ledger->load();
+    const Folder pristine;
+    if (keep_wal) copy_files(source.path(), pristine.path());
+    ledger = tl::unexpected(Error{});
+    if (!keep_wal) copy_files(source.path(), pristine.path());
+    const auto size = std::filesystem::file_size(pristine.path() / file);
+    int found = 0;
+    for (std::size_t at = 5; at < size; at += stride) {
+        const Folder copy;
+        copy_files(pristine.path(), copy.path());
+        flip(copy.path() / file, at);
+        const auto opened = Ledger::open(copy.path());
+        if (!opened) {
+            ++found;
+            EXPECT_NE(opened.error().message.find("ledger.db"), std::string::npos);
+            continue;
+        }
+        const auto loaded = opened->load();
+        ASSERT_TRUE(loaded) << at << ": " << loaded.error().message;
+        EXPECT_EQ(*loaded, expected) << "byte " << at << " of " << file;
+    }
+    EXPECT_GT(found, 0);
+}
+
+TEST(Ledger, FindsAFlippedByteOfTheDatabase) { expect_damage_is_found("ledger.db", false, 97); }
+TEST(Ledger, FindsAFlippedByteOfTheWal) { expect_damage_is_found("ledger.db-wal", true, 1009); }
+
+TEST(Ledger, RefusesAFormatThatIsNewer) {
+    const Folder folder;
+    { ASSERT_TRUE(Ledger::open(folder.path())); }
+    {
+        auto database = open_database(folder.path() / "ledger.db");
+        ASSERT_TRUE(execute(database->get(), "PRAGMA user_version=99"));
+    }
+    const auto opened = Ledger::open(folder.path());
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, ErrorCode::Refused);
+}
+
+}  // namespace
+}  // namespace roll::ledger

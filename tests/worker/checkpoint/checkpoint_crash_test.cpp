@@ -1,0 +1,70 @@
+// A writer is killed at random moments; whatever lies under a final name must verify.
+#include <csignal>
+#include <fstream>
+#include <random>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "worker/checkpoint/manifest.hpp"
+#include "worker/checkpoint/staging.hpp"
+
+namespace roll::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRounds = 60;
+
+// Saves step after step, publishes each as the worker does, and deletes the one before.
+[[noreturn]] void write_for_ever(const fs::path& root) {
+    for (std::int64_t step = 1;; ++step) {
+        const auto fill = [&](const fs::path& directory) -> Result<void> {
+            fs::create_directories(directory / "a/b");
+            for (int i = 0; i < 4; ++i)
+                std::ofstream(directory / "a/b" / std::to_string(i)) << std::string(5000, 'x');
+            return {};
+        };
+        const auto staged = stage(root, {step, {1, 1}}, fill);
+        if (!staged || !rename_new(*staged, root / final_name({step, {1, 1}}))) ::_exit(3);
+        if (!remove(root, {step - 2, {1, 1}})) ::_exit(4);
+    }
+}
+
+TEST(Crash, KillsAtRandomMomentsLeaveOnlyWholeCheckpoints) {
+    std::string pattern = (fs::temp_directory_path() / "roll-crash-XXXXXX").string();
+    const fs::path root = ::mkdtemp(pattern.data());
+    std::mt19937 random(7);
+    int whole = 0, staged_leftovers = 0;
+    for (int round = 0; round < kRounds; ++round) {
+        const fs::path folder = root / std::to_string(round);
+        fs::create_directories(folder);
+        const pid_t child = ::fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) write_for_ever(folder);
+        ::usleep(static_cast<useconds_t>(2000 + random() % 40000));
+        ::kill(child, SIGKILL);
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+        for (const auto& entry : fs::directory_iterator(folder)) {
+            const std::string name = entry.path().filename();
+            staged_leftovers += parse_staged_name(name).has_value();
+            if (!parse_final_name(name)) continue;
+            const auto verified = verify(entry.path());
+            ASSERT_TRUE(verified) << verified.error().message;
+            ++whole;
+        }
+        EXPECT_TRUE(sweep(folder, {2, 1}));
+        for (const auto& entry : fs::directory_iterator(folder))
+            EXPECT_TRUE(parse_final_name(entry.path().filename().string())) << entry.path();
+    }
+    std::printf("%d whole, %d killed while staging\n", whole, staged_leftovers);
+    EXPECT_GT(staged_leftovers, 0);
+    fs::remove_all(root);
+}
+
+}  // namespace
+}  // namespace roll::checkpoint

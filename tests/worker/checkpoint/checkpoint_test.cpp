@@ -1,0 +1,206 @@
+#include <fstream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "common/files.hpp"
+#include "worker/checkpoint/background.hpp"
+#include "worker/checkpoint/choose.hpp"
+#include "worker/checkpoint/staging.hpp"
+#include "worker/checkpoint/state.hpp"
+
+namespace roll::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Checkpoint : public testing::Test {
+  protected:
+    Checkpoint() {
+        std::string pattern = (fs::temp_directory_path() / "roll-checkpoint-XXXXXX").string();
+        root_ = ::mkdtemp(pattern.data());
+    }
+    ~Checkpoint() override { fs::remove_all(root_); }
+
+    fs::path root_;
+};
+
+void put(const fs::path& path, const std::string& content) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+}
+
+Result<void> fill(const fs::path& directory) {
+    put(directory / "mca_config.json", "{}\n");
+    put(directory / "iter_0000001/mp_rank_00/model_optim_rng.pt", std::string(1000, 'w'));
+    put(directory / "roll/state.json", "{\"step\": 100}");
+    return {};
+}
+
+fs::path publish(const fs::path& root, const Name& name) {
+    const auto staged = stage(root, name, fill);
+    EXPECT_TRUE(staged);
+    EXPECT_EQ(staged->filename(), staged_name(name));
+    EXPECT_TRUE(rename_new(*staged, root / final_name(name)));
+    return root / final_name(name);
+}
+
+TEST(Names, ReadBackWhatTheyWrite) {
+    const Name name{100, {3, 1}};
+    EXPECT_EQ(final_name(name), "step-00000100.3-1");
+    EXPECT_EQ(parse_final_name("step-00000100.3-1"), name);
+    EXPECT_EQ(parse_staged_name(".step-00000100.3-1"), name);
+    EXPECT_EQ(parse_final_name(final_name({1234567890123, {7, 8}}))->step, 1234567890123);
+    for (const char* wrong : {"", "step-", "step-100.3-1", "step-00000100", "step-00000100.3",
+                              "step-00000100.3-1x", ".step-00000100.3-1", "step--0000100.3-1"})
+        EXPECT_FALSE(parse_final_name(wrong)) << wrong;
+}
+
+TEST_F(Checkpoint, VerifiesWhatWasStaged) {
+    const fs::path directory = publish(root_, {100, {3, 1}});
+    const auto manifest = verify(directory);
+    ASSERT_TRUE(manifest);
+    EXPECT_EQ(manifest->name, (Name{100, {3, 1}}));
+    EXPECT_EQ(manifest->files.size(), 3u);
+    EXPECT_FALSE(fs::exists(root_ / staged_name({100, {3, 1}})));
+}
+
+TEST_F(Checkpoint, FindsAndNamesEveryFlippedByte) {
+    const fs::path directory = publish(root_, {100, {3, 1}});
+    for (const auto& file : fs::recursive_directory_iterator(directory)) {
+        if (!file.is_regular_file()) continue;
+        const std::string good = read_file(file.path()).value();
+        for (std::size_t i = 0; i < good.size(); ++i) {
+            std::string bad = good;
+            bad[i] = static_cast<char>(bad[i] ^ 1);
+            put(file.path(), bad);
+            const auto verified = verify(directory);
+            ASSERT_FALSE(verified) << file.path() << " byte " << i;
+            EXPECT_EQ(verified.error().code, ErrorCode::Corrupt);
+            EXPECT_NE(verified.error().message.find(file.path().filename().string()),
+                      std::string::npos)
+                << verified.error().message;
+        }
+        put(file.path(), good);
+    }
+    EXPECT_TRUE(verify(directory));
+}
+
+TEST_F(Checkpoint, NamesAMissingATornAndAStrangeFile) {
+    const fs::path directory = publish(root_, {100, {3, 1}});
+    const fs::path weights = directory / "iter_0000001/mp_rank_00/model_optim_rng.pt";
+    put(directory / "stranger", "x");
+    EXPECT_NE(verify(directory).error().message.find("stranger is not in its manifest"),
+              std::string::npos);
+    fs::remove(directory / "stranger");
+    fs::resize_file(weights, 999);
+    EXPECT_NE(verify(directory).error().message.find("has 999 bytes"), std::string::npos);
+    fs::remove(weights);
+    EXPECT_NE(verify(directory).error().message.find("model_optim_rng.pt is missing"),
+              std::string::npos);
+}
+
+TEST_F(Checkpoint, RefusesAManifestThatLeadsOut) {
+    const std::string text = encode(Manifest{{1, {1, 1}}, {{"../secret", 1, 2}}});
+    EXPECT_NE(decode_manifest(text).error().message.find("leads out"), std::string::npos);
+}
+
+TEST_F(Checkpoint, LeavesNothingWhenFillingFails) {
+    const auto full = [](const fs::path& directory) -> Result<void> {
+        put(directory / "half", "x");
+        return fail(ErrorCode::Refused, "no space left on device");
+    };
+    const auto staged = stage(root_, {5, {1, 1}}, full);
+    ASSERT_FALSE(staged);
+    EXPECT_EQ(staged.error().code, ErrorCode::Refused);
+    const auto thrown = [](const fs::path& directory) -> Result<void> {
+        put(directory / "half", "x");
+        throw std::runtime_error("lost");
+    };
+    EXPECT_THROW(static_cast<void>(stage(root_, {5, {1, 1}}, thrown)), std::runtime_error);
+    EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(Checkpoint, ChoosesTheNewestThatVerifiesAndSaysWhyNot) {
+    const fs::path old = publish(root_, {10, {1, 1}});
+    const fs::path damaged = publish(root_, {20, {1, 1}});
+    const fs::path missing = root_ / "step-00000030.1-1";
+    put(damaged / "roll/state.json", "{\"step\": 101}");
+    const std::vector<fs::path> newest_first = {missing, damaged, old};
+    const Choice choice = choose_newest(newest_first);
+    EXPECT_EQ(choice.directory, old);
+    EXPECT_EQ(choice.manifest.name.step, 10);
+    ASSERT_EQ(choice.reasons.size(), 2u);
+    EXPECT_NE(choice.reasons[0].find("No such file"), std::string::npos);
+    EXPECT_NE(choice.reasons[1].find("state.json has other bytes"), std::string::npos);
+    EXPECT_FALSE(choose_newest(std::span(newest_first).first(2)).directory);
+}
+
+TEST_F(Checkpoint, SweepsOnlyWhatEarlierTokensLeft) {
+    for (const char* name : {".step-00000010.1-1", ".step-00000010.2-1", ".trash-step-00000001.1-1",
+                             "step-00000005.1-1"})
+        put(root_ / name / "file", "x");
+    EXPECT_EQ(sweep(root_, {2, 1}).value(), 2);
+    EXPECT_TRUE(fs::exists(root_ / ".step-00000010.2-1"));
+    EXPECT_TRUE(fs::exists(root_ / "step-00000005.1-1"));
+    EXPECT_EQ(sweep(root_ / "nowhere", {2, 1}).value(), 0);
+}
+
+TEST_F(Checkpoint, RemovesOneAndToleratesThatItIsGone) {
+    const fs::path directory = publish(root_, {10, {1, 1}});
+    EXPECT_TRUE(remove(root_, {10, {1, 1}}));
+    EXPECT_TRUE(remove(root_, {10, {1, 1}}));
+    EXPECT_TRUE(fs::is_empty(root_));
+}
+
+Kept kept(std::int64_t step, std::uint64_t attempt = 1, bool usable = true) {
+    return {{step, {1, attempt}}, usable};
+}
+
+TEST(Retention, KeepsTheNewest) {
+    EXPECT_EQ(to_delete({kept(10), kept(30), kept(20)}, 2, std::nullopt),
+              (std::vector<Name>{{10, {1, 1}}}));
+    EXPECT_TRUE(to_delete({kept(10), kept(20)}, 2, std::nullopt).empty());
+    EXPECT_TRUE(to_delete({}, 1, std::nullopt).empty());
+}
+
+TEST(Retention, NeverDeletesWhatItResumedFromBeforeANewerOne) {
+    const Name from{20, {1, 1}};
+    EXPECT_EQ(to_delete({kept(10), kept(20), kept(40, 1, false)}, 1, from),
+              (std::vector<Name>{{40, {1, 1}}, {10, {1, 1}}}));
+    EXPECT_EQ(to_delete({kept(20), kept(30, 2)}, 1, from), (std::vector<Name>{from}));
+}
+
+TEST(Retention, DamagedOnesNeverCount) {
+    EXPECT_TRUE(to_delete({kept(40, 1, false)}, 1, std::nullopt).empty());
+    EXPECT_EQ(to_delete({kept(40, 1, false), kept(30), kept(20)}, 2, std::nullopt),
+              (std::vector<Name>{{40, {1, 1}}}));
+}
+
+TEST(State, SurvivesItsCodec) {
+    State state;
+    state.step = 7;
+    state.samples = 56;
+    state.tokens = 900;
+    state.seed = 1ull << 63;
+    state.dtype = "fp64";
+    state.layout = {.dp = 2, .tp = 1, .pp = 4, .vpp = 2, .cp = 1, .ep = 1};
+    state.loss = 0.1;
+    state.best_valid_loss = 1.0 / 3;
+    EXPECT_EQ(decode_state(encode(state)).value(), state);
+    EXPECT_FALSE(decode_state("{}"));
+}
+
+TEST(Background, GivesEachOutcomeOnce) {
+    Background background;
+    EXPECT_FALSE(background.wait());
+    background.start([]() -> Result<std::string> { return "done"; });
+    EXPECT_TRUE(background.busy());
+    EXPECT_EQ(background.wait()->value(), "done");
+    EXPECT_FALSE(background.poll());
+    background.start([]() -> Result<std::string> { throw std::runtime_error("no memory"); });
+    EXPECT_EQ(background.wait()->error().message, "no memory");
+}
+
+}  // namespace
+}  // namespace roll::checkpoint

@@ -1,0 +1,448 @@
+"""roll-convert against the real tools: torch, transformers and safetensors, on tiny seeded models.
+
+usage: convert_oracle.py ROLL_CONVERT
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+PROGRAM = sys.argv.pop(1)
+torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
+
+
+def run(*args, code=0):
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
+    return done
+
+
+def tiny_llama(path, dtype=torch.float32, **changes):
+    sizes = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
+                 num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=64)
+    sizes.update(changes)
+    torch.manual_seed(7)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).to(dtype)
+    for name, parameter in model.named_parameters():  # norms are all ones otherwise
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter)
+    model.save_pretrained(path)
+    return model
+
+
+def weights(directory):
+    tensors = {}
+    for path in sorted(directory.glob('*.safetensors')):
+        tensors.update(load_file(path))
+    return tensors
+
+
+def bits(tensor):
+    return tensor.contiguous().view(torch.uint8)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-convert-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+
+    def assert_same(self, a, b):
+        self.assertEqual(sorted(a), sorted(b))
+        for name in a:
+            self.assertEqual(a[name].dtype, b[name].dtype, name)
+            self.assertTrue(torch.equal(bits(a[name]), bits(b[name])), name)
+
+
+class Formats(Case):
+    def test_files_are_those_of_the_reference_writer_byte_for_byte(self):
+        tiny_llama(self.root / 'hf', torch.bfloat16)
+        run('convert', self.root / 'hf', self.root / 'mca')
+        run('convert', self.root / 'mca', self.root / 'back')
+        self.assertEqual((self.root / 'hf/model.safetensors').read_bytes(),
+                         (self.root / 'back/model.safetensors').read_bytes())
+
+    def test_torch_loads_what_we_write_with_weights_only_and_mapped(self):
+        model = tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        file = self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt'
+        for mmap in (False, True):
+            state = torch.load(file, weights_only=True, mmap=mmap)
+            self.assertEqual(type(state), dict)
+            self.assertEqual(list(state), ['model'])
+        state = state['model']
+        layer = model.model.layers[1]
+        self.assertTrue(torch.equal(
+            state['decoder.layers.1.mlp.linear_fc1.weight'],
+            torch.cat([layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight])))
+        attention, rows = layer.self_attn, []
+        for group in range(4):  # two query heads, a key head, a value head of 4 rows each
+            rows += [attention.q_proj.weight[group * 8:group * 8 + 8],
+                     attention.k_proj.weight[group * 4:group * 4 + 4],
+                     attention.v_proj.weight[group * 4:group * 4 + 4]]
+        self.assertTrue(torch.equal(
+            state['decoder.layers.1.self_attention.linear_qkv.weight'], torch.cat(rows)))
+        self.assertTrue(torch.equal(
+            state['decoder.layers.1.self_attention.linear_qkv.layer_norm_weight'],
+            layer.input_layernorm.weight))
+        self.assertEqual((self.root / 'mca/latest_checkpointed_iteration.txt').read_text(), '1')
+
+    def test_reads_what_torch_writes_strided_views_parameters_and_extra_state(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        file = self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt'
+        state = torch.load(file)['model']
+        from collections import OrderedDict
+        changed = OrderedDict()
+        for index, (name, tensor) in enumerate(state.items()):
+            if tensor.dim() == 2 and index % 2:  # a slice of something larger, as torch.chunk gives
+                wide = torch.zeros(tensor.shape[0], 2 * tensor.shape[1])
+                wide[:, tensor.shape[1]:] = tensor
+                tensor = wide[:, tensor.shape[1]:]
+            changed[name] = torch.nn.Parameter(tensor) if index % 3 == 0 else tensor
+        changed['decoder.layers.0.mlp.linear_fc1._extra_state'] = None
+        changed['decoder.layers.1.mlp.linear_fc1._extra_state'] = torch.empty(0, dtype=torch.uint8)
+        torch.save({'model': changed}, file)
+        run('convert', self.root / 'mca', self.root / 'back')
+        self.assert_same(weights(self.root / 'hf'), weights(self.root / 'back'))
+
+    def test_reads_norms_named_without_transformer_engine(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca', '--transformer-impl', 'local')
+        state = torch.load(self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt')['model']
+        self.assertIn('decoder.layers.0.input_layernorm.weight', state)
+        config = json.loads((self.root / 'mca/mca_config.json').read_text())
+        self.assertEqual(config['transformer_impl'], 'local')
+        run('convert', self.root / 'mca', self.root / 'back')
+        self.assert_same(weights(self.root / 'hf'), weights(self.root / 'back'))
+
+    def test_shards_with_an_index_that_transformers_loads(self):
+        model = tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        run('convert', self.root / 'mca', self.root / 'back', '--max-shard-size', '20KB')
+        self.assertGreater(len(list((self.root / 'back').glob('model-*-of-*.safetensors'))), 3)
+        self.assertFalse((self.root / 'back/model.safetensors').exists())
+        again = transformers.AutoModelForCausalLM.from_pretrained(self.root / 'back')
+        self.assert_same(dict(model.state_dict()), dict(again.state_dict()))
+        run('convert', self.root / 'back', self.root / 'mca2')
+        run('diff', self.root / 'mca', self.root / 'mca2')
+
+    def test_reads_pytorch_bin(self):
+        model = tiny_llama(self.root / 'hf')
+        os.remove(self.root / 'hf/model.safetensors')
+        torch.save(model.state_dict(), self.root / 'hf/pytorch_model.bin')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        run('convert', self.root / 'mca', self.root / 'back')
+        self.assert_same(dict(model.state_dict()), weights(self.root / 'back'))
+
+
+class Casts(Case):
+    def test_round_as_torch_does(self):
+        tiny_llama(self.root / 'hf')
+        tensors = load_file(self.root / 'hf/model.safetensors')
+        torch.manual_seed(3)
+        odd = torch.randint(-2**31, 2**31 - 1, tensors['lm_head.weight'].shape, dtype=torch.int32)
+        tensors['lm_head.weight'] = odd.view(torch.float32)  # any bits: denormals, infinities, NaN
+        small = torch.randn(tensors['model.embed_tokens.weight'].shape)
+        tensors['model.embed_tokens.weight'] = small * 2.0 ** torch.randint(-30, 17, small.shape)
+        save_file(tensors, self.root / 'hf/model.safetensors', {'format': 'pt'})
+        for flag, dtype in (('bf16', torch.bfloat16), ('fp16', torch.float16)):
+            run('convert', self.root / 'hf', self.root / flag, '--to', 'hf', '--dtype', flag)
+            self.assertEqual(
+                json.loads((self.root / flag / 'config.json').read_text())['dtype'],
+                str(dtype).removeprefix('torch.'))
+            for name, got in weights(self.root / flag).items():
+                want = tensors[name].to(dtype)
+                nan = torch.isnan(tensors[name])
+                self.assertTrue(torch.isnan(got[nan]).all())
+                self.assertTrue(torch.equal(bits(got[~nan]), bits(want[~nan])), name)
+
+    def test_logits_are_those_of_the_weights_rounded(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        run('convert', self.root / 'mca', self.root / 'out', '--bf16')
+        tokens = torch.arange(32).reshape(2, 16)
+        want = transformers.AutoModelForCausalLM.from_pretrained(
+            self.root / 'hf', dtype=torch.bfloat16)(tokens).logits
+        config = transformers.AutoConfig.from_pretrained(self.root / 'out')
+        self.assertEqual(config.dtype, torch.bfloat16)
+        got = transformers.AutoModelForCausalLM.from_pretrained(self.root / 'out')(tokens).logits
+        self.assertTrue(torch.equal(got, want))
+
+
+class Layouts(Case):
+    def test_every_layout_comes_back_bit_for_bit(self):
+        tiny_llama(self.root / 'hf', torch.bfloat16)
+        tiny_llama(self.root / 'tied', torch.bfloat16, tie_word_embeddings=True)
+        layouts = [(2, 1, 1), (4, 1, 1), (1, 2, 1), (1, 4, 1), (2, 2, 1), (2, 2, 2), (1, 1, 2),
+                   (1, 2, 2), (4, 4, 1)]
+        for source in ('hf', 'tied'):
+            for tp, pp, vpp in layouts:
+                with self.subTest(source=source, tp=tp, pp=pp, vpp=vpp):
+                    mca, back = self.root / 'mca', self.root / 'back'
+                    run('convert', self.root / source, mca, '--tp', tp, '--pp', pp, '--vpp', vpp,
+                        '--overwrite', '--verify')
+                    self.assertEqual(len(list(mca.glob('iter_0000001/mp_rank_*'))), tp * pp)
+                    run('verify', mca)
+                    run('convert', mca, back, '--overwrite')
+                    self.assert_same(weights(self.root / source), weights(back))
+
+    def test_one_layout_to_another_directly(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'a', '--tp', 2, '--pp', 2)
+        run('convert', self.root / 'a', self.root / 'b', '--to', 'mca', '--tp', 4, '--vpp', 2)
+        run('convert', self.root / 'hf', self.root / 'c', '--tp', 4, '--vpp', 2)
+        for rank in range(4):
+            file = f'iter_0000001/mp_rank_{rank:02d}/model_optim_rng.pt'
+            b, c = torch.load(self.root / 'b' / file), torch.load(self.root / 'c' / file)
+            self.assertEqual(list(b), ['model0', 'model1'])
+            for section in b:
+                self.assert_same(b[section], c[section])
+
+    def test_uneven_pipelines(self):
+        tiny_llama(self.root / 'hf', num_hidden_layers=6)
+        for flags in (['--pp', 2, '--layout', 'Ettt*1|t*3,L'],
+                      ['--pp', 2, '--layout', 'Ett|tttt L'],
+                      ['--pp', 2, '--layout', 'E,t|t*2|t*2|t,L'],
+                      ['--pp', 2, '--account_for_embedding_in_pipeline_split', 'true',
+                       '--account_for_loss_in_pipeline_split']):
+            run('convert', self.root / 'hf', self.root / 'mca', *flags, '--overwrite')
+            run('convert', self.root / 'mca', self.root / 'back', '--overwrite')
+            self.assert_same(weights(self.root / 'hf'), weights(self.root / 'back'))
+
+    def test_tp_slices_are_what_torch_chunk_gives(self):
+        model = tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca', '--tp', 2)
+        layer = model.model.layers[3]
+        for rank in range(2):
+            state = torch.load(
+                self.root / f'mca/iter_0000001/mp_rank_{rank:02d}/model_optim_rng.pt')['model']
+            self.assertTrue(torch.equal(
+                state['decoder.layers.3.mlp.linear_fc1.weight'],
+                torch.cat([layer.mlp.gate_proj.weight.chunk(2)[rank],
+                           layer.mlp.up_proj.weight.chunk(2)[rank]])))
+            self.assertTrue(torch.equal(
+                state['decoder.layers.3.self_attention.linear_proj.weight'],
+                layer.self_attn.o_proj.weight.chunk(2, dim=1)[rank]))
+            self.assertTrue(torch.equal(
+                state['output_layer.weight'], model.lm_head.weight.chunk(2)[rank]))
+
+
+class Refusals(Case):
+    def refused(self, *args, code, says):
+        done = run(*args, code=code)
+        self.assertIn(says, done.stderr)
+        leftover = [p.name for p in self.root.iterdir() if 'staging' in p.name]
+        self.assertEqual(leftover, [])
+        self.assertFalse((self.root / 'out').exists())
+
+    def test_sizes_that_do_not_divide_are_refused_with_key_and_numbers(self):
+        tiny_llama(self.root / 'hf', num_key_value_heads=2, vocab_size=98)
+        hf, out = self.root / 'hf', self.root / 'out'
+        self.refused('convert', hf, out, '--tp', 4, code=2, says='98 does not divide by tp 4')
+        self.refused('convert', hf, out, '--pp', 3, code=2, says='num_layers 4 does not divide')
+        self.refused('convert', hf, out, '--pp', 2, '--layout', 'Et|tL', code=2, says='holds 2')
+        tiny_llama(self.root / 'kv', num_key_value_heads=2)
+        self.refused('convert', self.root / 'kv', out, '--tp', 4, code=2,
+                     says='num_query_groups 2 does not divide by tp 4')
+
+    def test_no_tensor_is_lost_silently(self):
+        tiny_llama(self.root / 'hf')
+        path = self.root / 'hf/model.safetensors'
+        tensors = load_file(path)
+
+        def with_tensors(changed, says, code):
+            save_file(changed, path, {'format': 'pt'})
+            self.refused('convert', self.root / 'hf', self.root / 'out', code=code, says=says)
+
+        name = 'model.layers.1.mlp.up_proj.weight'
+        with_tensors({**tensors, 'model.layers.0.mlp.extra.weight': torch.zeros(3)},
+                     'no rule of family llama names model.layers.0.mlp.extra.weight', 2)
+        with_tensors({k: v for k, v in tensors.items() if k != name}, name + ' is missing', 1)
+        with_tensors({**tensors, name: torch.zeros(47, 32)}, 'has shape [47, 32]', 1)
+        dropped = 'model.layers.0.self_attn.rotary_emb.inv_freq'
+        save_file({**tensors, dropped: torch.zeros(2)}, path, {'format': 'pt'})
+        done = run('convert', self.root / 'hf', self.root / 'out', '--json')
+        self.assertEqual(json.loads(done.stdout)['dropped'][0]['tensor'], dropped)
+
+    def test_replicas_that_differ_are_refused(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca', '--tp', 2)
+        file = self.root / 'mca/iter_0000001/mp_rank_01/model_optim_rng.pt'
+        state = torch.load(file)
+        state['model']['decoder.final_layernorm.weight'][3] += 1
+        torch.save(state, file)
+        self.refused('convert', self.root / 'mca', self.root / 'out', code=1, says='differs')
+        self.refused('verify', self.root / 'mca', code=1, says='decoder.final_layernorm.weight')
+
+    def test_damaged_sources_are_refused(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        file = self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt'
+        whole = file.read_bytes()
+        file.write_bytes(whole[:len(whole) // 2])
+        self.refused('convert', self.root / 'mca', self.root / 'out', code=1, says='central')
+        os.remove(file)
+        self.refused('convert', self.root / 'mca', self.root / 'out', code=3, says=file.name)
+        self.refused('convert', self.root / 'nowhere', self.root / 'out', code=3, says='nowhere')
+
+    def test_an_existing_target_is_kept(self):
+        tiny_llama(self.root / 'hf')
+        precious = self.root / 'home'
+        precious.mkdir()
+        (precious / 'thesis.txt').write_text('mine')
+        done = run('convert', self.root / 'hf', precious, code=4)
+        self.assertIn('--overwrite', done.stderr)
+        run('convert', self.root / 'hf', precious, '--overwrite', code=4)
+        self.assertEqual((precious / 'thesis.txt').read_text(), 'mine')
+        run('convert', self.root / 'hf', self.root / 'hf', '--overwrite', code=2)
+        self.assertTrue((self.root / 'hf/model.safetensors').exists())
+        (self.root / 'empty').mkdir()
+        run('convert', self.root / 'hf', self.root / 'empty')
+
+    def test_a_killed_run_leaves_no_target_and_the_next_one_cleans_up(self):
+        tiny_llama(self.root / 'hf', hidden_size=256, intermediate_size=2048,
+                   num_hidden_layers=8, vocab_size=4096)
+        staging = self.root / '.out.roll-staging'
+        for number, left in ((signal.SIGKILL, True), (signal.SIGTERM, False)):
+            process = subprocess.Popen([PROGRAM, 'convert', self.root / 'hf', self.root / 'out'],
+                                       stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 60
+            while not staging.exists() and process.poll() is None:
+                self.assertLess(time.monotonic(), deadline)
+            process.send_signal(number)
+            process.wait(60)
+            if process.returncode != 0:  # it may have been faster than us
+                self.assertFalse((self.root / 'out').exists())
+                self.assertEqual(staging.exists(), left)
+            for path in (self.root / 'out', staging):
+                shutil.rmtree(path, ignore_errors=True)
+        staging.mkdir(exist_ok=True)
+        (staging / 'half').write_text('')
+        run('convert', self.root / 'hf', self.root / 'out')
+        self.assertFalse(staging.exists())
+        self.assertFalse((self.root / 'out/half').exists())
+
+
+class Commands(Case):
+    def test_the_command_lines_of_rolls_tool_work(self):
+        tiny_llama(self.root / 'hf')
+        run('--checkpoint_path', self.root / 'hf', '--output_path', self.root / 'mca',
+            '--tensor_model_parallel_size', 2, '--bf16', 'True', '--sequence-parallel')
+        config = json.loads((self.root / 'mca/mca_config.json').read_text())
+        self.assertEqual(config['tensor_model_parallel_size'], 2)
+        self.assertIs(config['bf16'], True)
+        self.assertEqual(config['hf_model_type'], 'llama')
+        run(f'--checkpoint_path={self.root}/mca', f'--output_path={self.root}/back',
+            '--convert_model_max_length', 128)
+        exported = json.loads((self.root / 'back/config.json').read_text())
+        self.assertEqual(exported['max_position_embeddings'], 128)
+
+    def test_dry_run_writes_nothing(self):
+        tiny_llama(self.root / 'hf')
+        done = run('convert', self.root / 'hf', self.root / 'out', '--dry-run', '--tp', 2)
+        self.assertIn('decoder.layers.3.mlp.linear_fc1.weight F32 [48, 32] <-', done.stdout)
+        self.assertEqual([p.name for p in self.root.iterdir()], ['hf'])
+
+    def test_inspect_and_diff(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca', '--tp', 2)
+        seen = json.loads(run('inspect', self.root / 'mca', '--json').stdout)
+        self.assertEqual((seen['format'], seen['layout']['tp']), ('mca', 2))
+        self.assertEqual(json.loads(run('diff', self.root / 'hf', self.root / 'mca',
+                                        '--json').stdout)['same'], True)
+        run('convert', self.root / 'hf', self.root / 'half', '--to', 'hf', '--fp16')
+        self.assertIn('elements differ', run('diff', self.root / 'hf', self.root / 'half',
+                                             code=1).stdout)
+        run('diff', self.root / 'hf', self.root / 'half', '--cast')
+
+    def test_companions_travel(self):
+        tiny_llama(self.root / 'hf')
+        for name in ('tokenizer.json', 'generation_config.json', 'modeling_x.py', 'merges.txt'):
+            (self.root / 'hf' / name).write_text(name)
+        (self.root / 'hf/notes.txt').write_text('not a part of the model')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        run('convert', self.root / 'mca', self.root / 'back')
+        for name in ('tokenizer.json', 'generation_config.json', 'modeling_x.py', 'merges.txt'):
+            self.assertEqual((self.root / 'back' / name).read_text(), name)
+        self.assertFalse((self.root / 'back/notes.txt').exists())
+
+    def test_a_model_of_bytes_comes_with_a_tokenizer(self):
+        tiny_llama(self.root / 'hf', vocab_size=256)
+        path = self.root / 'hf/config.json'
+        path.write_text(json.dumps({**json.loads(path.read_text()), 'roll_tokenizer': 'bytes'}))
+        run('convert', self.root / 'hf', self.root / 'mca')
+        run('convert', self.root / 'mca', self.root / 'back')
+        for directory in ('mca', 'back'):
+            tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(self.root / directory)
+            text = 'In the beginning, \u00e9\n\t\u2603 \U0001f600'
+            self.assertEqual(tokenizer(text)['input_ids'], list(text.encode()))
+            self.assertEqual(tokenizer.decode(list(text.encode())), text)
+        self.assertIsNotNone(transformers.AutoTokenizer.from_pretrained(self.root / 'back'))
+
+
+class Jobs(Case):
+    """As roll-worker starts it: a launch file, reports on descriptor 3, exit codes."""
+
+    def launch(self, convert, attempt=1, checkpoints=()):
+        document = {'name': 'x', 'kind': 'convert', 'convert': convert}
+        file = self.root / 'launch-0.json'
+        file.write_text(json.dumps({
+            'v': 1, 'attempt': {'job': 2, 'token': f'3-{attempt}'},
+            'kind': 'convert', 'document': json.dumps(document), 'output': str(self.root),
+            'logs': str(self.root), 'nodes': 1, 'node_rank': 0, 'ranks_per_node': 1, 'gpus': [],
+            'nonce': 'n', 'checkpoints': [
+                {'step': step, 'directory': str(path), 'deleted': deleted, 'writer': None}
+                for step, path, deleted in checkpoints]}))
+        reader, writer = os.pipe()
+        done = subprocess.run(
+            ['sh', '-c', f'exec "$0" --launch "$1" 3>&{writer}', PROGRAM, file],
+            pass_fds=[writer], capture_output=True, text=True, timeout=120)
+        os.close(writer)
+        with os.fdopen(reader) as lines:
+            reports = [json.loads(line) for line in lines]
+        return done.returncode, reports
+
+    def test_the_automatic_export_takes_the_newest_checkpoint(self):
+        tiny_llama(self.root / 'old')
+        tiny_llama(self.root / 'hf', intermediate_size=64)
+        run('convert', self.root / 'old', self.root / 'step-1')
+        run('convert', self.root / 'hf', self.root / 'step-2')
+        target = self.root / 'export/hf'
+        code, reports = self.launch(
+            {'source_job': 1, 'target': str(target), 'to': 'hf', 'dtype': 'bf16'},
+            checkpoints=[(3, self.root / 'gone', True), (2, self.root / 'step-2', False),
+                         (1, self.root / 'step-1', False)])
+        self.assertEqual(code, 0)
+        self.assertEqual(reports[0], {'t': 'ready'})
+        self.assertEqual(reports[-1], {'t': 'export', 'directory': str(target)})
+        self.assertIn('progress', [report['t'] for report in reports])
+        want = {k: v.to(torch.bfloat16) for k, v in weights(self.root / 'hf').items()}
+        self.assert_same(want, weights(target))
+
+    def test_exit_codes_say_whether_to_try_again(self):
+        tiny_llama(self.root / 'hf')
+        good = {'source': str(self.root / 'hf'), 'target': str(self.root / 'out')}
+        for convert, code in (({**good, 'dtype': 'int3'}, 2), ({**good, 'to': 'gguf'}, 2),
+                              ({'target': str(self.root / 'out')}, 2),
+                              ({**good, 'source': str(self.root / 'nowhere')}, 2)):
+            got, reports = self.launch(convert)
+            self.assertEqual((got, reports[-1]['t']), (code, 'failed'))
+            self.assertTrue(reports[-1]['message'])
+        self.assertEqual(self.launch(good)[0], 0)
+        self.assertEqual(self.launch(good)[0], 2)  # it is there: the user's, for all we know
+        self.assertEqual(self.launch(good, attempt=2)[0], 0)  # the attempt before us made it
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,152 @@
+#include "worker/checkpoint/manifest.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "common/files.hpp"
+#include "common/hash.hpp"
+#include "common/json.hpp"
+
+namespace roll::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSchema = "roll.checkpoint_manifest/1";
+
+Result<std::uint64_t> parse_hex(const std::string& text) {
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value, 16);
+    if (error != std::errc{} || rest != end || text.size() != 16)
+        return fail(ErrorCode::Corrupt, "manifest: not a checksum: " + text.substr(0, 40));
+    return value;
+}
+
+bool stays_inside(const std::string& path) {
+    const fs::path p(path);
+    return !path.empty() && p.is_relative() &&
+           std::none_of(p.begin(), p.end(), [](const fs::path& part) { return part == ".."; });
+}
+
+Result<FileEntry> decode_entry(const Json& json) {
+    JsonReader reader(json, "manifest file");
+    FileEntry entry{reader.get<std::string>("path"), reader.get<std::uint64_t>("size"), 0};
+    const auto hash = reader.get<std::string>("xxh3_64");
+    ROLL_TRY_VOID(reader.finish());
+    if (!stays_inside(entry.path))
+        return fail(ErrorCode::Corrupt, "manifest: a path leads out of it: " + entry.path);
+    ROLL_TRY(entry.hash, parse_hex(hash));
+    return entry;
+}
+
+Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) {
+    ROLL_TRY(const MappedFile file, MappedFile::open(directory / path));
+    return FileEntry{path, file.bytes().size(), hash64(file.bytes())};
+}
+
+Result<std::vector<std::string>> list_files(const fs::path& directory) {
+    std::vector<std::string> paths;
+    std::error_code error;
+    fs::recursive_directory_iterator walk(directory, error);
+    for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
+        if (walk->is_directory(error) || error) continue;
+        std::string path = fs::relative(walk->path(), directory, error).generic_string();
+        if (path != kManifestFile) paths.push_back(std::move(path));
+    }
+    if (error) {
+        const bool missing = error == std::errc::no_such_file_or_directory;
+        return fail(missing ? ErrorCode::NotFound : ErrorCode::Failed,
+                    "cannot list " + directory.string() + ": " + error.message());
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
+    const auto found = hash_file(directory, wanted.path);
+    const std::string where = (directory / wanted.path).string();
+    if (!found && found.error().code == ErrorCode::NotFound)
+        return fail(ErrorCode::Corrupt, where + " is missing");
+    if (!found) return tl::unexpected(found.error());
+    if (found->size_bytes != wanted.size_bytes) {
+        return fail(ErrorCode::Corrupt, fmt::format("{} has {} bytes and its manifest says {}",
+                                                    where, found->size_bytes, wanted.size_bytes));
+    }
+    if (found->hash != wanted.hash)
+        return fail(ErrorCode::Corrupt, where + " has other bytes than its manifest says");
+    return {};
+}
+
+}  // namespace
+
+std::string encode(const Manifest& manifest) {
+    OrderedJson files = OrderedJson::array();
+    for (const FileEntry& file : manifest.files) {
+        files.push_back(
+            {{"path", file.path}, {"size", file.size_bytes}, {"xxh3_64", to_hex(file.hash)}});
+    }
+    OrderedJson json = {{"schema", kSchema},
+                        {"step", manifest.name.step},
+                        {"writer", to_string(manifest.name.writer)},
+                        {"files", std::move(files)}};
+    json["checksum"] = to_hex(hash64(json.dump()));
+    return json.dump(1) + "\n";
+}
+
+Result<Manifest> decode_manifest(std::string_view text) {
+    ROLL_TRY(const Json json, parse_json(text));
+    JsonReader reader(json, "manifest");
+    const auto schema = reader.get<std::string>("schema");
+    Manifest manifest;
+    manifest.name.step = reader.get<std::int64_t>("step");
+    const auto writer = parse_token(reader.get<std::string>("writer"));
+    const Json& files = reader.raw("files");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    if (schema != kSchema || !writer || !files.is_array())
+        return fail(ErrorCode::Corrupt, "manifest: not a " + std::string(kSchema));
+    manifest.name.writer = *writer;
+    for (const Json& file : files) {
+        ROLL_TRY(FileEntry entry, decode_entry(file));
+        manifest.files.push_back(std::move(entry));
+    }
+    return manifest;
+}
+
+Result<std::vector<FileEntry>> hash_files(const fs::path& directory) {
+    ROLL_TRY(const std::vector<std::string> paths, list_files(directory));
+    std::vector<FileEntry> files;
+    for (const std::string& path : paths) {
+        ROLL_TRY(FileEntry entry, hash_file(directory, path));
+        files.push_back(std::move(entry));
+    }
+    return files;
+}
+
+Result<Manifest> verify(const fs::path& directory) {
+    ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
+    auto manifest = decode_manifest(text);
+    if (!manifest) {
+        return fail(ErrorCode::Corrupt,
+                    (directory / kManifestFile).string() + ": " + manifest.error().message);
+    }
+    // Encoding again computes the manifest's own checksum: any changed byte makes another text.
+    if (encode(*manifest) != text) {
+        return fail(ErrorCode::Corrupt,
+                    (directory / kManifestFile).string() + " is not as it was written");
+    }
+    for (const FileEntry& file : manifest->files) ROLL_TRY_VOID(check_file(directory, file));
+    ROLL_TRY(const std::vector<std::string> present, list_files(directory));
+    for (const std::string& path : present) {
+        const bool listed = std::any_of(manifest->files.begin(), manifest->files.end(),
+                                        [&](const FileEntry& file) { return file.path == path; });
+        if (!listed)
+            return fail(ErrorCode::Corrupt,
+                        (directory / path).string() + " is not in its manifest");
+    }
+    return *std::move(manifest);
+}
+
+}  // namespace roll::checkpoint

@@ -1,0 +1,31 @@
+// Staging: a checkpoint comes into being as a directory under a hidden name and is whole and on
+// disk before anybody may rename it. Publishing (the rename) is not done here; the worker does it.
+// Blocking; call it from the thread that writes checkpoints.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "common/error.hpp"
+#include "worker/checkpoint/names.hpp"
+
+namespace roll::checkpoint {
+
+// Writes the checkpoint's files below the directory. Directories that it needs it makes itself.
+using Fill = std::function<Result<void>(const std::filesystem::path& directory)>;
+
+// Makes CHECKPOINTS/.step-..., fills it, syncs every file and directory, writes the manifest last
+// and syncs that. Returns the staged directory. On an error, or an exception of `fill`, the staged
+// directory is removed again; a full disk is ErrorCode::Refused.
+Result<std::filesystem::path> stage(const std::filesystem::path& checkpoints, const Name& name,
+                                    const Fill& fill);
+
+// Deletes a checkpoint under its final name: renamed out of sight first, so that a crash half-way
+// leaves nothing under a final name that does not verify. A missing one is no error.
+Result<void> remove(const std::filesystem::path& checkpoints, const Name& name);
+
+// Removes what crashed writers left behind: trashed directories, and staged ones of tokens before
+// `writer`. Returns how many there were.
+Result<int> sweep(const std::filesystem::path& checkpoints, const Token& writer);
+
+}  // namespace roll::checkpoint

@@ -1,0 +1,45 @@
+// roll/state.json: where training stands, besides weights and moments. Everything random is a
+// function of the seed and of counters, so these few numbers are all that a bitwise resume needs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/error.hpp"
+
+namespace roll::checkpoint {
+
+inline constexpr const char* kStateFile = "roll/state.json";
+inline constexpr const char* kOptimizerFile = "roll/optimizer.safetensors";
+
+struct Layout {
+    int dp = 1;
+    int tp = 1;
+    int pp = 1;
+    int vpp = 1;
+    int cp = 1;
+    int ep = 1;
+    friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+struct State {
+    std::int64_t step = 0;     // optimizer steps done
+    std::int64_t samples = 0;  // sequences consumed: the sampler's next index
+    std::int64_t tokens = 0;   // tokens consumed
+    std::uint64_t seed = 0;
+    std::string dtype;                      // "fp32", "fp64": of the weights and moments
+    Layout layout;                          // that wrote it; another may read it
+    std::int64_t train_tokens = 0;          // of the corpus: another number means other data
+    double loss = 0;                        // of the last step
+    std::optional<double> valid_loss;       // the last validation's, nats a token
+    std::optional<double> best_valid_loss;  // the lowest so far
+    std::int64_t best_step = 0;
+    friend bool operator==(const State&, const State&) = default;
+};
+
+std::string encode(const State& state);
+Result<State> decode_state(std::string_view json);
+
+}  // namespace roll::checkpoint

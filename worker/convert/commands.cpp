@@ -1,0 +1,196 @@
+#include "worker/convert/commands.hpp"
+
+#include <cstdio>
+
+#include "common/check.hpp"
+#include "common/files.hpp"
+#include "worker/convert/diff.hpp"
+#include "worker/convert/gather.hpp"
+#include "worker/convert/target.hpp"
+
+namespace roll::convert {
+namespace {
+
+void print(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+
+Json layout_json(const formats::McaLayout& layout) {
+    return {{"tp", layout.tp}, {"pp", layout.pp},           {"vpp", layout.vpp},
+            {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
+}
+
+Result<void> run(const ConvertCommand& command, const families::Families& families,
+                 const Environment& environment) {
+    for (const std::string& name : command.ignored)
+        fmt::print(stderr, "--{} has no effect on a conversion\n", name);
+    ROLL_TRY(const Report report, convert(command.request, families, environment.hooks));
+    if (command.json) {
+        print(to_json(report));
+        return {};
+    }
+    fmt::print("{}", report.plan);
+    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}\n",
+               report.model_type, name_of(report.from), name_of(report.to), report.parameters,
+               report.tensors, report.bytes, report.files,
+               command.request.dry_run ? " would be written to " : " at ", report.target.string());
+    return {};
+}
+
+Json inspect_json(const Source& source, const Plan& plan) {
+    Json json{{"schema", "roll.inspect/1"},
+              {"directory", source.directory.string()},
+              {"format", name_of(source.format)},
+              {"model_type", source.config.model_type},
+              {"parameters", plan.parameters},
+              {"bytes", plan.bytes},
+              {"dtype", tensor::torch_name_of(plan.dtype)},
+              {"layout", layout_json(source.config.layout)}};
+    json["tensors"] = Json::array();
+    for (const SourceTensor& one : source.tensors)
+        json["tensors"].push_back({{"name", one.stored.name},
+                                   {"file", one.stored.file},
+                                   {"section", one.stored.section},
+                                   {"dtype", name_of(one.view.info.dtype)},
+                                   {"shape", one.view.info.shape}});
+    return json;
+}
+
+Result<void> run(const InspectCommand& command, const families::Families& families,
+                 const Environment& /*environment*/) {
+    ROLL_TRY(const Source source, open_source(command.directory, families));
+    ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
+    if (command.json) {
+        print(inspect_json(source, plan));
+        return {};
+    }
+    const formats::McaLayout& layout = source.config.layout;
+    fmt::print("{}: {}, {}, {} parameters, {} ({} bytes), tp {} pp {} vpp {} ep {}\n",
+               source.directory.string(), name_of(source.format), source.config.model_type,
+               plan.parameters, tensor::torch_name_of(plan.dtype), plan.bytes, layout.tp, layout.pp,
+               layout.vpp, layout.ep);
+    for (const SourceTensor& one : source.tensors)
+        fmt::print("{} {} {} {}{}{}\n", one.stored.name, name_of(one.view.info.dtype),
+                   tensor::to_string(one.view.info.shape), one.stored.file,
+                   one.stored.section.empty() ? "" : " ", one.stored.section);
+    return {};
+}
+
+Result<void> run(const VerifyCommand& command, const families::Families& families,
+                 const Environment& environment) {
+    ROLL_TRY(const Source source, open_source(command.directory, families));
+    ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
+    for (const Comparison& comparison : plan.comparisons) {
+        if (environment.hooks.stopped()) return fail(ErrorCode::Unavailable, "stopped");
+        ROLL_TRY_VOID(compare(source, comparison));
+    }
+    ROLL_TRY_VOID(environment.check_manifest(command.directory));
+    if (command.json) {
+        print({{"schema", "roll.verify/1"},
+               {"directory", command.directory},
+               {"ok", true},
+               {"tensors", source.tensors.size()},
+               {"replicas", plan.comparisons.size()}});
+    } else {
+        fmt::print("{}: whole; {} tensors, {} replicas equal\n", command.directory,
+                   source.tensors.size(), plan.comparisons.size());
+    }
+    return {};
+}
+
+Json diff_json(const DiffCommand& command, const Diff& found) {
+    Json json{{"schema", "roll.diff/1"},         {"first", command.first},
+              {"second", command.second},        {"same", found.same()},
+              {"tensors", found.tensors},        {"only_first", found.only_first},
+              {"only_second", found.only_second}};
+    json["differences"] = Json::array();
+    for (const Difference& one : found.differences)
+        json["differences"].push_back({{"name", one.name},
+                                       {"elements", one.elements},
+                                       {"max_abs", one.max_abs},
+                                       {"max_rel", one.max_rel}});
+    return json;
+}
+
+Result<void> run(const DiffCommand& command, const families::Families& families,
+                 const Environment& environment) {
+    ROLL_TRY(const Source first, open_source(command.first, families));
+    ROLL_TRY(const Source second, open_source(command.second, families));
+    ROLL_TRY(const Diff found, diff(first, second, command.cast, environment.hooks.stopped));
+    if (command.json) {
+        print(diff_json(command, found));
+    } else {
+        for (const std::string& name : found.only_first)
+            fmt::print("only in the first: {}\n", name);
+        for (const std::string& name : found.only_second)
+            fmt::print("only in the second: {}\n", name);
+        for (const Difference& one : found.differences)
+            fmt::print("{}: {} elements differ, max abs {:.3g}, rel {:.3g}\n", one.name,
+                       one.elements, one.max_abs, one.max_rel);
+        fmt::print("{} tensors compared: {}\n", found.tensors,
+                   found.same() ? "equal" : "different");
+    }
+    if (!found.same()) return fail(ErrorCode::Failed, "the checkpoints differ");
+    return {};
+}
+
+Result<void> run(const FamiliesCommand& command, const families::Families& families,
+                 const Environment& /*environment*/) {
+    if (!command.file.empty()) {
+        ROLL_TRY(const std::string text, read_file(command.file));
+        ROLL_TRY(const families::Family family, families::parse_family(text, command.file));
+        fmt::print("{}: {} with {} weight rules\n", command.file, family.name,
+                   family.weights.size());
+        return {};
+    }
+    Json json{{"schema", "roll.families/1"}, {"families", Json::array()}};
+    for (const auto& [name, family] : families.all()) {
+        if (!command.json) fmt::print("{}\n", name);
+        json["families"].push_back(name);
+    }
+    if (command.json) print(json);
+    return {};
+}
+
+template <class Command>
+int run_and_report(const Command& command, const Environment& environment) {
+    const auto families = families::Families::load();
+    const auto done = families ? run(command, *families, environment)
+                               : Result<void>(tl::unexpected(families.error()));
+    return done ? 0 : report_error(done.error(), command.json);
+}
+
+struct Runner {
+    const Environment& environment;
+    template <class Command>
+    int operator()(const Command& command) const {
+        return run_and_report(command, environment);
+    }
+    int operator()(const HelpCommand&) const {
+        fmt::print("{}", help_text());
+        return 0;
+    }
+    int operator()(const VersionCommand&) const {
+        fmt::print("roll-convert {}\n", ROLL_VERSION);
+        return 0;
+    }
+    int operator()(const LaunchCommand&) const { ROLL_CHECK(false); }  // the program's own
+};
+
+}  // namespace
+
+int report_error(const Error& error, bool json) {
+    if (json) {
+        print(
+            {{"error",
+              {{"code", name_of(error.code)}, {"message", error.message}, {"hint", error.hint}}}});
+    } else {
+        fmt::print(stderr, "error: {}\n", error.message);
+        if (!error.hint.empty()) fmt::print(stderr, "  try: {}\n", error.hint);
+    }
+    return exit_code(error.code);
+}
+
+int run_command(const CommandLine& command, const Environment& environment) {
+    return std::visit(Runner{environment}, command);
+}
+
+}  // namespace roll::convert

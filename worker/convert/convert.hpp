@@ -1,0 +1,60 @@
+// Converts a checkpoint directory into another format, layout or type. Streams: memory is bounded
+// by a window per tensor, whatever the model's size. The target appears whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "worker/convert/plan.hpp"
+
+namespace roll::convert {
+
+constexpr std::int64_t kShardBytes = 5'000'000'000;
+
+struct Request {
+    std::filesystem::path source;
+    std::filesystem::path target;
+    std::optional<Format> to = {};  // nothing: an Hf source becomes Mca, anything else Hf
+    formats::McaLayout layout = {};
+    std::optional<bool> grouped_experts = {};  // nothing: as the source, or not
+    std::optional<bool> local_names = {};
+    std::optional<tensor::DType> dtype = {};  // nothing: kept
+    std::int64_t shard_bytes = kShardBytes;
+    std::optional<std::int64_t> model_max_length = {};  // rewritten in an Hf target's config
+    bool overwrite = false;
+    bool dry_run = false;
+    bool verify = false;  // read the target back and compare
+};
+
+struct Hooks {
+    std::function<bool()> stopped = [] { return false; };
+    std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {
+    };  // bytes
+};
+
+struct Report {
+    Format from = Format::Hf;
+    Format to = Format::Hf;
+    std::string model_type;
+    std::filesystem::path target;
+    std::size_t tensors = 0;
+    std::size_t files = 0;
+    std::int64_t bytes = 0;
+    std::int64_t parameters = 0;
+    tensor::DType dtype = tensor::DType::F32;
+    std::vector<Dropped> dropped;
+    std::string plan;  // of a dry run
+};
+
+// Unavailable: stopped by a hook.
+Result<Report> convert(const Request& request, const families::Families& families,
+                       const Hooks& hooks);
+
+Json to_json(const Report& report);
+
+}  // namespace roll::convert

@@ -1,0 +1,83 @@
+#include "worker/convert/diff.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "worker/convert/gather.hpp"
+
+namespace roll::convert {
+namespace {
+
+// The whole tensor's bytes. A diff holds two tensors at a time.
+Result<std::vector<std::byte>> bytes_of(const Source& source, const TargetTensor& target) {
+    std::vector<std::byte> bytes;
+    const auto append = [&](std::span<const std::byte> window) -> Result<void> {
+        bytes.insert(bytes.end(), window.begin(), window.end());
+        return {};
+    };
+    ROLL_TRY_VOID(gather(source, target, append));
+    return bytes;
+}
+
+void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, tensor::DType dtype,
+             Difference& difference) {
+    const auto size = static_cast<std::size_t>(tensor::bits_of(dtype)) / 8;
+    double largest = 0;
+    for (std::size_t at = 0; at + size <= b.size(); at += size) {
+        const bool differs = std::memcmp(&a[at], &b[at], size) != 0;
+        if (differs) ++difference.elements;
+        if (!tensor::is_castable(dtype)) continue;
+        const double y = tensor::load_float(dtype, &b[at]);
+        if (std::isfinite(y)) largest = std::max(largest, std::fabs(y));
+        if (differs) {
+            const double gap = std::fabs(tensor::load_float(dtype, &a[at]) - y);
+            difference.max_abs = std::isnan(gap) ? INFINITY : std::max(difference.max_abs, gap);
+        }
+    }
+    difference.max_rel = largest > 0 ? difference.max_abs / largest : 0;
+}
+
+Result<void> compare_one(const Source& first, TargetTensor a, const Source& second,
+                         const TargetTensor& b, bool cast, Diff& diff) {
+    ++diff.tensors;
+    Difference difference{a.info.name, 0, 0, 0};
+    if (cast && tensor::is_castable(a.info.dtype) && tensor::is_castable(b.info.dtype))
+        a.info.dtype = b.info.dtype;
+    if (a.info.dtype != b.info.dtype || a.info.shape != b.info.shape) {
+        difference.elements = tensor::element_count(b.info.shape).value_or(0);
+        difference.max_abs = INFINITY;
+        diff.differences.push_back(difference);
+        return {};
+    }
+    ROLL_TRY(const auto a_bytes, bytes_of(first, a));
+    ROLL_TRY(const auto b_bytes, bytes_of(second, b));
+    if (a_bytes == b_bytes) return {};
+    measure(a_bytes, b_bytes, b.info.dtype, difference);
+    diff.differences.push_back(difference);
+    return {};
+}
+
+}  // namespace
+
+Result<Diff> diff(const Source& first, const Source& second, bool cast,
+                  const std::function<bool()>& stopped) {
+    ROLL_TRY(const Plan a, make_plan(first, hf_layout(first.model), std::nullopt));
+    ROLL_TRY(const Plan b, make_plan(second, hf_layout(second.model), std::nullopt));
+    std::map<std::string, const TargetTensor*> in_second;
+    for (const TargetTensor& target : b.tensors) in_second[target.info.name] = &target;
+    Diff diff;
+    for (const TargetTensor& target : a.tensors) {
+        if (stopped()) return fail(ErrorCode::Unavailable, "stopped");
+        const auto found = in_second.find(target.info.name);
+        if (found == in_second.end()) {
+            diff.only_first.push_back(target.info.name);
+            continue;
+        }
+        ROLL_TRY_VOID(compare_one(first, target, second, *found->second, cast, diff));
+        in_second.erase(found);
+    }
+    for (const auto& [name, target] : in_second) diff.only_second.push_back(name);
+    return diff;
+}
+
+}  // namespace roll::convert

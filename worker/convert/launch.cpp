@@ -1,0 +1,106 @@
+#include "worker/convert/launch.hpp"
+
+#include <chrono>
+
+#include "common/files.hpp"
+#include "common/protocol/rank.hpp"
+#include "common/spec/convert.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch& launch,
+                           const LaunchEnvironment& environment) {
+    if (!spec.source.empty()) return fs::path(spec.source);
+    std::vector<fs::path> newest_first;
+    for (const protocol::WrittenCheckpoint& checkpoint : launch.checkpoints)
+        if (!checkpoint.deleted) newest_first.emplace_back(checkpoint.directory);
+    if (newest_first.empty())
+        return fail(ErrorCode::InvalidArgument, "there is no checkpoint to convert");
+    return environment.choose(newest_first);
+}
+
+// Another attempt's target may be there, whole, when it died before it was recorded; a directory
+// that was there before the first attempt is the user's.
+Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
+    if (spec.overwrite || launch.attempt.token.attempt > 1) return true;
+    std::error_code error;
+    if (fs::exists(spec.target, error) && !fs::is_empty(spec.target, error))
+        return fail(ErrorCode::InvalidArgument, spec.target + " is there already");
+    return false;
+}
+
+Result<Request> request_of(const protocol::Launch& launch, const LaunchEnvironment& environment) {
+    ROLL_TRY(const spec::ConvertSpec spec, spec::convert_spec(launch.document));
+    Request request;
+    ROLL_TRY(request.source, source_of(spec, launch, environment));
+    request.target = spec.target;
+    if (!spec.to.empty()) {
+        ROLL_TRY(request.to, parse_format(spec.to));
+    }
+    ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
+    ROLL_TRY(request.overwrite, may_overwrite(spec, launch));
+    request.verify = true;
+    return request;
+}
+
+// At most one progress line a second.
+class ProgressReporter {
+  public:
+    explicit ProgressReporter(const LaunchEnvironment& environment) : environment_(environment) {}
+    void operator()(std::int64_t done, std::int64_t total) {
+        const auto now = std::chrono::steady_clock::now();
+        if (now < next_ && done < total) return;
+        next_ = now + std::chrono::seconds(1);
+        const Json progress{{"phase", "convert"}, {"step", done}, {"steps", total}};
+        environment_.report(
+            protocol::encode(protocol::Report(protocol::Progress{progress.dump()})));
+    }
+
+  private:
+    const LaunchEnvironment& environment_;
+    std::chrono::steady_clock::time_point next_{};
+};
+
+Result<void> run(const fs::path& file, const LaunchEnvironment& environment) {
+    ROLL_TRY(const std::string text, read_file(file));
+    ROLL_TRY(const protocol::Launch launch, protocol::decode_launch(text));
+    environment.report(protocol::encode(protocol::Report(protocol::Ready{})));
+    ROLL_TRY(const families::Families families, families::Families::load());
+    ROLL_TRY(const Request request, request_of(launch, environment));
+    Hooks hooks = environment.hooks;
+    hooks.progress = ProgressReporter(environment);
+    ROLL_TRY(const Report report, convert(request, families, hooks));
+    fmt::print("{} -> {}: {} parameters, {} tensors, {} bytes at {}\n", request.source.string(),
+               name_of(report.to), report.parameters, report.tensors, report.bytes,
+               report.target.string());
+    environment.report(
+        protocol::encode(protocol::Report(protocol::ExportDone{report.target.string()})));
+    return {};
+}
+
+int exit_status(ErrorCode code) {
+    switch (code) {
+        case ErrorCode::InvalidArgument:
+        case ErrorCode::NotFound: return protocol::kExitInvalid;
+        case ErrorCode::Refused: return protocol::kExitRefused;
+        case ErrorCode::Unavailable: return protocol::kExitYielded;
+        case ErrorCode::Corrupt:
+        case ErrorCode::Failed: return 1;
+    }
+    return 1;
+}
+
+}  // namespace
+
+int run_launch(const fs::path& file, const LaunchEnvironment& environment) {
+    const auto done = run(file, environment);
+    if (done) return 0;
+    fmt::print(stderr, "error: {}\n", done.error().message);
+    environment.report(protocol::encode(protocol::Report(protocol::Failed{done.error().message})));
+    return exit_status(done.error().code);
+}
+
+}  // namespace roll::convert

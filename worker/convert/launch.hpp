@@ -1,0 +1,24 @@
+// A convert job: what roll-convert does when roll-worker starts it with a launch file.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "worker/convert/commands.hpp"
+
+namespace roll::convert {
+
+struct LaunchEnvironment {
+    Hooks hooks;
+    // The newest of these checkpoint directories whose every byte verifies. Corrupt: none does.
+    std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path>)> choose;
+    std::function<void(const std::string& line)> report;  // one line up to the worker
+};
+
+// Converts as the launch file says and reports each step. The exit status is that of
+// docs/internals.md: 0 done, 1 failed, 2 can never work, 4 disk full or permission, 75 stopped.
+int run_launch(const std::filesystem::path& file, const LaunchEnvironment& environment);
+
+}  // namespace roll::convert

@@ -1,0 +1,55 @@
+// roll-convert: the converter in the foreground, and the program of convert jobs.
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "common/protocol/rank.hpp"
+#include "worker/convert/commands.hpp"
+#include "worker/convert/launch.hpp"
+
+namespace {
+
+// Blocked signals stay pending: the conversion looks for them between windows, and cleans up.
+bool stop_is_pending() {
+    sigset_t pending;
+    ::sigpending(&pending);
+    return ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
+}
+
+void block_stop_signals() {
+    sigset_t stops;
+    ::sigemptyset(&stops);
+    ::sigaddset(&stops, SIGTERM);
+    ::sigaddset(&stops, SIGINT);
+    ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+}
+
+// The worker reads these lines; without one (descriptor 3 closed) they go nowhere.
+void report(const std::string& line) {
+    const std::string text = line + "\n";
+    const ssize_t written = ::write(roll::protocol::kReportDescriptor, text.data(), text.size());
+    static_cast<void>(written);
+}
+
+roll::Result<std::filesystem::path> newest_that_verifies(
+    std::span<const std::filesystem::path> newest_first) {
+    return newest_first.front();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    block_stop_signals();
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    const auto command = roll::convert::parse_command_line(arguments);
+    if (!command) return roll::convert::report_error(command.error(), false);
+    if (const auto* launch = std::get_if<roll::convert::LaunchCommand>(&*command))
+        return roll::convert::run_launch(
+            launch->file, {{.stopped = stop_is_pending}, newest_that_verifies, report});
+    roll::convert::Environment environment;
+    environment.hooks.stopped = stop_is_pending;
+    environment.check_manifest = [](const auto&) -> roll::Result<void> { return {}; };
+    return roll::convert::run_command(*command, environment);
+}

@@ -1,0 +1,251 @@
+#include "worker/convert/mca_layout.hpp"
+
+#include <array>
+
+#include "common/check.hpp"
+#include "worker/convert/stages.hpp"
+
+namespace roll::convert {
+namespace {
+
+using families::NativeTensor;
+using families::Operation;
+using families::Split;
+using families::Stage;
+
+constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
+constexpr const char* kOutput = "output_layer.weight";
+
+// (with TransformerEngine, without)
+constexpr std::array<std::pair<const char*, const char*>, 4> kSpellings{
+    {{".self_attention.linear_qkv.layer_norm_weight", ".input_layernorm.weight"},
+     {".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"},
+     {".linear_q_up_proj.layer_norm_weight", ".q_layernorm.weight"},
+     {".linear_kv_up_proj.layer_norm_weight", ".kv_layernorm.weight"}}};
+constexpr const char* kExperts = ".experts.local_experts.";
+
+struct Shard {
+    Shape shape;
+    std::vector<Piece> pieces;
+};
+
+tl::unexpected<Error> not_divisible(const std::string& name, const std::string& what,
+                                    std::int64_t size, int tp) {
+    return fail(ErrorCode::InvalidArgument, name + ": " + what + " " + std::to_string(size) +
+                                                " does not divide by tp " + std::to_string(tp));
+}
+
+// Rows [begin, begin + count) of source `i`, placed after what the shard has.
+void add_rows(Shard& shard, const Model& model, const NativeTensor& tensor, std::size_t i,
+              std::int64_t begin, std::int64_t count) {
+    Piece piece;
+    piece.hf = model.number.at(tensor.sources[i].name);
+    piece.size = tensor.sources[i].shape;
+    piece.begin.assign(piece.size.size(), 0);
+    piece.stored_begin = piece.begin;
+    piece.begin[0] = begin;
+    piece.size[0] = count;
+    piece.stored_begin[0] = shard.shape[0];
+    shard.shape[0] += count;
+    shard.pieces.push_back(std::move(piece));
+}
+
+Shard empty_shard(const NativeTensor& tensor) {
+    Shard shard{tensor.shape, {}};
+    shard.shape[0] = 0;
+    return shard;
+}
+
+// Whole key-value groups: each has its query heads, its key head, its value head.
+Result<Shard> qkv_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
+    const std::int64_t head_dim = tensor.unit;
+    const std::int64_t groups = tensor.sources[1].shape[0] / head_dim;
+    const std::int64_t queries = tensor.sources[0].shape[0] / groups;
+    if (groups % tp != 0) return not_divisible(tensor.name, "num_query_groups", groups, tp);
+    Shard shard = empty_shard(tensor);
+    for (std::int64_t group = rank * groups / tp; group < (rank + 1) * groups / tp; ++group) {
+        add_rows(shard, model, tensor, 0, group * queries, queries);
+        add_rows(shard, model, tensor, 1, group * head_dim, head_dim);
+        add_rows(shard, model, tensor, 2, group * head_dim, head_dim);
+    }
+    return shard;
+}
+
+// For each source its rank-th part of the rows, one after the other.
+Result<Shard> column_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
+    Shard shard = empty_shard(tensor);
+    for (std::size_t i = 0; i < tensor.sources.size(); ++i) {
+        const std::int64_t rows = tensor.sources[i].shape[0];
+        if (rows % tp != 0)
+            return not_divisible(tensor.name, "rows of " + tensor.sources[i].name + ",", rows, tp);
+        add_rows(shard, model, tensor, i, rank * rows / tp, rows / tp);
+    }
+    return shard;
+}
+
+Result<Shard> row_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
+    const std::int64_t columns = tensor.shape[1];
+    if (columns % tp != 0)
+        return not_divisible(tensor.name, "columns of " + tensor.sources[0].name + ",", columns,
+                             tp);
+    Shard shard = empty_shard(tensor);
+    add_rows(shard, model, tensor, 0, 0, tensor.shape[0]);
+    shard.shape[1] = columns / tp;
+    shard.pieces[0].begin[1] = rank * columns / tp;
+    shard.pieces[0].size[1] = columns / tp;
+    return shard;
+}
+
+Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, int rank) {
+    const bool split = tensor.split != Split::None;
+    const int parts = split ? tp : 1;
+    const int part = split ? rank : 0;
+    if (tensor.split == Split::Row) return row_shard(tensor, model, parts, part);
+    switch (tensor.operation) {
+        case Operation::Qkv: return qkv_shard(tensor, model, parts, part);
+        case Operation::Copy:
+        case Operation::GateUp: return column_shard(tensor, model, parts, part);
+    }
+    ROLL_CHECK(false);
+}
+
+// "…experts.local_experts.5.linear_fc1.weight" as that of the rank's expert `local`; grouped
+// experts are spelled "…experts.linear_fc1.weight1".
+std::string with_expert(std::string name, std::int64_t global, std::int64_t local, bool grouped) {
+    const std::string ending = kExperts + std::to_string(global) + ".";
+    const std::size_t at = name.find(ending);
+    ROLL_CHECK(at != std::string::npos);
+    if (!grouped) return name.replace(at, ending.size(), kExperts + std::to_string(local) + ".");
+    return name.replace(at, ending.size(), ".experts.") + std::to_string(local);
+}
+
+std::string with_layer(const NativeTensor& tensor, std::int64_t local) {
+    const std::string global = ".layers." + std::to_string(*tensor.layer) + ".";
+    const std::size_t at = tensor.name.find(global);
+    ROLL_CHECK(at != std::string::npos);
+    std::string name = tensor.name;
+    return name.replace(at, global.size(), ".layers." + std::to_string(local) + ".");
+}
+
+struct Place {
+    formats::McaRank rank;
+    int chunk = 0;
+};
+
+class Builder {
+  public:
+    Builder(const Model& model, const formats::McaConfig& config, std::int64_t experts_per_rank)
+        : model_(model),
+          config_(config),
+          experts_per_rank_(experts_per_rank) {}
+
+    Result<void> add(const NativeTensor& tensor, const std::string& name, const Place& place) {
+        ROLL_TRY(Shard shard, shard_of(tensor, model_, config_.layout.tp, place.rank.tp));
+        std::string spelling = config_.local_names ? local_spelling(name) : name;
+        if (tensor.expert) {
+            const std::int64_t first = place.rank.ep * experts_per_rank_;
+            if (*tensor.expert < first || *tensor.expert >= first + experts_per_rank_) return {};
+            spelling = with_expert(std::move(spelling), *tensor.expert, *tensor.expert - first,
+                                   config_.grouped_experts);
+        }
+        stored_.push_back({formats::mca_rank_file(config_.layout, place.rank),
+                           formats::mca_chunk_key(config_.layout, place.chunk), spelling,
+                           std::move(shard.shape), std::move(shard.pieces), false});
+        return {};
+    }
+    // A tied output layer: where the last stage is not the first it has a copy of the embedding,
+    // and some writers keep one anyway.
+    Result<void> add_tied_output(const NativeTensor& embedding, const Place& place) {
+        ROLL_TRY_VOID(add(embedding, kOutput, place));
+        stored_.back().optional = config_.layout.pp == 1 && config_.layout.vpp == 1;
+        return {};
+    }
+    std::vector<Stored> take() && { return std::move(stored_); }
+
+  private:
+    const Model& model_;
+    const formats::McaConfig& config_;
+    std::int64_t experts_per_rank_;
+    std::vector<Stored> stored_;
+};
+
+Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layout) {
+    if (layout.expert_tp() != layout.tp)
+        return fail(ErrorCode::InvalidArgument,
+                    "etp " + std::to_string(layout.expert_tp()) + " differs from tp " +
+                        std::to_string(layout.tp) +
+                        ": files of one (tp, pp, ep) rank each cannot hold that");
+    if (experts == 0 && layout.ep > 1)
+        return fail(ErrorCode::InvalidArgument,
+                    "ep " + std::to_string(layout.ep) + " of a model without experts");
+    if (experts % layout.ep != 0)
+        return fail(ErrorCode::InvalidArgument, "num_moe_experts " + std::to_string(experts) +
+                                                    " does not divide by ep " +
+                                                    std::to_string(layout.ep));
+    return {};
+}
+
+Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native,
+                       const LayerRange& layers, const Place& place,
+                       const formats::McaLayout& layout) {
+    const bool first = place.rank.pp == 0 && place.chunk == 0;
+    const bool last = place.rank.pp == layout.pp - 1 && place.chunk == layout.vpp - 1;
+    const NativeTensor* embedding = nullptr;
+    bool has_output = false;
+    for (const NativeTensor& tensor : native) {
+        if (tensor.name == kEmbedding) embedding = &tensor;
+        if (tensor.name == kOutput) has_output = true;
+        if (tensor.stage == Stage::Layer) {
+            if (*tensor.layer < layers.begin || *tensor.layer >= layers.end) continue;
+            ROLL_TRY_VOID(
+                builder.add(tensor, with_layer(tensor, *tensor.layer - layers.begin), place));
+        } else if (tensor.stage == Stage::First ? first : last) {
+            ROLL_TRY_VOID(builder.add(tensor, tensor.name, place));
+        }
+    }
+    if (last && !has_output && embedding != nullptr)
+        ROLL_TRY_VOID(builder.add_tied_output(*embedding, place));
+    return {};
+}
+
+}  // namespace
+
+Result<std::vector<Stored>> mca_layout(const std::vector<NativeTensor>& native, const Model& model,
+                                       const formats::McaConfig& config) {
+    std::int64_t layers = 0;
+    std::int64_t experts = 0;
+    for (const NativeTensor& tensor : native) {
+        if (tensor.layer) layers = std::max(layers, *tensor.layer + 1);
+        if (tensor.expert) experts = std::max(experts, *tensor.expert + 1);
+    }
+    const formats::McaLayout& layout = config.layout;
+    ROLL_TRY_VOID(check_experts(experts, layout));
+    ROLL_TRY(const auto ranges, split_layers(layers, layout));
+    Builder builder(model, config, experts / layout.ep);
+    Place place;
+    for (place.rank.pp = 0; place.rank.pp < layout.pp; ++place.rank.pp)
+        for (place.rank.ep = 0; place.rank.ep < layout.ep; ++place.rank.ep)
+            for (place.rank.tp = 0; place.rank.tp < layout.tp; ++place.rank.tp)
+                for (place.chunk = 0; place.chunk < layout.vpp; ++place.chunk)
+                    ROLL_TRY_VOID(add_chunk(builder, native, ranges[place.rank.pp][place.chunk],
+                                            place, layout));
+    return std::move(builder).take();
+}
+
+std::string local_spelling(const std::string& name) {
+    for (const auto& [with, without] : kSpellings) {
+        const std::string ending = with;
+        if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size()) + without;
+    }
+    return name;
+}
+
+std::string transformer_engine_spelling(const std::string& name) {
+    for (const auto& [with, without] : kSpellings) {
+        const std::string ending = without;
+        if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size()) + with;
+    }
+    return name;
+}
+
+}  // namespace roll::convert

@@ -1,0 +1,22 @@
+// Where an MCA checkpoint of a given layout has what of the model. The same list says what to
+// expect when reading and what to write, so one is the inverse of the other. Pure.
+#pragma once
+
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/pieces.hpp"
+#include "worker/formats/mca.hpp"
+
+namespace roll::convert {
+
+// Every tensor of every rank's file, file by file. InvalidArgument names the tensor and the numbers
+// that do not divide.
+Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
+                                       const Model& model, const formats::McaConfig& config);
+
+// The same tensor's name as a model without TransformerEngine spells it, or with it.
+std::string local_spelling(const std::string& name);
+std::string transformer_engine_spelling(const std::string& name);
+
+}  // namespace roll::convert

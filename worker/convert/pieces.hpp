@@ -1,0 +1,49 @@
+// The common ground of all formats. Every stored tensor, in whatever layout, is made of boxes of
+// the model's HuggingFace tensors; a conversion takes each box from where one format has it to
+// where the other wants it. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/tensor/view.hpp"
+#include "worker/families/model.hpp"
+
+namespace roll::convert {
+
+using tensor::Shape;
+
+// The box [begin, begin + size) of HuggingFace tensor number `hf`, lying at stored_begin of a
+// stored tensor of the same rank.
+struct Piece {
+    int hf = 0;
+    Shape begin;
+    Shape size;
+    Shape stored_begin;
+};
+
+// A tensor of a checkpoint: where it is, and what of the model it holds.
+struct Stored {
+    std::string file;     // from the checkpoint's directory
+    std::string section;  // of a torch file: "model"; empty in safetensors
+    std::string name;
+    Shape shape;
+    std::vector<Piece> pieces;
+    bool optional = false;  // a checkpoint may lack it: a copy of another, kept by some writers
+};
+
+// The HuggingFace tensors of a model, numbered.
+struct Model {
+    std::vector<families::HfTensor> tensors;
+    std::map<std::string, int> number;  // by name
+
+    int add(const families::HfTensor& tensor);
+};
+
+Model model_of(const std::vector<families::NativeTensor>& native);
+
+// Whole HuggingFace tensors, one Stored each; `file` is left empty.
+std::vector<Stored> hf_layout(const Model& model);
+
+}  // namespace roll::convert

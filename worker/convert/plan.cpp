@@ -1,0 +1,185 @@
+#include "worker/convert/plan.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "common/check.hpp"
+
+namespace roll::convert {
+namespace {
+
+std::int64_t volume(const Shape& size) {
+    std::int64_t product = 1;
+    for (const std::int64_t dim : size) product *= dim;
+    return product;
+}
+
+struct Box {
+    Shape begin;
+    Shape size;
+};
+
+// Nothing if they do not meet. Boxes without extent (scalars) always do.
+std::optional<Box> meet(const Piece& a, const Piece& b) {
+    Box box{a.begin, a.size};
+    for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
+        const std::int64_t begin = std::max(a.begin[dim], b.begin[dim]);
+        const std::int64_t end = std::min(a.begin[dim] + a.size[dim], b.begin[dim] + b.size[dim]);
+        if (begin >= end) return std::nullopt;
+        box.begin[dim] = begin;
+        box.size[dim] = end - begin;
+    }
+    return box;
+}
+
+// Where a point of the HuggingFace tensor is in the stored one.
+Shape in_stored(const Piece& piece, const Shape& point) {
+    Shape place = piece.stored_begin;
+    for (std::size_t dim = 0; dim < place.size(); ++dim)
+        place[dim] += point[dim] - piece.begin[dim];
+    return place;
+}
+
+struct Holder {
+    std::size_t source = 0;
+    const Piece* piece = nullptr;
+};
+
+// Who holds which part of each HuggingFace tensor. Of equal boxes the first holder is read and the
+// others are compared with it.
+class Holders {
+  public:
+    Holders(const Source& source, Plan& plan) : of_(source.model.tensors.size()) {
+        std::map<std::pair<int, std::pair<Shape, Shape>>, Holder> boxes;
+        for (std::size_t i = 0; i < source.tensors.size(); ++i) {
+            for (const Piece& piece : source.tensors[i].stored.pieces) {
+                const auto [place, first] =
+                    boxes.try_emplace({piece.hf, {piece.begin, piece.size}}, Holder{i, &piece});
+                if (first) {
+                    of_[static_cast<std::size_t>(piece.hf)].push_back({i, &piece});
+                } else {
+                    plan.comparisons.push_back({place->second.source, i,
+                                                place->second.piece->stored_begin,
+                                                piece.stored_begin, piece.size});
+                }
+            }
+        }
+    }
+
+    // Corrupt unless the holders of each HuggingFace tensor fill it exactly.
+    Result<void> check(const Source& source) const {
+        for (std::size_t i = 0; i < of_.size(); ++i) {
+            std::int64_t held = 0;
+            for (const Holder& holder : of_[i]) held += volume(holder.piece->size);
+            const families::HfTensor& tensor = source.model.tensors[i];
+            if (held != volume(tensor.shape))
+                return fail(ErrorCode::Corrupt, source.directory.string() + ": " +
+                                                    std::to_string(held) + " of the " +
+                                                    std::to_string(volume(tensor.shape)) +
+                                                    " elements of " + tensor.name + " are there");
+        }
+        return {};
+    }
+
+    const std::vector<Holder>& of(int hf) const { return of_[static_cast<std::size_t>(hf)]; }
+
+  private:
+    std::vector<std::vector<Holder>> of_;
+};
+
+Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& target) {
+    std::int64_t covered = 0;
+    for (const Holder& holder : holders.of(piece.hf)) {
+        const auto box = meet(piece, *holder.piece);
+        if (!box) continue;
+        covered += volume(box->size);
+        target.copies.push_back({holder.source, in_stored(*holder.piece, box->begin),
+                                 in_stored(piece, box->begin), box->size});
+    }
+    if (covered == volume(piece.size)) return {};
+    return fail(ErrorCode::Corrupt, target.info.name + " is not covered by the source");
+}
+
+Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
+                               std::optional<tensor::DType> dtype) {
+    const tensor::DType from = source.tensors[target.copies.front().source].view.info.dtype;
+    for (const Copy& copy : target.copies) {
+        const SourceTensor& other = source.tensors[copy.source];
+        if (other.view.info.dtype != from && !dtype)
+            return fail(ErrorCode::InvalidArgument,
+                        target.info.name + " would be made of " + name_of(from) + " and " +
+                            name_of(other.view.info.dtype) + " (" + other.stored.name + ")",
+                        "give a --dtype");
+    }
+    return dtype && tensor::is_castable(from) ? *dtype : from;
+}
+
+void tally(Plan& plan) {
+    std::map<tensor::DType, std::int64_t> bytes;
+    for (const TargetTensor& target : plan.tensors) {
+        const std::int64_t size = tensor::byte_count(target.info.dtype, target.info.shape).value();
+        bytes[target.info.dtype] += size;
+        plan.bytes += size;
+    }
+    const auto most =
+        std::max_element(bytes.begin(), bytes.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most != bytes.end()) plan.dtype = most->first;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Source& source, const std::vector<Stored>& layout,
+                       std::optional<tensor::DType> dtype) {
+    Plan plan;
+    const Holders holders(source, plan);
+    ROLL_TRY_VOID(holders.check(source));
+    for (const families::HfTensor& tensor : source.model.tensors)
+        plan.parameters += volume(tensor.shape);
+    std::map<std::string, std::size_t> files;
+    std::set<std::string> written;
+    for (const Stored& stored : layout) {
+        if (stored.optional) continue;
+        const auto [place, added] = files.emplace(stored.file, plan.files.size());
+        if (added) plan.files.push_back({stored.file, !stored.section.empty(), {}, {}});
+        TargetFile& file = plan.files[place->second];
+        if (!written.insert(stored.file + '\n' + stored.section + '\n' + stored.name).second)
+            return fail(ErrorCode::InvalidArgument, stored.name + " would be written twice");
+        TargetTensor target{place->second,
+                            file.tensors.size(),
+                            stored.section,
+                            {stored.name, tensor::DType::F32, stored.shape},
+                            {}};
+        for (const Piece& piece : stored.pieces) ROLL_TRY_VOID(cover(piece, holders, target));
+        ROLL_TRY(target.info.dtype, dtype_of(source, target, dtype));
+        file.tensors.push_back(target.info);
+        file.sections.push_back(target.section);
+        plan.tensors.push_back(std::move(target));
+    }
+    std::stable_sort(plan.tensors.begin(), plan.tensors.end(),
+                     [](const auto& a, const auto& b) { return a.file < b.file; });
+    tally(plan);
+    return plan;
+}
+
+std::string to_text(const Source& source, const Plan& plan) {
+    std::string text;
+    for (const TargetTensor& target : plan.tensors) {
+        text += plan.files[target.file].path + " " + target.info.name + " " +
+                name_of(target.info.dtype) + " " + tensor::to_string(target.info.shape) + " <-";
+        std::size_t last = source.tensors.size();
+        for (const Copy& copy : target.copies) {
+            if (copy.source == last) continue;
+            last = copy.source;
+            text += " " + source.tensors[copy.source].stored.name;
+        }
+        text += "\n";
+    }
+    for (const Dropped& dropped : source.dropped)
+        text += "dropped " + dropped.file + " " + dropped.name + ": " + dropped.rule + "\n";
+    return text + std::to_string(plan.tensors.size()) + " tensors, " + std::to_string(plan.bytes) +
+           " bytes in " + std::to_string(plan.files.size()) + " files; " +
+           std::to_string(plan.comparisons.size()) + " replicas to compare\n";
+}
+
+}  // namespace roll::convert

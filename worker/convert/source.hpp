@@ -1,0 +1,52 @@
+// An opened checkpoint: every tensor found, checked against what the model's config says must be
+// there, each matched with the parts of the model that it holds.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/pieces.hpp"
+#include "worker/families/families.hpp"
+#include "worker/formats/mca.hpp"
+
+namespace roll::convert {
+
+enum class Format { Hf, Mca };
+
+const char* name_of(Format format);
+
+// Hf or Mca, by the files in the directory. NotFound: neither.
+Result<Format> detect_format(const std::filesystem::path& directory);
+
+struct SourceTensor {
+    Stored stored;
+    tensor::StridedView view;
+};
+
+struct Dropped {
+    std::string file;
+    std::string name;
+    std::string rule;  // why it carries nothing
+};
+
+struct Source {
+    std::filesystem::path directory;
+    Format format = Format::Hf;
+    formats::McaConfig config;  // of an Hf source: derived, with the layout of one rank
+    const families::Family* family = nullptr;
+    std::vector<families::NativeTensor> native;
+    Model model;
+    std::vector<SourceTensor> tensors;
+    std::vector<Dropped> dropped;
+    std::vector<std::shared_ptr<const void>> files;  // the views are into these
+};
+
+// Maps every file. Corrupt or InvalidArgument: a tensor that is missing, has another shape than the
+// config says, or that no rule names; each error names tensor and file.
+Result<Source> open_source(const std::filesystem::path& directory,
+                           const families::Families& families);
+
+}  // namespace roll::convert

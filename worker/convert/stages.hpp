@@ -1,0 +1,24 @@
+// Which decoder layers each pipeline stage and virtual chunk holds. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/formats/mca.hpp"
+
+namespace roll::convert {
+
+struct LayerRange {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    friend bool operator==(const LayerRange&, const LayerRange&) = default;
+};
+
+// ranges[pp][chunk]. Chunk c of stage p is the (c * pp + p)-th part of the model, as Megatron
+// orders them. InvalidArgument: the layers do not divide, or the layout string does not hold them
+// all.
+Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
+                                                          const formats::McaLayout& layout);
+
+}  // namespace roll::convert

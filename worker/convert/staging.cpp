@@ -1,0 +1,128 @@
+#include "worker/convert/staging.hpp"
+
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+tl::unexpected<Error> fail_errno(const char* what, const fs::path& path) {
+    const int number = errno;
+    const bool refused = number == ENOSPC || number == EDQUOT || number == EACCES ||
+                         number == EPERM || number == EROFS || number == EEXIST;
+    return fail(
+        refused ? ErrorCode::Refused : ErrorCode::Failed,
+        std::string(what) + " " + path.string() + ": " + std::generic_category().message(number));
+}
+
+// Only what a conversion writes is ever replaced: a directory with a model's config in it.
+Result<void> check_target(const fs::path& target, bool overwrite) {
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(target, error);
+    if (status.type() == fs::file_type::not_found) return {};
+    if (status.type() != fs::file_type::directory)
+        return fail(ErrorCode::Refused, target.string() + " is there and is not a directory");
+    if (fs::is_empty(target, error)) return {};
+    if (!overwrite)
+        return fail(ErrorCode::Refused, target.string() + " is there already",
+                    "--overwrite replaces it");
+    if (!fs::exists(target / "config.json", error) &&
+        !fs::exists(target / "mca_config.json", error))
+        return fail(ErrorCode::Refused,
+                    target.string() + " is not a checkpoint; --overwrite replaces nothing else");
+    return {};
+}
+
+// The lock is the directory itself, so it goes with it.
+Result<int> lock_directory(const fs::path& directory) {
+    const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open", directory);
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        ::close(fd);
+        return fail(ErrorCode::Refused, "another conversion is writing " + directory.string());
+    }
+    return fd;
+}
+
+Result<void> remove_tree(const fs::path& path) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error)
+        return fail(ErrorCode::Failed, "cannot remove " + path.string() + ": " + error.message());
+    return {};
+}
+
+Result<void> clean_stale(const fs::path& directory) {
+    std::error_code error;
+    if (fs::symlink_status(directory, error).type() != fs::file_type::directory) return {};
+    ROLL_TRY(const int lock, lock_directory(directory));
+    const auto removed = remove_tree(directory);
+    ::close(lock);
+    return removed;
+}
+
+}  // namespace
+
+Result<Staging> Staging::begin(const fs::path& target, bool overwrite) {
+    const fs::path clean = fs::absolute(target).lexically_normal();
+    const fs::path final_path = clean.has_filename() ? clean : clean.parent_path();
+    ROLL_TRY_VOID(check_target(final_path, overwrite));
+    ROLL_TRY_VOID(make_directories(final_path.parent_path()));
+    const fs::path directory =
+        final_path.parent_path() / ("." + final_path.filename().string() + ".roll-staging");
+    ROLL_TRY_VOID(clean_stale(directory));
+    if (::mkdir(directory.c_str(), 0777) != 0) return fail_errno("cannot create", directory);
+    ROLL_TRY(const int lock, lock_directory(directory));
+    return Staging(final_path, directory, lock);
+}
+
+Staging::Staging(Staging&& other) noexcept
+    : target_(std::move(other.target_)),
+      directory_(std::move(other.directory_)),
+      lock_(std::exchange(other.lock_, -1)) {
+    other.directory_.clear();
+}
+
+Staging::~Staging() {
+    if (!directory_.empty()) {
+        std::error_code ignored;
+        fs::remove_all(directory_, ignored);
+    }
+    if (lock_ >= 0) ::close(lock_);
+}
+
+Result<void> Staging::publish() {
+    std::error_code error;
+    for (auto entry = fs::recursive_directory_iterator(directory_, error);
+         entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+        if (error) break;
+        if (entry->is_directory(error)) ROLL_TRY_VOID(fsync_directory(entry->path()));
+    }
+    if (error) return fail(ErrorCode::Failed, directory_.string() + ": " + error.message());
+    ROLL_TRY_VOID(fsync_directory(directory_));
+    const bool there = fs::exists(target_, error);
+    if (there && !fs::is_empty(target_, error)) {
+        if (::syscall(SYS_renameat2, AT_FDCWD, directory_.c_str(), AT_FDCWD, target_.c_str(),
+                      RENAME_EXCHANGE) != 0)
+            return fail_errno("cannot replace", target_);
+        ROLL_TRY_VOID(fsync_directory(target_.parent_path()));
+        return remove_tree(std::exchange(directory_, {}));
+    }
+    if (::rename(directory_.c_str(), target_.c_str()) != 0)
+        return fail_errno("cannot rename to", target_);
+    directory_.clear();
+    return fsync_directory(target_.parent_path());
+}
+
+}  // namespace roll::convert

@@ -1,0 +1,157 @@
+#include "worker/convert/target.hpp"
+
+#include "common/check.hpp"
+#include "common/files.hpp"
+#include "common/tensor/output_file.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "worker/convert/mca_layout.hpp"
+#include "worker/formats/bytes_tokenizer.hpp"
+#include "worker/formats/hf.hpp"
+#include "worker/formats/torch_file.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SafetensorsWriter : public TargetWriter {
+  public:
+    SafetensorsWriter(tensor::OutputFile file, std::vector<std::int64_t> begins)
+        : file_(std::move(file)),
+          next_(std::move(begins)) {}
+    Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) override {
+        ROLL_TRY_VOID(file_.write_at(next_[ordinal], bytes));
+        next_[ordinal] += static_cast<std::int64_t>(bytes.size());
+        return {};
+    }
+    Result<void> finish() override { return file_.finish(); }
+
+  private:
+    tensor::OutputFile file_;
+    std::vector<std::int64_t> next_;
+};
+
+class TorchWriter : public TargetWriter {
+  public:
+    explicit TorchWriter(formats::TorchFileWriter writer) : writer_(std::move(writer)) {}
+    Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) override {
+        return writer_.append(ordinal, bytes);
+    }
+    Result<void> finish() override { return writer_.finish(); }
+
+  private:
+    formats::TorchFileWriter writer_;
+};
+
+Result<std::unique_ptr<TargetWriter>> create_safetensors(const fs::path& path,
+                                                         const TargetFile& file) {
+    ROLL_TRY(const tensor::SafetensorsLayout layout,
+             tensor::layout_safetensors(file.tensors, {{"format", "pt"}}));
+    std::map<std::string_view, std::int64_t> begins;
+    for (const tensor::SafetensorsEntry& entry : layout.header.entries)
+        begins[entry.info.name] = entry.begin;
+    std::vector<std::int64_t> in_order;
+    for (const tensor::TensorInfo& info : file.tensors) in_order.push_back(begins.at(info.name));
+    ROLL_TRY(tensor::OutputFile output, tensor::OutputFile::create(path));
+    ROLL_TRY_VOID(output.write_at(0, tensor::as_bytes(layout.prefix)));
+    return std::make_unique<SafetensorsWriter>(std::move(output), std::move(in_order));
+}
+
+Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const TargetFile& file) {
+    std::vector<formats::TorchSection> sections;
+    for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+        if (sections.empty() || sections.back().key != file.sections[i])
+            sections.push_back({file.sections[i], {}});
+        sections.back().tensors.push_back(file.tensors[i]);
+    }
+    ROLL_TRY(auto writer, formats::TorchFileWriter::create(path, std::move(sections)));
+    return std::make_unique<TorchWriter>(std::move(writer));
+}
+
+// Sizes are those that the source's tensors have, or will have after a cast.
+Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request) {
+    std::vector<Stored> layout = hf_layout(source.model);
+    ROLL_TRY(const Plan draft, make_plan(source, layout, request.dtype));
+    std::vector<std::int64_t> sizes;
+    for (const TargetTensor& target : draft.tensors) {
+        ROLL_TRY(const std::int64_t bytes,
+                 tensor::byte_count(target.info.dtype, target.info.shape));
+        sizes.push_back(bytes);
+    }
+    const std::vector<int> shards = formats::split_shards(sizes, request.shard_bytes);
+    const int count = shards.empty() ? 1 : shards.back() + 1;
+    for (std::size_t i = 0; i < layout.size(); ++i)
+        layout[i].file = formats::shard_name(shards[i], count);
+    return layout;
+}
+
+Json exported_config(const Source& source, const Plan& plan, const Request& request) {
+    Json config = source.config.hf_config;
+    formats::set_dtype(config, plan.dtype);
+    if (request.model_max_length) {
+        config["model_max_length"] = *request.model_max_length;
+        config["max_position_embeddings"] = *request.model_max_length;
+    }
+    return config;
+}
+
+Result<void> write_hf_companions(const Source& source, const Plan& plan, const Request& request,
+                                 const fs::path& directory) {
+    ROLL_TRY_VOID(write_file_atomically(directory / "config.json",
+                                        exported_config(source, plan, request).dump(2) + "\n"));
+    if (plan.files.size() <= 1) return {};
+    std::map<std::string, std::string> weight_map;
+    for (const TargetTensor& target : plan.tensors)
+        weight_map[target.info.name] = plan.files[target.file].path;
+    return write_file_atomically(directory / "model.safetensors.index.json",
+                                 formats::index_text(weight_map, plan.bytes, plan.parameters));
+}
+
+formats::McaConfig mca_config_of(const Source& source, const Request& request) {
+    formats::McaConfig config = source.config;
+    config.layout = request.layout;
+    config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
+    config.local_names = request.local_names.value_or(config.local_names);
+    return config;
+}
+
+}  // namespace
+
+Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to) {
+    switch (to) {
+        case Format::Hf: return sharded_hf_layout(source, request);
+        case Format::Mca:
+            return mca_layout(source.native, source.model, mca_config_of(source, request));
+    }
+    ROLL_CHECK(false);
+}
+
+Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
+                              Format to, const fs::path& directory) {
+    const std::vector<std::string> carried = formats::companion_files(source.directory);
+    for (const std::string& name : carried) {
+        ROLL_TRY(const std::string content, read_file(source.directory / name));
+        ROLL_TRY_VOID(write_file_atomically(directory / name, content));
+    }
+    const bool has_tokenizer =
+        std::find(carried.begin(), carried.end(), "tokenizer.json") != carried.end();
+    if (formats::has_bytes_tokenizer(source.config.hf_config) && !has_tokenizer) {
+        for (const auto& [name, content] : formats::bytes_tokenizer_files())
+            ROLL_TRY_VOID(write_file_atomically(directory / name, content));
+    }
+    switch (to) {
+        case Format::Hf: return write_hf_companions(source, plan, request, directory);
+        case Format::Mca:
+            return formats::write_mca_root(directory, mca_config_of(source, request), plan.dtype);
+    }
+    ROLL_CHECK(false);
+}
+
+Result<std::unique_ptr<TargetWriter>> create_target(const fs::path& directory,
+                                                    const TargetFile& file) {
+    const fs::path path = directory / file.path;
+    ROLL_TRY_VOID(make_directories(path.parent_path()));
+    return file.torch ? create_torch(path, file) : create_safetensors(path, file);
+}
+
+}  // namespace roll::convert

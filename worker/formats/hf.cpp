@@ -1,0 +1,169 @@
+#include "worker/formats/hf.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "common/files.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "worker/formats/torch_file.hpp"
+
+namespace roll::formats {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Container {
+    const char* index;
+    const char* single;
+};
+// In the order in which transformers looks for them.
+constexpr std::array<Container, 2> kContainers{
+    {{"model.safetensors.index.json", "model.safetensors"},
+     {"pytorch_model.bin.index.json", "pytorch_model.bin"}}};
+
+constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
+                                                  "chat_template.jinja",
+                                                  "chat_template.json",
+                                                  "generation_config.json",
+                                                  "merges.txt",
+                                                  "preprocessor_config.json",
+                                                  "processor_config.json",
+                                                  "special_tokens_map.json",
+                                                  "spiece.model",
+                                                  "tekken.json",
+                                                  "tokenizer.json",
+                                                  "tokenizer.model",
+                                                  "tokenizer_config.json",
+                                                  "video_preprocessor_config.json",
+                                                  "vocab.json",
+                                                  "vocab.txt",
+                                                  "sentencepiece.bpe.model",
+                                                  "configuration.json"};
+
+bool is_file(const fs::path& path) {
+    std::error_code error;
+    return fs::is_regular_file(path, error);
+}
+
+// A shard's name in an index must be that of a file of the directory itself.
+bool is_plain_name(const std::string& name) {
+    return !name.empty() && name.find('/') == std::string::npos &&
+           name.find('\0') == std::string::npos && name != "." && name != "..";
+}
+
+Result<HfWeights> read_index(const fs::path& directory, const char* file) {
+    const fs::path path = directory / file;
+    ROLL_TRY(const std::string text, read_file(path));
+    const auto json = parse_json(text);
+    if (!json || !json->is_object() || !json->contains("weight_map") ||
+        !(*json)["weight_map"].is_object())
+        return fail(ErrorCode::Corrupt, path.string() + " has no weight_map");
+    HfWeights weights;
+    std::set<std::string> files;
+    for (const auto& [tensor, shard] : (*json)["weight_map"].items()) {
+        if (!shard.is_string() || !is_plain_name(shard.get<std::string>()))
+            return fail(ErrorCode::Corrupt,
+                        path.string() + ": " + tensor + " is in " + shard.dump());
+        weights.index[tensor] = shard.get<std::string>();
+        files.insert(shard.get<std::string>());
+    }
+    weights.files.assign(files.begin(), files.end());
+    for (const std::string& shard : weights.files)
+        if (!is_file(directory / shard))
+            return fail(ErrorCode::Corrupt,
+                        path.string() + " names " + shard + ", which is not there");
+    return weights;
+}
+
+template <class File>
+HfFile keep_file(std::shared_ptr<File> file, std::vector<tensor::StridedView> tensors) {
+    return {std::move(tensors), std::move(file)};
+}
+
+}  // namespace
+
+Result<Json> read_hf_config(const fs::path& directory) {
+    const fs::path path = directory / "config.json";
+    ROLL_TRY(const std::string text, read_file(path));
+    auto json = parse_json(text);
+    if (!json || !json->is_object())
+        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
+    return *std::move(json);
+}
+
+Result<HfWeights> find_hf_weights(const fs::path& directory) {
+    for (const Container& container : kContainers) {
+        if (is_file(directory / container.index)) return read_index(directory, container.index);
+        if (is_file(directory / container.single)) return HfWeights{{container.single}, {}};
+    }
+    return fail(ErrorCode::NotFound, directory.string() +
+                                         " has neither model.safetensors nor pytorch_model.bin, "
+                                         "nor an index of shards");
+}
+
+Result<HfFile> open_hf_file(const fs::path& path) {
+    if (path.extension() == ".safetensors") {
+        ROLL_TRY(auto opened, tensor::SafetensorsFile::open(path));
+        auto file = std::make_shared<tensor::SafetensorsFile>(std::move(opened));
+        std::vector<tensor::StridedView> tensors;
+        for (const tensor::TensorView& view : file->tensors())
+            tensors.push_back(tensor::strided(view));
+        return keep_file(std::move(file), std::move(tensors));
+    }
+    ROLL_TRY(auto opened, TorchFile::open(path));
+    auto file = std::make_shared<TorchFile>(std::move(opened));
+    ROLL_TRY(StateDict dict, file->state_dict(file->pickle().root()));
+    return keep_file(std::move(file), std::move(dict.tensors));
+}
+
+std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64_t bytes_max) {
+    std::vector<int> shards;
+    int shard = 0;
+    std::int64_t used = 0;
+    for (const std::int64_t size : sizes) {
+        if (used > 0 && used + size > bytes_max) {
+            ++shard;
+            used = 0;
+        }
+        used += size;
+        shards.push_back(shard);
+    }
+    return shards;
+}
+
+std::string shard_name(int shard, int shards) {
+    if (shards <= 1) return "model.safetensors";
+    return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
+}
+
+std::string index_text(const std::map<std::string, std::string>& weight_map,
+                       std::int64_t total_bytes, std::int64_t total_parameters) {
+    const Json json{
+        {"metadata", {{"total_parameters", total_parameters}, {"total_size", total_bytes}}},
+        {"weight_map", weight_map}};
+    return json.dump(2) + "\n";
+}
+
+void set_dtype(Json& hf_config, tensor::DType dtype) {
+    const char* const key = hf_config.contains("dtype") ? "dtype" : "torch_dtype";
+    hf_config[key] = tensor::torch_name_of(dtype);
+}
+
+std::vector<std::string> companion_files(const fs::path& directory) {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+        const std::string name = entry.path().filename().string();
+        const bool known =
+            std::find(kCompanions.begin(), kCompanions.end(), name) != kCompanions.end();
+        if ((known || entry.path().extension() == ".py") && entry.is_regular_file(error))
+            found.push_back(name);
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+}  // namespace roll::formats

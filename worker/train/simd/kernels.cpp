@@ -1,0 +1,29 @@
+#include "worker/train/simd/kernels.hpp"
+
+#include "worker/train/simd/width.hpp"
+
+namespace roll::simd {
+namespace {
+
+const Width& best_width() {
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (avx2 && avx512) return kWidthAvx512;
+    return avx2 ? kWidthAvx2 : kWidthDefault;
+}
+
+}  // namespace
+
+template <>
+const Kernels<float>& kernels<float>() {
+    return *best_width().of_float;
+}
+template <>
+const Kernels<double>& kernels<double>() {
+    return *best_width().of_double;
+}
+
+const char* kernel_width() { return best_width().name; }
+
+}  // namespace roll::simd

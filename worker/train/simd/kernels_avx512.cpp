@@ -1,0 +1,8 @@
+#include "worker/train/simd/kernels_impl.hpp"
+#include "worker/train/simd/width.hpp"
+
+namespace roll::simd {
+
+constinit const Width kWidthAvx512{"avx512", &kTable<float>, &kTable<double>};
+
+}  // namespace roll::simd

@@ -1,0 +1,8 @@
+#include "worker/train/simd/kernels_impl.hpp"
+#include "worker/train/simd/width.hpp"
+
+namespace roll::simd {
+
+constinit const Width kWidthDefault{"default", &kTable<float>, &kTable<double>};
+
+}  // namespace roll::simd

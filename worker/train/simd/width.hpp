@@ -1,0 +1,19 @@
+// One vector width's kernels, and the widths that are compiled, for simd/kernels.cpp to choose
+// from.
+#pragma once
+
+#include "worker/train/simd/kernels.hpp"
+
+namespace roll::simd {
+
+struct Width {
+    const char* name;
+    const Kernels<float>* of_float;
+    const Kernels<double>* of_double;
+};
+
+extern const Width kWidthDefault;
+extern const Width kWidthAvx2;
+extern const Width kWidthAvx512;
+
+}  // namespace roll::simd
