@@ -89,6 +89,7 @@ Result<void> work(const Flags& flags) {
     io::Descriptor signals = io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGCHLD});
     io::become_subreaper();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
+    ROLL_TRY_VOID(directory.make());
     const protocol::Heartbeat self = describe(flags);
     ROLL_TRY(RunDirectory run_directory,
              RunDirectory::open(directory.worker() / self.node, self.session));

@@ -1,10 +1,9 @@
-#include "worker/agent/launch.hpp"
-
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
 #include "common/protocol/rank.hpp"
+#include "worker/agent/launch.hpp"
 
 namespace roll::agent {
 namespace {
