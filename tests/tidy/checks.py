@@ -36,7 +36,8 @@ THIRD_PARTIES = [
     (re.compile(r'#include [<"]sqlite3\.h'), ('daemon/ledger/',)),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
 ]
-THREADS_IN = ('daemon/gateway/', 'worker/checkpoint/', 'worker/convert/', 'worker/train/', 'tests/')
+THREADS_IN = ('daemon/gateway/', 'worker/agent/', 'worker/checkpoint/', 'worker/convert/', 'worker/train/',
+              'tests/')
 FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt|phi[0-9]|glm)', re.I)
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
 
