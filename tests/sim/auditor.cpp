@@ -198,6 +198,11 @@ void Auditor::on(const core::ExportRecorded& e) {
 }
 void Auditor::on(const core::WorkerJoined& e) {
     ROLL_CHECK(workers_.emplace(e.worker, Worker{e.slots, e.gpus}).second);
+    // A roll-worker whose successor has joined never comes back.
+    auto& sessions = sessions_[e.node];
+    if (!sessions.empty() && sessions.back() == e.session) return;
+    ROLL_CHECK(std::ranges::find(sessions, e.session) == sessions.end());
+    sessions.push_back(e.session);
 }
 void Auditor::on(const core::WorkerDrained& e) { workers_.at(e.worker).draining = e.draining; }
 void Auditor::on(const core::WorkerLost& e) { ROLL_CHECK(workers_.erase(e.worker) == 1); }

@@ -108,6 +108,7 @@ class Auditor {
     std::uint64_t incarnation_ = 0;
     std::map<JobId, Job> jobs_;
     std::map<WorkerId, Worker> workers_;
+    std::map<std::string, std::vector<std::string>> sessions_;  // by node
     std::map<std::string, JobId> acknowledged_;
     std::set<std::tuple<JobId, std::int64_t, Token>> written_;
     std::set<std::tuple<JobId, std::int64_t, Token>> deleted_;
