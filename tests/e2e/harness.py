@@ -155,7 +155,7 @@ class RollTest(unittest.TestCase):
 
     def submit(self, *args):
         """The new job's number."""
-        return int(self.ctl('submit', *args, '--parsable').stdout.split()[0])
+        return int(self.ctl('submit', '--parsable', *args).stdout.split()[0])
 
     def show(self, job):
         return self.json('show', job)['job']

@@ -18,7 +18,7 @@ LAYERS = {
     'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'agent': 3, 'checkpoint': 3, 'convert': 3,
     'dispatch': 4, 'train': 4,
-    'cli': 5,
+    'cli': 4,
 }
 # Folders that decide: no clock, I/O, threads, randomness or iteration order.
 PURE = ('daemon/core/', 'worker/plan/')
