@@ -73,10 +73,10 @@ Json job_of(const Json& body) {
 
 }  // namespace
 
-Json events(std::span<const ledger::Row> rows, std::int64_t since) {
+Json events(std::span<const core::Row> rows, std::int64_t since) {
     Json list = Json::array();
     std::int64_t next = since;
-    for (const ledger::Row& row : rows) {
+    for (const core::Row& row : rows) {
         Json body = Json::parse(row.body, nullptr, false);
         const std::string text = describe(row.kind, body);
         const Json job = job_of(body);
