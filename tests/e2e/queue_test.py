@@ -46,6 +46,7 @@ class ByteProxy:
             target.shutdown(socket.SHUT_WR)
         except OSError:
             pass
+        source.close()
 
 
 class Queue(RollTest):
