@@ -212,7 +212,7 @@ void Server::answer_workers(const engine::Turn& turn) {
         answer.incarnation = state.incarnation;
         answer.sequence = session.last.sequence;
         answer.counted = session.counted;
-        answer.counter = beacon_.published();
+        answer.counter = session.renewed_at;
         answer.beacon = options_.beacon.string();
         reader_.send({session.route, protocol::encode(answer)});
     }
