@@ -131,12 +131,17 @@ class Checker {
 
     void check_object(const OrderedJson& schema, const Json& value, const std::string& path) {
         check_required(schema, schema, value, path);
-        if (!schema.contains("properties")) return;
-        const auto& properties = schema["properties"];
+        static const OrderedJson kNone = OrderedJson::object();
+        const OrderedJson& properties =
+            schema.contains("properties") ? schema["properties"] : kNone;
+        const OrderedJson& others =
+            schema.contains("additionalProperties") ? schema["additionalProperties"] : kNone;
         for (const auto& [key, field] : value.items()) {
-            if (properties.contains(key)) {
+            if (others.is_object() && !properties.contains(key)) {
+                check(others, field, join(path, key));
+            } else if (properties.contains(key)) {
                 if (properties[key].is_object()) check(properties[key], field, join(path, key));
-            } else if (schema.contains("additionalProperties")) {
+            } else {
                 note(join(path, key), unknown_key(properties, path, key));
             }
         }

@@ -6,12 +6,9 @@ namespace roll::core {
 namespace {
 
 Action owed(AttemptPhase phase, const Place& place, const AttemptKey& key) {
-    switch (phase) {
-        case AttemptPhase::Starting: return StartMember{place.worker, key};
-        case AttemptPhase::Running: return KeepMember{place.worker, key};
-        case AttemptPhase::Stopping: return StopMember{place.worker, key};
-    }
-    return StopMember{place.worker, key};
+    if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
+    if (place.up) return KeepMember{place.worker, key};
+    return StartMember{place.worker, key};
 }
 
 void earliest(std::optional<Time>& wakeup, Time at, Time now) {

@@ -13,6 +13,21 @@ auto& at(Map& map, const typename Map::key_type& id) {
     return found->second;
 }
 
+// How much an end says about why the attempt failed. What we stopped, or what fell because a peer
+// did, tells less than what failed by itself.
+int blame(Outcome outcome, int exit_code) {
+    constexpr int kExitPeerLost = 76;  // docs/internals.md: exit statuses
+    switch (outcome) {
+        case Outcome::Done: return 0;
+        case Outcome::Yielded:
+        case Outcome::Stopped: return 1;
+        case Outcome::Infra: return exit_code == kExitPeerLost ? 2 : 3;
+        case Outcome::App:
+        case Outcome::Invalid: return 3;
+    }
+    return 0;
+}
+
 Job& current(State& s, const AttemptKey& key) {
     Job& job = at(s.jobs, key.job);
     ROLL_CHECK(job.attempt && job.attempt->token == key.token);
@@ -84,12 +99,19 @@ void on(State& s, const MemberEnded& e) {
     const auto place = std::ranges::find(attempt.places, e.worker, &Place::worker);
     ROLL_CHECK(place != attempt.places.end() && !place->ended);
     place->ended = true;
-    const bool is_bad = e.outcome != Outcome::Done;
-    if (is_bad && !attempt.outcome) {
-        attempt.outcome = e.outcome;
-        attempt.exit_code = e.exit_code;
-        if (!e.reason.empty()) attempt.reason = e.reason;
-    }
+    const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
+    const int now = blame(e.outcome, e.exit_code);
+    if (now <= known) return;
+    attempt.outcome = e.outcome;
+    attempt.exit_code = e.exit_code;
+    const bool says_more = now > blame(Outcome::Stopped, 0) || attempt.reason.empty();
+    if (says_more && !e.reason.empty()) attempt.reason = e.reason;
+}
+void on(State& s, const MemberUp& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    const auto place = std::ranges::find(attempt.places, e.worker, &Place::worker);
+    ROLL_CHECK(place != attempt.places.end() && !place->up && !place->ended);
+    place->up = true;
 }
 void on(State& s, const AttemptEnded& e) {
     Job& job = current(s, e.attempt);
@@ -105,7 +127,10 @@ void on(State& s, const AttemptEnded& e) {
 }
 void on(State& s, const CheckpointRecorded& e) {
     Job& job = current(s, e.attempt);
-    ROLL_CHECK(job.checkpoints.empty() || job.checkpoints.back().step < e.step);
+    std::erase_if(job.checkpoints, [&](const Checkpoint& c) {
+        ROLL_CHECK(c.step < e.step || c.token < e.attempt.token);
+        return c.step >= e.step;
+    });
     job.checkpoints.push_back({e.step, e.attempt.token, e.directory});
 }
 void on(State& s, const CheckpointPruned& e) {
@@ -118,9 +143,11 @@ void on(State& s, const WorkerJoined& e) {
     s.next_worker = e.worker.value + 1;
     s.workers[e.worker] = Worker{
         .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
+    auto& sessions = s.sessions[e.node];
+    if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);
 }
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
-void on(State& s, const WorkerLost& e) { s.workers.erase(e.worker); }
+void on(State& s, const WorkerLost& e) { ROLL_CHECK(s.workers.erase(e.worker) == 1); }
 
 }  // namespace
 

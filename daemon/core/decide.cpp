@@ -40,16 +40,38 @@ Result<Events> on(const State& s, const Started&, Time now) {
     return Events{IncarnationRaised{s.incarnation + 1, now}};
 }
 
-Result<Events> on(const State& s, const Submit& in, Time now) {
-    spec::JobSpec spec = in.spec;
-    if (const auto known = s.keys.find(in.key); known != s.keys.end()) {
-        spec.output = resolve(spec.output, known->second);
-        if (s.jobs.at(known->second).spec == spec) return Events{};
-        return fail(ErrorCode::Refused,
-                    "the key " + in.key + " was used for another job, " +
-                        std::to_string(known->second.value),
-                    "rollctl show " + std::to_string(known->second.value));
+// What no job file that the command line accepts can say, but a message can.
+Result<void> check_sizes(const spec::JobSpec& spec) {
+    const spec::Resources& wanted = spec.resources;
+    const bool counts = wanted.nodes >= 1 && wanted.slots_per_node >= 0 &&
+                        wanted.gpus_per_node >= 0 && wanted.ranks_per_node() >= 1;
+    if (!counts) {
+        return fail(ErrorCode::InvalidArgument,
+                    "resources: a job needs at least one node and one slot or GPU on each");
     }
+    if (wanted.time.count() < 0 || spec.retry.infra < 0 || spec.retry.app < 0)
+        return fail(ErrorCode::InvalidArgument, "resources.time and retry cannot be negative");
+    return {};
+}
+
+// A key that is known names its job: said again it changes nothing. The priority does not tell two
+// jobs apart, since it may have been changed meanwhile.
+Result<Events> repeated(const State& s, const Submit& in, JobId id) {
+    const Job& job = s.jobs.at(id);
+    spec::JobSpec spec = in.spec;
+    spec.output = resolve(spec.output, id);
+    spec.priority = job.spec.priority;
+    if (job.user == in.user && job.spec == spec) return Events{};
+    return fail(ErrorCode::Refused,
+                "the key " + in.key + " was used for another job, " + std::to_string(id.value),
+                "rollctl show " + std::to_string(id.value));
+}
+
+Result<Events> on(const State& s, const Submit& in, Time now) {
+    if (const auto known = s.keys.find(in.key); known != s.keys.end())
+        return repeated(s, in, known->second);
+    spec::JobSpec spec = in.spec;
+    ROLL_TRY_VOID(check_sizes(spec));
     for (const spec::After& after : spec.after) {
         if (!s.jobs.contains(after.job)) return no_such_job(after.job);
     }
@@ -90,8 +112,15 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 }
 
 // A node that says hello with a new session was restarted: it killed what the old one ran before it
-// registered, so the old worker is gone.
+// registered, so the old worker is gone. A late message of the old one must not bring it back.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
+    if (in.slots < 0 || in.gpus < 0)
+        return fail(ErrorCode::InvalidArgument, "a worker cannot have fewer than no slots");
+    if (const auto* known = find(s.sessions, in.node)) {
+        const auto found = std::ranges::find(*known, in.session);
+        if (found != known->end() && found + 1 != known->end())
+            return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
+    }
     Events events;
     for (const auto& [id, worker] : s.workers) {
         if (worker.session == in.session) return Events{};
@@ -109,9 +138,13 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
 }
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
-    if (member(s, in.attempt, in.worker) == nullptr) return Events{};
-    if (current(s, in.attempt)->started_at) return Events{};
-    return Events{AttemptStarted{in.attempt, now}};
+    const Place* place = member(s, in.attempt, in.worker);
+    if (place == nullptr || place->up || place->ended) return Events{};
+    const auto is_up = [&](const Place& p) { return p.up || p.ended || &p == place; };
+    Events events{MemberUp{in.attempt, in.worker}};
+    if (std::ranges::all_of(current(s, in.attempt)->places, is_up))
+        events.push_back(AttemptStarted{in.attempt, now});
+    return events;
 }
 
 Result<Events> end_member(const State& s, WorkerId worker, const AttemptKey& key, Outcome outcome,
@@ -125,14 +158,24 @@ Result<Events> on(const State& s, const MemberExited& in, Time) {
     return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason);
 }
 
+// A member that was never up may not have got its order yet: it is owed again, not ended.
 Result<Events> on(const State& s, const MemberUnknown& in, Time) {
+    const Place* place = member(s, in.attempt, in.worker);
+    if (place == nullptr) return Events{};
+    const bool stopping = current(s, in.attempt)->phase == AttemptPhase::Stopping;
+    if (!place->up && !stopping) return Events{};
+    if (stopping)
+        return end_member(s, in.worker, in.attempt, Outcome::Stopped, 1, "it does not run there");
     return end_member(s, in.worker, in.attempt, Outcome::Infra, 1, "the worker no longer runs it");
 }
 
+// The steps of one attempt only grow. An older attempt's record of the same step or a later one
+// gives way: the current attempt did not start from it, so it could not be read.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
-    const auto& known = s.jobs.at(in.attempt.job).checkpoints;
-    if (!known.empty() && known.back().step >= in.step) return Events{};
+    for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {
+        if (c.step >= in.step && c.token >= in.attempt.token) return Events{};
+    }
     return Events{CheckpointRecorded{in.attempt, in.step, in.directory, now}};
 }
 

@@ -17,7 +17,7 @@ struct JobCancelRequested { JobId job; std::string reason; Time at{}; };
 struct JobRequeued { JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; };
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; };
-struct AttemptStarted { AttemptKey attempt; Time at{}; };
+struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // every member is up
 struct AttemptStopping { AttemptKey attempt; std::string reason; };
 struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
@@ -27,13 +27,14 @@ struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
 struct WorkerJoined { WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{}; };
 struct WorkerDrained { WorkerId worker; bool draining = true; };
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
+struct MemberUp { AttemptKey attempt; WorkerId worker; };
 // clang-format on
 
 using Event =
     std::variant<IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged,
                  JobCancelRequested, JobRequeued, JobEnded, AttemptPlaced, AttemptStarted,
                  AttemptStopping, MemberEnded, AttemptEnded, CheckpointRecorded, CheckpointPruned,
-                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost>;
+                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -58,6 +58,7 @@ void check_invariants(const State& state) {
     for (const auto& [id, worker] : state.workers) {
         ROLL_CHECK(id.value < state.next_worker);
         ROLL_CHECK(nodes.insert(worker.node).second);
+        ROLL_CHECK(state.sessions.at(worker.node).back() == worker.session);
     }
 }
 

@@ -33,6 +33,7 @@ struct Place {
     WorkerId worker;
     std::vector<int> slots;  // indices, 0..Worker::slots-1
     std::vector<int> gpus;   // indices, 0..Worker::gpus-1
+    bool up = false;         // its ranks have come up
     bool ended = false;      // this member has reported its end
     friend bool operator==(const Place&, const Place&) = default;
 };
@@ -44,7 +45,8 @@ struct Attempt {
     std::vector<std::string> nodes{};  // of the places: names outlive a lost worker
     Time placed_at{};
     std::optional<Time> started_at{};
-    // The first bad end of a member, kept until every member has ended.
+    // The bad end of a member that the attempt is judged by, kept until every member has ended: the
+    // first that came of itself, before those that we or a lost peer brought about.
     std::optional<Outcome> outcome{};
     int exit_code = 0;  // as a shell would show it: 128+n for signal n
     std::string reason{};
@@ -111,6 +113,8 @@ struct State {
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
     std::map<std::string, JobId> keys;  // idempotency key -> job
+    // node -> the sessions that joined there, oldest first. Only the newest may come (back).
+    std::map<std::string, std::vector<std::string>> sessions;
     std::uint64_t next_job = 1;
     std::uint64_t next_worker = 1;
     friend bool operator==(const State&, const State&) = default;

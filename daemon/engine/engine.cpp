@@ -19,10 +19,17 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
     return batch;
 }
 
-Result<void> Engine::undo(const Error& error, Turn& turn) {
-    ROLL_TRY(state_, ledger_.load());
-    for (auto& reply : turn.replies) {
-        if (reply && !reply->empty()) reply = tl::unexpected(error);
+// Every input is judged again by what the ledger holds: one that seemed to repeat another of this
+// turn has nothing to repeat any more.
+Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const Error& error,
+                          Turn& turn) {
+    if (!durable_) {
+        ROLL_TRY(durable_, ledger_.load());
+    }
+    state_ = *durable_;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        turn.replies[i] = core::decide(state_, inputs[i], now);
+        if (turn.replies[i] && !turn.replies[i]->empty()) turn.replies[i] = tl::unexpected(error);
     }
     return {};
 }
@@ -34,8 +41,13 @@ Result<Turn> Engine::step(std::span<const core::Input> inputs, Time now) {
         const auto committed = ledger_.commit(batch, now);
         if (!committed && committed.error().code != ErrorCode::Refused)
             return tl::unexpected(committed.error());
-        if (committed) turn.committed = batch.size();
-        if (!committed) ROLL_TRY_VOID(undo(committed.error(), turn));
+        if (committed) {
+            turn.committed = batch.size();
+            durable_.reset();
+        } else {
+            turn.full = true;
+            ROLL_TRY_VOID(undo(inputs, now, committed.error(), turn));
+        }
     }
     turn.owed = core::actions(state_);
     return turn;

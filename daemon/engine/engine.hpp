@@ -25,6 +25,7 @@ struct Turn {
     std::vector<Result<core::Events>> replies;  // one for each input, in order
     std::vector<core::Action> owed;
     std::size_t committed = 0;  // events
+    bool full = false;          // the ledger's volume is: nothing was committed, step again soon
 };
 
 class Engine {
@@ -41,9 +42,11 @@ class Engine {
 
   private:
     core::Events run(std::span<const core::Input> inputs, Time now, Turn& turn);
-    Result<void> undo(const Error& error, Turn& turn);
+    Result<void> undo(std::span<const core::Input> inputs, Time now, const Error& error,
+                      Turn& turn);
 
     core::State state_;
+    std::optional<core::State> durable_{};  // while the volume is full: what the ledger holds
     Ledger ledger_;
 };
 

@@ -46,6 +46,7 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
+template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
 // clang-format on
 
 }  // namespace roll::ledger

@@ -14,7 +14,7 @@ constexpr std::array kKinds = {
     "job_priority_changed", "job_cancel_requested", "job_requeued",      "job_ended",
     "attempt_placed",       "attempt_started",      "attempt_stopping",  "member_ended",
     "attempt_ended",        "checkpoint_recorded",  "checkpoint_pruned", "export_recorded",
-    "worker_joined",        "worker_drained",       "worker_lost",
+    "worker_joined",        "worker_drained",       "worker_lost",       "member_up",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

@@ -21,8 +21,8 @@ struct Request {
     std::filesystem::path target;
     std::optional<Format> to = {};  // nothing: an Hf source becomes Mca, anything else Hf
     formats::McaLayout layout = {};
-    bool grouped_experts = false;
-    bool local_names = false;
+    std::optional<bool> grouped_experts = {};  // nothing: as the source, or not
+    std::optional<bool> local_names = {};
     std::optional<tensor::DType> dtype = {};  // nothing: kept
     std::int64_t shard_bytes = kShardBytes;
     std::optional<std::int64_t> model_max_length = {};  // rewritten in an Hf target's config

@@ -17,9 +17,12 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 constexpr const char* kOutput = "output_layer.weight";
 
 // (with TransformerEngine, without)
-constexpr std::array<std::pair<const char*, const char*>, 2> kSpellings{
+constexpr std::array<std::pair<const char*, const char*>, 4> kSpellings{
     {{".self_attention.linear_qkv.layer_norm_weight", ".input_layernorm.weight"},
-     {".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"}}};
+     {".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"},
+     {".linear_q_up_proj.layer_norm_weight", ".q_layernorm.weight"},
+     {".linear_kv_up_proj.layer_norm_weight", ".kv_layernorm.weight"}}};
+constexpr const char* kExperts = ".experts.local_experts.";
 
 struct Shard {
     Shape shape;
@@ -106,6 +109,16 @@ Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, i
     ROLL_CHECK(false);
 }
 
+// "…experts.local_experts.5.linear_fc1.weight" as that of the rank's expert `local`; grouped
+// experts are spelled "…experts.linear_fc1.weight1".
+std::string with_expert(std::string name, std::int64_t global, std::int64_t local, bool grouped) {
+    const std::string ending = kExperts + std::to_string(global) + ".";
+    const std::size_t at = name.find(ending);
+    ROLL_CHECK(at != std::string::npos);
+    if (!grouped) return name.replace(at, ending.size(), kExperts + std::to_string(local) + ".");
+    return name.replace(at, ending.size(), ".experts.") + std::to_string(local);
+}
+
 std::string with_layer(const NativeTensor& tensor, std::int64_t local) {
     const std::string global = ".layers." + std::to_string(*tensor.layer) + ".";
     const std::size_t at = tensor.name.find(global);
@@ -121,15 +134,22 @@ struct Place {
 
 class Builder {
   public:
-    Builder(const Model& model, const formats::McaConfig& config)
+    Builder(const Model& model, const formats::McaConfig& config, std::int64_t experts_per_rank)
         : model_(model),
-          config_(config) {}
+          config_(config),
+          experts_per_rank_(experts_per_rank) {}
 
     Result<void> add(const NativeTensor& tensor, const std::string& name, const Place& place) {
         ROLL_TRY(Shard shard, shard_of(tensor, model_, config_.layout.tp, place.rank.tp));
+        std::string spelling = config_.local_names ? local_spelling(name) : name;
+        if (tensor.expert) {
+            const std::int64_t first = place.rank.ep * experts_per_rank_;
+            if (*tensor.expert < first || *tensor.expert >= first + experts_per_rank_) return {};
+            spelling = with_expert(std::move(spelling), *tensor.expert, *tensor.expert - first,
+                                   config_.grouped_experts);
+        }
         stored_.push_back({formats::mca_rank_file(config_.layout, place.rank),
-                           formats::mca_chunk_key(config_.layout, place.chunk),
-                           config_.local_names ? local_spelling(name) : name,
+                           formats::mca_chunk_key(config_.layout, place.chunk), spelling,
                            std::move(shard.shape), std::move(shard.pieces), false});
         return {};
     }
@@ -145,8 +165,25 @@ class Builder {
   private:
     const Model& model_;
     const formats::McaConfig& config_;
+    std::int64_t experts_per_rank_;
     std::vector<Stored> stored_;
 };
+
+Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layout) {
+    if (layout.expert_tp() != layout.tp)
+        return fail(ErrorCode::InvalidArgument,
+                    "etp " + std::to_string(layout.expert_tp()) + " differs from tp " +
+                        std::to_string(layout.tp) +
+                        ": files of one (tp, pp, ep) rank each cannot hold that");
+    if (experts == 0 && layout.ep > 1)
+        return fail(ErrorCode::InvalidArgument,
+                    "ep " + std::to_string(layout.ep) + " of a model without experts");
+    if (experts % layout.ep != 0)
+        return fail(ErrorCode::InvalidArgument, "num_moe_experts " + std::to_string(experts) +
+                                                    " does not divide by ep " +
+                                                    std::to_string(layout.ep));
+    return {};
+}
 
 Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native,
                        const LayerRange& layers, const Place& place,
@@ -176,11 +213,15 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
 Result<std::vector<Stored>> mca_layout(const std::vector<NativeTensor>& native, const Model& model,
                                        const formats::McaConfig& config) {
     std::int64_t layers = 0;
-    for (const NativeTensor& tensor : native)
+    std::int64_t experts = 0;
+    for (const NativeTensor& tensor : native) {
         if (tensor.layer) layers = std::max(layers, *tensor.layer + 1);
+        if (tensor.expert) experts = std::max(experts, *tensor.expert + 1);
+    }
     const formats::McaLayout& layout = config.layout;
+    ROLL_TRY_VOID(check_experts(experts, layout));
     ROLL_TRY(const auto ranges, split_layers(layers, layout));
-    Builder builder(model, config);
+    Builder builder(model, config, experts / layout.ep);
     Place place;
     for (place.rank.pp = 0; place.rank.pp < layout.pp; ++place.rank.pp)
         for (place.rank.ep = 0; place.rank.ep < layout.ep; ++place.rank.ep)

@@ -225,11 +225,13 @@ Result<void> read_layout(Options& options, Request& request) {
     layout.account_for_embedding = options.flag("account-for-embedding-in-pipeline-split");
     layout.account_for_loss = options.flag("account-for-loss-in-pipeline-split");
     layout.pipeline = options.text("layout").value_or("");
-    request.grouped_experts = options.flag("moe-grouped-gemm");
-    const std::string impl = options.text("transformer-impl").value_or("transformer_engine");
-    if (impl != "local" && impl != "transformer_engine")
-        return invalid("--transformer-impl is local or transformer_engine, not " + impl);
-    request.local_names = impl == "local";
+    if (const auto grouped = options.text("moe-grouped-gemm"))
+        request.grouped_experts = grouped == "true";
+    if (const auto impl = options.text("transformer-impl")) {
+        if (impl != "local" && impl != "transformer_engine")
+            return invalid("--transformer-impl is local or transformer_engine, not " + *impl);
+        request.local_names = impl == "local";
+    }
     // As ROLL has it: the number of virtual stages follows from a layout string.
     if (!layout.pipeline.empty() && layout.vpp == 1) {
         const auto parts = 1 + std::count(layout.pipeline.begin(), layout.pipeline.end(), '|');

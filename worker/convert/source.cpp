@@ -48,10 +48,10 @@ class Matcher {
             places_[{expected_[i].file, expected_[i].section, expected_[i].name}] = i;
     }
 
-    // False if nothing expects a tensor of this name here.
-    Result<bool> take(const std::string& file, const std::string& section, const std::string& name,
+    // False if nothing expects a tensor of this name here. `found_in` is the file that has it.
+    Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view) {
-        const auto found = places_.find({file, section, name});
+        const auto found = places_.find({where.file, where.section, name});
         if (found == places_.end()) return false;
         Stored& stored = expected_[found->second];
         if (view.info.shape != stored.shape)
@@ -59,6 +59,7 @@ class Matcher {
                                                 tensor::to_string(view.info.shape) +
                                                 "; the config says " +
                                                 tensor::to_string(stored.shape));
+        stored.file = found_in;
         source_.tensors.push_back({std::move(stored), view});
         places_.erase(found);
         return true;
@@ -122,11 +123,8 @@ Result<void> read_hf_tensors(Source& source) {
             if (!seen.insert(name).second)
                 return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
                                                     " is in another file as well");
-            ROLL_TRY(const bool taken, matcher.take("", "", name, view));
-            if (taken) {
-                source.tensors.back().stored.file = file;
-                continue;
-            }
+            ROLL_TRY(const bool taken, matcher.take({}, file, name, view));
+            if (taken) continue;
             bool dropped = false;
             for (const std::string& pattern : source.family->drop)
                 dropped |= matches(pattern, name);
@@ -164,7 +162,7 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
     const std::string& name = view.info.name;
     for (const std::string& spelling :
          {name, local_spelling(name), transformer_engine_spelling(name)}) {
-        ROLL_TRY(const bool taken, matcher.take(where.file, where.section, spelling, view));
+        ROLL_TRY(const bool taken, matcher.take(where, where.file, spelling, view));
         if (taken) return {};
     }
     if (!name.ends_with("._extra_state")) return no_rule(source, where.file, name);

@@ -110,8 +110,8 @@ Result<void> write_hf_companions(const Source& source, const Plan& plan, const R
 formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     formats::McaConfig config = source.config;
     config.layout = request.layout;
-    config.grouped_experts = request.grouped_experts;
-    config.local_names = request.local_names;
+    config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
+    config.local_names = request.local_names.value_or(config.local_names);
     return config;
 }
 

@@ -71,9 +71,9 @@ class Parser {
             return value;
         }
         std::size_t length = 0;
-        while (
-            length < rest_.size() &&
-            (std::isalnum(static_cast<unsigned char>(rest_[length])) != 0 || rest_[length] == '_'))
+        while (length < rest_.size() &&
+               (std::isalnum(static_cast<unsigned char>(rest_[length])) != 0 ||
+                rest_[length] == '_' || rest_[length] == '.'))
             ++length;
         const std::string word(rest_.substr(0, length));
         rest_.remove_prefix(length);

@@ -37,7 +37,8 @@ class FamilyParser {
         if (!json.is_object())
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
-             {"family", "hf", "config", "defaults", "constants", "requires", "weights", "drop"});
+             {"family", "hf", "layers", "config", "defaults", "constants", "requires", "weights",
+              "drop"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});

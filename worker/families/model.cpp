@@ -117,7 +117,8 @@ std::string rope_type(const Json& native) {
 
 Result<void> check_trainable(const Json& native) {
     for (const char* key : {"add_qkv_bias", "add_bias_linear", "qk_layernorm", "num_moe_experts",
-                            "multi_latent_attention", "attention_output_gate", "mtp_num_layers"}) {
+                            "multi_latent_attention", "attention_output_gate", "mtp_num_layers",
+                            "layernorm_zero_centered_gamma", "sliding_window"}) {
         if (holds(key, native))
             return fail(ErrorCode::InvalidArgument,
                         std::string("the trainer does not build models with ") + key + " yet");

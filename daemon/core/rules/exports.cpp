@@ -7,7 +7,7 @@ Events queue_exports(const State& state, Time now) {
     std::uint64_t next = state.next_job;
     for (const auto& [id, job] : state.jobs) {
         const bool wants = job.phase == JobPhase::Done && !job.spec.export_document.empty();
-        if (!wants || job.export_job || job.checkpoints.empty()) continue;
+        if (!wants || job.export_job) continue;
         const JobId export_id{next++};
         events.push_back(
             JobSubmitted{export_id, "", job.user, spec::export_job(job.spec, id), now});

@@ -22,6 +22,13 @@ Held holds(const State& state, const Ended& ended, const spec::After& after) {
     return Held::Never;
 }
 
+std::string hopeless(const spec::After& after) {
+    const std::string job = "job " + std::to_string(after.job.value);
+    if (after.condition == spec::After::Condition::Failed)
+        return job + " ended well, and this job waits for its failure";
+    return job + " did not end well, and this job waits for that";
+}
+
 }  // namespace
 
 bool dependencies_hold(const State& state, const Job& job) {
@@ -47,8 +54,7 @@ Events end_hopeless_jobs(const State& state, Time now) {
         }
         for (const spec::After& after : job.spec.after) {
             if (holds(state, ended, after) != Held::Never) continue;
-            cancel(id,
-                   "job " + std::to_string(after.job.value) + " did not end as this job waits for");
+            cancel(id, hopeless(after));
             break;
         }
     }

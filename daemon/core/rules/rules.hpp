@@ -5,6 +5,8 @@
 
 namespace roll::core {
 
+inline constexpr const char* kTimeIsUp = "reached its time limit";
+
 // A member whose worker is gone has ended: its copy is dead before rolld hears of it (leases).
 Events end_lost_members(const State& state, Time now);
 
@@ -23,6 +25,9 @@ Events queue_exports(const State& state, Time now);
 
 // Gangs on free slots and GPUs, by priority, then by age.
 Events place_jobs(const State& state, Time now);
+
+// True if the job's attempt has run for as long as it may.
+bool time_is_up(const Job& job, Time now);
 
 // True if the `after` of a queued job all hold.
 bool dependencies_hold(const State& state, const Job& job);

@@ -22,7 +22,12 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
     int infra = job.infra_failures;
     int app = job.app_failures;
     switch (outcome) {
-        case Outcome::Yielded: return JobRequeued{id, now, infra, app};
+        case Outcome::Yielded:
+            if (time_is_up(job, now)) return failed(id, attempt, kTimeIsUp, now);
+            return JobRequeued{id, now, infra, app};
+        case Outcome::Stopped:  // by us at its time limit; else by what took its place in the world
+            if (time_is_up(job, now)) return failed(id, attempt, kTimeIsUp, now);
+            [[fallthrough]];
         case Outcome::Infra:
             if (++infra > job.spec.retry.infra) return failed(id, attempt, attempt.reason, now);
             return JobRequeued{id, after_backoff(now, infra), infra, app};
@@ -30,8 +35,7 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
             if (++app > job.spec.retry.app) return failed(id, attempt, attempt.reason, now);
             return JobRequeued{id, after_backoff(now, app), infra, app};
         case Outcome::Done:
-        case Outcome::Invalid:
-        case Outcome::Stopped: return failed(id, attempt, attempt.reason, now);
+        case Outcome::Invalid: return failed(id, attempt, attempt.reason, now);
     }
     return failed(id, attempt, attempt.reason, now);
 }

@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 
 #include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/pipeline/memory.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
@@ -70,6 +71,7 @@ Shape shape_of(std::string_view name) {
 
 void serve(const Shape& shape, int threads) {
     at::set_num_threads(threads);
+    keep_freed_memory();
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 1);

@@ -183,8 +183,13 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     const ParsedJob command =
         parse({{"name", "c"}, {"kind", "command"}, {"command", {"echo", "hi"}}});
     ASSERT_TRUE(command.ok());
-    EXPECT_EQ(Json::parse(command.spec.document)["directory"], base);
+    EXPECT_EQ(Json::parse(command.spec.document)["workdir"], base);
     EXPECT_TRUE(command.spec.export_document.empty());
+    EXPECT_EQ(problems({{"name", "c"},
+                        {"kind", "command"},
+                        {"command", {"true"}},
+                        {"env", {{"A", "x"}, {"B", 1}, {"C", Json::array()}}}}),
+              "env.C is []; allowed: a string, a number or true or false\n");
 
     const ParsedJob convert = parse(
         {{"name", "c"}, {"kind", "convert"}, {"convert", {{"source_job", 4}, {"target", "out"}}}});

@@ -61,6 +61,7 @@ core::Events one_of_each() {
         core::WorkerJoined{WorkerId{5}, "n1", "abc", 4, 2, kAt},
         core::WorkerDrained{WorkerId{5}, true},
         core::WorkerLost{WorkerId{5}, "silent", kAt},
+        core::MemberUp{key, WorkerId{5}},
     };
 }
 

@@ -24,14 +24,14 @@ TEST(Linear, BackwardIsAutograds) {
     expect_close(linear_add(dy, x, w), ya.detach() + dy, "y + residual");
     expect_close(linear_backward_input(dy, w), xa.grad(), "dx");
     const at::Tensor dw = at::ones_like(w);
-    linear_backward_weight(dy, x, dw);
+    linear_backward_weight(dy, x, dw, Sum::Add);
     expect_close(dw - 1, wa.grad(), "dw");
 }
 
 TEST(Linear, Float32IsCloseToFloat64) {
     const at::Tensor x = random({37, 19}), w = random({23, 19}), dy = random({37, 23});
     const at::Tensor dw = at::ones({23, 19}, at::kFloat);
-    linear_backward_weight(dy.to(at::kFloat), x.to(at::kFloat), dw);
+    linear_backward_weight(dy.to(at::kFloat), x.to(at::kFloat), dw, Sum::Add);
     expect_close(dw, (dy.t().mm(x) + 1).to(at::kFloat), "dw", 1e-6);
     expect_close(ops::linear(x.to(at::kFloat), w.to(at::kFloat)), x.mm(w.t()).to(at::kFloat), "y",
                  1e-6);
@@ -42,7 +42,7 @@ TEST(Embedding, BackwardIsAutograds) {
     const at::Tensor wa = leaf(w), ya = at::embedding(wa, tokens);
     ya.backward(dy);
     const at::Tensor dw = at::zeros_like(w);
-    embedding_backward_weight(dy, tokens, dw);
+    embedding_backward_weight(dy, tokens, dw, Sum::Add);
     expect_close(ops::embedding(tokens, w), ya.detach(), "y");
     expect_close(dw, wa.grad(), "dw");
 }
@@ -108,7 +108,7 @@ TEST(CrossEntropy, BackwardIsAutograds) {
         loss_a.backward();
         const at::Tensor dw = at::zeros_like(w);
         CrossEntropySaved saved;
-        const at::Tensor loss = linear_cross_entropy(x, w, targets, 0.7, dw, saved);
+        const at::Tensor loss = linear_cross_entropy(x, w, targets, 0.7, {dw, Sum::Add}, saved);
         EXPECT_NEAR(loss.item<double>(), loss_a.item<double>(),
                     1e-12 * std::abs(loss_a.item<double>()));
         expect_close(saved.dx_MC, xa.grad(), "dx");

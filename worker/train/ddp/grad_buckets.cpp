@@ -22,7 +22,6 @@ GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel
 }
 
 void GradBuckets::begin(int microbatches) {
-    parameters_.flat_grad.zero_();
     missing_.assign(buckets_.size(), 0);
     for (std::size_t i = 0; i < bucket_of_.size(); ++i)
         missing_[bucket_of_[i]] += parameters_.specs[i].uses * microbatches;

@@ -21,7 +21,7 @@ class GradBuckets {
     GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 std::function<void(int bucket)> issued);
 
-    void begin(int microbatches);  // zeroes the gradients
+    void begin(int microbatches);  // a step of so many contributions of each use
     void ready(int parameter);     // one contribution to it has been added
     void finish();                 // waits; aborts if a contribution never came
 

@@ -41,16 +41,17 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tens
     const at::Tensor w_VC = parameters_.weight[head()], dw_VC = parameters_.grad[head()];
     const at::Tensor h_MC =
         ops::rms_norm(x_MC, parameters_.weight[norm()], config_.norm_eps, saved.norm);
-    std::function<void()> add = [] {};
+    AddGrad add = [](ops::Sum) {};
     const bool in_turn = grads_.is_next(head(), microbatch, 0);
     if (!in_turn) {
-        add = [h_MC, w_VC, targets_M, scale, dw_VC] {
+        add = [h_MC, w_VC, targets_M, scale, dw_VC](ops::Sum sum) {
             ops::CrossEntropySaved dropped;
-            ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale, dw_VC, dropped);
+            ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale, {dw_VC, sum}, dropped);
         };
     }
-    at::Tensor loss = ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale,
-                                                in_turn ? dw_VC : at::Tensor(), saved.loss);
+    ops::HeadGrad grad;
+    if (in_turn) grad = {dw_VC, microbatch == 0 ? ops::Sum::Replace : ops::Sum::Add};
+    at::Tensor loss = ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale, grad, saved.loss);
     grads_.add(head(), microbatch, 0, std::move(add), ready);
     return loss;
 }
@@ -91,20 +92,20 @@ at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
     const at::Tensor dy_MC = std::exchange(saved.loss.dx_MC, {});
     const at::Tensor& w_C = parameters_.weight[norm()];
-    const at::Tensor part_C = at::zeros_like(w_C);
+    const at::Tensor part_C = at::empty_like(w_C);
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
-                                              at::zeros_like(dy_MC), part_C);
-    contribute(norm(), [part_C, dw_C = parameters_.grad[norm()]] { dw_C.add_(part_C); });
+                                              /*dresidual_MC=*/{}, part_C);
+    contribute(norm(), add_norm_grad(part_C, parameters_.grad[norm()]));
     return dx_MC;
 }
 
 at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                                  const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
-    const Contribute now = [&](int parameter, std::function<void()> add) {
+    const Contribute now = [&](int parameter, AddGrad add) {
         grads_.add(parameter, microbatch, 0, std::move(add), ready);
     };
-    const Contribute later = [&](int parameter, std::function<void()> add) {
+    const Contribute later = [&](int parameter, AddGrad add) {
         saved.owed.push_back({parameter, std::move(add)});
     };
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
@@ -125,8 +126,8 @@ void Chunk::backward_weight(int microbatch, const GradReady& ready) {
     if (!part_.pre) return;
     const int use = parameters_.specs[0].uses - 1;  // where it is the head too, that comes first
     const auto add = [dy_MC = saved.dembedded_MC, tokens_M = saved.tokens_M,
-                      dw_VC = parameters_.grad[0]] {
-        ops::embedding_backward_weight(dy_MC, tokens_M, dw_VC);
+                      dw_VC = parameters_.grad[0]](ops::Sum sum) {
+        ops::embedding_backward_weight(dy_MC, tokens_M, dw_VC, sum);
     };
     grads_.add(0, microbatch, use, add, ready);
 }

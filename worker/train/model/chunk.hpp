@@ -1,8 +1,8 @@
 // The layers of one virtual stage, with what its micro-batches in flight have saved.
 //
 // The three calls of a micro-batch come in this order, with those of others in between as the
-// schedule has it. Gradients are added to parameters().grad, with the same bits whatever the order
-// of the micro-batches; whoever steps also zeroes them and calls begin_step(). Not thread-safe;
+// schedule has it. Gradients are summed in parameters().grad, with the same bits whatever the order
+// of the micro-batches; the first after begin_step() replaces what was there. Not thread-safe;
 // throws c10::Error.
 #pragma once
 
@@ -50,7 +50,7 @@ class Chunk {
   private:
     struct Owed {
         int parameter;
-        std::function<void()> add;
+        AddGrad add;
     };
     struct Saved {
         at::Tensor tokens_M;

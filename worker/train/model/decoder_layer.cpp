@@ -21,21 +21,27 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
     return ops::linear_add(x1_MC, s.a_MI, w[kDown]);
 }
 
+AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C) {
+    return [part_C, dw_C](ops::Sum sum) {
+        sum == ops::Sum::Add ? dw_C.add_(part_C) : dw_C.copy_(part_C);
+    };
+}
+
 void Layer::owe(int parameter, const at::Tensor& dy_MO, const at::Tensor& x_MI,
                 const Contribute& weight) const {
-    weight(first + parameter, [dy_MO, x_MI, dw_OI = parameters.grad[first + parameter]] {
-        ops::linear_backward_weight(dy_MO, x_MI, dw_OI);
-    });
+    weight(first + parameter,
+           [dy_MO, x_MI, dw_OI = parameters.grad[first + parameter]](ops::Sum sum) {
+               ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum);
+           });
 }
 
 at::Tensor Layer::norm_backward(int parameter, const at::Tensor& dy_MC,
                                 const ops::RmsNormSaved& saved, const at::Tensor& dresidual_MC,
                                 const Contribute& input) const {
     const at::Tensor& w_C = parameters.weight[first + parameter];
-    const at::Tensor part_C = at::zeros_like(w_C);
+    const at::Tensor part_C = at::empty_like(w_C);
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, saved, dresidual_MC, part_C);
-    input(first + parameter,
-          [part_C, dw_C = parameters.grad[first + parameter]] { dw_C.add_(part_C); });
+    input(first + parameter, add_norm_grad(part_C, parameters.grad[first + parameter]));
     return dx_MC;
 }
 

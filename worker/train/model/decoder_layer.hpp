@@ -22,7 +22,10 @@ struct LayerSaved {
 };
 
 // Takes what backward contributes to a parameter's gradient: add() adds it.
-using Contribute = std::function<void(int parameter, std::function<void()> add)>;
+using Contribute = std::function<void(int parameter, AddGrad add)>;
+
+// The contribution of one micro-batch to a norm's gradient.
+AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C);
 
 struct Layer {
     const spec::ModelConfig& config;

@@ -17,13 +17,13 @@ bool OrderedGrads::is_next(int parameter, int microbatch, int use) const {
     return next_[parameter] == place(parameter, microbatch, use);
 }
 
-void OrderedGrads::add(int parameter, int microbatch, int use, std::function<void()> add,
+void OrderedGrads::add(int parameter, int microbatch, int use, AddGrad add,
                        const GradReady& ready) {
-    std::map<int, std::function<void()>>& waiting = waiting_[parameter];
+    std::map<int, AddGrad>& waiting = waiting_[parameter];
     const bool fresh = waiting.emplace(place(parameter, microbatch, use), std::move(add)).second;
     ROLL_CHECK(fresh);
     while (!waiting.empty() && waiting.begin()->first == next_[parameter]) {
-        waiting.begin()->second();
+        waiting.begin()->second(next_[parameter] == 0 ? ops::Sum::Replace : ops::Sum::Add);
         waiting.erase(waiting.begin());
         ++next_[parameter];
         ready(parameter);

@@ -24,8 +24,7 @@ class OrderedGrads {
 
     // Contribution number `use` of a micro-batch: add() runs now or in its turn, once, and must
     // give the same bits either way. `ready` is told of everything that this call has added.
-    void add(int parameter, int microbatch, int use, std::function<void()> add,
-             const GradReady& ready);
+    void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
     // Whether that contribution's turn has come.
     bool is_next(int parameter, int microbatch, int use) const;
@@ -34,8 +33,8 @@ class OrderedGrads {
     int place(int parameter, int microbatch, int use) const;
 
     const Parameters& parameters_;
-    std::vector<int> next_;                                      // by parameter
-    std::vector<std::map<int, std::function<void()>>> waiting_;  // by parameter, then place
+    std::vector<int> next_;                        // by parameter
+    std::vector<std::map<int, AddGrad>> waiting_;  // by parameter, then place
 };
 
 }  // namespace roll::train

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "worker/train/model/chunk_spec.hpp"
+#include "worker/train/ops/sum.hpp"
 
 namespace roll::train {
 
@@ -27,6 +28,9 @@ struct Parameters {
     std::vector<at::Tensor> weight;
     std::vector<at::Tensor> grad;
 };
+
+// Adds a contribution to a parameter's gradient. The first of a step replaces what was there.
+using AddGrad = std::function<void(ops::Sum)>;
 
 // A contribution to this parameter's gradient has been added.
 using GradReady = std::function<void(int parameter)>;

@@ -19,6 +19,11 @@ Grouped grouped(const Heads& h) {
             h.v_BGTD.view({N, 1, T, D}).expand({N, Q, T, D})};
 }
 
+// The sum over the queries that share a key, [N, Q, T, D] to [N, T, D].
+at::Tensor of_group(const at::Tensor& d_NQTD) {
+    return d_NQTD.size(1) == 1 ? d_NQTD.squeeze(1).contiguous() : d_NQTD.sum(1);
+}
+
 }  // namespace
 
 at::Tensor attention(const Heads& heads, AttentionSaved& saved) {
@@ -38,8 +43,13 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved) 
         do_BTA.view({B, T, G, -1, D}).permute({0, 2, 3, 1, 4}).reshape(g.q_NQTD.sizes());
     auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         do_NQTD, g.q_NQTD, g.k_NQTD, g.v_NQTD, saved.out, saved.logsumexp, 0.0, true);
-    return {dq.contiguous().view(saved.heads.q_BHTD.sizes()), dk.sum(1).view(sizes_k),
-            dv.sum(1).view(sizes_k)};
+    return {dq.contiguous().view(saved.heads.q_BHTD.sizes()), of_group(dk).view(sizes_k),
+            of_group(dv).view(sizes_k)};
+}
+
+// The sum over the queries that share a key, [N, Q, T, D] to [N, T, D].
+at::Tensor of_group(const at::Tensor& d_NQTD) {
+    return d_NQTD.size(1) == 1 ? d_NQTD.squeeze(1).contiguous() : d_NQTD.sum(1);
 }
 
 }  // namespace roll::ops

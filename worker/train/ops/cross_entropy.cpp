@@ -18,7 +18,7 @@ double loss_row(T* logits, std::int64_t target, double scale, std::int64_t size)
 }  // namespace
 
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
-                                const at::Tensor& targets_M, double scale, const at::Tensor& dw_VC,
+                                const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved) {
     const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
     const std::int64_t block =
@@ -40,7 +40,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
             });
         });
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
-        if (dw_VC.defined()) linear_backward_weight(logits, x, dw_VC);
+        if (!grad.dw_VC.defined()) continue;
+        linear_backward_weight(logits, x, grad.dw_VC, begin == 0 ? grad.sum : Sum::Add);
     }
     return loss_M.sum() * scale;
 }

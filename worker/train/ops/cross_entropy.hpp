@@ -8,6 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "worker/train/ops/sum.hpp"
+
 namespace roll::ops {
 
 inline constexpr std::int64_t kIgnored = -100;  // the target of a row that does not count
@@ -16,10 +18,15 @@ struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
-// scale * the sum over rows of -log softmax(x_MC @ w_VC^T)[target]; a 0-dim double. Adds to
-// dw_VC if it is defined.
+// Where the weight's gradient goes; an undefined dw_VC asks for none.
+struct HeadGrad {
+    at::Tensor dw_VC;
+    Sum sum = Sum::Add;
+};
+
+// scale * the sum over rows of -log softmax(x_MC @ w_VC^T)[target]; a 0-dim double.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
-                                const at::Tensor& targets_M, double scale, const at::Tensor& dw_VC,
+                                const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved);
 
 // The same sum without a scale, a gradient or anything saved.

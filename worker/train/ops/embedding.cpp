@@ -9,7 +9,8 @@ at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC) {
 }
 
 void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
-                               const at::Tensor& dw_VC) {
+                               const at::Tensor& dw_VC, Sum sum) {
+    if (sum == Sum::Replace) dw_VC.zero_();
     dw_VC.index_add_(0, tokens_M, dy_MC);
 }
 

@@ -34,18 +34,20 @@ at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
     for_float_types(dy_MC, [&]<class T>(T) {
         const T *dy = dy_MC.const_data_ptr<T>(), *w = w_C.const_data_ptr<T>(),
                 *x = saved.x_MC.const_data_ptr<T>(), *rstd = saved.rstd_M.const_data_ptr<T>(),
-                *past = dresidual_MC.const_data_ptr<T>();
+                *past = dresidual_MC.defined() ? dresidual_MC.const_data_ptr<T>() : nullptr;
         T *dx = dx_MC.data_ptr<T>(), *dw = dw_KC.data_ptr<T>();
         for_rows(blocks, 1, [&](std::int64_t first, std::int64_t count) {
             for (std::int64_t block = first; block < first + count; ++block) {
                 const std::int64_t m = block * kBlockRows, at = m * size;
                 simd::kernels<T>().rms_norm_backward(dx + at, dw + block * size, dy + at, w, x + at,
-                                                     past + at, rstd + m,
-                                                     std::min(kBlockRows, rows - m), size);
+                                                     past == nullptr ? nullptr : past + at,
+                                                     rstd + m, std::min(kBlockRows, rows - m),
+                                                     size);
             }
         });
     });
-    dw_C.add_(dw_KC.sum(0));
+    at::Tensor sum_C = dw_C;
+    at::sum_out(sum_C, dw_KC, 0);
     return dx_MC;
 }
 

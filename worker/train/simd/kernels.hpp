@@ -23,8 +23,8 @@ struct Kernels {
     void (*rms_norm)(T* y, T* rstd, const T* x, const T* w, double eps, std::int64_t rows,
                      std::int64_t size);
 
-    // With n = x * rstd: dx = past + rstd * (dy * w - n * mean(dy * w * n)), dw += sum over rows of
-    // dy * n.
+    // With n = x * rstd: dx = past (0 if null) + rstd * (dy * w - n * mean(dy * w * n)), dw += sum
+    // over rows of dy * n.
     void (*rms_norm_backward)(T* dx, T* dw, const T* dy, const T* w, const T* x, const T* past,
                               const T* rstd, std::int64_t rows, std::int64_t size);
 

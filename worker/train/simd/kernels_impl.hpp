@@ -55,11 +55,12 @@ void rms_norm_backward(T* dx, T* dw, const T* dy, const T* w, const T* x, const 
             const int n = static_cast<int>(size - i < Vec<T>::size() ? size - i : Vec<T>::size());
             const Vec<T> g = Vec<T>::loadu(dy + i, n), value = Vec<T>::loadu(x + i, n);
             const Vec<T> rg = r * g;
-            (Vec<T>::loadu(past + i, n) + rg * Vec<T>::loadu(w + i, n) - pull * value)
-                .store(dx + i, n);
+            const Vec<T> d = rg * Vec<T>::loadu(w + i, n) - pull * value;
+            (past == nullptr ? d : Vec<T>::loadu(past + i, n) + d).store(dx + i, n);
             (Vec<T>::loadu(dw + i, n) + rg * value).store(dw + i, n);
         }
-        dx += size, dy += size, x += size, past += size;
+        dx += size, dy += size, x += size;
+        if (past != nullptr) past += size;
     }
 }
 

@@ -1,0 +1,269 @@
+#include "cli/app.hpp"
+
+#include <array>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "common/spec/nearest.hpp"
+
+namespace roll::cli {
+namespace {
+
+// Commands that have their names already, and nothing behind them.
+constexpr std::array<std::string_view, 4> kNotBuilt = {"alloc", "families", "merge", "top"};
+
+// One command line: the options that CLI11 fills, and what the chosen command does with them.
+class Parser {
+  public:
+    explicit Parser(std::vector<std::string> program) {
+        submit_.program = std::move(program);
+        app_.require_subcommand(1);
+        app_.add_flag("--json", context_.json, "Print one JSON value; errors are {\"error\": ...}");
+        app_.add_flag("--parsable", context_.parsable, "Print ids only");
+        app_.add_option("--dir", context_.directory,
+                        "The state directory [ROLL_DIR, else $XDG_STATE_HOME/roll]");
+        app_.add_option("--color", color_, "auto, always or never")
+            ->check(CLI::IsMember({"auto", "always", "never"}));
+        app_.failure_message(CLI::FailureMessage::simple);
+        add_local();
+        add_submit();
+        add_queries();
+        add_steering();
+        add_checkpoint_work();
+    }
+
+    int run(int argc, char** argv) {
+        look_at_stdout(context_, Color::Auto);
+        context_.json = has_flag(argc, argv, "--json");  // for what goes wrong while parsing
+        try {
+            app_.parse(argc, argv);
+        } catch (const CLI::Success& e) {
+            return app_.exit(e);  // --help
+        } catch (const CLI::ParseError& e) {
+            print_error(context_, usage_error(e, argc, argv));
+            return exit_code(ErrorCode::InvalidArgument);
+        }
+        look_at_stdout(context_, color_ == "always"  ? Color::Always
+                                 : color_ == "never" ? Color::Never
+                                                     : Color::Auto);
+        auto status = chosen_();
+        if (status) return *status;
+        print_error(context_, status.error());
+        return exit_code(status.error().code);
+    }
+
+  private:
+    using Action = std::function<Result<int>()>;
+
+    static bool has_flag(int argc, char** argv, std::string_view flag) {
+        return std::any_of(argv, argv + argc, [&](const char* word) { return word == flag; });
+    }
+
+    CLI::App* command(const std::string& name, const std::string& what, Action action) {
+        CLI::App* sub = app_.add_subcommand(name, what);
+        sub->fallthrough();  // --json after the command too
+        sub->callback([this, action = std::move(action)] { chosen_ = action; });
+        return sub;
+    }
+
+    std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        for (const CLI::App* sub : app_.get_subcommands(nullptr)) all.push_back(sub->get_name());
+        return all;
+    }
+
+    Error usage_error(const CLI::ParseError& e, int argc, char** argv) const {
+        const auto known = names();
+        Error error{ErrorCode::InvalidArgument, e.what(), "rollctl --help"};
+        for (int i = 1; i < argc; ++i) {
+            const std::string word = argv[i];
+            if (word.starts_with("-")) continue;
+            if (std::find(known.begin(), known.end(), word) != known.end()) {
+                error.hint = "rollctl " + word + " --help";
+            } else if (std::find(kNotBuilt.begin(), kNotBuilt.end(), word) != kNotBuilt.end()) {
+                error.message = fmt::format("{} is not built yet", word);
+            } else if (app_.get_subcommands().empty()) {
+                error.message = fmt::format("{} is no command", word);
+                const auto near = spec::nearest(word, known);
+                if (near) error.message += fmt::format("; did you mean {}?", *near);
+            }
+            break;
+        }
+        return error;
+    }
+
+    void add_job_options(CLI::App* sub) {
+        JobOptions& job = submit_.job;
+        sub->add_option("--set", job.sets, "KEY=VALUE of the job file, e.g. train.steps=600")
+            ->allow_extra_args(false);
+        sub->add_option("--slots", job.slots, "CPU slots of each node");
+        sub->add_option("--gpus", job.gpus, "GPUs of each node");
+        sub->add_option("--nodes", job.nodes, "Nodes");
+        sub->add_option("--time", job.time, "Limit of one attempt: 90s, 1h 30m, 1-12:00:00");
+        sub->add_option("--name", job.name, "The job's name");
+    }
+
+    void add_queue_options(CLI::App* sub) {
+        add_job_options(sub);
+        sub->add_option("--after", submit_.job.after, "ok:ID, any:ID or failed:ID; again for more")
+            ->allow_extra_args(false);
+        sub->add_flag("--hold", submit_.job.hold, "Wait until rollctl release");
+        sub->add_option("--key", submit_.key, "The same key queues the same job once");
+        sub->add_flag("--wait", submit_.wait, "End with the job's exit code");
+        sub->add_flag("--follow", submit_.follow, "Watch it; end with the job's exit code");
+        sub->add_flag("--dry-run", submit_.dry_run, "Check and print what would be queued");
+    }
+
+    void add_local() {
+        CLI::App* up = command("up", "Start a private rolld and worker on this machine",
+                               [this] { return run_up(context_, up_); });
+        up->add_option("--slots", up_.slots, "CPU slots [one a core]")->check(CLI::PositiveNumber);
+        up->add_option("--gpus", up_.gpus, "GPUs")->check(CLI::NonNegativeNumber);
+        CLI::App* down = command("down", "End both; running jobs checkpoint first",
+                                 [this] { return run_down(context_, now_); });
+        down->add_flag("--now", now_, "Do not wait for checkpoints");
+        command("doctor", "What is missing or odd, with a remedy each",
+                [this] { return run_doctor(context_); });
+        command("version", "Versions of rollctl and rolld",
+                [this] { return run_version(context_); });
+        CLI::App* completion = command("completion", "A completion script: bash, zsh or fish",
+                                       [this] { return run_completion(word_, names()); });
+        completion->add_option("SHELL", word_)->required();
+    }
+
+    void add_submit() {
+        CLI::App* submit = command("submit", "Queue jobs: FILE..., or -- PROGRAM ARGUMENT...",
+                                   [this] { return run_submit(context_, submit_); });
+        submit->add_option("FILE", submit_.files, "Job files, YAML or JSON");
+        add_queue_options(submit);
+        CLI::App* resume = command("resume", "Queue a job that continues JOB's newest checkpoint",
+                                   [this] { return run_resume(context_, word_, submit_); });
+        resume->add_option("JOB", word_)->required();
+        add_queue_options(resume);
+    }
+
+    void add_queries() {
+        CLI::App* jobs = command("jobs", "The queue; -a: its history too",
+                                 [this] { return run_jobs(context_, jobs_); });
+        jobs->add_option("JOBS", jobs_.selector, "7, 3-9, 1,4, last, all, @me, a name with globs");
+        jobs->add_flag("-a,--all", jobs_.all, "Finished ones too");
+        jobs->add_option("--state", jobs_.state)
+            ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
+        jobs->add_option("--user", jobs_.user);
+        jobs->add_option("-o,--format", jobs_.format, "Keys of a job to show, e.g. id,name,state");
+        CLI::App* show = command("show", "One job: attempts, checkpoints, export",
+                                 [this] { return run_show(context_, word_); });
+        show->add_option("JOB", word_)->required();
+        CLI::App* explain = command("explain", "Why a job waits, and what would let it run",
+                                    [this] { return run_explain(context_, word_); });
+        explain->add_option("JOB", word_)->required();
+        CLI::App* logs = command("logs", "What a job's rank wrote",
+                                 [this] { return run_logs(context_, logs_); });
+        logs->add_option("JOB", logs_.selector)->required();
+        logs->add_flag("-f,--follow", logs_.follow, "Until the job is over");
+        logs->add_option("--rank", logs_.rank)->check(CLI::NonNegativeNumber);
+        logs->add_option("--attempt", logs_.attempt)->check(CLI::PositiveNumber);
+        CLI::App* events = command("events", "What happened, of one job or all",
+                                   [this] { return run_events(context_, word_, follow_); });
+        events->add_option("JOB", word_);
+        events->add_flag("-f,--follow", follow_, "As it happens");
+        CLI::App* metrics = command("metrics", "Loss, learning rate, speed; --plot: a curve",
+                                    [this] { return run_metrics(context_, metrics_); });
+        metrics->add_option("JOB", metrics_.selector)->required();
+        metrics->add_flag("-f,--follow", metrics_.follow, "Until the job is over");
+        metrics->add_flag("--plot", metrics_.plot, "A curve in the terminal");
+        metrics->add_option("--key", metrics_.key, "What to plot [loss]");
+        command("nodes", "The workers", [this] { return run_nodes(context_); });
+    }
+
+    void add_steering() {
+        CLI::App* wait = command("wait", "Until jobs are over; ends with their exit code",
+                                 [this] { return run_wait(context_, words_); });
+        wait->add_option("JOBS", words_)->required();
+        CLI::App* cancel =
+            command("cancel", "End jobs", [this] { return run_cancel(context_, word_, reason_); });
+        cancel->add_option("JOBS", word_)->required();
+        cancel->add_option("--reason", reason_, "Shown with the job");
+        CLI::App* hold = command("hold", "Keep queued jobs from starting",
+                                 [this] { return run_hold(context_, word_, true); });
+        hold->add_option("JOBS", word_)->required();
+        CLI::App* release = command("release", "Let held jobs start",
+                                    [this] { return run_hold(context_, word_, false); });
+        release->add_option("JOBS", word_)->required();
+        CLI::App* update = command("update", "Change queued jobs: priority=N",
+                                   [this] { return run_update(context_, word_, words_); });
+        update->add_option("JOBS", word_)->required();
+        update->add_option("SETTING", words_)->required();
+        CLI::App* drain = command("drain", "Give a node nothing new",
+                                  [this] { return run_drain(context_, word_, true); });
+        drain->add_option("NODE", word_)->required();
+        CLI::App* undrain = command("undrain", "Use a node again",
+                                    [this] { return run_drain(context_, word_, false); });
+        undrain->add_option("NODE", word_)->required();
+    }
+
+    // Programs that lie beside this one do the work; their words pass through.
+    void add_checkpoint_work() {
+        CLI::App* plan = command("plan", "What a train job would do; nothing runs",
+                                 [this] { return run_plan(context_, word_, submit_.job); });
+        plan->add_option("FILE", word_)->required();
+        add_job_options(plan);
+        pass("convert", "A checkpoint in another format: SRC DST [--to hf|mca] ...",
+             "roll-convert");
+        pass("inspect", "What a checkpoint holds: DIR", "roll-convert");
+        pass("verify", "Check a checkpoint: DIR", "roll-convert");
+        pass("diff", "Compare two checkpoints: A B", "roll-convert");
+        pass("generate", "Sample from a checkpoint or HF directory: DIR \"prompt\" ...",
+             "roll-rank");
+    }
+
+    void pass(const std::string& name, const std::string& what, const std::string& program) {
+        CLI::App* sub = app_.add_subcommand(name, what);
+        sub->prefix_command();
+        sub->set_help_flag();
+        sub->callback([this, sub, name, program] {
+            chosen_ = [this, sub, name, program]() -> Result<int> {
+                std::vector<std::string> arguments = {name};
+                for (const std::string& word : sub->remaining()) arguments.push_back(word);
+                const bool said =
+                    std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+                if (context_.json && !said) arguments.emplace_back("--json");
+                return tl::unexpected(become(program, arguments));
+            };
+        });
+    }
+
+    CLI::App app_{"rollctl: queue, watch and inspect LLM training jobs", "rollctl"};
+    Context context_;
+    std::string color_ = "auto";
+    UpOptions up_;
+    SubmitOptions submit_;
+    JobsOptions jobs_;
+    LogsOptions logs_;
+    MetricsOptions metrics_;
+    std::string word_;
+    std::vector<std::string> words_;
+    std::string reason_;
+    bool now_ = false;
+    bool follow_ = false;
+    Action chosen_;
+};
+
+}  // namespace
+
+int run(int argc, char** argv) {
+    // `submit [options] -- PROGRAM ARGUMENT...`: everything after -- is the program's own.
+    int own = argc;
+    for (int i = argc - 1; i > 0; --i) {
+        if (std::string_view(argv[i]) == "--") own = i;
+    }
+    const bool submits = std::any_of(
+        argv, argv + own, [](const char* word) { return std::string_view(word) == "submit"; });
+    if (!submits) own = argc;
+    std::vector<std::string> program(argv + std::min(own + 1, argc), argv + argc);
+    return Parser(std::move(program)).run(own, argv);
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,25 @@
+#include <cerrno>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "cli/commands/commands.hpp"
+#include "common/io/process.hpp"
+
+namespace roll::cli {
+
+Error become(const std::string& program, const std::vector<std::string>& arguments) {
+    const auto beside = std::filesystem::path(io::own_program()).parent_path() / program;
+    const std::string path = beside;
+    std::vector<char*> argv = {const_cast<char*>(path.c_str())};
+    for (const std::string& argument : arguments) {
+        argv.push_back(const_cast<char*>(argument.c_str()));
+    }
+    argv.push_back(nullptr);
+    ::execv(path.c_str(), argv.data());
+    if (errno == ENOENT) ::execvp(program.c_str(), argv.data());
+    const ErrorCode code = errno == ENOENT ? ErrorCode::NotFound : ErrorCode::Failed;
+    return {code, "cannot run " + path + ": " + std::strerror(errno), "rollctl doctor"};
+}
+
+}  // namespace roll::cli

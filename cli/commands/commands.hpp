@@ -1,0 +1,83 @@
+// The commands of rollctl, one file each. A command prints its data and returns the exit status, or
+// an Error that run() prints and turns into one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/context.hpp"
+#include "cli/job_file.hpp"
+
+namespace roll::cli {
+
+constexpr int kOwnTrouble = 125;  // `wait` and its like: not the job's code
+
+struct UpOptions {
+    std::optional<int> slots;
+    std::optional<int> gpus;
+};
+Result<int> run_up(const Context& context, const UpOptions& options);
+Result<int> run_down(const Context& context, bool now);
+Result<int> run_doctor(const Context& context);
+
+struct SubmitOptions {
+    std::vector<std::string> files;
+    std::vector<std::string> program;  // what stood after "--"
+    JobOptions job;
+    std::string key;
+    bool wait = false;
+    bool follow = false;
+    bool dry_run = false;
+};
+Result<int> run_submit(const Context& context, const SubmitOptions& options);
+Result<int> run_resume(const Context& context, const std::string& selector,
+                       const SubmitOptions& options);
+
+struct JobsOptions {
+    std::string selector;
+    bool all = false;
+    std::string state;
+    std::string user;
+    std::string format;
+};
+Result<int> run_jobs(const Context& context, const JobsOptions& options);
+Result<int> run_explain(const Context& context, const std::string& selector);
+Result<int> run_show(const Context& context, const std::string& selector);
+
+struct LogsOptions {
+    std::string selector;
+    bool follow = false;
+    int rank = 0;
+    std::optional<int> attempt;
+};
+Result<int> run_logs(const Context& context, const LogsOptions& options);
+Result<int> run_events(const Context& context, const std::string& selector, bool follow);
+
+struct MetricsOptions {
+    std::string selector;
+    bool follow = false;
+    bool plot = false;
+    std::string key = "loss";
+};
+Result<int> run_metrics(const Context& context, const MetricsOptions& options);
+
+// The highest exit status of the jobs; kOwnTrouble stands for an Error.
+Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors);
+
+Result<int> run_cancel(const Context& context, const std::string& selector,
+                       const std::string& reason);
+Result<int> run_hold(const Context& context, const std::string& selector, bool held);
+Result<int> run_update(const Context& context, const std::string& selector,
+                       const std::vector<std::string>& settings);
+Result<int> run_nodes(const Context& context);
+Result<int> run_drain(const Context& context, const std::string& node, bool draining);
+Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options);
+Result<int> run_completion(const std::string& shell, const std::vector<std::string>& commands);
+Result<int> run_version(const Context& context);
+
+// Becomes a program that lies beside this one (or is in PATH), with these arguments.
+Error become(const std::string& program, const std::vector<std::string>& arguments);
+
+}  // namespace roll::cli

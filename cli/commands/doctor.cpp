@@ -1,0 +1,156 @@
+#include <array>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/local.hpp"
+#include "cli/render.hpp"
+#include "common/io/curve_keys.hpp"
+#include "common/io/state_directory.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Finding {
+    std::string what;
+    bool good = true;
+    std::string detail;
+    std::string remedy;
+};
+
+Finding check_directory(const io::StateDirectory& state) {
+    const fs::path& root = state.root();
+    struct stat status {};
+    if (::stat(root.c_str(), &status) != 0) {
+        return {"state directory", false, root.string() + " is not there", "rollctl up"};
+    }
+    if (status.st_uid != ::getuid()) {
+        return {"state directory", false, root.string() + " belongs to another user",
+                "use --dir with a directory of your own"};
+    }
+    if ((status.st_mode & 077) != 0) {
+        return {"state directory", false, root.string() + " is open to others",
+                "chmod 700 " + root.string()};
+    }
+    if (::access(root.c_str(), W_OK) != 0) {
+        return {"state directory", false, root.string() + " cannot be written",
+                "chmod u+w " + root.string()};
+    }
+    return {"state directory", true, root.string(), ""};
+}
+
+Finding check_keys(const io::StateDirectory& state) {
+    for (const char* name : {"server", "client", "worker"}) {
+        const auto keys = io::load_curve_keys(state.keys(), name);
+        if (!keys) {
+            const bool open = keys.error().code == ErrorCode::Refused;
+            return {"keys", false, keys.error().message,
+                    open ? fmt::format("chmod 600 {}/{}.key", state.keys().string(), name)
+                         : "rollctl up"};
+        }
+    }
+    return {"keys", true, state.keys().string(), ""};
+}
+
+Finding check_daemon(const Context& context) {
+    auto daemon = Daemon::connect(context);
+    if (!daemon) return {"rolld", false, daemon.error().message, "rollctl up"};
+    const auto version = daemon->ask("version");
+    if (!version) return {"rolld", false, version.error().message, "rollctl down; rollctl up"};
+    const std::string text = field_text(*version, "version");
+    if (text != ROLL_VERSION) {
+        return {"rolld", false, fmt::format("is version {}, rollctl is {}", text, ROLL_VERSION),
+                "rollctl down; rollctl up"};
+    }
+    return {"rolld", true, "version " + text + ", process " + field_text(*version, "pid"), ""};
+}
+
+Finding check_worker(const Context& context) {
+    auto daemon = Daemon::connect(context);
+    if (!daemon) return {"worker", false, "unknown, as there is no rolld", "rollctl up"};
+    const Json reply = daemon->ask("nodes").value_or(Json::object());
+    const Json nodes = reply.value("nodes", Json::array());
+    if (nodes.empty()) return {"worker", false, "none is registered", "rollctl up"};
+    std::string names;
+    for (const Json& node : nodes) names += (names.empty() ? "" : ", ") + field_text(node, "node");
+    return {"worker", true, names, ""};
+}
+
+Finding check_space(const io::StateDirectory& state) {
+    constexpr std::uintmax_t kLeast = 200u << 20;
+    fs::path place = state.root();
+    std::error_code error;
+    while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+    const fs::space_info space = fs::space(place, error);
+    if (error) return {"disk space", false, "unknown: " + error.message(), "df " + place.string()};
+    const std::string left = amount_text(static_cast<double>(space.available)) + "B are left";
+    if (space.available >= kLeast) return {"disk space", true, left, ""};
+    return {"disk space", false, "only " + left + " at " + place.string(),
+            "free some: a full volume refuses new jobs"};
+}
+
+std::vector<Finding> check_programs() {
+    std::vector<Finding> findings;
+    for (const char* name : {"rolld", "roll-worker", "roll-convert", "roll-rank"}) {
+        const auto path = program_path(name);
+        findings.push_back({name, path.has_value(), path ? *path : path.error().message,
+                            path ? "" : path.error().hint});
+    }
+    return findings;
+}
+
+// The loader says which library is missing without running the program.
+Finding check_libtorch() {
+    const auto rank = program_path("roll-rank");
+    if (!rank) return {"LibTorch", false, "unknown, as there is no roll-rank", rank.error().hint};
+    const std::string command = "ldd '" + *rank + "' 2>&1";
+    FILE* pipe = ::popen(command.c_str(), "r");
+    if (pipe == nullptr)
+        return {"LibTorch", false, "ldd cannot be run", "apt-get install libc-bin"};
+    std::array<char, 4096> line{};
+    std::string missing;
+    while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
+        const std::string text = line.data();
+        const std::size_t at = text.find(" => not found");
+        if (at != std::string::npos) missing = text.substr(text.find_first_not_of(" \t"), at);
+    }
+    ::pclose(pipe);
+    if (missing.empty()) return {"LibTorch", true, "all libraries of roll-rank are found", ""};
+    return {"LibTorch", false, missing + " is not found", "packaging/setup"};
+}
+
+}  // namespace
+
+Result<int> run_doctor(const Context& context) {
+    ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
+    std::vector<Finding> findings = {check_directory(state), check_keys(state),
+                                     check_daemon(context), check_worker(context),
+                                     check_space(state)};
+    for (Finding& finding : check_programs()) findings.push_back(std::move(finding));
+    findings.push_back(check_libtorch());
+    bool good = true;
+    Json list = Json::array();
+    for (const Finding& finding : findings) {
+        good &= finding.good;
+        list.push_back({{"check", finding.what},
+                        {"good", finding.good},
+                        {"detail", finding.detail},
+                        {"remedy", finding.remedy}});
+        if (context.json) continue;
+        print(fmt::format("{:<5}{:<16}{}\n", finding.good ? "ok" : "BAD", finding.what,
+                          finding.detail));
+        if (!finding.remedy.empty()) print(fmt::format("     {:<16}-> {}\n", "", finding.remedy));
+    }
+    if (context.json) {
+        print_json({{"schema", "roll.doctor/1"}, {"good", good}, {"checks", list}});
+    }
+    return good ? 0 : 1;
+}
+
+}  // namespace roll::cli

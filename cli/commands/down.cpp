@@ -1,0 +1,61 @@
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/local.hpp"
+#include "common/io/state_directory.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr auto kCheckpointPatience = std::chrono::minutes(10);
+constexpr auto kPatience = std::chrono::seconds(20);
+
+// The worker ends its attempts in order: a checkpoint at the next step boundary first. A second
+// signal cuts that short.
+Result<bool> end_worker(const io::StateDirectory& state, bool now) {
+    const auto pid = running(state.pid("worker"), "roll-worker");
+    if (!pid) return false;
+    ::kill(*pid, SIGTERM);
+    if (now) {
+        if (wait_gone(*pid, std::chrono::seconds(1))) return true;
+        ::kill(*pid, SIGTERM);
+        if (wait_gone(*pid, kPatience)) return true;
+        ::kill(*pid, SIGKILL);
+    }
+    if (wait_gone(*pid, now ? kPatience : kCheckpointPatience)) return true;
+    return fail(ErrorCode::Failed,
+                fmt::format("roll-worker (process {}) is still checkpointing its jobs", *pid),
+                "rollctl down --now");
+}
+
+Result<bool> end_rolld(const io::StateDirectory& state) {
+    const auto pid = running(state.pid("rolld"), "rolld");
+    if (!pid) return false;
+    ::kill(*pid, SIGTERM);
+    if (wait_gone(*pid, kPatience)) return true;
+    ::kill(*pid, SIGKILL);  // it loses nothing: what it acknowledged is in the ledger
+    if (wait_gone(*pid, kPatience)) return true;
+    return fail(ErrorCode::Failed, fmt::format("rolld (process {}) does not end", *pid));
+}
+
+}  // namespace
+
+Result<int> run_down(const Context& context, bool now) {
+    ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
+    ROLL_TRY(const bool worker, end_worker(state, now));
+    ROLL_TRY(const bool rolld, end_rolld(state));
+    if (context.json) {
+        print_json({{"schema", "roll.down/1"}, {"rolld", rolld}, {"worker", worker}});
+    } else if (rolld || worker) {
+        say(fmt::format("ended {}{}{}; queued jobs wait for the next rollctl up",
+                        worker ? "the worker" : "", worker && rolld ? " and " : "",
+                        rolld ? "rolld" : ""));
+    } else {
+        say("nothing was running");
+    }
+    return 0;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,51 @@
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/job_view.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr int kPage = 1000;
+constexpr int kHoldBackMs = 5000;
+
+bool follows_to_the_end(const Json& job) { return !job.is_null() && is_over(job); }
+
+}  // namespace
+
+Result<int> run_events(const Context& context, const std::string& selector, bool follow) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    Json args = {{"since", 0}, {"limit", kPage}, {"wait_ms", 0}};
+    if (!selector.empty()) {
+        ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
+        args["id"] = id;
+    }
+    Json all = Json::array();
+    for (;;) {
+        Json job;
+        if (follow && args.contains("id")) {
+            ROLL_TRY(job, daemon.show(args["id"].get<std::uint64_t>()));
+        }
+        ROLL_TRY(const Json reply, daemon.ask_patiently("events", args, std::chrono::seconds(60)));
+        const Json events = reply.value("events", Json::array());
+        for (const Json& event : events) {
+            if (context.json && !follow) {
+                all.push_back(event);
+            } else if (context.json) {
+                print_json_line(event);
+            } else {
+                print(event_text(event));
+            }
+        }
+        const bool more = events.size() >= kPage;
+        args["since"] = reply.value("next", args["since"]);
+        if (follow) args["wait_ms"] = follows_to_the_end(job) ? 0 : kHoldBackMs;
+        if (!more && (!follow || follows_to_the_end(job))) {
+            if (context.json && !follow) {
+                print_json({{"schema", "roll.events/1"}, {"events", all}, {"next", args["since"]}});
+            }
+            return 0;
+        }
+    }
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,29 @@
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/job_view.hpp"
+#include "common/time.hpp"
+
+namespace roll::cli {
+
+Result<int> run_jobs(const Context& context, const JobsOptions& options) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    Json args = Json::object();
+    if (!options.selector.empty()) args["selector"] = options.selector;
+    // Who names a job or a state means finished ones too.
+    args["all"] = options.all || !options.selector.empty() || !options.state.empty();
+    if (!options.state.empty()) args["state"] = options.state;
+    if (!options.user.empty()) args["user"] = options.user;
+    ROLL_TRY(const Json reply, daemon.ask("jobs", args));
+    const Json jobs = reply.value("jobs", Json::array());
+    if (context.json) {
+        print_json(reply);
+    } else if (context.parsable) {
+        for (const Json& job : jobs) print(job.value("id", Json()).dump() + "\n");
+    } else {
+        print(jobs_text(jobs, options.format, wall_clock_now(), context.color));
+        if (jobs.empty() && !options.all) say("nothing is queued or running; rollctl jobs -a");
+    }
+    return 0;
+}
+
+}  // namespace roll::cli

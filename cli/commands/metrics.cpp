@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/files_of_job.hpp"
+#include "cli/job_view.hpp"
+#include "cli/render.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(500);
+constexpr int kPlotWidth = 70;
+constexpr int kPlotHeight = 16;
+constexpr int kCellWidth = 14;
+constexpr std::array kNotForPeople = {"tokens", "data_wait_seconds", "eta_seconds"};
+
+std::vector<Json> rows_of(Tail& tail) {
+    std::vector<Json> rows;
+    for (const std::string& line : tail.lines()) {
+        Json row = Json::parse(line, nullptr, false);
+        if (row.is_object()) rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+// "step 100  loss 1.23  lr 0.003": a line for any row, whatever it holds. Nothing for the head of
+// an attempt, which holds no step.
+std::string row_text(const Json& row) {
+    if (!row.contains("step")) return "";
+    static const std::vector<std::string> kFirst = {"step", "loss", "lr", "grad_norm"};
+    std::string text;
+    const auto put = [&](const std::string& key, const Json& value) {
+        if (!value.is_number()) return;
+        const std::string cell = fmt::format("{} {}", key, number_text(value));
+        text += fmt::format("{:<{}}  ", cell, kCellWidth);
+    };
+    for (const std::string& key : kFirst) put(key, row.value(key, Json()));
+    for (const auto& [key, value] : row.items()) {
+        const bool known = std::find(kFirst.begin(), kFirst.end(), key) != kFirst.end();
+        if (!known &&
+            std::find(kNotForPeople.begin(), kNotForPeople.end(), key) == kNotForPeople.end()) {
+            put(key, value);
+        }
+    }
+    if (row.value("text", Json()).is_string()) {
+        text += "sample: " + field_text(row, "prompt") + field_text(row, "text");
+    }
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    return text + "\n";
+}
+
+std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
+    std::vector<double> values;
+    Json first;
+    Json last;
+    for (const Json& row : rows) {
+        const Json value = row.value(key, Json());
+        if (!value.is_number()) continue;
+        values.push_back(value.get<double>());
+        if (first.is_null()) first = row.value("step", Json());
+        last = row.value("step", Json());
+    }
+    if (values.empty()) return fmt::format("no {} in the metrics yet\n", key);
+    return fmt::format("{} from step {} to {}: {:.4g} to {:.4g}\n", key, first.dump(), last.dump(),
+                       values.front(), values.back()) +
+           plot(values, kPlotWidth, kPlotHeight);
+}
+
+}  // namespace
+
+Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
+    ROLL_TRY(Json job, daemon.show(id));
+    Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
+    std::vector<Json> rows = rows_of(tail);
+    if (rows.empty() && !options.follow) {
+        return fail(ErrorCode::NotFound,
+                    fmt::format("job {} has written no metrics yet ({})", id, tail.file().string()),
+                    fmt::format("rollctl show {}", id));
+    }
+    if (options.plot && !options.follow && !context.json) {
+        print(plot_text(rows, options.key));
+        return 0;
+    }
+    if (!options.follow && context.json) {
+        print_json({{"schema", "roll.metrics/1"}, {"job", id}, {"metrics", rows}});
+        return 0;
+    }
+    std::vector<Json> all;
+    for (;;) {
+        for (const Json& row : rows) {
+            if (options.plot) {
+                all.push_back(row);
+            } else if (context.json) {
+                print_json_line(row);
+            } else {
+                print(row_text(row));
+            }
+        }
+        if (options.plot && !rows.empty()) {
+            print((context.terminal ? "\x1b[H\x1b[2J" : "") + plot_text(all, options.key));
+        }
+        if (!options.follow || is_over(job)) return 0;
+        pause(kPause);
+        ROLL_TRY(job, daemon.show(id));
+        rows = rows_of(tail);
+    }
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,33 @@
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/job_view.hpp"
+#include "cli/render.hpp"
+
+namespace roll::cli {
+
+Result<int> run_nodes(const Context& context) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const Json reply, daemon.ask("nodes"));
+    const Json nodes = reply.value("nodes", Json::array());
+    if (context.json) {
+        print_json(reply);
+    } else if (context.parsable) {
+        for (const Json& node : nodes) print(field_text(node, "node") + "\n");
+    } else {
+        print(nodes_text(nodes));
+    }
+    return 0;
+}
+
+Result<int> run_drain(const Context& context, const std::string& node, bool draining) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const Json reply, daemon.ask(draining ? "drain" : "undrain", {{"node", node}}));
+    if (context.json) {
+        print_json(reply);
+    } else {
+        print(node + (draining ? " starts nothing new\n" : " is in use again\n"));
+    }
+    return 0;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,46 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cli/commands/commands.hpp"
+
+namespace roll::cli {
+namespace {
+
+// A file that is gone when its last reader is, however that program ends.
+Result<std::string> in_memory(const std::string& content) {
+    const int fd = ::memfd_create("roll-plan", 0);
+    if (fd < 0) return fail(ErrorCode::Failed, "cannot make a file in memory");
+    std::size_t written = 0;
+    while (written < content.size()) {
+        const ssize_t n = ::write(fd, content.data() + written, content.size() - written);
+        if (n <= 0) return fail(ErrorCode::Failed, "cannot write a file in memory");
+        written += static_cast<std::size_t>(n);
+    }
+    ::lseek(fd, 0, SEEK_SET);
+    return fmt::format("/proc/self/fd/{}", fd);
+}
+
+}  // namespace
+
+Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options) {
+    ROLL_TRY(std::vector<Source> sources, read_job_file(file));
+    for (Source& source : sources) ROLL_TRY_VOID(apply_options(options, source.document));
+    ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
+    if (specs.size() != 1) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{} holds {} jobs; plan takes one", file, specs.size()));
+    }
+    if (specs[0].kind != spec::JobKind::Train && specs[0].kind != spec::JobKind::Resume) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{} is a {} job; only training has a plan", file,
+                                spec::name_of(specs[0].kind)));
+    }
+    ROLL_TRY(const std::string document, in_memory(specs[0].document));
+    std::vector<std::string> arguments = {"plan", "--spec", document};
+    if (context.json) arguments.emplace_back("--json");
+    return tl::unexpected(become("roll-rank", arguments));
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,150 @@
+#include <random>
+
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/follow.hpp"
+#include "cli/job_view.hpp"
+#include "common/hash.hpp"
+
+namespace roll::cli {
+namespace {
+
+std::string draw_key() {
+    std::random_device random;
+    const auto draw = [&] { return (std::uint64_t{random()} << 32) | random(); };
+    return to_hex(draw()) + to_hex(draw());
+}
+
+// Asked again with the same key after a break, so a job is queued once however often it is sent.
+Result<Json> send(Daemon& daemon, const spec::JobSpec& spec, const std::string& key) {
+    const Json args = {
+        {"key", key}, {"user", user_name()}, {"spec", Json::parse(spec::to_json(spec))}};
+    return daemon.ask_patiently("submit", args, std::chrono::seconds(20));
+}
+
+void print_queued(const Context& context, const Json& reply, const spec::JobSpec& spec) {
+    const auto id = reply.value("id", std::uint64_t{0});
+    if (context.parsable) {
+        print(fmt::format("{}\n", id));
+        return;
+    }
+    print(fmt::format(
+        "job {} {}{}\n", id, reply.value("name", spec.name),
+        reply.value("repeated", false) ? " (queued before with this key)" : " is queued"));
+    if (!context.terminal) return;
+    say(fmt::format("  output  {}", reply.value("output", spec.output)));
+    say(fmt::format("  follow  rollctl logs {} -f", id));
+    if (spec.kind == spec::JobKind::Train || spec.kind == spec::JobKind::Resume) {
+        say(fmt::format("  curve   rollctl metrics {} --plot", id));
+    }
+    say(fmt::format("  look    rollctl show {}", id));
+    say(fmt::format("  cancel  rollctl cancel {}", id));
+}
+
+Result<int> watch(const Context& context, Daemon& daemon, const SubmitOptions& options,
+                  const std::vector<std::uint64_t>& ids) {
+    int status = 0;
+    Json jobs = Json::array();
+    for (const std::uint64_t id : ids) {
+        ROLL_TRY(const Json job,
+                 options.follow ? follow_job(context, daemon, id) : await_job(daemon, id));
+        status = std::max(status, exit_status(job));
+        jobs.push_back(job);
+    }
+    if (context.json && !options.follow) {
+        print_json({{"schema", "roll.jobs/1"}, {"jobs", jobs}});
+    }
+    return status;
+}
+
+Result<int> submit_specs(const Context& context, const SubmitOptions& options,
+                         const std::vector<spec::JobSpec>& specs) {
+    const bool watched = options.wait || options.follow;
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    const std::string key = options.key.empty() ? draw_key() : options.key;
+    std::vector<std::uint64_t> ids;
+    Json replies = Json::array();
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        ROLL_TRY(const Json reply,
+                 send(daemon, specs[i], i == 0 ? key : fmt::format("{}.{}", key, i)));
+        ids.push_back(reply.value("id", std::uint64_t{0}));
+        if (!context.json) print_queued(context, reply, specs[i]);
+        replies.push_back(reply);
+    }
+    if (watched) {
+        auto status = watch(context, daemon, options, ids);
+        if (status) return status;
+        print_error(context, status.error());
+        return kOwnTrouble;
+    }
+    if (context.json) {
+        print_json(replies.size() == 1
+                       ? replies[0]
+                       : Json{{"schema", "roll.submits/1"}, {"submitted", replies}});
+    }
+    return 0;
+}
+
+// What would be queued: the documents with every default in them.
+int print_specs(const std::vector<spec::JobSpec>& specs) {
+    Json jobs = Json::array();
+    for (const spec::JobSpec& spec : specs) {
+        Json job = Json::parse(spec::to_json(spec));
+        job["document"] = Json::parse(spec.document);
+        jobs.push_back(std::move(job));
+    }
+    print_json({{"schema", "roll.dry_run/1"}, {"jobs", jobs}});
+    return 0;
+}
+
+Result<int> submit_sources(const Context& context, const SubmitOptions& options,
+                           std::vector<Source> sources) {
+    for (Source& source : sources) ROLL_TRY_VOID(apply_options(options.job, source.document));
+    ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
+    if (options.dry_run) return print_specs(specs);
+    return submit_specs(context, options, specs);
+}
+
+}  // namespace
+
+Result<int> run_submit(const Context& context, const SubmitOptions& options) {
+    if (options.files.empty() == options.program.empty()) {
+        return fail(ErrorCode::InvalidArgument,
+                    "submit takes job files, or a program after --, and one of the two",
+                    "rollctl submit train.yaml, or rollctl submit -- sh -c 'echo hello'");
+    }
+    std::vector<Source> sources;
+    for (const std::string& file : options.files) {
+        ROLL_TRY(std::vector<Source> of_file, read_job_file(file));
+        for (Source& source : of_file) sources.push_back(std::move(source));
+    }
+    if (!options.program.empty()) sources.push_back(command_source(options.program));
+    return submit_sources(context, options, std::move(sources));
+}
+
+Result<int> run_resume(const Context& context, const std::string& selector,
+                       const SubmitOptions& options) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
+    ROLL_TRY(const Json job, daemon.show(id));
+    Json document = job.value("spec", Json());  // the job file with every default in it
+    const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
+    if (kind != "train" && kind != "resume") {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("job {} is no train job; only those are resumed", id));
+    }
+    document["kind"] = "resume";
+    document["resume"] = {{"job", id}};
+    document["hold"] = false;
+    document["after"] = Json::array();
+    // A directory of its own, beside the one that it goes on from.
+    std::string output = document.value("output", "");
+    if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
+    document["output"] = output;
+    return submit_sources(context, options,
+                          {{fmt::format("job {}, resumed", id), std::move(document), "/"}});
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,112 @@
+#include <csignal>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/local.hpp"
+#include "cli/render.hpp"
+#include "common/io/state_directory.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr auto kStartPatience = std::chrono::seconds(60);
+constexpr auto kPause = std::chrono::milliseconds(50);
+constexpr double kJustNowMs = 3000;
+
+// Waits until `ready` says something; an Error if the program ends first or takes too long.
+template <class Ready>
+Result<Json> wait_ready(const std::string& program, pid_t pid, const std::filesystem::path& log,
+                        const Ready& ready) {
+    const auto deadline = std::chrono::steady_clock::now() + kStartPatience;
+    for (;;) {
+        if (Json value = ready(); !value.is_null()) return value;
+        const bool gone = wait_gone(pid, std::chrono::milliseconds(0));
+        if (gone || std::chrono::steady_clock::now() > deadline) {
+            constexpr std::size_t kLines = 5;
+            return fail(ErrorCode::Failed,
+                        fmt::format("{} {}; the end of {}:\n{}", program,
+                                    gone ? "ended as soon as it had started" : "does not answer",
+                                    log.string(), last_lines(log, kLines)),
+                        "rollctl doctor");
+        }
+        pause(kPause);
+    }
+}
+
+Result<Json> ensure_rolld(const Context& context, const io::StateDirectory& state) {
+    const auto version = [&]() -> Json {
+        auto daemon = Daemon::connect(context);
+        if (!daemon) return nullptr;
+        return daemon->ask("version").value_or(Json());
+    };
+    const auto log = state.root() / "rolld.out";
+    if (const auto pid = running(state.pid("rolld"), "rolld")) {
+        return wait_ready("rolld", *pid, log, version);
+    }
+    ROLL_TRY(const std::string program, program_path("rolld"));
+    ROLL_TRY(const pid_t pid, start_in_background({program, "--dir", state.root()}, log));
+    return wait_ready("rolld", pid, log, version);
+}
+
+Result<Json> ensure_worker(const Context& context, const UpOptions& options,
+                           const io::StateDirectory& state) {
+    const auto nodes = [&]() -> Json {
+        auto daemon = Daemon::connect(context);
+        if (!daemon) return nullptr;
+        const Json reply = daemon->ask("nodes").value_or(Json::object());
+        // The ledger knows workers that are gone, too: one counts that was heard just now.
+        Json list = Json::array();
+        for (const Json& node : reply.value("nodes", Json::array())) {
+            const Json heard = node.value("heard_ms_ago", Json());
+            if (heard.is_number() && heard.get<double>() < kJustNowMs) list.push_back(node);
+        }
+        return list.empty() ? Json() : list;
+    };
+    const auto log = state.root() / "worker.out";
+    if (const auto pid = running(state.pid("worker"), "roll-worker")) {
+        if (options.slots || options.gpus) {
+            say("a worker runs already; --slots and --gpus take effect after rollctl down");
+        }
+        return wait_ready("roll-worker", *pid, log, nodes);
+    }
+    ROLL_TRY(const std::string program, program_path("roll-worker"));
+    std::vector<std::string> arguments = {program, "--dir", state.root()};
+    const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+    arguments.emplace_back("--slots");
+    arguments.push_back(fmt::format("{}", options.slots.value_or(static_cast<int>(cores))));
+    if (options.gpus) {
+        arguments.emplace_back("--gpus");
+        arguments.push_back(fmt::format("{}", *options.gpus));
+    }
+    ROLL_TRY(const pid_t pid, start_in_background(arguments, log));
+    return wait_ready("roll-worker", pid, log, nodes);
+}
+
+}  // namespace
+
+Result<int> run_up(const Context& context, const UpOptions& options) {
+    ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
+    ROLL_TRY_VOID(state.make());
+    ROLL_TRY(const Json version, ensure_rolld(context, state));
+    ROLL_TRY(const Json nodes, ensure_worker(context, options, state));
+    if (context.json) {
+        print_json({{"schema", "roll.up/1"},
+                    {"directory", state.root().string()},
+                    {"daemon", version},
+                    {"nodes", nodes}});
+        return 0;
+    }
+    say(fmt::format("rolld runs (process {}), state in {}", field_text(version, "pid"),
+                    state.root().string()));
+    for (const Json& node : nodes) {
+        say(fmt::format("worker {} with {} slots and {} GPUs", field_text(node, "node"),
+                        field_text(node, "slots"), field_text(node, "gpus")));
+    }
+    say("  next: rollctl submit FILE, or rollctl submit -- PROGRAM ARGUMENT...");
+    return 0;
+}
+
+}  // namespace roll::cli

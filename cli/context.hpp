@@ -1,0 +1,34 @@
+// What every command is given: where the daemon is and how to print. stdout is data, stderr is
+// talk.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+enum class Color { Auto, Always, Never };
+
+struct Context {
+    std::string directory;  // --dir; empty: the default
+    bool json = false;
+    bool parsable = false;
+    bool color = false;     // stdout may be coloured
+    bool terminal = false;  // stdout is a terminal: a line may be overwritten
+};
+
+// Colour and terminal as the flag, NO_COLOR and stdout say.
+void look_at_stdout(Context& context, Color color);
+
+void print_json(const Json& value);       // indented, for one value
+void print_json_line(const Json& value);  // on one line, for streams
+void print(const std::string& text);      // to stdout, and flushed
+void say(const std::string& text);        // a line to stderr
+void print_error(const Context& context, const Error& error);
+
+void pause(std::chrono::milliseconds duration);
+
+}  // namespace roll::cli

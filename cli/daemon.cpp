@@ -1,0 +1,66 @@
+#include "cli/daemon.hpp"
+
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+namespace roll::cli {
+
+Result<Daemon> Daemon::connect(const Context& context) {
+    ROLL_TRY(io::StateDirectory directory, io::StateDirectory::find(context.directory));
+    ROLL_TRY(io::Client client, io::Client::connect(directory));
+    return Daemon(std::move(directory), std::move(client));
+}
+
+Result<Json> Daemon::ask(const std::string& op, Json args) {
+    if (args.contains("selector")) args["me"] = user_name();
+    return client_->ask(op, args);
+}
+
+Result<Json> Daemon::ask_patiently(const std::string& op, Json args,
+                                   std::chrono::seconds patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+        if (client_) {
+            auto reply = ask(op, args);
+            if (reply || reply.error().code != ErrorCode::Unavailable ||
+                std::chrono::steady_clock::now() > deadline) {
+                return reply;
+            }
+        }
+        pause(std::chrono::milliseconds(200));
+        auto client = io::Client::connect(directory_);
+        if (client) {
+            client_.emplace(*std::move(client));
+        } else if (std::chrono::steady_clock::now() > deadline) {
+            return tl::unexpected(std::move(client).error());
+        } else {
+            client_.reset();
+        }
+    }
+}
+
+Result<Json> Daemon::show(std::uint64_t id) {
+    ROLL_TRY(Json reply, ask_patiently("show", {{"id", id}}, std::chrono::seconds(60)));
+    return reply.value("job", Json::object());
+}
+
+std::string user_name() {
+    const passwd* entry = ::getpwuid(::getuid());
+    return entry != nullptr ? entry->pw_name : fmt::format("{}", ::getuid());
+}
+
+Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector) {
+    ROLL_TRY(const Json reply, daemon.ask("jobs", {{"selector", selector}, {"all", true}}));
+    const Json jobs = reply.value("jobs", Json::array());
+    if (jobs.size() == 1) return jobs[0].value("id", std::uint64_t{0});
+    if (jobs.empty()) {
+        return fail(ErrorCode::NotFound, fmt::format("there is no job {}", selector),
+                    "rollctl jobs -a");
+    }
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} names {} jobs; this command takes one", selector, jobs.size()),
+                fmt::format("rollctl jobs -a '{}'", selector));
+}
+
+}  // namespace roll::cli

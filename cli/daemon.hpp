@@ -1,0 +1,47 @@
+// A connection to rolld that a command asks.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "cli/context.hpp"
+#include "common/error.hpp"
+#include "common/io/client.hpp"
+#include "common/io/state_directory.hpp"
+#include "common/json.hpp"
+
+namespace roll::cli {
+
+class Daemon {
+  public:
+    // Error Unavailable if no rolld has started there.
+    static Result<Daemon> connect(const Context& context);
+
+    // Says whose @me is meant where there is a selector.
+    Result<Json> ask(const std::string& op, Json args = Json::object());
+
+    // The same, once more after each break until `patience` is over: for what may be asked twice,
+    // while rolld restarts.
+    Result<Json> ask_patiently(const std::string& op, Json args, std::chrono::seconds patience);
+
+    // The job's summary and more (`show`), a rolld restart waited for.
+    Result<Json> show(std::uint64_t id);
+
+  private:
+    Daemon(io::StateDirectory directory, io::Client client)
+        : directory_(std::move(directory)),
+          client_(std::move(client)) {}
+
+    io::StateDirectory directory_;
+    std::optional<io::Client> client_;
+};
+
+// The name of the user that runs this program.
+std::string user_name();
+
+// The number of the one job that a selector names. Error NotFound; InvalidArgument if it names
+// more.
+Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector);
+
+}  // namespace roll::cli

@@ -1,0 +1,113 @@
+#include "cli/job_file.hpp"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "cli/yaml.hpp"
+#include "common/files.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<void> set_key(Json& document, const std::string& assignment) {
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string::npos || equals == 0) {
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("--set {} is no KEY=VALUE; for example --set train.steps=600", assignment));
+    }
+    ROLL_TRY(Json value, read_yaml_value(assignment.substr(equals + 1)));
+    const std::string path = assignment.substr(0, equals);
+    Json* place = &document;
+    for (std::size_t from = 0;;) {
+        const std::size_t dot = path.find('.', from);
+        const std::string key = path.substr(from, dot - from);
+        if (place->is_null()) *place = Json::object();
+        if (!place->is_object() || key.empty()) {
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("--set {}: {} is no key of a mapping", assignment, path));
+        }
+        place = &(*place)[key];
+        if (dot == std::string::npos) break;
+        from = dot + 1;
+    }
+    *place = std::move(value);
+    return {};
+}
+
+std::string file_name(const std::string& program) {
+    std::string name = fs::path(program).filename();
+    for (char& c : name) {
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+    }
+    const bool starts_well = !name.empty() && std::isalnum(static_cast<unsigned char>(name[0]));
+    return starts_well ? name.substr(0, 64) : "command";
+}
+
+}  // namespace
+
+Result<std::vector<Source>> read_job_file(const std::string& file) {
+    ROLL_TRY(const std::string text, read_file(file));
+    ROLL_TRY(std::vector<Json> documents, read_yaml(text, file));
+    const std::string base = fs::absolute(file).parent_path().lexically_normal();
+    std::vector<Source> sources;
+    for (Json& document : documents) {
+        if (document.is_null() && documents.size() > 1) continue;
+        const std::string label =
+            documents.size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
+        sources.push_back({label, std::move(document), base});
+    }
+    return sources;
+}
+
+Source command_source(const std::vector<std::string>& program) {
+    return {"the command",
+            {{"kind", "command"}, {"name", file_name(program.front())}, {"command", program}},
+            fs::current_path()};
+}
+
+Result<void> apply_options(const JobOptions& options, Json& document) {
+    if (!document.is_object()) return {};  // the schema says what is wrong with it
+    for (const std::string& assignment : options.sets) {
+        ROLL_TRY_VOID(set_key(document, assignment));
+    }
+    const auto resource = [&](const char* key, const Json& value) {
+        if (!document.contains("resources")) document["resources"] = Json::object();
+        if (document["resources"].is_object()) document["resources"][key] = value;
+    };
+    if (options.slots) resource("slots_per_node", *options.slots);
+    if (options.gpus) resource("gpus_per_node", *options.gpus);
+    if (options.nodes) resource("nodes", *options.nodes);
+    if (!options.time.empty()) resource("time", options.time);
+    if (!options.name.empty()) document["name"] = options.name;
+    if (options.hold) document["hold"] = true;
+    for (const std::string& one : options.after) {
+        if (!document.contains("after")) document["after"] = Json::array();
+        if (document["after"].is_array()) document["after"].push_back(one);
+    }
+    return {};
+}
+
+Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources) {
+    std::vector<spec::JobSpec> specs;
+    std::string problems;
+    for (const Source& source : sources) {
+        spec::ParsedJob job = spec::parse_job(source.document.dump(), source.base);
+        if (!job.ok()) {
+            problems +=
+                fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
+        }
+        for (const spec::Problem& problem : job.problems) {
+            problems += fmt::format("\n  {}{}{}", problem.path, problem.path.empty() ? "" : " ",
+                                    problem.message);
+        }
+        specs.push_back(std::move(job.spec));
+    }
+    if (!problems.empty()) return fail(ErrorCode::InvalidArgument, problems);
+    return specs;
+}
+
+}  // namespace roll::cli

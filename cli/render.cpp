@@ -1,0 +1,146 @@
+#include "cli/render.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+
+#include <fmt/format.h>
+
+namespace roll::cli {
+namespace {
+
+const char* color_of(const std::string& state) {
+    if (state == "done") return "32";
+    if (state == "running") return "36";
+    if (state == "failed") return "31";
+    if (state == "cancelled") return "2";
+    if (state == "queued") return "33";
+    return nullptr;
+}
+
+std::string pad(const std::string& cell, std::size_t width, bool right) {
+    const std::size_t missing = width > cell.size() ? width - cell.size() : 0;
+    return right ? std::string(missing, ' ') + cell : cell + std::string(missing, ' ');
+}
+
+void trim_right(std::string& line) {
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+}
+
+}  // namespace
+
+std::string paint_state(const std::string& state, bool color) {
+    const char* code = color ? color_of(state) : nullptr;
+    return code == nullptr ? state : fmt::format("\x1b[{}m{}\x1b[0m", code, state);
+}
+
+std::string table(const std::vector<Column>& columns,
+                  const std::vector<std::vector<std::string>>& rows, bool color) {
+    std::vector<std::size_t> widths(columns.size(), 0);
+    for (const auto& row : rows) {
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+            widths[i] = std::max(widths[i], row[i].size());
+        }
+    }
+    std::string text;
+    const auto add_line = [&](const auto& cell_of, bool painted) {
+        std::string line;
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+            if (widths[i] == 0 && !rows.empty()) continue;
+            if (!line.empty()) line += "  ";
+            const std::string cell = cell_of(i);
+            const std::size_t width = std::max(widths[i], columns[i].title.size());
+            const std::string padded = pad(cell, width, columns[i].right);
+            const std::string shown = paint_state(cell, painted);
+            line += shown == cell ? padded : shown + std::string(width - cell.size(), ' ');
+        }
+        trim_right(line);
+        text += line + "\n";
+    };
+    add_line([&](std::size_t i) { return columns[i].title; }, false);
+    for (const auto& row : rows) {
+        add_line([&](std::size_t i) { return row[i]; }, color);
+    }
+    return text;
+}
+
+std::string duration_text(double seconds) {
+    const auto s = static_cast<std::int64_t>(std::llround(std::clamp(seconds, 0.0, 1e12)));
+    if (s < 60) return fmt::format("{}s", s);
+    if (s < 3600) return fmt::format("{}m {:02}s", s / 60, s % 60);
+    if (s < 86400) return fmt::format("{}h {:02}m", s / 3600, s / 60 % 60);
+    return fmt::format("{}d {}h", s / 86400, s / 3600 % 24);
+}
+
+std::string amount_text(double amount) {
+    if (amount < 1000) return fmt::format("{:.0f}", amount);
+    if (amount < 1e6) return fmt::format("{:.1f}k", amount / 1e3);
+    if (amount < 1e9) return fmt::format("{:.1f}M", amount / 1e6);
+    return fmt::format("{:.1f}G", amount / 1e9);
+}
+
+std::string number_text(const Json& value) {
+    if (value.is_number_integer()) return value.dump();
+    if (!value.is_number()) return "";
+    constexpr double kLarge = 1e4;  // from here on four digits would be an exponent
+    const double real = value.get<double>();
+    return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
+                                         : fmt::format("{:.4g}", real);
+}
+
+std::optional<Time> parse_time(const Json& value) {
+    if (!value.is_string()) return std::nullopt;
+    std::tm utc{};
+    int milliseconds = 0;
+    const int read = std::sscanf(
+        value.get_ref<const std::string&>().c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &utc.tm_year,
+        &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &milliseconds);
+    if (read < 6) return std::nullopt;
+    utc.tm_year -= 1900;
+    utc.tm_mon -= 1;
+    const auto seconds = std::chrono::seconds(::timegm(&utc));
+    return Time(std::chrono::milliseconds(seconds) + std::chrono::milliseconds(milliseconds));
+}
+
+std::string field_text(const Json& object, const std::string& key) {
+    if (!object.is_object() || !object.contains(key)) return "";
+    const Json& value = object[key];
+    if (value.is_null()) return "";
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_array()) return value.is_number_float() ? number_text(value) : value.dump();
+    std::string text;
+    for (const Json& one : value) {
+        text += (text.empty() ? "" : ",") + (one.is_string() ? one.get<std::string>() : one.dump());
+    }
+    return text;
+}
+
+std::string plot(const std::vector<double>& values, int width, int height) {
+    std::vector<double> points;
+    const int columns = std::min<int>(width, static_cast<int>(values.size()));
+    for (int i = 0; i < columns; ++i) {  // the mean of the values under a column
+        const std::size_t from = values.size() * i / columns;
+        const std::size_t to = std::max(from + 1, values.size() * (i + 1) / columns);
+        double sum = 0;
+        for (std::size_t k = from; k < to; ++k) sum += values[k];
+        points.push_back(sum / static_cast<double>(to - from));
+    }
+    if (points.empty()) return "";
+    const auto [low, high] = std::minmax_element(points.begin(), points.end());
+    const double range = *high > *low ? *high - *low : 1;
+    std::string text;
+    for (int row = height - 1; row >= 0; --row) {
+        const double label = *low + range * row / std::max(1, height - 1);
+        std::string line = fmt::format("{:>9.4g} |", label);
+        for (const double point : points) {
+            const int level = static_cast<int>(std::lround((point - *low) / range * (height - 1)));
+            line += level == row ? '*' : ' ';
+        }
+        trim_right(line);
+        text += line + "\n";
+    }
+    return text;
+}
+
+}  // namespace roll::cli

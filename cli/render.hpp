@@ -1,0 +1,38 @@
+// Tables, times and amounts as people read them. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/time.hpp"
+
+namespace roll::cli {
+
+struct Column {
+    std::string title;
+    bool right = false;  // numbers
+};
+
+// Rows of cells as lines, columns padded and two spaces apart; columns without any content are left
+// out. Colour: states by their names.
+std::string table(const std::vector<Column>& columns,
+                  const std::vector<std::vector<std::string>>& rows, bool color);
+
+std::string paint_state(const std::string& state, bool color);
+
+std::string duration_text(double seconds);   // "42s", "3m 05s", "2h 10m", "3d 4h"
+std::string amount_text(double amount);      // "950", "41.2k", "1.3M"
+std::string number_text(const Json& value);  // an integer as it is, a real in 4 digits
+
+// A message's time, "2026-11-21T09:30:00.125Z"; nothing if it is none.
+std::optional<Time> parse_time(const Json& value);
+
+// A field for people: a string bare, null as "", lists joined by commas.
+std::string field_text(const Json& object, const std::string& key);
+
+// A curve of `values` in `width` x `height` characters, with its range at the left.
+std::string plot(const std::vector<double>& values, int width, int height);
+
+}  // namespace roll::cli

@@ -1,0 +1,126 @@
+#include "cli/yaml.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <regex>
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+namespace roll::cli {
+namespace {
+
+constexpr int kDepthMax = 50;
+constexpr int kNodesMax = 100000;  // after aliases are unfolded
+
+Json number_or_string(const std::string& text) {
+    static const std::regex kInteger("[-+]?[0-9]+");
+    static const std::regex kReal(R"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)");
+    const char* first = text.data() + (text[0] == '+' ? 1 : 0);
+    const char* last = text.data() + text.size();
+    if (std::regex_match(text, kInteger)) {
+        std::int64_t whole = 0;
+        if (std::from_chars(first, last, whole).ec == std::errc()) {
+            return whole < 0 ? Json(whole) : Json(static_cast<std::uint64_t>(whole));
+        }
+    }
+    if (std::regex_match(text, kReal)) {
+        double real = 0;
+        if (std::from_chars(first, last, real).ec == std::errc()) return real;
+    }
+    for (const auto& [prefix, base] : {std::pair("0x", 16), std::pair("0o", 8)}) {
+        std::uint64_t whole = 0;
+        if (!text.starts_with(prefix) || text.size() < 3) continue;
+        const auto [end, error] = std::from_chars(first + 2, last, whole, base);
+        if (error == std::errc() && end == last) return whole;
+    }
+    return text;
+}
+
+Json scalar(const YAML::Node& node) {
+    const std::string& text = node.Scalar();
+    if (node.Tag() != "?") return text;  // quoted
+    if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") {
+        return nullptr;
+    }
+    if (text == "true" || text == "True" || text == "TRUE") return true;
+    if (text == "false" || text == "False" || text == "FALSE") return false;
+    return number_or_string(text);
+}
+
+class Reader {
+  public:
+    explicit Reader(const std::string& file) : file_(file) {}
+
+    Result<Json> read(const YAML::Node& node, int depth) {
+        if (depth > kDepthMax || ++nodes_ > kNodesMax) {
+            return problem(node, "nests too deeply, or its aliases unfold to too much");
+        }
+        switch (node.Type()) {
+            case YAML::NodeType::Undefined:
+            case YAML::NodeType::Null: return Json();
+            case YAML::NodeType::Scalar: return scalar(node);
+            case YAML::NodeType::Sequence: return sequence(node, depth);
+            case YAML::NodeType::Map: return mapping(node, depth);
+        }
+        return Json();
+    }
+
+  private:
+    tl::unexpected<Error> problem(const YAML::Node& node, const std::string& what) const {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{}:{}: {}", file_, node.Mark().line + 1, what));
+    }
+
+    Result<Json> sequence(const YAML::Node& node, int depth) {
+        Json list = Json::array();
+        for (const YAML::Node& item : node) {
+            ROLL_TRY(Json value, read(item, depth + 1));
+            list.push_back(std::move(value));
+        }
+        return list;
+    }
+
+    Result<Json> mapping(const YAML::Node& node, int depth) {
+        Json object = Json::object();
+        for (const auto& field : node) {
+            if (!field.first.IsScalar()) return problem(field.first, "a key is no plain word");
+            const std::string& key = field.first.Scalar();
+            if (object.contains(key)) {
+                return problem(field.first, fmt::format("the key {} is there twice", key));
+            }
+            ROLL_TRY(Json value, read(field.second, depth + 1));
+            object[key] = std::move(value);
+        }
+        return object;
+    }
+
+    const std::string& file_;
+    int nodes_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<Json>> read_yaml(std::string_view text, const std::string& file) {
+    std::vector<Json> documents;
+    try {
+        Reader reader(file);
+        for (const YAML::Node& node : YAML::LoadAll(std::string(text))) {
+            ROLL_TRY(Json value, reader.read(node, 0));
+            documents.push_back(std::move(value));
+        }
+    } catch (const YAML::Exception& e) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{}:{}: not YAML: {}", file, e.mark.line + 1, e.msg));
+    }
+    if (documents.empty()) return fail(ErrorCode::InvalidArgument, file + " is empty");
+    return documents;
+}
+
+Result<Json> read_yaml_value(const std::string& text) {
+    if (text.empty()) return Json("");
+    ROLL_TRY(std::vector<Json> values, read_yaml(text, "--set"));
+    return std::move(values.front());
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,90 @@
+#include "cli/render.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cli/job_view.hpp"
+
+namespace roll::cli {
+namespace {
+
+const Time kNow = *parse_time("2026-11-21T10:00:00.000Z");
+
+Json jobs() {
+    return Json::parse(R"([
+        {"id": 7, "name": "kjv", "kind": "train", "state": "running", "nodes": ["n1"],
+         "submitted_at": "2026-11-21T09:50:00.000Z", "started_at": "2026-11-21T09:58:55.000Z",
+         "progress": {"step": 120, "steps": 300, "loss": 2.31, "tokens_per_second": 41200.4,
+                      "eta_s": 65.2, "phase": "train"}},
+        {"id": 8, "name": "eval", "kind": "command", "state": "queued", "waiting": "after job 7",
+         "submitted_at": "2026-11-21T09:59:30.000Z", "nodes": [], "progress": null},
+        {"id": 9, "name": "bad", "kind": "command", "state": "failed", "reason": "exit 3",
+         "exit_code": 3, "submitted_at": "2026-11-20T09:00:00.000Z", "nodes": ["n1", "n2"],
+         "started_at": "2026-11-20T10:00:00.000Z", "ended_at": "2026-11-20T12:10:00.000Z"}])");
+}
+
+TEST(JobsTable, ShowsWhatMattersInEachState) {
+    EXPECT_EQ(jobs_text(jobs(), "", kNow, false),
+              "ID  NAME  KIND     STATE      TIME  NODES  INFO\n"
+              " 7  kjv   train    running  1m 05s  n1     step 120/300  loss 2.3100  41.2k "
+              "tokens/s  1m 05s left\n"
+              " 8  eval  command  queued      30s         after job 7\n"
+              " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
+}
+
+TEST(JobsTable, TakesOtherColumns) {
+    EXPECT_EQ(jobs_text(jobs(), "id,state,exit_code", kNow, false),
+              "id  state    exit_code\n"
+              "7   running\n"
+              "8   queued\n"
+              "9   failed   3\n");
+    EXPECT_EQ(jobs_text(Json::array(), "id,name", kNow, false), "id  name\n");
+}
+
+TEST(JobsTable, PaintsStatesOnlyWhenAsked) {
+    EXPECT_NE(jobs_text(jobs(), "", kNow, true).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
+    EXPECT_EQ(jobs_text(jobs(), "", kNow, false).find('\x1b'), std::string::npos);
+}
+
+TEST(ExitStatus, IsTheJobsOwnCode) {
+    EXPECT_EQ(exit_status({{"state", "done"}, {"exit_code", 0}}), 0);
+    EXPECT_EQ(exit_status({{"state", "failed"}, {"exit_code", 137}}), 137);
+    EXPECT_EQ(exit_status({{"state", "cancelled"}, {"exit_code", 0}}), 1);
+    EXPECT_EQ(exit_status({{"state", "failed"}, {"exit_code", nullptr}}), 1);
+}
+
+TEST(JobView, ListsAttemptsAndCheckpoints) {
+    Json job = jobs()[0];
+    job["output"] = "/runs/kjv-7";
+    job["attempts"] = Json::parse(R"([{"token": "1-1", "attempt": 1, "outcome": "infra",
+        "started_at": "2026-11-21T09:51:00.000Z", "ended_at": "2026-11-21T09:52:00.000Z",
+        "nodes": ["n1"], "exit_code": 137, "reason": "a rank was killed by signal 9"}])");
+    job["checkpoints"] = Json::parse(R"([{"step": 100, "token": "1-1", "directory": "/c"}])");
+    const std::string text = job_text(job, kNow, false);
+    EXPECT_NE(text.find("job 7 kjv (train): running"), std::string::npos);
+    EXPECT_NE(text.find("  output          /runs/kjv-7\n"), std::string::npos);
+    EXPECT_NE(text.find("infra  1m 00s  n1      137  a rank was killed by signal 9\n"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("  100  1-1    /c\n"), std::string::npos) << text;
+}
+
+TEST(Render, WritesDurationsAndAmounts) {
+    EXPECT_EQ(duration_text(59), "59s");
+    EXPECT_EQ(duration_text(185), "3m 05s");
+    EXPECT_EQ(duration_text(90000), "1d 1h");
+    EXPECT_EQ(duration_text(-5), "0s");
+    EXPECT_EQ(amount_text(950), "950");
+    EXPECT_EQ(amount_text(1.25e6), "1.2M");
+}
+
+TEST(Plot, PutsTheFirstAndLastValueAtItsEnds) {
+    EXPECT_EQ(plot({4, 3, 2, 1}, 10, 4),
+              "        4 |*\n"
+              "        3 | *\n"
+              "        2 |  *\n"
+              "        1 |   *\n");
+    EXPECT_EQ(plot({}, 10, 4), "");
+}
+
+}  // namespace
+}  // namespace roll::cli

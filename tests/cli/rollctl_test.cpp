@@ -1,0 +1,169 @@
+// The program itself: what stands on stdout and stderr and what it ends with, where no daemon is
+// needed.
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "common/json.hpp"
+
+namespace roll::cli {
+namespace {
+
+struct Ended {
+    int status = 0;
+    std::string output;
+};
+
+class Rollctl : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char pattern[] = "/tmp/roll-ctl-XXXXXX";
+        base = ::mkdtemp(pattern);
+    }
+    void TearDown() override { std::filesystem::remove_all(base); }
+
+    // Runs `rollctl ARGUMENTS` in a shell, in the test's own directory and state directory.
+    Ended run(const std::string& arguments) const { return run_program(ROLLCTL, arguments); }
+
+    Ended run_program(const std::string& program, const std::string& arguments) const {
+        const std::string command = "cd " + base + " && ROLL_DIR=" + base + "/state NO_COLOR=1 " +
+                                    program + " " + arguments + " 2>&1 </dev/null";
+        Ended ended;
+        FILE* pipe = ::popen(command.c_str(), "r");
+        std::array<char, 4096> buffer{};
+        while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) {
+            ended.output += buffer.data();
+        }
+        ended.status = WEXITSTATUS(::pclose(pipe));
+        return ended;
+    }
+
+    std::string base;
+};
+
+TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
+    for (const char* arguments : {"jobs", "show 1", "cancel 1", "nodes", "submit -- true", "logs 1",
+                                  "events", "metrics 1", "hold 1", "resume 1"}) {
+        const Ended ended = run(arguments);
+        EXPECT_EQ(ended.status, 5) << arguments << "\n" << ended.output;
+        EXPECT_NE(ended.output.find("next: rollctl up"), std::string::npos) << ended.output;
+    }
+    EXPECT_EQ(run("wait 1").status, 125);
+}
+
+TEST_F(Rollctl, ErrorsAreJsonWhenAskedFor) {
+    const Ended ended = run("jobs --json");
+    EXPECT_EQ(Json::parse(ended.output)["error"]["code"], "unavailable");
+    const Ended usage = run("submit --json --colour x");
+    EXPECT_EQ(usage.status, 2);
+    EXPECT_EQ(Json::parse(usage.output)["error"]["code"], "invalid_argument");
+}
+
+TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
+    EXPECT_EQ(run("").status, 2);
+    const Ended typo = run("sumbit x.yaml");
+    EXPECT_EQ(typo.status, 2);
+    EXPECT_NE(typo.output.find("sumbit is no command; did you mean submit?"), std::string::npos);
+    const Ended missing = run("show");
+    EXPECT_EQ(missing.status, 2);
+    EXPECT_NE(missing.output.find("rollctl show --help"), std::string::npos);
+    EXPECT_NE(run("merge a b c").output.find("merge is not built yet"), std::string::npos);
+    EXPECT_EQ(run("update 1 colour=3").status, 2);
+    EXPECT_EQ(run("submit").status, 2);
+    EXPECT_EQ(run("--help").status, 0);
+    EXPECT_EQ(run("submit --help").status, 0);
+}
+
+TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
+    std::ofstream(base + "/bad.yaml")
+        << "name: x\nkind: train\nobjective: dpo\nparallel: {tp: 2}\n";
+    const Ended ended = run("submit bad.yaml");
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_EQ(ended.output,
+              "rollctl: bad.yaml cannot be queued:\n"
+              "  objective dpo is not built yet; built: pretrain\n"
+              "  parallel.tp 2 is not built yet; built: 1\n"
+              "  model is missing; allowed: a mapping\n"
+              "  data is missing; allowed: a mapping\n"
+              "  train is missing; allowed: a mapping\n"
+              "  parallel tp 2 x pp 1 x cp 1 = 2 does not divide: resources give 1 nodes x 1 slots "
+              "= 1 ranks\n");
+    EXPECT_EQ(run("submit missing.yaml").status, 3);
+}
+
+TEST_F(Rollctl, DryRunShowsTheWholeDocumentOfACommand) {
+    const Ended ended =
+        run("submit --dry-run --name n --slots 3 --time '1h 30m' --after ok:4 -- echo --json '*'");
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    const Json job = Json::parse(ended.output)["jobs"][0];
+    EXPECT_EQ(job["document"]["command"], Json::parse(R"(["echo", "--json", "*"])"));
+    EXPECT_EQ(job["resources"]["slots_per_node"], 3);
+    EXPECT_EQ(job["resources"]["time_seconds"], 5400);
+    EXPECT_EQ(job["after"], Json::parse(R"([{"condition": "ok", "job": 4}])"));
+    EXPECT_EQ(job["output"], base + "/runs/n-{id}");
+}
+
+TEST_F(Rollctl, TheExampleIsAValidJobFile) {
+    std::filesystem::create_directories(base + "/data");
+    std::filesystem::copy(std::string(ROLL_EXAMPLES) + "/kjv.yaml", base);
+    std::ofstream(base + "/data/kjv.txt") << "In the beginning";
+    const Ended ended = run("submit --dry-run kjv.yaml --set train.steps=70");
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    EXPECT_EQ(Json::parse(ended.output)["jobs"][0]["document"]["train"]["steps"], 70);
+}
+
+// The programs that do checkpoint work lie beside rollctl: here, scripts that show what they were
+// told.
+TEST_F(Rollctl, HandsItsWordsToTheProgramsBesideIt) {
+    std::filesystem::copy(ROLLCTL, base + "/rollctl");
+    for (const char* name : {"roll-rank", "roll-convert"}) {
+        std::ofstream(base + "/" + name) << "#!/bin/sh\nprintf '%s|' $0 \"$@\"; exit 7\n";
+        std::filesystem::permissions(base + "/" + name, std::filesystem::perms::owner_all);
+    }
+    const Ended converted = run_program("./rollctl", "convert a 'b c' --to hf --json --help");
+    EXPECT_EQ(converted.status, 7);
+    EXPECT_NE(converted.output.find("roll-convert|convert|a|b c|--to|hf|--json|--help|"),
+              std::string::npos)
+        << converted.output;
+    EXPECT_NE(run_program("./rollctl", "--json inspect d").output.find("|inspect|d|--json|"),
+              std::string::npos);
+    EXPECT_NE(run_program("./rollctl", "generate d 'In the' --seed 1")
+                  .output.find("roll-rank|generate|d|In the|--seed|1|"),
+              std::string::npos);
+}
+
+TEST_F(Rollctl, PlanGivesTheTrainerTheWholeDocument) {
+    std::filesystem::copy(ROLLCTL, base + "/rollctl");
+    std::ofstream(base + "/roll-rank")
+        << "#!/bin/sh\n[ \"$1 $2\" = 'plan --spec' ] && cat \"$3\"\n";
+    std::filesystem::permissions(base + "/roll-rank", std::filesystem::perms::owner_all);
+    std::filesystem::create_directories(base + "/data");
+    std::filesystem::copy(std::string(ROLL_EXAMPLES) + "/kjv.yaml", base);
+    std::ofstream(base + "/data/kjv.txt") << "In the beginning";
+    const Ended planned = run_program("./rollctl", "plan kjv.yaml --set train.steps=90");
+    ASSERT_EQ(planned.status, 0) << planned.output;
+    EXPECT_EQ(Json::parse(planned.output)["train"]["steps"], 90);
+}
+
+TEST_F(Rollctl, CompletionIsAScriptThatShellsAccept) {
+    std::ofstream(base + "/c.sh") << run("completion bash").output;
+    EXPECT_EQ(std::system(("bash -n " + base + "/c.sh").c_str()), 0);
+    EXPECT_EQ(run("completion tcsh").status, 2);
+}
+
+TEST_F(Rollctl, DoctorNamesARemedyForEachThingThatIsMissing) {
+    const Ended ended = run("doctor --json");
+    EXPECT_EQ(ended.status, 1);
+    const Json report = Json::parse(ended.output);
+    EXPECT_EQ(report["good"], false);
+    for (const Json& check : report["checks"]) {
+        EXPECT_EQ(check["good"] == false, check["remedy"] != "") << check;
+    }
+}
+
+}  // namespace
+}  // namespace roll::cli

@@ -1,0 +1,63 @@
+#include "cli/yaml.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::cli {
+namespace {
+
+Json one(const std::string& text) {
+    const auto read = read_yaml(text, "f.yaml");
+    EXPECT_TRUE(read) << read.error().message;
+    return read ? read->front() : Json();
+}
+
+std::string problem(const std::string& text) {
+    const auto read = read_yaml(text, "f.yaml");
+    return read ? "no problem" : read.error().message;
+}
+
+TEST(Yaml, TypesScalarsAsTheCoreSchemaDoes) {
+    EXPECT_EQ(one("[3e-3, 12, -4, +7, 0.5, .5, 1., 0x1F, 0o17]"),
+              Json::parse("[0.003, 12, -4, 7, 0.5, 0.5, 1.0, 31, 15]"));
+    EXPECT_TRUE(one("3e-3").is_number_float());
+    EXPECT_TRUE(one("12").is_number_integer());
+    EXPECT_EQ(one("[true, False, yes, on, null, ~, '12', \"true\", 1:30:00, 1e, 0x]"),
+              Json::parse(R"([true, false, "yes", "on", null, null, "12", "true", "1:30:00", "1e",
+                              "0x"])"));
+    EXPECT_EQ(one("a: {b: [1, {c: d}]}\nempty:\n"),
+              Json::parse(R"({"a": {"b": [1, {"c": "d"}]}, "empty": null})"));
+}
+
+TEST(Yaml, ReadsJsonAndSeveralDocuments) {
+    EXPECT_EQ(one(R"({"a": [1, 2.5, "x", true, null]})"),
+              Json::parse(R"({"a": [1, 2.5, "x", true, null]})"));
+    const auto read = read_yaml("a: 1\n---\na: 2\n", "f.yaml");
+    ASSERT_TRUE(read);
+    EXPECT_EQ(*read, (std::vector<Json>{{{"a", 1}}, {{"a", 2}}}));
+}
+
+TEST(Yaml, UnfoldsAliases) {
+    EXPECT_EQ(one("a: &x {n: 1}\nb: *x\n"), Json::parse(R"({"a": {"n": 1}, "b": {"n": 1}})"));
+}
+
+TEST(Yaml, NamesFileAndLineOfWhatIsWrong) {
+    EXPECT_EQ(problem("a: 1\nb: 2\na: 3\n"), "f.yaml:3: the key a is there twice");
+    EXPECT_EQ(problem("a: 1\nb: [1, 2\nc: 3\n").substr(0, 7), "f.yaml:");
+    EXPECT_NE(problem("a: 1\n\tb: 2\n").find("not YAML"), std::string::npos);
+    EXPECT_EQ(problem("? [a]\n: 1\n"), "f.yaml:1: a key is no plain word");
+    EXPECT_EQ(problem(""), "f.yaml is empty");
+}
+
+TEST(Yaml, RefusesAliasBombsAndDeepNesting) {
+    std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+    for (int i = 1; i < 12; ++i) {
+        bomb += fmt::format("a{0}: &a{0} [", i);
+        for (int k = 0; k < 10; ++k) bomb += fmt::format("{}*a{}", k == 0 ? "" : ", ", i - 1);
+        bomb += "]\n";
+    }
+    EXPECT_NE(problem(bomb).find("unfold to too much"), std::string::npos);
+    EXPECT_NE(problem(std::string(200, '[') + std::string(200, ']')), "no problem");
+}
+
+}  // namespace
+}  // namespace roll::cli

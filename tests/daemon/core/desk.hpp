@@ -1,0 +1,74 @@
+// A core with a clock that stands still until it is told: one input a turn, as the engine runs it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "daemon/core/core.hpp"
+
+namespace roll::core {
+
+class Desk {
+  public:
+    Desk() { tell(Started{}); }
+
+    // One turn with this input; its events, the rules' included. Fails the test if it is refused.
+    Events tell(const Input& input) {
+        auto decided = decide(state, input, now);
+        EXPECT_TRUE(decided) << (decided ? "" : decided.error().message);
+        if (!decided) return {};
+        Events all;
+        take(*decided, all);
+        for (const Rule rule : rules()) take(rule(state, now), all);
+        for (const Rule rule : rules()) EXPECT_TRUE(rule(state, now).empty()) << "not at rest";
+        check_invariants(state);
+        return all;
+    }
+    Error refusal(const Input& input) const {
+        const auto decided = decide(state, input, now);
+        EXPECT_FALSE(decided);
+        return decided ? Error{} : decided.error();
+    }
+    void pass(std::chrono::milliseconds time) {
+        now += time;
+        tell(Tick{});
+    }
+
+    JobId submit(spec::JobSpec spec) {
+        if (spec.output.empty()) spec.output = "/runs/x-{id}";
+        tell(Submit{"key-" + std::to_string(state.next_job), "ann", std::move(spec)});
+        return JobId{state.next_job - 1};
+    }
+    WorkerId join(const std::string& node, int slots, int gpus = 0) {
+        tell(WorkerHello{node, node + "-" + std::to_string(state.next_worker), slots, gpus});
+        return WorkerId{state.next_worker - 1};
+    }
+    const Job& job(JobId id) const { return state.jobs.at(id); }
+    AttemptKey attempt(JobId id) const { return {id, job(id).attempt.value().token}; }
+    WorkerId worker_of(JobId id, std::size_t member = 0) const {
+        return job(id).attempt.value().places.at(member).worker;
+    }
+    void exit(JobId id, Outcome outcome, int code = 0, const std::string& reason = "") {
+        for (const Place& place : std::vector<Place>(job(id).attempt.value().places)) {
+            if (!place.ended && job(id).attempt)
+                tell(MemberExited{place.worker, attempt(id), outcome, code, reason});
+        }
+    }
+
+    State state;
+    Time now{std::chrono::hours(1)};
+
+  private:
+    void take(const Events& events, Events& all) {
+        for (const Event& event : events) apply(state, event);
+        all.insert(all.end(), events.begin(), events.end());
+    }
+};
+
+inline spec::JobSpec wants(int nodes, int slots, int gpus = 0) {
+    spec::JobSpec spec;
+    spec.name = "x";
+    spec.resources = {.nodes = nodes, .slots_per_node = slots, .gpus_per_node = gpus};
+    return spec;
+}
+
+}  // namespace roll::core
