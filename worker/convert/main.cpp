@@ -3,9 +3,12 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "common/protocol/rank.hpp"
+#include "worker/checkpoint/choose.hpp"
+#include "worker/checkpoint/manifest.hpp"
 #include "worker/convert/commands.hpp"
 #include "worker/convert/launch.hpp"
 
@@ -35,7 +38,19 @@ void report(const std::string& line) {
 
 roll::Result<std::filesystem::path> newest_that_verifies(
     std::span<const std::filesystem::path> newest_first) {
-    return newest_first.front();
+    const auto choice = roll::checkpoint::choose_newest(newest_first);
+    for (const std::string& reason : choice.reasons) fmt::print(stderr, "{}\n", reason);
+    if (choice.directory) return *choice.directory;
+    return roll::fail(roll::ErrorCode::Corrupt,
+                      "no checkpoint verifies; the newest: " + choice.reasons.front());
+}
+
+// Directories that no training run wrote have no manifest.
+roll::Result<void> check_manifest(const std::filesystem::path& directory) {
+    std::error_code error;
+    if (!std::filesystem::exists(directory / roll::checkpoint::kManifestFile, error)) return {};
+    ROLL_TRY_VOID(roll::checkpoint::verify(directory));
+    return {};
 }
 
 }  // namespace
@@ -50,6 +65,6 @@ int main(int argc, char** argv) {
             launch->file, {{.stopped = stop_is_pending}, newest_that_verifies, report});
     roll::convert::Environment environment;
     environment.hooks.stopped = stop_is_pending;
-    environment.check_manifest = [](const auto&) -> roll::Result<void> { return {}; };
+    environment.check_manifest = check_manifest;
     return roll::convert::run_command(*command, environment);
 }

@@ -391,58 +391,5 @@ class Commands(Case):
         self.assertIsNotNone(transformers.AutoTokenizer.from_pretrained(self.root / 'back'))
 
 
-class Jobs(Case):
-    """As roll-worker starts it: a launch file, reports on descriptor 3, exit codes."""
-
-    def launch(self, convert, attempt=1, checkpoints=()):
-        document = {'name': 'x', 'kind': 'convert', 'convert': convert}
-        file = self.root / 'launch-0.json'
-        file.write_text(json.dumps({
-            'v': 1, 'attempt': {'job': 2, 'token': f'3-{attempt}'},
-            'kind': 'convert', 'document': json.dumps(document), 'output': str(self.root),
-            'logs': str(self.root), 'nodes': 1, 'node_rank': 0, 'ranks_per_node': 1, 'gpus': [],
-            'nonce': 'n', 'checkpoints': [
-                {'step': step, 'directory': str(path), 'deleted': deleted, 'writer': None}
-                for step, path, deleted in checkpoints]}))
-        reader, writer = os.pipe()
-        done = subprocess.run(
-            ['sh', '-c', f'exec "$0" --launch "$1" 3>&{writer}', PROGRAM, file],
-            pass_fds=[writer], capture_output=True, text=True, timeout=120)
-        os.close(writer)
-        with os.fdopen(reader) as lines:
-            reports = [json.loads(line) for line in lines]
-        return done.returncode, reports
-
-    def test_the_automatic_export_takes_the_newest_checkpoint(self):
-        tiny_llama(self.root / 'old')
-        tiny_llama(self.root / 'hf', intermediate_size=64)
-        run('convert', self.root / 'old', self.root / 'step-1')
-        run('convert', self.root / 'hf', self.root / 'step-2')
-        target = self.root / 'export/hf'
-        code, reports = self.launch(
-            {'source_job': 1, 'target': str(target), 'to': 'hf', 'dtype': 'bf16'},
-            checkpoints=[(3, self.root / 'gone', True), (2, self.root / 'step-2', False),
-                         (1, self.root / 'step-1', False)])
-        self.assertEqual(code, 0)
-        self.assertEqual(reports[0], {'t': 'ready'})
-        self.assertEqual(reports[-1], {'t': 'export', 'directory': str(target)})
-        self.assertIn('progress', [report['t'] for report in reports])
-        want = {k: v.to(torch.bfloat16) for k, v in weights(self.root / 'hf').items()}
-        self.assert_same(want, weights(target))
-
-    def test_exit_codes_say_whether_to_try_again(self):
-        tiny_llama(self.root / 'hf')
-        good = {'source': str(self.root / 'hf'), 'target': str(self.root / 'out')}
-        for convert, code in (({**good, 'dtype': 'int3'}, 2), ({**good, 'to': 'gguf'}, 2),
-                              ({'target': str(self.root / 'out')}, 2),
-                              ({**good, 'source': str(self.root / 'nowhere')}, 2)):
-            got, reports = self.launch(convert)
-            self.assertEqual((got, reports[-1]['t']), (code, 'failed'))
-            self.assertTrue(reports[-1]['message'])
-        self.assertEqual(self.launch(good)[0], 0)
-        self.assertEqual(self.launch(good)[0], 2)  # it is there: the user's, for all we know
-        self.assertEqual(self.launch(good, attempt=2)[0], 0)  # the attempt before us made it
-
-
 if __name__ == '__main__':
     unittest.main(verbosity=2)

@@ -1,0 +1,77 @@
+#include "worker/convert/options.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::convert {
+namespace {
+
+Result<CommandLine> parse(std::vector<std::string> arguments) {
+    return parse_command_line(arguments);
+}
+
+Request request(std::vector<std::string> arguments) {
+    return std::get<ConvertCommand>(parse(std::move(arguments)).value()).request;
+}
+
+TEST(Options, ReadOurNamesAndRolls) {
+    const Request ours = request({"convert", "a", "b", "--tp", "2", "--vpp=3", "--dtype", "bf16",
+                                  "--max-shard-size", "512MiB", "--overwrite"});
+    EXPECT_EQ(ours.layout.tp, 2);
+    EXPECT_EQ(ours.layout.vpp, 3);
+    EXPECT_EQ(ours.dtype, tensor::DType::BF16);
+    EXPECT_EQ(ours.shard_bytes, 512 << 20);
+    EXPECT_TRUE(ours.overwrite);
+    const Request rolls = request({"--checkpoint_path", "a", "--tensor_model_parallel_size", "2",
+                                   "--fp16", "--moe-grouped-gemm", "False"});
+    EXPECT_EQ(rolls.source, "a");
+    EXPECT_EQ(rolls.target, "./output");
+    EXPECT_EQ(rolls.layout.tp, 2);
+    EXPECT_EQ(rolls.dtype, tensor::DType::F16);
+    EXPECT_EQ(rolls.grouped_experts, false);
+}
+
+TEST(Options, AFlagTakesOnlyTrueOrFalseAfterIt) {
+    EXPECT_EQ(request({"convert", "--bf16", "a", "b"}).dtype, tensor::DType::BF16);
+    EXPECT_EQ(request({"convert", "--bf16", "false", "a", "b"}).dtype, std::nullopt);
+}
+
+TEST(Options, AnArgumentThatChangesNoFileIsNamed) {
+    const auto line = parse({"convert", "a", "b", "--recompute_granularity", "full"}).value();
+    EXPECT_EQ(std::get<ConvertCommand>(line).ignored,
+              std::vector<std::string>{"recompute-granularity"});
+}
+
+TEST(Options, VirtualStagesFollowFromALayoutString) {
+    EXPECT_EQ(request({"convert", "a", "b", "--pp", "2", "--layout", "Et|t|t|tL"}).layout.vpp, 2);
+}
+
+TEST(Options, RefuseWhatIsNotThere) {
+    const std::vector<std::vector<std::string>> wrong = {
+        {"convert", "a"},
+        {"convert", "a", "b", "c"},
+        {"convert", "a", "b", "--tp", "0"},
+        {"convert", "a", "b", "--tp", "2", "--tensor-model-parallel-size", "2"},
+        {"convert", "a", "b", "--bf16", "--fp16"},
+        {"convert", "a", "b", "--dtype", "int8"},
+        {"convert", "a", "b", "--to", "gguf"},
+        {"convert", "a", "b", "--nonsense"},
+        {"convert", "a", "b", "--tp"},
+        {"inspect"},
+        {"inspect", "a", "--tp", "2"},
+        {"diff", "a"},
+        {"frobnicate"},
+        {"--json"},
+        {"--launch", "a", "b"}};
+    for (const auto& arguments : wrong) EXPECT_FALSE(parse(arguments)) << arguments.back();
+}
+
+TEST(Options, ReadSizes) {
+    EXPECT_EQ(parse_bytes("5GB").value(), 5'000'000'000);
+    EXPECT_EQ(parse_bytes("2KiB").value(), 2048);
+    EXPECT_EQ(parse_bytes("7").value(), 7);
+    for (const char* wrong : {"", "GB", "-1GB", "1XB", "99999999TB"})
+        EXPECT_FALSE(parse_bytes(wrong)) << wrong;
+}
+
+}  // namespace
+}  // namespace roll::convert

@@ -1,0 +1,44 @@
+#include "worker/convert/stages.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::convert {
+namespace {
+
+using formats::McaLayout;
+
+TEST(Stages, OrderChunksAsMegatronDoes) {
+    const auto ranges = split_layers(8, McaLayout{.pp = 2, .vpp = 2}).value();
+    EXPECT_EQ(ranges[0][0], (LayerRange{0, 2}));
+    EXPECT_EQ(ranges[1][0], (LayerRange{2, 4}));
+    EXPECT_EQ(ranges[0][1], (LayerRange{4, 6}));
+    EXPECT_EQ(ranges[1][1], (LayerRange{6, 8}));
+}
+
+TEST(Stages, CountTheEmbeddingAndTheLossIfAsked) {
+    const McaLayout both{.pp = 2, .account_for_embedding = true, .account_for_loss = true};
+    EXPECT_EQ(split_layers(6, both).value()[0][0], (LayerRange{0, 3}));
+    const McaLayout loss{.pp = 2, .account_for_loss = true};
+    EXPECT_EQ(split_layers(5, loss).value()[0][0], (LayerRange{0, 3}));
+    EXPECT_EQ(split_layers(5, loss).value()[1][0], (LayerRange{3, 5}));
+}
+
+TEST(Stages, FollowALayoutString) {
+    const McaLayout layout{.pp = 2, .pipeline = "E,t*3|t*4,L"};
+    EXPECT_EQ(split_layers(7, layout).value()[1][0], (LayerRange{3, 7}));
+    EXPECT_FALSE(split_layers(8, layout));
+    for (const char* wrong : {"E,t*3", "t*|t", "x|t", "t|t|t", "t*999999|t"})
+        EXPECT_FALSE(split_layers(2, McaLayout{.pp = 2, .pipeline = wrong})) << wrong;
+}
+
+TEST(Stages, RefuseWhatDoesNotDivide) {
+    EXPECT_EQ(split_layers(5, McaLayout{.pp = 2}).error().message,
+              "num_layers 5 does not divide by pp 2 x vpp 1");
+    const McaLayout uneven{.pp = 4, .account_for_embedding = true, .account_for_loss = true};
+    EXPECT_EQ(
+        split_layers(4, uneven).error().message,
+        "num_layers 4 (6 with the embedding and loss counted) does not divide by pp 4 x vpp 1");
+}
+
+}  // namespace
+}  // namespace roll::convert
