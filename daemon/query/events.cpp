@@ -24,6 +24,7 @@ std::string attempt_of(const Json& body) {
 std::string describe_attempt(const std::string& kind, const Json& body) {
     const std::string attempt = attempt_of(body);
     if (kind == "attempt_placed") return attempt + " placed";
+    if (kind == "member_up") return attempt + ": a member is up";
     if (kind == "attempt_started") return attempt + " started";
     if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
     if (kind == "member_ended") {
