@@ -32,6 +32,7 @@ class ZmqReader {
 
     std::optional<ZmqMessage> receive() { return socket_.receive(); }
     bool send(const std::vector<std::string>& frames);
+    Result<void> bind(const std::string& endpoint) { return socket_.bind(endpoint); }
     std::string bound_endpoint() const { return socket_.bound_endpoint(); }
 
   private:

@@ -1,0 +1,95 @@
+#include "daemon/dispatch/dispatch.hpp"
+
+#include <algorithm>
+
+#include "common/hash.hpp"
+
+namespace roll::dispatch {
+namespace {
+
+void add_checkpoints(const core::Job& job, std::vector<protocol::WrittenCheckpoint>& list) {
+    for (auto it = job.checkpoints.rbegin(); it != job.checkpoints.rend(); ++it) {
+        protocol::WrittenCheckpoint checkpoint;
+        checkpoint.step = it->step;
+        checkpoint.directory = it->directory;
+        checkpoint.writer = it->token;
+        list.push_back(std::move(checkpoint));
+    }
+}
+
+std::string nonce(const std::string& cluster, const AttemptKey& key) {
+    const std::string name = cluster + " " + std::to_string(key.job.value) + " ";
+    return to_hex(hash64(name + to_string(key.token)));
+}
+
+protocol::StartOrder start_order(const core::State& state, const core::StartMember& action,
+                                 const std::string& cluster) {
+    const core::Job& job = state.jobs.at(action.attempt.job);
+    const auto& places = job.attempt->places;
+    const auto place = std::ranges::find(places, action.worker, &core::Place::worker);
+    protocol::StartOrder order;
+    order.attempt = action.attempt;
+    order.kind = spec::name_of(job.spec.kind);
+    order.document = job.spec.document;
+    order.output = job.spec.output;
+    order.node_rank = static_cast<int>(place - places.begin());
+    order.nodes = static_cast<int>(places.size());
+    order.ranks_per_node = job.spec.resources.ranks_per_node();
+    order.slots = place->slots;
+    order.gpus = place->gpus;
+    order.nonce = nonce(cluster, action.attempt);
+    add_checkpoints(job, order.checkpoints);
+    if (job.spec.source_job)
+        add_checkpoints(state.jobs.at(*job.spec.source_job), order.checkpoints);
+    order.time_limit_seconds = job.spec.resources.time.count();
+    return order;
+}
+
+// A job that trains saves before it stops, unless it was cancelled.
+bool wants_checkpoint(const core::Job& job) {
+    const bool trains =
+        job.spec.kind == spec::JobKind::Train || job.spec.kind == spec::JobKind::Resume;
+    return trains && !job.cancel_requested && !job.attempt->outcome;
+}
+
+}  // namespace
+
+std::map<WorkerId, protocol::Answer> orders(const core::State& state,
+                                            std::span<const core::Action> owed,
+                                            const std::string& cluster) {
+    std::map<WorkerId, protocol::Answer> all;
+    for (const core::Action& action : owed) {
+        if (const auto* start = std::get_if<core::StartMember>(&action))
+            all[start->worker].start.push_back(start_order(state, *start, cluster));
+        if (const auto* keep = std::get_if<core::KeepMember>(&action))
+            all[keep->worker].keep.push_back(keep->attempt);
+        if (const auto* stop = std::get_if<core::StopMember>(&action)) {
+            const core::Job& job = state.jobs.at(stop->attempt.job);
+            all[stop->worker].stop.push_back(
+                {stop->attempt, job.attempt->reason, wants_checkpoint(job)});
+        }
+    }
+    return all;
+}
+
+void add_verdicts(const core::State& state, WorkerId worker,
+                  std::span<const protocol::RunningAttempt> running, protocol::Answer& answer) {
+    for (const protocol::RunningAttempt& entry : running) {
+        const auto job = state.jobs.find(entry.attempt.job);
+        const bool known = job != state.jobs.end();
+        const bool current =
+            known && job->second.attempt && job->second.attempt->token == entry.attempt.token &&
+            std::ranges::any_of(job->second.attempt->places, [&](const core::Place& place) {
+                return place.worker == worker && !place.ended;
+            });
+        if (!current && entry.phase != "ended") answer.fenced.push_back(entry.attempt);
+        if (!known) continue;
+        protocol::Recorded recorded{entry.attempt, {}, !job->second.exported.empty()};
+        for (const core::Checkpoint& checkpoint : job->second.checkpoints) {
+            if (checkpoint.token == entry.attempt.token) recorded.steps.push_back(checkpoint.step);
+        }
+        if (!recorded.steps.empty() || recorded.exported) answer.recorded.push_back(recorded);
+    }
+}
+
+}  // namespace roll::dispatch

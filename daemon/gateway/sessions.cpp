@@ -1,0 +1,152 @@
+#include "daemon/gateway/sessions.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace roll::gateway {
+namespace {
+
+using Inputs = std::vector<core::Input>;
+
+constexpr std::array<std::string_view, 6> kOutcomes = {"done",    "app",     "infra",
+                                                       "invalid", "yielded", "stopped"};
+
+core::Outcome outcome_from(const std::string& name) {
+    const auto found = std::ranges::find(kOutcomes, name);
+    return found == kOutcomes.end() ? core::Outcome::Infra
+                                    : static_cast<core::Outcome>(found - kOutcomes.begin());
+}
+
+std::optional<WorkerId> worker_of(const core::State& state, const std::string& session) {
+    for (const auto& [id, worker] : state.workers) {
+        if (worker.session == session) return id;
+    }
+    return std::nullopt;
+}
+
+// What the worker says of one attempt. Checkpoints and the export come before the end: they count
+// only while the attempt is current.
+void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
+    if (entry.phase == "running" || entry.phase == "ended")
+        inputs.push_back(core::MemberStarted{worker, entry.attempt});
+    for (const protocol::WrittenCheckpoint& c : entry.checkpoints) {
+        if (c.deleted) {
+            inputs.push_back(core::CheckpointDeleted{worker, entry.attempt, c.step,
+                                                     c.writer.value_or(entry.attempt.token)});
+        } else {
+            inputs.push_back(core::CheckpointWritten{worker, entry.attempt, c.step, c.directory});
+        }
+    }
+    if (!entry.exported.empty())
+        inputs.push_back(core::ExportWritten{worker, entry.attempt, entry.exported});
+    if (entry.phase == "ended") {
+        inputs.push_back(core::MemberExited{worker, entry.attempt, outcome_from(entry.outcome),
+                                            entry.exit_code, entry.reason});
+    }
+}
+
+bool says(const protocol::Heartbeat& heartbeat, const AttemptKey& key) {
+    return std::ranges::find(heartbeat.running, key, &protocol::RunningAttempt::attempt) !=
+           heartbeat.running.end();
+}
+
+// What State has on this worker, but for members that have ended. A start order that is still on
+// its way is said again with every answer, so an attempt that is Starting is never missing.
+std::vector<AttemptKey> expected_on(const core::State& state, WorkerId worker) {
+    std::vector<AttemptKey> keys;
+    for (const auto& [id, job] : state.jobs) {
+        if (!job.attempt || job.attempt->phase == core::AttemptPhase::Starting) continue;
+        for (const core::Place& place : job.attempt->places) {
+            if (place.worker == worker && !place.ended) keys.push_back({id, job.attempt->token});
+        }
+    }
+    return keys;
+}
+
+bool holds_attempt(const core::State& state, WorkerId worker) {
+    for (const auto& [id, job] : state.jobs) {
+        if (!job.attempt) continue;
+        for (const core::Place& place : job.attempt->places) {
+            if (place.worker == worker && !place.ended) return true;
+        }
+    }
+    return false;
+}
+
+void note_missing(const core::State& state, WorkerId worker, const LeaseRules& rules, Instant now,
+                  Session& session, Inputs& inputs) {
+    std::map<AttemptKey, Instant> missing;
+    for (const AttemptKey& key : expected_on(state, worker)) {
+        if (says(session.last, key)) continue;
+        const auto before = session.missing.find(key);
+        const Instant since = before == session.missing.end() ? now : before->second;
+        missing[key] = since;
+        if (now - since >= rules.missing_grace) inputs.push_back(core::MemberUnknown{worker, key});
+    }
+    session.missing = std::move(missing);
+}
+
+}  // namespace
+
+std::vector<core::Input> Sessions::hear(const core::State& state, const std::string& route,
+                                        protocol::Heartbeat heartbeat, std::uint64_t published,
+                                        Instant now) {
+    Inputs inputs;
+    const auto worker = worker_of(state, heartbeat.session);
+    if (!worker) {
+        inputs.push_back(
+            core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots, heartbeat.gpus});
+    }
+    auto [entry, fresh] = sessions_.try_emplace(heartbeat.session);
+    Session& session = entry->second;
+    if (fresh) {
+        session.renewed_at = published;
+        if (worker && unheard_since_.contains(*worker))
+            session.renewed_at = unheard_since_.at(*worker);
+    }
+    if (!fresh && heartbeat.sequence <= session.last.sequence && route == session.route)
+        return inputs;
+    session.counted = static_cast<std::int64_t>(published - session.renewed_at);
+    const bool renews = heartbeat.bound_below_lease || !worker || !holds_attempt(state, *worker);
+    if (renews) session.renewed_at = published;
+    session.route = route;
+    session.last = std::move(heartbeat);
+    session.heard_at = now;
+    session.owes_answer = true;
+    if (!worker) return inputs;
+    for (const protocol::RunningAttempt& running : session.last.running)
+        add_claims(*worker, running, inputs);
+    if (renews) note_missing(state, *worker, rules_, now, session, inputs);
+    return inputs;
+}
+
+std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t published) {
+    Inputs inputs;
+    for (const auto& [id, worker] : state.workers) {
+        const auto session = sessions_.find(worker.session);
+        std::uint64_t since = 0;
+        if (session == sessions_.end()) {
+            since = unheard_since_.try_emplace(id, published).first->second;
+        } else {
+            since = session->second.renewed_at;
+        }
+        if (published - since < static_cast<std::uint64_t>(rules_.lost_after_beats)) continue;
+        inputs.push_back(
+            core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
+    }
+    return inputs;
+}
+
+bool Sessions::has_company(Instant now) const {
+    return std::ranges::any_of(sessions_, [&](const auto& entry) {
+        return entry.second.last.heard_recently && now - entry.second.heard_at <= rules_.company;
+    });
+}
+
+void Sessions::forget_gone(const core::State& state) {
+    std::erase_if(sessions_, [&](const auto& entry) { return !worker_of(state, entry.first); });
+    std::erase_if(unheard_since_,
+                  [&](const auto& entry) { return !state.workers.contains(entry.first); });
+}
+
+}  // namespace roll::gateway

@@ -1,0 +1,65 @@
+// The workers that rolld hears, and the count of their silence. Pure: time comes as arguments.
+//
+// Silence is counted in beats that rolld published, never in time (leases rule 4), so a rolld that
+// was frozen, stalled or dead counts nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/protocol/worker.hpp"
+#include "daemon/core/core.hpp"
+
+namespace roll::gateway {
+
+using Instant = std::chrono::steady_clock::time_point;
+
+struct LeaseRules {
+    int lost_after_beats = 35;  // lease + fence + slack
+    std::chrono::milliseconds company = std::chrono::seconds(2);
+    std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
+};
+
+struct Session {
+    std::string route;  // ZeroMQ routing id of its connection
+    protocol::Heartbeat last;
+    std::uint64_t renewed_at = 0;  // the beacon's counter at its last renewing heartbeat
+    std::int64_t counted = 0;      // silence when the last heartbeat came, in beats
+    Instant heard_at{};
+    std::map<AttemptKey, Instant> missing{};  // should run there, and since when it does not say so
+    bool owes_answer = false;
+};
+
+class Sessions {
+  public:
+    explicit Sessions(LeaseRules rules) : rules_(rules) {}
+
+    // Notes the heartbeat and says what it claims, as inputs of the core. `published` is the
+    // beacon's counter now.
+    std::vector<core::Input> hear(const core::State& state, const std::string& route,
+                                  protocol::Heartbeat heartbeat, std::uint64_t published,
+                                  Instant now);
+
+    // Workers of State whose silence has run out: claims that they are gone.
+    std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
+
+    // Whether a beat may be published: some worker says that it hears rolld (rule 7).
+    bool has_company(Instant now) const;
+
+    // By session name. A worker of State that has no entry has not been heard since this start.
+    std::map<std::string, Session>& all() { return sessions_; }
+    const std::map<std::string, Session>& all() const { return sessions_; }
+    void forget_gone(const core::State& state);
+
+  private:
+    LeaseRules rules_;
+    std::map<std::string, Session> sessions_;
+    std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
+};
+
+}  // namespace roll::gateway

@@ -1,0 +1,126 @@
+// rolld: reads the ledger, binds its socket, serves until it is asked to end.
+#include <csignal>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <fmt/format.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/hash.hpp"
+#include "common/io/state_directory.hpp"
+#include "common/time.hpp"
+#include "daemon/server/server.hpp"
+
+namespace roll {
+namespace {
+
+struct Options {
+    std::string dir;
+    std::string endpoint;
+    bool no_beacon = false;
+    std::string log_level = "info";
+};
+
+Result<void> open_log(const io::StateDirectory& directory, const std::string& level) {
+    try {
+        auto logger = spdlog::basic_logger_mt("rolld", directory.log("rolld").string());
+        spdlog::set_default_logger(logger);
+    } catch (const spdlog::spdlog_ex& e) {
+        return fail(ErrorCode::Refused, std::string("cannot open the log: ") + e.what());
+    }
+    spdlog::set_pattern(R"({"at":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","text":"%v"})",
+                        spdlog::pattern_time_type::utc);
+    spdlog::set_level(spdlog::level::from_str(level));
+    spdlog::flush_on(spdlog::level::info);
+    return {};
+}
+
+std::string random_name() {
+    std::string bytes(16, '\0');
+    if (::getentropy(bytes.data(), bytes.size()) != 0) return std::to_string(::getpid());
+    return to_hex(hash64(bytes));
+}
+
+// Drawn once and kept beside the ledger: names it in the beacon and in rendezvous.
+Result<std::string> cluster_name(const io::StateDirectory& directory) {
+    const auto path = directory.root() / "cluster";
+    if (auto known = read_file(path)) return *known;
+    const std::string name = random_name();
+    ROLL_TRY_VOID(write_file_atomically(path, name));
+    return name;
+}
+
+Result<server::ServerOptions> server_options(const io::StateDirectory& directory,
+                                             const Options& options) {
+    server::ServerOptions made;
+    ROLL_TRY(made.keys, io::load_or_make_curve_keys(directory.keys(), "server"));
+    for (const char* peer : {"client", "worker"}) {
+        ROLL_TRY(const io::CurveKeys pair,
+                 io::load_or_make_curve_keys(directory.keys(), peer, directory.authorized()));
+        static_cast<void>(pair);
+    }
+    made.endpoint = options.endpoint;
+    if (made.endpoint.empty()) {
+        ROLL_TRY(made.endpoint, directory.default_endpoint());
+    }
+    made.authorized = directory.authorized();
+    if (!options.no_beacon) made.beacon = directory.beacon();
+    ROLL_TRY(made.cluster, cluster_name(directory));
+    made.nonce = random_name();
+    return made;
+}
+
+Result<void> serve(const Options& options) {
+    ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
+    ROLL_TRY_VOID(directory.make());
+    ROLL_TRY_VOID(open_log(directory, options.log_level));
+    ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
+    ROLL_TRY(server::ServerOptions server_options_, server_options(directory, options));
+    boost::asio::io_context io(1);
+    ROLL_TRY(const std::unique_ptr<server::Server> server,
+             server::Server::make(io, std::move(server_options_), std::move(ledger)));
+    boost::asio::signal_set signals(io, SIGTERM, SIGINT);
+    signals.async_wait([&](const boost::system::error_code& error, int signal) {
+        if (error) return;
+        spdlog::info("ends on signal {}", signal);
+        server->stop();
+    });
+    ROLL_TRY_VOID(write_file_atomically(directory.pid("rolld"), std::to_string(::getpid()) + "\n"));
+    ROLL_TRY_VOID(write_file_atomically(directory.endpoint_file(), server->endpoint() + "\n"));
+    spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
+    const auto ended = server->run();
+    ::unlink(directory.pid("rolld").c_str());
+    return ended;
+}
+
+int run(int argc, char** argv) {
+    Options options;
+    CLI::App app("rolld: Roll's coordinator. Keeps the ledger, schedules jobs onto workers.");
+    app.set_version_flag("--version", ROLL_VERSION);
+    app.add_option("--dir", options.dir, "State directory (ROLL_DIR; $XDG_STATE_HOME/roll)");
+    app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");
+    app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon: there is no shared volume");
+    app.add_option("--log-level", options.log_level, "debug, info, warn or error")
+        ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 2;
+    }
+    ::umask(077);
+    const auto served = serve(options);
+    if (served) return 0;
+    fmt::print(stderr, "rolld: {}\n", served.error().message);
+    if (!served.error().hint.empty()) fmt::print(stderr, "  {}\n", served.error().hint);
+    spdlog::critical("ended: {}", served.error().message);
+    return exit_code(served.error().code);
+}
+
+}  // namespace
+}  // namespace roll
+
+int main(int argc, char** argv) { return roll::run(argc, argv); }

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include "daemon/query/query.hpp"
+
+namespace roll::query {
+namespace {
+
+std::string text_of(const Json& body, const char* field) {
+    const auto found = body.find(field);
+    if (found == body.end()) return {};
+    return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+std::string with_reason(std::string sentence, const Json& body) {
+    const std::string reason = text_of(body, "reason");
+    return reason.empty() ? sentence : sentence + ": " + reason;
+}
+
+std::string attempt_of(const Json& body) {
+    const auto found = body.find("attempt");
+    return found == body.end() ? "" : "attempt " + text_of(*found, "token");
+}
+
+std::string describe_attempt(const std::string& kind, const Json& body) {
+    const std::string attempt = attempt_of(body);
+    if (kind == "attempt_placed") return attempt + " placed";
+    if (kind == "member_up") return attempt + ": a member is up";
+    if (kind == "attempt_started") return attempt + " started";
+    if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
+    if (kind == "member_ended") {
+        return with_reason(fmt::format("{}: a member ended {} with {}", attempt,
+                                       text_of(body, "outcome"), text_of(body, "exit_code")),
+                           body);
+    }
+    if (kind == "attempt_ended") {
+        return with_reason(fmt::format("{} ended {} with {}", attempt, text_of(body, "outcome"),
+                                       text_of(body, "exit_code")),
+                           body);
+    }
+    if (kind == "checkpoint_recorded")
+        return fmt::format("checkpoint of step {} recorded: {}", text_of(body, "step"),
+                           text_of(body, "directory"));
+    if (kind == "export_recorded") return "export recorded: " + text_of(body, "directory");
+    return kind;
+}
+
+std::string describe(const std::string& kind, const Json& body) {
+    if (kind == "incarnation_raised")
+        return "rolld started, incarnation " + text_of(body, "incarnation");
+    if (kind == "job_submitted")
+        return fmt::format("submitted by {}: {} ({})", text_of(body, "user"),
+                           text_of(body.at("spec"), "name"), text_of(body.at("spec"), "kind"));
+    if (kind == "export_queued") return "is the automatic export of job " + text_of(body, "parent");
+    if (kind == "job_held") return text_of(body, "held") == "true" ? "held" : "released";
+    if (kind == "job_priority_changed") return "priority set to " + text_of(body, "priority");
+    if (kind == "job_cancel_requested") return with_reason("cancel requested", body);
+    if (kind == "job_requeued") return "back to the queue";
+    if (kind == "job_ended")
+        return with_reason(
+            fmt::format("{} with {}", text_of(body, "phase"), text_of(body, "exit_code")), body);
+    if (kind == "checkpoint_pruned")
+        return "checkpoint of step " + text_of(body, "step") + " deleted by retention";
+    if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");
+    if (kind == "worker_drained") return "worker draining: " + text_of(body, "draining");
+    if (kind == "worker_lost") return with_reason("worker lost", body);
+    return describe_attempt(kind, body);
+}
+
+Json job_of(const Json& body) {
+    if (body.contains("job")) return body.at("job");
+    if (body.contains("attempt")) return body.at("attempt").at("job");
+    return nullptr;
+}
+
+}  // namespace
+
+Json events(std::span<const core::Row> rows, std::int64_t since) {
+    Json list = Json::array();
+    std::int64_t next = since;
+    for (const core::Row& row : rows) {
+        Json body = Json::parse(row.body, nullptr, false);
+        const std::string text = describe(row.kind, body);
+        const Json job = job_of(body);
+        if (body.contains("spec")) body.erase("spec");  // `show` has it
+        list.push_back({{"seq", row.seq},
+                        {"at", to_iso8601(row.at)},
+                        {"kind", row.kind},
+                        {"job", job},
+                        {"text", text},
+                        {"data", std::move(body)}});
+        next = row.seq;
+    }
+    return {{"schema", "roll.events/1"}, {"events", std::move(list)}, {"next", next}};
+}
+
+}  // namespace roll::query

@@ -1,0 +1,220 @@
+#include "daemon/query/query.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace roll::query {
+namespace {
+
+constexpr std::array kStates = {"queued", "running", "done", "failed", "cancelled"};
+constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
+constexpr std::array kPhases = {"starting", "running", "stopping"};
+constexpr std::array kConditions = {"ok", "any", "failed"};
+
+template <class Enum, std::size_t N>
+const char* name(Enum value, const std::array<const char*, N>& names) {
+    return names.at(static_cast<std::size_t>(value));
+}
+
+Json optional_time(const std::optional<Time>& time) {
+    return time ? Json(to_iso8601(*time)) : Json(nullptr);
+}
+
+Json optional_id(const std::optional<JobId>& id) { return id ? Json(id->value) : Json(nullptr); }
+
+std::string condition_text(const spec::After& after) {
+    return fmt::format("{}:{}", name(after.condition, kConditions), after.job.value);
+}
+
+Json resources_json(const spec::Resources& r) {
+    return {{"nodes", r.nodes},
+            {"slots_per_node", r.slots_per_node},
+            {"gpus_per_node", r.gpus_per_node},
+            {"time_seconds", r.time.count()}};
+}
+
+Json current_attempt(const core::Attempt& attempt) {
+    return {{"token", to_string(attempt.token)},
+            {"attempt", attempt.token.attempt},
+            {"state", name(attempt.phase, kPhases)},
+            {"nodes", attempt.nodes},
+            {"placed_at", to_iso8601(attempt.placed_at)},
+            {"started_at", optional_time(attempt.started_at)},
+            {"reason", attempt.reason}};
+}
+
+Json ended_attempt(const core::EndedAttempt& attempt) {
+    return {{"token", to_string(attempt.token)},
+            {"attempt", attempt.token.attempt},
+            {"state", "ended"},
+            {"nodes", attempt.nodes},
+            {"placed_at", to_iso8601(attempt.placed_at)},
+            {"started_at", optional_time(attempt.started_at)},
+            {"ended_at", to_iso8601(attempt.ended_at)},
+            {"outcome", name(attempt.outcome, kOutcomes)},
+            {"exit_code", attempt.exit_code},
+            {"reason", attempt.reason}};
+}
+
+Json attempts_json(const core::Job& job) {
+    Json all = Json::array();
+    for (const core::EndedAttempt& attempt : job.past) all.push_back(ended_attempt(attempt));
+    if (job.attempt) all.push_back(current_attempt(*job.attempt));
+    return all;
+}
+
+Json checkpoints_json(const core::Job& job) {
+    Json all = Json::array();
+    for (const core::Checkpoint& c : job.checkpoints)
+        all.push_back(
+            {{"step", c.step}, {"token", to_string(c.token)}, {"directory", c.directory}});
+    return all;
+}
+
+// The widest free room, in words, for the reason why a gang waits.
+std::string room_text(const core::State& state, const spec::Resources& wanted) {
+    if (state.workers.empty()) return "no worker is connected";
+    int fitting = 0;
+    for (const auto& [id, worker] : state.workers) {
+        const bool fits =
+            worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
+        if (fits && !worker.draining) ++fitting;
+    }
+    const std::string need =
+        fmt::format("{} node{} with {} slots and {} GPUs each", wanted.nodes,
+                    wanted.nodes == 1 ? "" : "s", wanted.slots_per_node, wanted.gpus_per_node);
+    if (fitting < wanted.nodes) {
+        return fmt::format(
+            "no set of connected workers is that large: it needs {}, {} of {} "
+            "workers have that",
+            need, fitting, state.workers.size());
+    }
+    return "waits for free slots: it needs " + need;
+}
+
+}  // namespace
+
+std::string waiting(const core::State& state, JobId id, Time now) {
+    const core::Job& job = state.jobs.at(id);
+    if (job.phase != core::JobPhase::Queued) return {};
+    if (job.held) return fmt::format("held; rollctl release {}", id.value);
+    for (const spec::After& after : job.spec.after) {
+        if (!core::is_over(state.jobs.at(after.job).phase))
+            return "waits for " + condition_text(after);
+    }
+    if (job.not_before > now) return "backs off until " + to_iso8601(job.not_before);
+    return room_text(state, job.spec.resources);
+}
+
+Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
+    const core::Job& job = state.jobs.at(id);
+    Json after = Json::array();
+    for (const spec::After& one : job.spec.after) after.push_back(condition_text(one));
+    const auto progress = hearsay.progress.find(id);
+    std::optional<Time> started;
+    if (!job.past.empty()) started = job.past.front().started_at;
+    if (!started && job.attempt) started = job.attempt->started_at;
+    return {{"id", id.value},
+            {"name", job.spec.name},
+            {"kind", spec::name_of(job.spec.kind)},
+            {"user", job.user},
+            {"state", name(job.phase, kStates)},
+            {"held", job.held},
+            {"cancelling", job.cancel_requested && !core::is_over(job.phase)},
+            {"priority", job.spec.priority},
+            {"submitted_at", to_iso8601(job.submitted_at)},
+            {"started_at", optional_time(started)},
+            {"ended_at", optional_time(job.ended_at)},
+            {"exit_code", core::is_over(job.phase) ? Json(job.exit_code) : Json(nullptr)},
+            {"reason", job.reason},
+            {"waiting", waiting(state, id, now)},
+            {"output", job.spec.output},
+            {"attempt", job.attempts},
+            {"nodes", job.attempt ? Json(job.attempt->nodes) : Json::array()},
+            {"source_job", optional_id(job.spec.source_job)},
+            {"export_job", optional_id(job.export_job)},
+            {"after", after},
+            {"resources", resources_json(job.spec.resources)},
+            {"progress", progress == hearsay.progress.end() ? Json(nullptr) : progress->second}};
+}
+
+Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
+    JsonReader r(args, "jobs");
+    const auto selector = r.get_or<std::string>("selector", "");
+    const bool all = r.get_or("all", false) || !selector.empty();
+    const auto wanted_state = r.get_or<std::string>("state", "");
+    const auto wanted_user = r.get_or<std::string>("user", "");
+    const auto me = r.get_or<std::string>("me", "");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (!wanted_state.empty() && std::ranges::find(kStates, wanted_state) == kStates.end()) {
+        return fail(ErrorCode::InvalidArgument, "there is no state " + wanted_state,
+                    "use queued, running, done, failed or cancelled");
+    }
+    ROLL_TRY(const auto ids, select(state, selector.empty() ? "all" : selector, me));
+    Json list = Json::array();
+    for (const JobId id : ids) {
+        const core::Job& job = state.jobs.at(id);
+        if (!wanted_state.empty() && wanted_state != name(job.phase, kStates)) continue;
+        if (!all && wanted_state.empty() && core::is_over(job.phase)) continue;
+        if (!wanted_user.empty() && job.user != wanted_user) continue;
+        list.push_back(summary(state, id, hearsay, now));
+    }
+    return Json{{"schema", "roll.jobs/1"}, {"jobs", std::move(list)}};
+}
+
+Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
+    JsonReader r(args, "show");
+    const Json& wanted = r.raw("id");
+    const auto me = r.get_or<std::string>("me", "");
+    const std::string selector = wanted.is_string() ? wanted.get<std::string>() : wanted.dump();
+    ROLL_TRY(const auto ids, select(state, selector, me));
+    if (ids.size() != 1) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("\"{}\" selects {} jobs, show takes one", selector, ids.size()),
+                    "rollctl jobs " + selector);
+    }
+    const JobId id = ids.front();
+    const core::Job& job = state.jobs.at(id);
+    Json value = summary(state, id, hearsay, now);
+    value["attempts"] = attempts_json(job);
+    value["checkpoints"] = checkpoints_json(job);
+    value["exported"] = job.exported;
+    value["retries"] = {{"infra", job.infra_failures}, {"app", job.app_failures}};
+    value["spec"] = Json::parse(job.spec.document, nullptr, false);
+    return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
+}
+
+Json nodes(const core::State& state, const Hearsay& hearsay) {
+    Json list = Json::array();
+    for (const auto& [id, worker] : state.workers) {
+        std::size_t slots = 0;
+        std::size_t gpus = 0;
+        Json running = Json::array();
+        for (const auto& [job_id, job] : state.jobs) {
+            if (!job.attempt) continue;
+            for (const core::Place& place : job.attempt->places) {
+                if (place.worker != id) continue;
+                slots += place.slots.size();
+                gpus += place.gpus.size();
+                running.push_back(job_id.value);
+            }
+        }
+        const auto heard = hearsay.heard_ms_ago.find(id);
+        list.push_back(
+            {{"node", worker.node},
+             {"slots", worker.slots},
+             {"gpus", worker.gpus},
+             {"slots_free", worker.slots - static_cast<int>(slots)},
+             {"gpus_free", worker.gpus - static_cast<int>(gpus)},
+             {"draining", worker.draining},
+             {"jobs", running},
+             {"joined_at", to_iso8601(worker.joined_at)},
+             {"heard_ms_ago",
+              heard == hearsay.heard_ms_ago.end() ? Json(nullptr) : Json(heard->second)}});
+    }
+    return {{"schema", "roll.nodes/1"}, {"nodes", std::move(list)}};
+}
+
+}  // namespace roll::query

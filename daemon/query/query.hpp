@@ -1,0 +1,36 @@
+// State as the replies of the client protocol (docs/internals.md). Pure: what is seen is what is
+// committed.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+#include "daemon/core/core.hpp"
+#include "daemon/core/row.hpp"
+
+namespace roll::query {
+
+// What rolld knows besides State, for people: progress of running jobs, when a worker was heard.
+struct Hearsay {
+    std::map<JobId, Json> progress;
+    std::map<WorkerId, std::int64_t> heard_ms_ago;
+};
+
+// Job ids of a selector: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, a name with globs. NotFound names
+// an id that does not exist; InvalidArgument what cannot be read. Ascending.
+Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
+                                  const std::string& user);
+
+Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now);
+Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
+Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
+Json nodes(const core::State& state, const Hearsay& hearsay);
+Json events(std::span<const core::Row> rows, std::int64_t since);
+
+// Why a queued job waits, one sentence; empty if it does not.
+std::string waiting(const core::State& state, JobId id, Time now);
+
+}  // namespace roll::query

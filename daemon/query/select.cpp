@@ -1,0 +1,82 @@
+#include <charconv>
+#include <optional>
+#include <set>
+
+#include <fnmatch.h>
+
+#include "daemon/query/query.hpp"
+
+namespace roll::query {
+namespace {
+
+std::optional<std::uint64_t> number(std::string_view text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+Result<void> add_range(const core::State& state, std::uint64_t first, std::uint64_t last,
+                       std::set<JobId>& ids) {
+    if (last < first || last - first > 1'000'000)
+        return fail(ErrorCode::InvalidArgument, "a range of jobs goes from low to high, as in 3-9");
+    for (std::uint64_t id = first; id <= last; ++id) {
+        if (!state.jobs.contains(JobId{id})) {
+            return fail(ErrorCode::NotFound, "there is no job " + std::to_string(id),
+                        "rollctl jobs -a");
+        }
+        ids.insert(JobId{id});
+    }
+    return {};
+}
+
+Result<void> add_matches(const core::State& state, const std::string& word, const std::string& user,
+                         std::set<JobId>& ids) {
+    const std::size_t before = ids.size();
+    for (const auto& [id, job] : state.jobs) {
+        const bool matches = word == "all" || (word == "@me" && job.user == user) ||
+                             ::fnmatch(word.c_str(), job.spec.name.c_str(), 0) == 0;
+        if (matches) ids.insert(id);
+    }
+    if (ids.size() == before && word != "all" && word != "@me")
+        return fail(ErrorCode::NotFound, "no job is named " + word, "rollctl jobs -a");
+    return {};
+}
+
+Result<void> add(const core::State& state, const std::string& word, const std::string& user,
+                 std::set<JobId>& ids) {
+    if (word == "last") {
+        if (state.jobs.empty()) return fail(ErrorCode::NotFound, "there is no job yet");
+        ids.insert(state.jobs.rbegin()->first);
+        return {};
+    }
+    if (const auto id = number(word)) return add_range(state, *id, *id, ids);
+    const auto dash = word.find('-');
+    if (dash != std::string::npos) {
+        const auto first = number(std::string_view(word).substr(0, dash));
+        const auto last = number(std::string_view(word).substr(dash + 1));
+        if (first && last) return add_range(state, *first, *last, ids);
+    }
+    return add_matches(state, word, user, ids);
+}
+
+}  // namespace
+
+Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
+                                  const std::string& user) {
+    std::set<JobId> ids;
+    std::size_t begin = 0;
+    while (begin <= selector.size()) {
+        const std::size_t comma = std::min(selector.find(',', begin), selector.size());
+        const std::string word = selector.substr(begin, comma - begin);
+        if (word.empty()) {
+            return fail(ErrorCode::InvalidArgument, "\"" + selector + "\" selects nothing",
+                        "use 7, 3-9, 1,4, last, all, @me or a name with globs");
+        }
+        ROLL_TRY_VOID(add(state, word, user, ids));
+        begin = comma + 1;
+    }
+    return std::vector<JobId>(ids.begin(), ids.end());
+}
+
+}  // namespace roll::query

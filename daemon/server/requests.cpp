@@ -1,0 +1,168 @@
+// The operations of the client protocol (docs/internals.md).
+#include <algorithm>
+
+#include <unistd.h>
+
+#include "daemon/server/server.hpp"
+
+namespace roll::server {
+namespace {
+
+constexpr int kEventsMax = 10'000;
+constexpr int kWaitMsMax = 60'000;
+
+Json ids_json(const std::vector<JobId>& ids) {
+    Json list = Json::array();
+    for (const JobId id : ids) list.push_back(id.value);
+    return list;
+}
+
+}  // namespace
+
+std::size_t Server::add(core::Input input) {
+    inputs_.push_back(std::move(input));
+    return inputs_.size() - 1;
+}
+
+void Server::take_request(const std::string& route, const std::string& frame) {
+    const auto request = protocol::decode_request(frame);
+    if (!request) {
+        reply(route, protocol::request_id(frame), tl::unexpected(request.error()));
+        return;
+    }
+    static constexpr std::array kQueries = {"version", "jobs", "show", "nodes", "shutdown"};
+    if (std::ranges::find(kQueries, request->op) != kQueries.end()) {
+        reply(route, request->id, query(*request));
+        return;
+    }
+    const auto claimed = claim(route, *request);
+    if (!claimed) reply(route, request->id, tl::unexpected(claimed.error()));
+}
+
+Result<Json> Server::query(const protocol::Request& request) {
+    const core::State& state = engine_.state();
+    const Time now = wall_clock_now();
+    if (request.op == "jobs") return query::jobs(state, request.args, hearsay(), now);
+    if (request.op == "show") return query::show(state, request.args, hearsay(), now);
+    if (request.op == "nodes") return query::nodes(state, hearsay());
+    if (request.op == "shutdown") {
+        boost::asio::post(io_, [this] { stop(); });
+        return Json{{"schema", "roll.shutdown/1"}, {"pid", ::getpid()}};
+    }
+    return Json{{"schema", "roll.version/1"},
+                {"version", ROLL_VERSION},
+                {"incarnation", state.incarnation},
+                {"pid", ::getpid()},
+                {"started_at", to_iso8601(started_at_)}};
+}
+
+// An error here is one that no turn is needed for.
+Result<void> Server::claim(const std::string& route, const protocol::Request& request) {
+    if (request.op == "submit") return claim_submit(route, request);
+    if (request.op == "events") return wait_events(route, request);
+    static constexpr std::array kSelecting = {"cancel", "hold", "release", "update"};
+    if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
+        return claim_each(route, request);
+    if (request.op == "drain" || request.op == "undrain") {
+        JsonReader r(request.args, request.op);
+        const auto node = r.get<std::string>("node");
+        ROLL_TRY_VOID(r.finish_lenient());
+        const bool draining = request.op == "drain";
+        const std::size_t input = add(core::Drain{node, draining});
+        asked_.push_back(
+            {{input}, route, request.id, [node, draining] {
+                 return Json{{"schema", "roll.node/1"}, {"node", node}, {"draining", draining}};
+             }});
+        return {};
+    }
+    return fail(ErrorCode::InvalidArgument, "rolld knows no operation " + request.op,
+                "rollctl and rolld may be of different versions; see `rollctl version`");
+}
+
+Result<void> Server::claim_submit(const std::string& route, const protocol::Request& request) {
+    JsonReader r(request.args, "submit");
+    const auto key = r.get<std::string>("key");
+    const auto user = r.get_or<std::string>("user", "");
+    const Json& spec_json = r.raw("spec");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (key.empty())
+        return fail(ErrorCode::InvalidArgument, "a submit needs a key that is not empty");
+    ROLL_TRY(spec::JobSpec spec, spec::job_spec_from_json(dump(spec_json)));
+    const bool repeated = engine_.state().keys.contains(key);
+    const std::size_t input = add(core::Submit{key, user, std::move(spec)});
+    asked_.push_back({{input}, route, request.id, [this, key, repeated] {
+                          const JobId id = engine_.state().keys.at(key);
+                          const core::Job& job = engine_.state().jobs.at(id);
+                          return Json{{"schema", "roll.submit/1"},
+                                      {"id", id.value},
+                                      {"name", job.spec.name},
+                                      {"output", job.spec.output},
+                                      {"repeated", repeated}};
+                      }});
+    return {};
+}
+
+Result<void> Server::claim_each(const std::string& route, const protocol::Request& request) {
+    JsonReader r(request.args, request.op);
+    const auto selector = r.get<std::string>("selector");
+    const auto user = r.get_or<std::string>("me", "");
+    const auto reason = r.get_or<std::string>("reason", "");
+    const auto priority = r.get_or("priority", 0);
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(const auto ids, query::select(engine_.state(), selector, user));
+    Asked asked{{}, route, request.id, {}};
+    std::vector<JobId> over;
+    std::vector<JobId> open;
+    for (const JobId id : ids) {
+        const bool is_over = core::is_over(engine_.state().jobs.at(id).phase);
+        (is_over ? over : open).push_back(id);
+        if (is_over) continue;
+        if (request.op == "cancel") asked.inputs.push_back(add(core::Cancel{id, reason}));
+        if (request.op == "hold") asked.inputs.push_back(add(core::Hold{id, true}));
+        if (request.op == "release") asked.inputs.push_back(add(core::Hold{id, false}));
+        if (request.op == "update") asked.inputs.push_back(add(core::SetPriority{id, priority}));
+    }
+    const std::string op = request.op;
+    asked.reply = [op, over, open] {
+        if (op == "cancel") {
+            return Json{{"schema", "roll.cancel/1"},
+                        {"cancelled", ids_json(open)},
+                        {"over", ids_json(over)}};
+        }
+        return Json{{"schema", op == "update" ? "roll.updated/1" : "roll.held/1"},
+                    {"jobs", ids_json(open)},
+                    {"over", ids_json(over)}};
+    };
+    asked_.push_back(std::move(asked));
+    return {};
+}
+
+Result<void> Server::wait_events(const std::string& route, const protocol::Request& request) {
+    JsonReader r(request.args, "events");
+    Waiting waiting;
+    waiting.route = route;
+    waiting.id = request.id;
+    waiting.since = r.get_or<std::int64_t>("since", 0);
+    waiting.limit = std::clamp(r.get_or("limit", 1000), 1, kEventsMax);
+    const auto wait_ms = std::clamp(r.get_or("wait_ms", 0), 0, kWaitMsMax);
+    const auto id = r.get_or<std::uint64_t>("id", 0);
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (id != 0) {
+        waiting.job = JobId{id};
+        if (!engine_.state().jobs.contains(*waiting.job)) {
+            return fail(ErrorCode::NotFound, "there is no job " + std::to_string(id),
+                        "rollctl jobs -a");
+        }
+    }
+    waiting.until = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
+    const auto rows = ledger_->read(waiting.since, waiting.limit, waiting.job);
+    if (!rows) return tl::unexpected(rows.error());
+    if (rows->empty() && wait_ms > 0) {
+        waiting_.push_back(std::move(waiting));
+        return {};
+    }
+    reply(route, request.id, query::events(*rows, waiting.since));
+    return {};
+}
+
+}  // namespace roll::server

@@ -1,0 +1,251 @@
+#include "daemon/server/server.hpp"
+
+#include <algorithm>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include "daemon/dispatch/dispatch.hpp"
+
+namespace roll::server {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+constexpr auto kBeat = 1s;
+constexpr const char* kZapDomain = "roll";
+
+Instant steady_now() { return std::chrono::steady_clock::now(); }
+
+std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+engine::Engine make_engine(core::State state, ledger::Ledger* ledger) {
+    engine::Ledger durable;
+    durable.commit = [ledger](std::span<const core::Event> events, Time now) {
+        return ledger->append(events, now);
+    };
+    durable.load = [ledger] { return ledger->load(); };
+    return {std::move(state), std::move(durable)};
+}
+
+io::Beacon first_beacon(const ServerOptions& options, const core::State& state) {
+    io::Beacon beacon;
+    beacon.cluster = options.cluster;
+    beacon.incarnation = state.incarnation;
+    beacon.nonce = options.nonce;
+    beacon.host = host_name();
+    beacon.endpoint = options.endpoint;
+    return beacon;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions options,
+                                             ledger::Ledger opened) {
+    auto ledger = std::make_unique<ledger::Ledger>(std::move(opened));
+    ROLL_TRY(core::State state, ledger->load());
+    auto context = std::make_unique<io::ZmqContext>();
+    io::ZmqSocket socket(*context, io::ZmqType::Router);
+    socket.set_curve_server(options.keys, kZapDomain);
+    engine::Engine engine = make_engine(std::move(state), ledger.get());
+    const core::Input started = core::Started{};
+    ROLL_TRY(const engine::Turn turn, engine.step({&started, 1}, wall_clock_now()));
+    if (!turn.replies.front()) return tl::unexpected(turn.replies.front().error());
+    // The authenticator must be there before the first peer can connect.
+    auto server = std::unique_ptr<Server>(new Server(io, std::move(options), std::move(socket),
+                                                     std::move(context), std::move(ledger),
+                                                     std::move(engine)));
+    ROLL_TRY_VOID(server->reader_.bind(server->options_.endpoint));
+    return server;
+}
+
+Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
+               std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
+               engine::Engine engine)
+    : io_(io),
+      options_(std::move(options)),
+      context_(std::move(context)),
+      reader_(io, std::move(socket)),
+      authenticator_(std::make_unique<Authenticator>(io, *context_, options_.authorized)),
+      beacon_(options_.beacon, first_beacon(options_, engine.state())),
+      ledger_(std::move(ledger)),
+      engine_(std::move(engine)),
+      sessions_(options_.leases),
+      timer_(io),
+      started_at_(wall_clock_now()),
+      last_beat_(steady_now()) {}
+
+Result<void> Server::run() {
+    io::spawn(io_, authenticator_->run());
+    io::spawn(io_, listen());
+    io::spawn(io_, tick());
+    io_.run();
+    return ended_;
+}
+
+void Server::stop() {
+    stopping_ = true;
+    reader_.stop();
+    authenticator_->stop();
+    timer_.cancel();
+}
+
+io::Task<void> Server::listen() {
+    while (co_await reader_.readable()) {
+        while (const auto message = reader_.receive()) take(*message);
+        turn();
+    }
+}
+
+// Wakes for what time alone brings: silence to count, back-offs and limits that end, requests that
+// have waited long enough. Nothing of these: it sleeps.
+io::Task<void> Server::tick() {
+    const auto token = asio::as_tuple(asio::use_awaitable);
+    while (!stopping_) {
+        timer_.expires_after(until_next());
+        co_await timer_.async_wait(token);
+        if (stopping_) break;
+        co_await asio::post(asio::use_awaitable);
+        if (steady_now() >= timer_.expiry()) turn();
+    }
+}
+
+std::chrono::milliseconds Server::until_next() const {
+    std::chrono::milliseconds next = 1h;
+    if (!engine_.state().workers.empty()) next = kBeat;
+    const Time now = wall_clock_now();
+    if (const auto wakeup = core::next_wakeup(engine_.state(), now))
+        next = std::min(next, *wakeup - now);
+    for (const Waiting& waiting : waiting_) {
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(waiting.until - steady_now());
+        next = std::min(next, left);
+    }
+    return std::max(next, std::chrono::milliseconds(1));
+}
+
+void Server::take(const io::ZmqMessage& message) {
+    if (message.frames.size() != 2) return;
+    const std::string& route = message.frames[0];
+    switch (authenticator_->role_of(message.user_id)) {
+        case Role::None: return;  // revoked since it connected: no answer
+        case Role::Worker: return take_heartbeat(route, message.frames[1]);
+        case Role::Client: return take_request(route, message.frames[1]);
+    }
+}
+
+void Server::take_heartbeat(const std::string& route, const std::string& frame) {
+    auto heartbeat = protocol::decode_heartbeat(frame);
+    if (!heartbeat) {
+        spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
+        return;
+    }
+    auto claims = sessions_.hear(engine_.state(), route, *std::move(heartbeat), beacon_.published(),
+                                 steady_now());
+    for (core::Input& claim : claims) inputs_.push_back(std::move(claim));
+}
+
+void Server::publish_beat(Instant now) {
+    if (now - last_beat_ < kBeat || !sessions_.has_company(now)) return;
+    last_beat_ = now;
+    beacon_.beat();
+}
+
+void Server::turn() {
+    if (stopping_) return;
+    for (core::Input& gone : sessions_.lost(engine_.state(), beacon_.published()))
+        inputs_.push_back(std::move(gone));
+    auto turned = engine_.step(inputs_, wall_clock_now());
+    if (!turned) {
+        spdlog::critical("the ledger failed: {}", turned.error().message);
+        ended_ = tl::unexpected(turned.error());
+        return stop();
+    }
+    answer_requests(*turned);
+    answer_workers(*turned);
+    answer_events(turned->committed > 0);
+    inputs_.clear();
+    asked_.clear();
+    publish_beat(steady_now());
+    timer_.cancel();
+}
+
+void Server::reply(const std::string& route, std::uint64_t id, const Result<Json>& value) {
+    const std::string frame =
+        value ? protocol::encode_reply(id, *value) : protocol::encode_reply(id, value.error());
+    reader_.send({route, frame});
+}
+
+void Server::answer_requests(const engine::Turn& turn) {
+    for (const Asked& asked : asked_) {
+        const auto refused = std::ranges::find_if(
+            asked.inputs, [&](std::size_t input) { return !turn.replies[input].has_value(); });
+        if (refused == asked.inputs.end()) {
+            reply(asked.route, asked.id, asked.reply());
+        } else {
+            reply(asked.route, asked.id, tl::unexpected(turn.replies[*refused].error()));
+        }
+    }
+}
+
+// Each worker that was heard in this turn is answered, and each whose orders changed.
+void Server::answer_workers(const engine::Turn& turn) {
+    const core::State& state = engine_.state();
+    auto orders = dispatch::orders(state, turn.owed, options_.cluster);
+    for (const auto& [id, worker] : state.workers) {
+        const auto found = sessions_.all().find(worker.session);
+        if (found == sessions_.all().end()) continue;
+        Session& session = found->second;
+        protocol::Answer answer = std::move(orders[id]);
+        const std::string said = protocol::encode(answer);
+        if (!session.owes_answer && sent_[worker.session] == said) continue;
+        sent_[worker.session] = said;
+        session.owes_answer = false;
+        dispatch::add_verdicts(state, id, session.last.running, answer);
+        answer.incarnation = state.incarnation;
+        answer.sequence = session.last.sequence;
+        answer.counted = session.counted;
+        answer.counter = session.renewed_at;
+        answer.beacon = options_.beacon.string();
+        reader_.send({session.route, protocol::encode(answer)});
+    }
+    sessions_.forget_gone(state);
+    std::erase_if(sent_, [&](const auto& entry) { return !sessions_.all().contains(entry.first); });
+}
+
+void Server::answer_events(bool committed) {
+    std::erase_if(waiting_, [&](const Waiting& waiting) {
+        const bool late = steady_now() >= waiting.until;
+        if (!committed && !late) return false;
+        const auto rows = ledger_->read(waiting.since, waiting.limit, waiting.job);
+        if (rows && rows->empty() && !late) return false;
+        reply(waiting.route, waiting.id,
+              rows ? Result<Json>(query::events(*rows, waiting.since))
+                   : tl::unexpected(rows.error()));
+        return true;
+    });
+}
+
+query::Hearsay Server::hearsay() const {
+    query::Hearsay hearsay;
+    for (const auto& [id, worker] : engine_.state().workers) {
+        const auto session = sessions_.all().find(worker.session);
+        if (session == sessions_.all().end()) continue;
+        const auto ago = steady_now() - session->second.heard_at;
+        hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
+        for (const protocol::RunningAttempt& running : session->second.last.running) {
+            Json progress = Json::parse(running.progress, nullptr, false);
+            if (progress.is_object()) hearsay.progress[running.attempt.job] = std::move(progress);
+        }
+    }
+    return hearsay;
+}
+
+}  // namespace roll::server

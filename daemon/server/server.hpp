@@ -1,0 +1,117 @@
+// rolld's loop: drain the socket, turn what was heard into inputs, take one engine turn, and only
+// then answer, so that nothing outside sees what is not committed.
+//
+// One thread, one io_context. Ends with run() returning: by stop(), a client's `shutdown`, or an
+// error that only a restart can mend.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "common/io/zmq_reader.hpp"
+#include "common/protocol/client.hpp"
+#include "daemon/engine/engine.hpp"
+#include "daemon/gateway/authenticator.hpp"
+#include "daemon/gateway/beacon_writer.hpp"
+#include "daemon/gateway/sessions.hpp"
+#include "daemon/ledger/ledger.hpp"
+#include "daemon/query/query.hpp"
+
+namespace roll::server {
+
+using gateway::Authenticator;
+using gateway::BeaconWriter;
+using gateway::Instant;
+using gateway::LeaseRules;
+using gateway::Role;
+using gateway::Session;
+using gateway::Sessions;
+
+struct ServerOptions {
+    std::string endpoint;              // to bind
+    io::CurveKeys keys;                // of the server
+    std::filesystem::path authorized;  // directory of public keys
+    std::filesystem::path beacon;      // empty: none
+    std::string cluster;               // names the ledger
+    std::string nonce;                 // of this process
+    LeaseRules leases;
+};
+
+class Server {
+  public:
+    // Binds. Refused: the endpoint is taken.
+    static Result<std::unique_ptr<Server>> make(boost::asio::io_context& io, ServerOptions options,
+                                                ledger::Ledger ledger);
+
+    // Serves until it ends; the error, if one ended it.
+    Result<void> run();
+    void stop();
+    std::string endpoint() const { return reader_.bound_endpoint(); }
+
+  private:
+    struct Waiting {  // an `events` request that is held back
+        std::string route;
+        std::uint64_t id = 0;
+        std::int64_t since = 0;
+        int limit = 0;
+        std::optional<JobId> job;
+        Instant until{};
+    };
+    struct Asked {  // a request that an input of this turn answers
+        std::vector<std::size_t> inputs;
+        std::string route;
+        std::uint64_t id = 0;
+        std::function<Json()> reply;
+    };
+
+    Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
+           std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
+           engine::Engine engine);
+
+    io::Task<void> listen();
+    io::Task<void> tick();
+    void take(const io::ZmqMessage& message);
+    void take_heartbeat(const std::string& route, const std::string& frame);
+    void take_request(const std::string& route, const std::string& frame);
+    Result<Json> query(const protocol::Request& request);
+    Result<void> claim(const std::string& route, const protocol::Request& request);
+    Result<void> claim_submit(const std::string& route, const protocol::Request& request);
+    Result<void> claim_each(const std::string& route, const protocol::Request& request);
+    Result<void> wait_events(const std::string& route, const protocol::Request& request);
+    std::size_t add(core::Input input);
+    void turn();
+    void reply(const std::string& route, std::uint64_t id, const Result<Json>& value);
+    void answer_requests(const engine::Turn& turn);
+    void answer_workers(const engine::Turn& turn);
+    void answer_events(bool committed);
+    query::Hearsay hearsay() const;
+    void publish_beat(Instant now);
+    std::chrono::milliseconds until_next() const;
+
+    boost::asio::io_context& io_;
+    ServerOptions options_;
+    std::unique_ptr<io::ZmqContext> context_;
+    io::ZmqReader reader_;
+    std::unique_ptr<Authenticator> authenticator_;
+    BeaconWriter beacon_;
+    std::unique_ptr<ledger::Ledger> ledger_;
+    engine::Engine engine_;
+    Sessions sessions_;
+    boost::asio::steady_timer timer_;
+    std::vector<core::Input> inputs_{};
+    std::vector<Asked> asked_{};
+    std::list<Waiting> waiting_{};
+    std::map<std::string, std::string> sent_{};  // by session: the last orders, to see a change
+    Time started_at_{};
+    Instant last_beat_{};
+    bool stopping_ = false;
+    Result<void> ended_{};
+};
+
+}  // namespace roll::server
