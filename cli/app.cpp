@@ -1,5 +1,7 @@
 #include "cli/app.hpp"
 
+#include <array>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -8,6 +10,9 @@
 
 namespace roll::cli {
 namespace {
+
+// Commands that have their names already, and nothing behind them.
+constexpr std::array<std::string_view, 4> kNotBuilt = {"alloc", "families", "merge", "top"};
 
 // One command line: the options that CLI11 fills, and what the chosen command does with them.
 class Parser {
@@ -77,6 +82,8 @@ class Parser {
             if (word.starts_with("-")) continue;
             if (std::find(known.begin(), known.end(), word) != known.end()) {
                 error.hint = "rollctl " + word + " --help";
+            } else if (std::find(kNotBuilt.begin(), kNotBuilt.end(), word) != kNotBuilt.end()) {
+                error.message = fmt::format("{} is not built yet", word);
             } else if (app_.get_subcommands().empty()) {
                 error.message = fmt::format("{} is no command", word);
                 const auto near = spec::nearest(word, known);
@@ -149,6 +156,9 @@ class Parser {
         CLI::App* show = command("show", "One job: attempts, checkpoints, export",
                                  [this] { return run_show(context_, word_); });
         show->add_option("JOB", word_)->required();
+        CLI::App* explain = command("explain", "Why a job waits, and what would let it run",
+                                    [this] { return run_explain(context_, word_); });
+        explain->add_option("JOB", word_)->required();
         CLI::App* logs = command("logs", "What a job's rank wrote",
                                  [this] { return run_logs(context_, logs_); });
         logs->add_option("JOB", logs_.selector)->required();

@@ -1,6 +1,8 @@
 #include "cli/daemon.hpp"
 
 #include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 
 namespace roll::cli {
 
@@ -10,14 +12,17 @@ Result<Daemon> Daemon::connect(const Context& context) {
     return Daemon(std::move(directory), std::move(client));
 }
 
-Result<Json> Daemon::ask(const std::string& op, const Json& args) { return client_->ask(op, args); }
+Result<Json> Daemon::ask(const std::string& op, Json args) {
+    if (args.contains("selector")) args["me"] = user_name();
+    return client_->ask(op, args);
+}
 
-Result<Json> Daemon::ask_patiently(const std::string& op, const Json& args,
+Result<Json> Daemon::ask_patiently(const std::string& op, Json args,
                                    std::chrono::seconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     for (;;) {
         if (client_) {
-            auto reply = client_->ask(op, args);
+            auto reply = ask(op, args);
             if (reply || reply.error().code != ErrorCode::Unavailable ||
                 std::chrono::steady_clock::now() > deadline) {
                 return reply;
@@ -38,6 +43,11 @@ Result<Json> Daemon::ask_patiently(const std::string& op, const Json& args,
 Result<Json> Daemon::show(std::uint64_t id) {
     ROLL_TRY(Json reply, ask_patiently("show", {{"id", id}}, std::chrono::seconds(60)));
     return reply.value("job", Json::object());
+}
+
+std::string user_name() {
+    const passwd* entry = ::getpwuid(::getuid());
+    return entry != nullptr ? entry->pw_name : fmt::format("{}", ::getuid());
 }
 
 Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector) {

@@ -18,12 +18,12 @@ class Daemon {
     // Error Unavailable if no rolld has started there.
     static Result<Daemon> connect(const Context& context);
 
-    Result<Json> ask(const std::string& op, const Json& args = Json::object());
+    // Says whose @me is meant where there is a selector.
+    Result<Json> ask(const std::string& op, Json args = Json::object());
 
     // The same, once more after each break until `patience` is over: for what may be asked twice,
     // while rolld restarts.
-    Result<Json> ask_patiently(const std::string& op, const Json& args,
-                               std::chrono::seconds patience);
+    Result<Json> ask_patiently(const std::string& op, Json args, std::chrono::seconds patience);
 
     // The job's summary and more (`show`), a rolld restart waited for.
     Result<Json> show(std::uint64_t id);
@@ -36,6 +36,9 @@ class Daemon {
     io::StateDirectory directory_;
     std::optional<io::Client> client_;
 };
+
+// The name of the user that runs this program.
+std::string user_name();
 
 // The number of the one job that a selector names. Error NotFound; InvalidArgument if it names
 // more.

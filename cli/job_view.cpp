@@ -23,9 +23,7 @@ std::string time_text(const Json& job, Time now) {
 
 std::string info_text(const Json& job) {
     const std::string state = field_text(job, "state");
-    if (state == "queued") {
-        return job.value("held", Json()) == true ? "held" : field_text(job, "waiting");
-    }
+    if (state == "queued") return field_text(job, "waiting");
     if (state == "running") return progress_text(job);
     std::string text = field_text(job, "reason");
     if (!field_text(job, "export_job").empty()) {
@@ -45,7 +43,7 @@ std::string attempts_text(const Json& attempts, Time now, bool color) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& attempt : attempts) {
         std::string state = field_text(attempt, "outcome");
-        if (state.empty()) state = field_text(attempt, "phase");
+        if (state.empty()) state = field_text(attempt, "state");
         const auto started = parse_time(attempt.value("started_at", Json()));
         const auto ended = parse_time(attempt.value("ended_at", Json()));
         const std::string took =
@@ -165,7 +163,7 @@ std::string job_text(const Json& job, Time now, bool color) {
                                                           {"output", "output"},
                                                           {"source_job", "starts from job"},
                                                           {"export_job", "export job"},
-                                                          {"export", "export"}}) {
+                                                          {"exported", "export"}}) {
         const std::string value = field_text(job, key);
         if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
     }

@@ -15,7 +15,7 @@
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
 #include "common/time.hpp"
-#include "daemon/gateway/server.hpp"
+#include "daemon/server/server.hpp"
 
 namespace roll {
 namespace {
@@ -72,24 +72,24 @@ Result<std::string> cluster_name(const io::StateDirectory& directory) {
     return name;
 }
 
-Result<gateway::ServerOptions> server_options(const io::StateDirectory& directory,
-                                              const Options& options) {
-    gateway::ServerOptions server;
-    ROLL_TRY(server.keys, io::load_or_make_curve_keys(directory.keys(), "server"));
+Result<server::ServerOptions> server_options(const io::StateDirectory& directory,
+                                             const Options& options) {
+    server::ServerOptions made;
+    ROLL_TRY(made.keys, io::load_or_make_curve_keys(directory.keys(), "server"));
     for (const char* peer : {"client", "worker"}) {
-        ROLL_TRY(const io::CurveKeys made,
+        ROLL_TRY(const io::CurveKeys pair,
                  io::load_or_make_curve_keys(directory.keys(), peer, directory.authorized()));
-        static_cast<void>(made);
+        static_cast<void>(pair);
     }
-    server.endpoint = options.endpoint;
-    if (server.endpoint.empty()) {
-        ROLL_TRY(server.endpoint, directory.default_endpoint());
+    made.endpoint = options.endpoint;
+    if (made.endpoint.empty()) {
+        ROLL_TRY(made.endpoint, directory.default_endpoint());
     }
-    server.authorized = directory.authorized();
-    if (!options.no_beacon) server.beacon = directory.beacon();
-    ROLL_TRY(server.cluster, cluster_name(directory));
-    server.nonce = random_name();
-    return server;
+    made.authorized = directory.authorized();
+    if (!options.no_beacon) made.beacon = directory.beacon();
+    ROLL_TRY(made.cluster, cluster_name(directory));
+    made.nonce = random_name();
+    return made;
 }
 
 Result<void> serve(const Options& options) {
@@ -97,10 +97,10 @@ Result<void> serve(const Options& options) {
     ROLL_TRY_VOID(directory.make());
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
-    ROLL_TRY(gateway::ServerOptions server_options_, server_options(directory, options));
+    ROLL_TRY(server::ServerOptions server_options_, server_options(directory, options));
     boost::asio::io_context io(1);
-    ROLL_TRY(const std::unique_ptr<gateway::Server> server,
-             gateway::Server::make(io, std::move(server_options_), std::move(ledger)));
+    ROLL_TRY(const std::unique_ptr<server::Server> server,
+             server::Server::make(io, std::move(server_options_), std::move(ledger)));
     boost::asio::signal_set signals(io, SIGTERM, SIGINT);
     signals.async_wait([&](const boost::system::error_code& error, int signal) {
         if (error) return;

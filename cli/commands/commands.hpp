@@ -43,6 +43,7 @@ struct JobsOptions {
     std::string format;
 };
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
+Result<int> run_explain(const Context& context, const std::string& selector);
 Result<int> run_show(const Context& context, const std::string& selector);
 
 struct LogsOptions {

@@ -7,7 +7,8 @@ namespace roll::cli {
 namespace {
 
 // Commands whose first argument is a job: completed from the queue.
-constexpr const char* kOnJobs = "show|logs|events|metrics|wait|cancel|hold|release|update|resume";
+constexpr const char* kOnJobs =
+    "show|explain|logs|events|metrics|wait|cancel|hold|release|update|resume";
 
 constexpr const char* kBash = R"sh(# rollctl completion bash > /etc/bash_completion.d/rollctl
 _rollctl() {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
-#include "cli/daemon.hpp"
 #include "cli/local.hpp"
 #include "common/io/state_directory.hpp"
 
@@ -31,12 +30,10 @@ Result<bool> end_worker(const io::StateDirectory& state, bool now) {
                 "rollctl down --now");
 }
 
-Result<bool> end_rolld(const Context& context, const io::StateDirectory& state) {
+Result<bool> end_rolld(const io::StateDirectory& state) {
     const auto pid = running(state.pid("rolld"), "rolld");
     if (!pid) return false;
-    bool asked = false;
-    if (auto daemon = Daemon::connect(context)) asked = daemon->ask("shutdown").has_value();
-    if (!asked) ::kill(*pid, SIGTERM);
+    ::kill(*pid, SIGTERM);
     if (wait_gone(*pid, kPatience)) return true;
     ::kill(*pid, SIGKILL);  // it loses nothing: what it acknowledged is in the ledger
     if (wait_gone(*pid, kPatience)) return true;
@@ -48,7 +45,7 @@ Result<bool> end_rolld(const Context& context, const io::StateDirectory& state) 
 Result<int> run_down(const Context& context, bool now) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     ROLL_TRY(const bool worker, end_worker(state, now));
-    ROLL_TRY(const bool rolld, end_rolld(context, state));
+    ROLL_TRY(const bool rolld, end_rolld(state));
     if (context.json) {
         print_json({{"schema", "roll.down/1"}, {"rolld", rolld}, {"worker", worker}});
     } else if (rolld || worker) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@ constexpr auto kPause = std::chrono::milliseconds(500);
 constexpr int kPlotWidth = 70;
 constexpr int kPlotHeight = 16;
 constexpr int kCellWidth = 14;
+constexpr std::array kNotForPeople = {"tokens", "data_wait_seconds", "eta_seconds"};
 
 std::vector<Json> rows_of(Tail& tail) {
     std::vector<Json> rows;
@@ -25,8 +27,10 @@ std::vector<Json> rows_of(Tail& tail) {
     return rows;
 }
 
-// "step 100  loss 1.23  lr 0.003": a line for any row, whatever it holds.
+// "step 100  loss 1.23  lr 0.003": a line for any row, whatever it holds. Nothing for the head of
+// an attempt, which holds no step.
 std::string row_text(const Json& row) {
+    if (!row.contains("step")) return "";
     static const std::vector<std::string> kFirst = {"step", "loss", "lr", "grad_norm"};
     std::string text;
     const auto put = [&](const std::string& key, const Json& value) {
@@ -36,7 +40,14 @@ std::string row_text(const Json& row) {
     };
     for (const std::string& key : kFirst) put(key, row.value(key, Json()));
     for (const auto& [key, value] : row.items()) {
-        if (std::find(kFirst.begin(), kFirst.end(), key) == kFirst.end()) put(key, value);
+        const bool known = std::find(kFirst.begin(), kFirst.end(), key) != kFirst.end();
+        if (!known &&
+            std::find(kNotForPeople.begin(), kNotForPeople.end(), key) == kNotForPeople.end()) {
+            put(key, value);
+        }
+    }
+    if (row.value("text", Json()).is_string()) {
+        text += "sample: " + field_text(row, "prompt") + field_text(row, "text");
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
     return text + "\n";

@@ -1,8 +1,6 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
@@ -17,11 +15,6 @@ std::string draw_key() {
     std::random_device random;
     const auto draw = [&] { return (std::uint64_t{random()} << 32) | random(); };
     return to_hex(draw()) + to_hex(draw());
-}
-
-std::string user_name() {
-    const passwd* entry = ::getpwuid(::getuid());
-    return entry != nullptr ? entry->pw_name : fmt::format("{}", ::getuid());
 }
 
 // Asked again with the same key after a break, so a job is queued once however often it is sent.
@@ -136,10 +129,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
     ROLL_TRY(const Json job, daemon.show(id));
-    Json document = job.value("spec", Json::object()).value("document", Json());
-    if (document.is_string()) {
-        document = Json::parse(document.get<std::string>(), nullptr, false);
-    }
+    Json document = job.value("spec", Json());  // the job file with every default in it
     const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
     if (kind != "train" && kind != "resume") {
         return fail(ErrorCode::InvalidArgument,

@@ -14,6 +14,7 @@ namespace {
 
 constexpr auto kStartPatience = std::chrono::seconds(60);
 constexpr auto kPause = std::chrono::milliseconds(50);
+constexpr double kJustNowMs = 3000;
 
 // Waits until `ready` says something; an Error if the program ends first or takes too long.
 template <class Ready>
@@ -56,7 +57,12 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
         const Json reply = daemon->ask("nodes").value_or(Json::object());
-        const Json list = reply.value("nodes", Json::array());
+        // The ledger knows workers that are gone, too: one counts that was heard just now.
+        Json list = Json::array();
+        for (const Json& node : reply.value("nodes", Json::array())) {
+            const Json heard = node.value("heard_ms_ago", Json());
+            if (heard.is_number() && heard.get<double>() < kJustNowMs) list.push_back(node);
+        }
         return list.empty() ? Json() : list;
     };
     const auto log = state.root() / "worker.out";

@@ -45,6 +45,7 @@ Result<Turn> Engine::step(std::span<const core::Input> inputs, Time now) {
             turn.committed = batch.size();
             durable_.reset();
         } else {
+            turn.full = true;
             ROLL_TRY_VOID(undo(inputs, now, committed.error(), turn));
         }
     }

@@ -25,6 +25,7 @@ struct Turn {
     std::vector<Result<core::Events>> replies;  // one for each input, in order
     std::vector<core::Action> owed;
     std::size_t committed = 0;  // events
+    bool full = false;          // the ledger's volume is: nothing was committed, step again soon
 };
 
 class Engine {

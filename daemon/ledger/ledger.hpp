@@ -20,15 +20,11 @@
 
 #include "common/error.hpp"
 #include "daemon/core/core.hpp"
+#include "daemon/core/row.hpp"
 
 namespace roll::ledger {
 
-struct Row {
-    std::int64_t seq = 0;
-    Time at{};
-    std::string kind;
-    std::string body;  // JSON object
-};
+using core::Row;
 
 class Ledger {
   public:

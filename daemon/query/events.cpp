@@ -24,6 +24,7 @@ std::string attempt_of(const Json& body) {
 std::string describe_attempt(const std::string& kind, const Json& body) {
     const std::string attempt = attempt_of(body);
     if (kind == "attempt_placed") return attempt + " placed";
+    if (kind == "member_up") return attempt + ": a member is up";
     if (kind == "attempt_started") return attempt + " started";
     if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
     if (kind == "member_ended") {
@@ -73,10 +74,10 @@ Json job_of(const Json& body) {
 
 }  // namespace
 
-Json events(std::span<const ledger::Row> rows, std::int64_t since) {
+Json events(std::span<const core::Row> rows, std::int64_t since) {
     Json list = Json::array();
     std::int64_t next = since;
-    for (const ledger::Row& row : rows) {
+    for (const core::Row& row : rows) {
         Json body = Json::parse(row.body, nullptr, false);
         const std::string text = describe(row.kind, body);
         const Json job = job_of(body);

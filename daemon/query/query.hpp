@@ -9,7 +9,7 @@
 
 #include "common/json.hpp"
 #include "daemon/core/core.hpp"
-#include "daemon/ledger/ledger.hpp"
+#include "daemon/core/row.hpp"
 
 namespace roll::query {
 
@@ -28,7 +28,7 @@ Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time no
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Json nodes(const core::State& state, const Hearsay& hearsay);
-Json events(std::span<const ledger::Row> rows, std::int64_t since);
+Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // Why a queued job waits, one sentence; empty if it does not.
 std::string waiting(const core::State& state, JobId id, Time now);

@@ -27,9 +27,11 @@ class Rollctl : public ::testing::Test {
     void TearDown() override { std::filesystem::remove_all(base); }
 
     // Runs `rollctl ARGUMENTS` in a shell, in the test's own directory and state directory.
-    Ended run(const std::string& arguments) const {
+    Ended run(const std::string& arguments) const { return run_program(ROLLCTL, arguments); }
+
+    Ended run_program(const std::string& program, const std::string& arguments) const {
         const std::string command = "cd " + base + " && ROLL_DIR=" + base + "/state NO_COLOR=1 " +
-                                    ROLLCTL + " " + arguments + " 2>&1 </dev/null";
+                                    program + " " + arguments + " 2>&1 </dev/null";
         Ended ended;
         FILE* pipe = ::popen(command.c_str(), "r");
         std::array<char, 4096> buffer{};
@@ -69,6 +71,7 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     const Ended missing = run("show");
     EXPECT_EQ(missing.status, 2);
     EXPECT_NE(missing.output.find("rollctl show --help"), std::string::npos);
+    EXPECT_NE(run("merge a b c").output.find("merge is not built yet"), std::string::npos);
     EXPECT_EQ(run("update 1 colour=3").status, 2);
     EXPECT_EQ(run("submit").status, 2);
     EXPECT_EQ(run("--help").status, 0);
@@ -111,6 +114,39 @@ TEST_F(Rollctl, TheExampleIsAValidJobFile) {
     const Ended ended = run("submit --dry-run kjv.yaml --set train.steps=70");
     ASSERT_EQ(ended.status, 0) << ended.output;
     EXPECT_EQ(Json::parse(ended.output)["jobs"][0]["document"]["train"]["steps"], 70);
+}
+
+// The programs that do checkpoint work lie beside rollctl: here, scripts that show what they were
+// told.
+TEST_F(Rollctl, HandsItsWordsToTheProgramsBesideIt) {
+    std::filesystem::copy(ROLLCTL, base + "/rollctl");
+    for (const char* name : {"roll-rank", "roll-convert"}) {
+        std::ofstream(base + "/" + name) << "#!/bin/sh\nprintf '%s|' $0 \"$@\"; exit 7\n";
+        std::filesystem::permissions(base + "/" + name, std::filesystem::perms::owner_all);
+    }
+    const Ended converted = run_program("./rollctl", "convert a 'b c' --to hf --json --help");
+    EXPECT_EQ(converted.status, 7);
+    EXPECT_NE(converted.output.find("roll-convert|convert|a|b c|--to|hf|--json|--help|"),
+              std::string::npos)
+        << converted.output;
+    EXPECT_NE(run_program("./rollctl", "--json inspect d").output.find("|inspect|d|--json|"),
+              std::string::npos);
+    EXPECT_NE(run_program("./rollctl", "generate d 'In the' --seed 1")
+                  .output.find("roll-rank|generate|d|In the|--seed|1|"),
+              std::string::npos);
+}
+
+TEST_F(Rollctl, PlanGivesTheTrainerTheWholeDocument) {
+    std::filesystem::copy(ROLLCTL, base + "/rollctl");
+    std::ofstream(base + "/roll-rank")
+        << "#!/bin/sh\n[ \"$1 $2\" = 'plan --spec' ] && cat \"$3\"\n";
+    std::filesystem::permissions(base + "/roll-rank", std::filesystem::perms::owner_all);
+    std::filesystem::create_directories(base + "/data");
+    std::filesystem::copy(std::string(ROLL_EXAMPLES) + "/kjv.yaml", base);
+    std::ofstream(base + "/data/kjv.txt") << "In the beginning";
+    const Ended planned = run_program("./rollctl", "plan kjv.yaml --set train.steps=90");
+    ASSERT_EQ(planned.status, 0) << planned.output;
+    EXPECT_EQ(Json::parse(planned.output)["train"]["steps"], 90);
 }
 
 TEST_F(Rollctl, CompletionIsAScriptThatShellsAccept) {

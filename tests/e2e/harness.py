@@ -84,7 +84,7 @@ class RollTest(unittest.TestCase):
     def tearDown(self):
         """Ends the pair as a user does, and asks that nothing is left."""
         if os.path.exists(os.path.join(self.state, 'rolld.pid')):
-            self.ctl('down', check=False)
+            self.ctl('down', '--now', check=False)
         wait_until(lambda: not self.processes(), 'every process to end after `rollctl down`: '
                    + ', '.join(self.describe(pid) for pid in self.processes()), 60)
 

@@ -46,6 +46,7 @@ class ByteProxy:
             target.shutdown(socket.SHUT_WR)
         except OSError:
             pass
+        source.close()
 
 
 class Queue(RollTest):
@@ -72,11 +73,11 @@ class Queue(RollTest):
     def test_all_of_200_acknowledged_submits_survive_sigkill(self):
         self.up()
         self.ctl('drain', self.json('nodes')['nodes'][0]['node'])
-        name = self.write('sleepers.yaml', '\n---\n'.join(
-            '{"kind": "command", "command": ["true"], "name": "n%d"}' % n for n in range(50)))
+        files = [self.write(f'n{n}.yaml', f'{{name: n{n}, kind: command, command: ["true"]}}')
+                 for n in range(50)]
         acknowledged = []
         for _ in range(4):
-            acknowledged += self.ctl('submit', name, '--parsable').stdout.split()
+            acknowledged += self.ctl('submit', '--parsable', *files).stdout.split()
         self.kill_rolld()
         self.assertEqual(len(set(acknowledged)), 200)
         self.up()

@@ -115,7 +115,11 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    if (sent != sent_.end()) {
+    // Unasked answers echo an old heartbeat: what the first one said of silence stands.
+    const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
+    if (sent != sent_.end() && first) {
+        renewed_ = answer.sequence;
+        renewed_by_ = answer.incarnation;
         heard_ = sent->second;
         for (const AttemptKey& key : named) {
             Attempt* const attempt = find(key);

@@ -95,6 +95,8 @@ class AgentCore {
     bool draining_ = false;
     std::uint64_t incarnation_ = 0;            // the newest seen, in an answer or the beacon
     std::uint64_t echoed_ = 0;                 // the newest sequence answered
+    std::uint64_t renewed_ = 0;                // the sequence by which bounds were lowered last,
+    std::uint64_t renewed_by_ = 0;             // and the incarnation that echoed it
     std::map<std::uint64_t, Instant> sent_{};  // heartbeats that an answer may still echo
     std::optional<Instant> heard_{};           // sending time of the newest one answered
     std::string beacon_{};

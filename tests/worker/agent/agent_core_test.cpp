@@ -261,6 +261,20 @@ TEST_F(AgentCoreTest, ABeaconThatGrowsWithoutAnswersEndsIt) {
     EXPECT_EQ(now_, seconds(1000 + 30));
 }
 
+TEST_F(AgentCoreTest, UnaskedAnswersOfARolldThatHearsNothingRenewNothing) {
+    run();
+    keep();
+    const std::uint64_t echoed = last_.sequence;
+    for (int i = 0; i < 15; ++i) {
+        pass(seconds(1));
+        beat();      // lost on its way
+        ++counter_;  // while rolld counts on
+        look(1, counter_);
+        deliver({.sequence = echoed, .keep = {kKey}});
+    }
+    EXPECT_EQ(count<Terminate>(), 1);
+}
+
 TEST_F(AgentCoreTest, ABeaconThatGoesBackIsNotBelieved) {
     run();
     look(1, 52);
@@ -435,12 +449,7 @@ TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
     EXPECT_EQ(count<Start>(), 0);
     exchange({});
     EXPECT_TRUE(core_.settled());
-}
-
-TEST_F(AgentCoreTest, ALeftoverThatHadEndedKeepsItsEnd) {
-    protocol::RunningAttempt left;
-    left.attempt = kKey;
-    left.phase = "ended";
+    left.phase = "ended";  // one that had ended keeps its end
     left.outcome = "done";
     core_.add_leftover(left);
     EXPECT_EQ(entry().outcome, "done");

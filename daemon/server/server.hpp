@@ -23,7 +23,15 @@
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/query/query.hpp"
 
-namespace roll::gateway {
+namespace roll::server {
+
+using gateway::Authenticator;
+using gateway::BeaconWriter;
+using gateway::Instant;
+using gateway::LeaseRules;
+using gateway::Role;
+using gateway::Session;
+using gateway::Sessions;
 
 struct ServerOptions {
     std::string endpoint;              // to bind
@@ -107,4 +115,4 @@ class Server {
     Result<void> ended_{};
 };
 
-}  // namespace roll::gateway
+}  // namespace roll::server

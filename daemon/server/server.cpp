@@ -1,4 +1,4 @@
-#include "daemon/gateway/server.hpp"
+#include "daemon/server/server.hpp"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 
 #include "daemon/dispatch/dispatch.hpp"
 
-namespace roll::gateway {
+namespace roll::server {
 namespace {
 
 namespace asio = boost::asio;
@@ -289,4 +289,4 @@ query::Hearsay Server::hearsay() const {
     return hearsay;
 }
 
-}  // namespace roll::gateway
+}  // namespace roll::server

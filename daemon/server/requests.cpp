@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include "daemon/gateway/server.hpp"
+#include "daemon/server/server.hpp"
 
-namespace roll::gateway {
+namespace roll::server {
 namespace {
 
 constexpr int kEventsMax = 10'000;
@@ -164,4 +164,4 @@ Result<void> Server::wait_events(const Peer& peer, const protocol::Request& requ
     return {};
 }
 
-}  // namespace roll::gateway
+}  // namespace roll::server

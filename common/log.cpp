@@ -1,0 +1,38 @@
+#include "common/log.hpp"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+
+#include "common/json.hpp"
+
+namespace roll {
+namespace {
+
+std::string quote(const std::string& text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Result<Log> Log::open(const std::filesystem::path& path, const std::string& program) {
+    try {
+        auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
+        auto logger = std::make_shared<spdlog::logger>(program, std::move(sink));
+        std::string who;  // a percent sign begins a field of the pattern
+        for (const char letter : quote(program))
+            who += letter == '%' ? "%%" : std::string(1, letter);
+        logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+            R"({"at":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","program":)" + who + R"(,"text":%v})",
+            spdlog::pattern_time_type::utc));
+        logger->flush_on(spdlog::level::info);
+        return Log(std::move(logger));
+    } catch (const spdlog::spdlog_ex& e) {
+        return fail(ErrorCode::Refused, "cannot open log " + path.string() + ": " + e.what());
+    }
+}
+
+void Log::write(spdlog::level::level_enum level, const std::string& text) const {
+    logger_->log(level, "{}", quote(text));
+}
+
+}  // namespace roll

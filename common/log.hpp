@@ -1,0 +1,43 @@
+// A program's log file: a JSON object a line, {"at", "level", "program", "text"}, appended. For the
+// edges of programs; what is pure returns its notes instead.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+
+#include "common/error.hpp"
+
+namespace roll {
+
+class Log {
+  public:
+    // program: who writes, "rolld" or "roll-worker@node-1". Refused or Failed if the file cannot be
+    // opened.
+    static Result<Log> open(const std::filesystem::path& path, const std::string& program);
+
+    template <class... Args>
+    void info(fmt::format_string<Args...> format, Args&&... args) const {
+        write(spdlog::level::info, fmt::format(format, std::forward<Args>(args)...));
+    }
+    template <class... Args>
+    void warn(fmt::format_string<Args...> format, Args&&... args) const {
+        write(spdlog::level::warn, fmt::format(format, std::forward<Args>(args)...));
+    }
+    template <class... Args>
+    void error(fmt::format_string<Args...> format, Args&&... args) const {
+        write(spdlog::level::err, fmt::format(format, std::forward<Args>(args)...));
+    }
+
+  private:
+    explicit Log(std::shared_ptr<spdlog::logger> logger) : logger_(std::move(logger)) {}
+    void write(spdlog::level::level_enum level, const std::string& text) const;
+
+    std::shared_ptr<spdlog::logger> logger_;
+};
+
+}  // namespace roll

@@ -1,0 +1,39 @@
+#include "common/log.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/json.hpp"
+
+namespace roll {
+namespace {
+
+TEST(Log, EveryLineIsAnObjectWhateverItSays) {
+    std::string name = testing::TempDir() + "roll-log-XXXXXX";
+    const int fd = ::mkstemp(name.data());
+    ASSERT_GE(fd, 0);
+    ::close(fd);
+    const Log log = Log::open(name, "roll-worker@100%").value();
+    log.info("says \"{}\"\n", "hi");
+    log.error("\xff {}", 7);
+    const std::string text = read_file(name).value();
+    std::filesystem::remove(name);
+    const std::size_t end = text.find('\n');
+    const Json first = parse_json(text.substr(0, end)).value();
+    EXPECT_EQ(first.at("text"), "says \"hi\"\n");
+    EXPECT_EQ(first.at("program"), "roll-worker@100%");
+    EXPECT_EQ(first.at("level"), "info");
+    EXPECT_EQ(first.at("at").get<std::string>().size(),
+              std::string("2026-11-21T09:30:00.125Z").size());
+    EXPECT_EQ(parse_json(text.substr(end + 1)).value().at("level"), "error");
+}
+
+TEST(Log, AFileThatCannotBeOpenedIsNamed) {
+    const auto log = Log::open("/proc/nowhere/x.log", "p");
+    ASSERT_FALSE(log);
+    EXPECT_NE(log.error().message.find("/proc/nowhere/x.log"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace roll

@@ -1,0 +1,82 @@
+// A ledger on a volume that really fills up: a small tmpfs in a mount namespace of this process.
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "daemon/engine/engine.hpp"
+#include "daemon/ledger/ledger.hpp"
+
+namespace roll::ledger {
+namespace {
+
+constexpr Time kAt{std::chrono::hours(1)};
+
+bool make_small_volume(const std::string& folder) {
+    const int spaces = ::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER;
+    return ::unshare(spaces) == 0 &&
+           ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=2m") == 0;
+}
+
+class FullVolume : public testing::Test {
+  protected:
+    FullVolume() { folder_ = ::mkdtemp(name_.data()); }
+    ~FullVolume() override {
+        ::umount2(folder_.c_str(), MNT_DETACH);
+        std::error_code ignored;
+        std::filesystem::remove_all(folder_, ignored);
+    }
+    // Every byte of the volume, so that not even a page of the WAL fits.
+    void fill() const {
+        std::ofstream file(folder_ + "/filler", std::ios::binary);
+        const std::string block(4096, 'x');
+        while (file.write(block.data(), 4096).flush()) {}
+    }
+    void make_room() const { std::filesystem::remove(folder_ + "/filler"); }
+
+    static Result<engine::Turn> submit(engine::Engine& engine, const std::string& key) {
+        spec::JobSpec spec;
+        spec.name = key;
+        spec.output = "/runs/" + std::string(8000, 'y');
+        const std::vector<core::Input> inputs{core::Submit{key, "ann", spec}};
+        return engine.step(inputs, kAt);
+    }
+
+    std::string name_ = "/tmp/roll-full-XXXXXX";
+    std::string folder_;
+};
+
+TEST_F(FullVolume, RefusesSubmitsByNameAndWorksAgainWhenThereIsRoom) {
+    if (!make_small_volume(folder_)) GTEST_SKIP() << "no mount namespaces here";
+    auto ledger = Ledger::open(folder_);
+    ASSERT_TRUE(ledger) << ledger.error().message;
+    engine::Engine engine(*ledger->load(), {[&](std::span<const core::Event> events, Time at) {
+                                                return ledger->append(events, at);
+                                            },
+                                            [&] { return ledger->load(); }});
+    ASSERT_TRUE(submit(engine, "first")->replies[0]);
+    fill();
+    for (const char* key : {"second", "third"}) {
+        const auto turn = submit(engine, key);
+        ASSERT_TRUE(turn) << "a full volume is not fatal: " << turn.error().message;
+        ASSERT_FALSE(turn->replies[0]);
+        EXPECT_EQ(turn->replies[0].error().code, ErrorCode::Refused);
+        EXPECT_NE(turn->replies[0].error().message.find(folder_), std::string::npos);
+    }
+    EXPECT_EQ(engine.state().jobs.size(), 1u);
+    make_room();
+    ASSERT_TRUE(submit(engine, "second")->replies[0]);
+    EXPECT_EQ(*ledger->load(), engine.state());
+    const core::State before = engine.state();
+    ledger = tl::unexpected(Error{});
+    ledger = Ledger::open(folder_);
+    ASSERT_TRUE(ledger) << ledger.error().message;
+    EXPECT_EQ(*ledger->load(), before);
+}
+
+}  // namespace
+}  // namespace roll::ledger

@@ -1,0 +1,343 @@
+#include "tests/sim/auditor.hpp"
+
+#include <algorithm>
+
+#include "common/check.hpp"
+
+namespace roll::sim {
+
+using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
+using core::JobPhase;
+using core::Outcome;
+
+void Auditor::observe(const core::Event& event, Time at) {
+    now_ = at;
+    std::visit([&](const auto& e) { on(e); }, event);
+}
+
+void Auditor::check(const core::State& state, Time now, bool calm) const {
+    check_placement(now);
+    check_duties(state, now, calm);
+    check_actions(state);
+}
+
+void Auditor::wrote(JobId job, std::int64_t step, const Token& token) {
+    written_.insert({job, step, token});
+}
+void Auditor::deleted(JobId job, std::int64_t step, const Token& token) {
+    deleted_.insert({job, step, token});
+}
+
+Auditor::Job& Auditor::job(JobId id) {
+    const auto found = jobs_.find(id);
+    ROLL_CHECK(found != jobs_.end());
+    return found->second;
+}
+// Only what is current may be spoken of: nothing of a stale attempt ever becomes an event.
+Auditor::Run& Auditor::run(const AttemptKey& key) {
+    Job& owner = job(key.job);
+    ROLL_CHECK(owner.run && owner.run->token == key.token);
+    return *owner.run;
+}
+Auditor::Member& Auditor::member(const AttemptKey& key, WorkerId worker) {
+    auto& members = run(key).members;
+    const auto found = std::ranges::find_if(
+        members, [&](const Member& member) { return member.place.worker == worker; });
+    ROLL_CHECK(found != members.end());
+    return *found;
+}
+
+void Auditor::on(const core::IncarnationRaised& e) {
+    ROLL_CHECK(e.incarnation > incarnation_);
+    incarnation_ = e.incarnation;
+}
+void Auditor::on(const core::JobSubmitted& e) {
+    ROLL_CHECK(jobs_.empty() || e.job > jobs_.rbegin()->first);
+    ROLL_CHECK(e.spec.output.find("{id}") == std::string::npos);
+    jobs_[e.job] = Job{.spec = e.spec, .submitted = e.at, .held = e.spec.hold};
+}
+void Auditor::on(const core::ExportQueued& e) {
+    Job& parent = job(e.parent);
+    ROLL_CHECK(parent.over == JobPhase::Done && !parent.spec.export_document.empty());
+    ROLL_CHECK(!parent.export_job && job(e.job).spec.source_job == e.parent);
+    parent.export_job = e.job;
+}
+void Auditor::on(const core::JobHeld& e) { job(e.job).held = e.held; }
+void Auditor::on(const core::JobPriorityChanged& e) { job(e.job).spec.priority = e.priority; }
+void Auditor::on(const core::JobCancelRequested& e) {
+    ROLL_CHECK(!job(e.job).over && !job(e.job).cancelled);
+    job(e.job).cancelled = e.at;
+}
+
+// Every end that is not the last is followed by exactly one of requeue and end.
+void Auditor::on(const core::JobRequeued& e) {
+    Job& j = job(e.job);
+    ROLL_CHECK(!j.run && !j.over && !j.cancelled && j.requeue_due);
+    j.requeue_due = false;
+    const Outcome outcome = j.last_end.value().outcome;
+    ROLL_CHECK(outcome != Outcome::Done && outcome != Outcome::Invalid);
+    ROLL_CHECK(j.infra <= j.spec.retry.infra && j.app <= j.spec.retry.app);
+    ROLL_CHECK(e.infra_failures == j.infra && e.app_failures == j.app);
+    const int failures = outcome == Outcome::App ? j.app : j.infra;
+    j.not_before = now_;
+    if (outcome != Outcome::Yielded) j.not_before += 1s * (1 << std::min(failures - 1, 8));
+    ROLL_CHECK(e.not_before == j.not_before);
+}
+
+void Auditor::on(const core::JobEnded& e) {
+    Job& j = job(e.job);
+    ROLL_CHECK(!j.run && !j.over);
+    const bool just_ended = j.requeue_due;
+    j.requeue_due = false;
+    j.over = e.phase;
+    if (e.phase == JobPhase::Done) {
+        ROLL_CHECK(just_ended && j.last_end->outcome == Outcome::Done && e.exit_code == 0);
+        return;
+    }
+    ROLL_CHECK(!e.reason.empty() && e.exit_code != 0);
+    if (e.phase == JobPhase::Cancelled) {
+        ROLL_CHECK(j.cancelled || hopeless(j));
+        return;
+    }
+    ROLL_CHECK(e.phase == JobPhase::Failed && just_ended && !j.cancelled);
+    const Outcome outcome = j.last_end->outcome;
+    const bool stopped = outcome == Outcome::Yielded || outcome == Outcome::Stopped;
+    ROLL_CHECK(outcome == Outcome::Invalid || j.app > j.spec.retry.app ||
+               j.infra > j.spec.retry.infra || (stopped && j.time_was_up));
+}
+
+void Auditor::on(const core::AttemptPlaced& e) {
+    Job& j = job(e.attempt.job);
+    ROLL_CHECK(due(j, now_) && !j.requeue_due);
+    ROLL_CHECK(e.attempt.token.incarnation == incarnation_);
+    ROLL_CHECK(e.attempt.token > j.last && e.attempt.token.attempt == j.last.attempt + 1);
+    ROLL_CHECK(std::ssize(e.places) == j.spec.resources.nodes);
+    Room free = room(true);
+    for (const core::Place& place : e.places) {
+        const auto found = free.find(place.worker);
+        ROLL_CHECK(found != free.end());
+        ROLL_CHECK(std::ssize(place.slots) == j.spec.resources.slots_per_node);
+        ROLL_CHECK(std::ssize(place.gpus) == j.spec.resources.gpus_per_node);
+        for (int slot : place.slots) ROLL_CHECK(found->second.first.erase(slot) == 1);
+        for (int gpu : place.gpus) ROLL_CHECK(found->second.second.erase(gpu) == 1);
+        free.erase(found);  // a worker holds one member of a gang
+    }
+    j.last = e.attempt.token;
+    j.run = Run{.token = e.attempt.token, .since = now_};
+    for (const core::Place& place : e.places) j.run->members.push_back({place});
+}
+void Auditor::on(const core::MemberUp& e) {
+    Member& m = member(e.attempt, e.worker);
+    ROLL_CHECK(!m.up && !m.ended && workers_.contains(e.worker));
+    m.up = true;
+}
+void Auditor::on(const core::AttemptStarted& e) {
+    Run& r = run(e.attempt);
+    ROLL_CHECK(!r.started);
+    for (const Member& m : r.members) ROLL_CHECK(m.up || m.ended);
+    r.started = true;
+    r.since = now_;
+}
+
+// A stop has a cause: the user, the time, a member that ended badly.
+void Auditor::on(const core::AttemptStopping& e) {
+    const Run& r = run(e.attempt);
+    const Job& j = job(e.attempt.job);
+    const auto limit = j.spec.resources.time;
+    const bool late = limit.count() > 0 && r.since + limit <= now_;
+    const bool broken =
+        std::ranges::any_of(r.ends, [](const auto& end) { return end.outcome != Outcome::Done; });
+    ROLL_CHECK(late || broken || j.cancelled);
+}
+void Auditor::on(const core::MemberEnded& e) {
+    Member& m = member(e.attempt, e.worker);
+    ROLL_CHECK(!m.ended);
+    m.ended = e;
+    run(e.attempt).ends.push_back(e);
+}
+
+// The first member that failed by itself decides; then a lost peer; then what was stopped.
+void Auditor::check_judgement(const core::AttemptEnded& e, const Run& r) const {
+    const auto rank = [](const core::MemberEnded& end) {
+        if (end.outcome == Outcome::Done) return 0;
+        if (end.outcome == Outcome::Stopped || end.outcome == Outcome::Yielded) return 1;
+        return end.outcome == Outcome::Infra && end.exit_code == 76 ? 2 : 3;
+    };
+    const core::MemberEnded* worst = &r.ends.front();
+    for (const core::MemberEnded& end : r.ends) {
+        if (rank(end) > rank(*worst)) worst = &end;
+    }
+    ROLL_CHECK(e.outcome == worst->outcome && e.exit_code == worst->exit_code);
+}
+
+void Auditor::on(const core::AttemptEnded& e) {
+    Run& r = run(e.attempt);
+    for (const Member& m : r.members) ROLL_CHECK(m.ended);
+    check_judgement(e, r);
+    Job& j = job(e.attempt.job);
+    const auto limit = j.spec.resources.time;
+    j.time_was_up = limit.count() > 0 && r.since + limit <= now_;
+    const bool stopped = e.outcome == Outcome::Stopped && !j.cancelled && !j.time_was_up;
+    if (e.outcome == Outcome::Infra || stopped) ++j.infra;
+    if (e.outcome == Outcome::App) ++j.app;
+    j.last_end = e;
+    j.requeue_due = true;
+    j.run.reset();
+}
+
+void Auditor::on(const core::CheckpointRecorded& e) {
+    run(e.attempt);
+    ROLL_CHECK(written_.contains({e.attempt.job, e.step, e.attempt.token}));
+}
+void Auditor::on(const core::CheckpointPruned& e) {
+    ROLL_CHECK(deleted_.contains({e.job, e.step, e.token}));
+}
+void Auditor::on(const core::ExportRecorded& e) {
+    run(e.attempt);
+    ROLL_CHECK(job(e.attempt.job).spec.kind == spec::JobKind::Convert);
+}
+void Auditor::on(const core::WorkerJoined& e) {
+    ROLL_CHECK(workers_.emplace(e.worker, Worker{e.slots, e.gpus}).second);
+    // A roll-worker whose successor has joined never comes back.
+    auto& sessions = sessions_[e.node];
+    if (!sessions.empty() && sessions.back() == e.session) return;
+    ROLL_CHECK(std::ranges::find(sessions, e.session) == sessions.end());
+    sessions.push_back(e.session);
+}
+void Auditor::on(const core::WorkerDrained& e) { workers_.at(e.worker).draining = e.draining; }
+void Auditor::on(const core::WorkerLost& e) { ROLL_CHECK(workers_.erase(e.worker) == 1); }
+
+// What the workers that take jobs have: all of it, or what nobody holds.
+Auditor::Room Auditor::room(bool occupied) const {
+    Room free;
+    for (const auto& [id, worker] : workers_) {
+        if (worker.draining) continue;
+        for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
+        for (int i = 0; i < worker.gpus; ++i) free[id].second.insert(i);
+    }
+    if (!occupied) return free;
+    for (const auto& [id, j] : jobs_) {
+        if (!j.run) continue;
+        for (const Member& m : j.run->members) {
+            const auto found = free.find(m.place.worker);
+            if (found == free.end()) continue;
+            for (int slot : m.place.slots) found->second.first.erase(slot);
+            for (int gpu : m.place.gpus) found->second.second.erase(gpu);
+        }
+    }
+    return free;
+}
+
+bool Auditor::fits(const spec::Resources& wanted, const Room& room) {
+    const auto enough = [&](const auto& item) {
+        return std::ssize(item.second.first) >= wanted.slots_per_node &&
+               std::ssize(item.second.second) >= wanted.gpus_per_node;
+    };
+    return std::ranges::count_if(room, enough) >= wanted.nodes;
+}
+
+bool Auditor::allowed(const Job& j) const {
+    if (j.run || j.over || j.held || j.cancelled) return false;
+    return std::ranges::all_of(j.spec.after, [&](const spec::After& after) {
+        const auto over = jobs_.at(after.job).over;
+        if (!over) return false;
+        if (after.condition == spec::After::Condition::Any) return true;
+        return (*over == JobPhase::Done) == (after.condition == spec::After::Condition::Ok);
+    });
+}
+
+bool Auditor::hopeless(const Job& j) const {
+    return std::ranges::any_of(j.spec.after, [&](const spec::After& after) {
+        const auto over = jobs_.at(after.job).over;
+        if (!over || after.condition == spec::After::Condition::Any) return false;
+        return (*over == JobPhase::Done) != (after.condition == spec::After::Condition::Ok);
+    });
+}
+
+// Nothing that could run is left lying, and nobody behind a job that must wait was let past it.
+void Auditor::check_placement(Time now) const {
+    const Room all = room(false);
+    const Room free = room(true);
+    std::vector<const Job*> waiting;
+    for (const auto& [id, j] : jobs_) {
+        if (due(j, now) && fits(j.spec.resources, all)) waiting.push_back(&j);
+    }
+    std::ranges::stable_sort(waiting, std::greater<>{},
+                             [](const Job* j) { return j->spec.priority; });
+    if (waiting.empty()) return;
+    const Job& first = *waiting.front();
+    ROLL_CHECK(!fits(first.spec.resources, free));
+    for (const auto& [id, j] : jobs_) {
+        const bool placed_now = j.run && !j.run->started && j.run->since == now;
+        if (placed_now) ROLL_CHECK(j.spec.priority >= first.spec.priority);
+    }
+}
+
+void Auditor::check_duties(const core::State& state, Time now, bool calm) const {
+    for (const auto& [id, j] : jobs_) {
+        const core::Job& real = state.jobs.at(id);
+        ROLL_CHECK(!j.requeue_due);
+        ROLL_CHECK(j.over ? real.phase == *j.over : !core::is_over(real.phase));
+        if (!j.over && !j.run) ROLL_CHECK(!j.cancelled && !hopeless(j));
+        if (j.over == JobPhase::Done)
+            ROLL_CHECK(j.export_job.has_value() == !j.spec.export_document.empty());
+        if (calm && j.cancelled && !j.over) ROLL_CHECK(now - *j.cancelled < 120s);
+        if (!j.run) continue;
+        const auto limit = j.spec.resources.time;
+        const bool late = limit.count() > 0 && j.run->since + limit <= now;
+        const bool broken = std::ranges::any_of(
+            j.run->ends, [](const auto& end) { return end.outcome != Outcome::Done; });
+        const bool stopping = real.attempt->phase == core::AttemptPhase::Stopping;
+        ROLL_CHECK(stopping || !(late || broken || j.cancelled));
+    }
+}
+
+// Each living member is owed exactly one thing, and nobody else anything.
+void Auditor::check_actions(const core::State& state) const {
+    std::vector<core::Action> expected;
+    for (const auto& [id, j] : jobs_) {
+        if (!j.run) continue;
+        const AttemptKey key{id, j.run->token};
+        const bool stops = state.jobs.at(id).attempt->phase == core::AttemptPhase::Stopping;
+        for (const Member& m : j.run->members) {
+            if (m.ended) continue;
+            ROLL_CHECK(workers_.contains(m.place.worker));
+            if (stops) {
+                expected.push_back(core::StopMember{m.place.worker, key});
+            } else if (m.up) {
+                expected.push_back(core::KeepMember{m.place.worker, key});
+            } else {
+                expected.push_back(core::StartMember{m.place.worker, key});
+            }
+        }
+    }
+    auto owed = core::actions(state);
+    std::ranges::sort(owed);
+    std::ranges::sort(expected);
+    ROLL_CHECK(owed == expected);
+}
+
+void Auditor::check_acknowledged(const core::State& state) const {
+    for (const auto& [key, id] : acknowledged_) {
+        const auto found = state.keys.find(key);
+        ROLL_CHECK(found != state.keys.end() && found->second == id);
+        ROLL_CHECK(state.jobs.at(id).key == key);
+    }
+}
+
+void Auditor::finish(const core::State& state) const {
+    check_acknowledged(state);
+    for (const auto& [id, real] : state.jobs) {
+        ROLL_CHECK(core::is_over(real.phase));
+        ROLL_CHECK(real.past.size() == real.attempts);
+        if (real.phase != JobPhase::Done || real.spec.kind != spec::JobKind::Train) continue;
+        // The newest that the last attempt wrote is the newest that counts.
+        std::int64_t newest = 0;
+        for (const auto& [owner, step, token] : written_) {
+            if (owner == id && token == real.past.back().token) newest = std::max(newest, step);
+        }
+        if (newest > 0) ROLL_CHECK(real.checkpoints.back().step == newest);
+    }
+}
+
+}  // namespace roll::sim

@@ -1,0 +1,117 @@
+// An observer that knows what a queue owes its users and nothing of how the core does it.
+//
+// It folds the committed events into a model of its own and aborts (ROLL_CHECK) when an event is
+// not allowed by what went before, or when a turn leaves undone what it should have done.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "daemon/core/core.hpp"
+
+namespace roll::sim {
+
+class Auditor {
+  public:
+    // Each committed event, in order, with the time of its turn.
+    void observe(const core::Event& event, Time at);
+    // After a turn. `calm`: no fault has happened for long enough that latencies count.
+    void check(const core::State& state, Time now, bool calm) const;
+
+    // A user was told that `key` is queued as `job`.
+    void acknowledged(const std::string& key, JobId job) { acknowledged_[key] = job; }
+    // A copy really wrote, or deleted, this.
+    void wrote(JobId job, std::int64_t step, const Token& token);
+    void deleted(JobId job, std::int64_t step, const Token& token);
+
+    // Every acknowledged job is there; called after each replay too.
+    void check_acknowledged(const core::State& state) const;
+    // When all is over.
+    void finish(const core::State& state) const;
+
+  private:
+    struct Member {
+        core::Place place{};
+        bool up = false;
+        std::optional<core::MemberEnded> ended{};
+    };
+    struct Run {
+        Token token{};
+        std::vector<Member> members{};
+        std::vector<core::MemberEnded> ends{};
+        bool started = false;
+        Time since{};
+    };
+    struct Job {
+        spec::JobSpec spec{};
+        Time submitted{};
+        bool held = false;
+        std::optional<Time> cancelled{};
+        bool was_running_at_cancel = false;
+        std::optional<Run> run{};
+        Token last{};
+        std::optional<core::AttemptEnded> last_end{};
+        int infra = 0;
+        int app = 0;
+        bool time_was_up = false;
+        Time not_before{};
+        std::optional<core::JobPhase> over{};
+        bool requeue_due = false;
+        std::optional<JobId> export_job{};
+    };
+    struct Worker {
+        int slots = 0;
+        int gpus = 0;
+        bool draining = false;
+    };
+    using Room = std::map<WorkerId, std::pair<std::set<int>, std::set<int>>>;
+
+    void on(const core::IncarnationRaised& e);
+    void on(const core::JobSubmitted& e);
+    void on(const core::ExportQueued& e);
+    void on(const core::JobHeld& e);
+    void on(const core::JobPriorityChanged& e);
+    void on(const core::JobCancelRequested& e);
+    void on(const core::JobRequeued& e);
+    void on(const core::JobEnded& e);
+    void on(const core::AttemptPlaced& e);
+    void on(const core::AttemptStarted& e);
+    void on(const core::AttemptStopping& e);
+    void on(const core::MemberEnded& e);
+    void on(const core::AttemptEnded& e);
+    void on(const core::CheckpointRecorded& e);
+    void on(const core::CheckpointPruned& e);
+    void on(const core::ExportRecorded& e);
+    void on(const core::WorkerJoined& e);
+    void on(const core::WorkerDrained& e);
+    void on(const core::WorkerLost& e);
+    void on(const core::MemberUp& e);
+
+    Job& job(JobId id);
+    Run& run(const AttemptKey& key);
+    Member& member(const AttemptKey& key, WorkerId worker);
+    Room room(bool occupied) const;
+    static bool fits(const spec::Resources& wanted, const Room& room);
+    bool allowed(const Job& job) const;
+    bool hopeless(const Job& job) const;
+    bool due(const Job& job, Time now) const { return allowed(job) && job.not_before <= now; }
+    void check_judgement(const core::AttemptEnded& e, const Run& run) const;
+    void check_placement(Time now) const;
+    void check_duties(const core::State& state, Time now, bool calm) const;
+    void check_actions(const core::State& state) const;
+
+    Time now_{};
+    std::uint64_t incarnation_ = 0;
+    std::map<JobId, Job> jobs_;
+    std::map<WorkerId, Worker> workers_;
+    std::map<std::string, std::vector<std::string>> sessions_;  // by node
+    std::map<std::string, JobId> acknowledged_;
+    std::set<std::tuple<JobId, std::int64_t, Token>> written_;
+    std::set<std::tuple<JobId, std::int64_t, Token>> deleted_;
+};
+
+}  // namespace roll::sim

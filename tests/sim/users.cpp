@@ -1,0 +1,140 @@
+// What happens to a world from outside: users, operators, failing machines.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "tests/sim/world.hpp"
+
+namespace roll::sim {
+
+using core::JobPhase;
+
+spec::JobSpec World::invent(int number) {
+    spec::JobSpec spec;
+    spec.name = "job" + std::to_string(number);
+    spec.kind = random_.percent(60) ? spec::JobKind::Train : spec::JobKind::Command;
+    spec.resources.nodes = random_.percent(70) ? 1 : random_.between(2, 4);
+    spec.resources.slots_per_node = random_.between(1, 3);
+    spec.resources.gpus_per_node = random_.percent(70) ? 0 : 1;
+    if (random_.percent(25)) spec.resources.time = std::chrono::seconds(random_.between(20, 120));
+    spec.retry = {.infra = random_.between(0, 4), .app = random_.between(0, 2)};
+    spec.priority = random_.percent(70) ? 0 : random_.between(-2, 2);
+    spec.hold = random_.percent(8);
+    spec.output = "/runs/x-{id}";
+    if (spec.kind == spec::JobKind::Train && random_.percent(60)) spec.export_document = "{}";
+    for (int i = random_.percent(40) ? random_.between(1, 2) : 0; i > 0 && !known_.empty(); --i) {
+        auto one = known_.begin();
+        std::advance(one, random_.between(0, static_cast<int>(known_.size()) - 1));
+        const auto condition = static_cast<spec::After::Condition>(random_.between(0, 2));
+        spec.after.push_back({condition, one->second});
+    }
+    return spec;
+}
+
+void World::plan_users() {
+    const int count = random_.between(4, 18);
+    for (int i = 0; i < count; ++i) {
+        later(random_.between(0, 700), [this, i] {
+            const std::string key = "key" + std::to_string(i);
+            keys_[key] = invent(i);
+            submit(key, keys_[key]);
+        });
+    }
+}
+
+// A user says it again with the same key until there is an answer; sometimes after that too.
+void World::submit(const std::string& key, const spec::JobSpec& spec) {
+    if (known_.contains(key) && !chance(30)) return;
+    later(random_.between(3, 12), [this, key, spec] { submit(key, spec); });
+    send([this, key, spec] {
+        if (!engine_) return;
+        inbox_.push_back(
+            {core::Submit{key, "ann", spec}, [this, key](const auto& reply) {
+                 if (!reply) {
+                     ROLL_CHECK(reply.error().code == ErrorCode::Refused && full_);
+                     return;
+                 }
+                 const JobId id = engine_->state().keys.at(key);
+                 auditor_.acknowledged(key, id);
+                 send([this, key, id] { ROLL_CHECK(known_.emplace(key, id).first->second == id); });
+             }});
+    });
+    if (!known_.contains(key) || !chance(20)) return;
+    spec::JobSpec other = spec;
+    other.name += "-other";
+    send([this, key, other] {
+        if (!engine_) return;
+        inbox_.push_back({core::Submit{key, "ann", other}, [](const auto& reply) {
+                              ROLL_CHECK(!reply && reply.error().code == ErrorCode::Refused);
+                          }});
+    });
+}
+
+// One thing that may go wrong, or be asked for, each second.
+void World::meddle() {
+    Node& node =
+        nodes_[static_cast<std::size_t>(random_.between(0, static_cast<int>(nodes_.size()) - 1))];
+    const JobId job{static_cast<std::uint64_t>(random_.between(1, 24))};
+    switch (random_.between(1, 200)) {
+        case 1: inbox_.push_back({core::Cancel{job, "not wanted"}}); break;
+        case 2: inbox_.push_back({core::Hold{job, true}}); break;
+        case 3:
+        case 4: inbox_.push_back({core::Hold{job, false}}); break;
+        case 5: inbox_.push_back({core::SetPriority{job, random_.between(-2, 2)}}); break;
+        case 6: inbox_.push_back({core::Drain{node.name, true}}); break;
+        case 7:
+        case 8: inbox_.push_back({core::Drain{node.name, false}}); break;
+        case 9:  // roll-worker dies, its copies with it; a new one starts
+            node.process.reset();
+            later(random_.between(1, 60), [this, &node] {
+                if (!node.process) start_process(node);
+            });
+            break;
+        case 10: die(); break;
+        case 11: crash_ = Crash::BeforeCommit; break;
+        case 12: crash_ = Crash::AfterCommit; break;
+        case 13: full_ = true; break;
+        case 14:
+        case 15:
+        case 16: full_ = false; break;
+        default: break;
+    }
+    if (!engine_) inbox_.clear();
+}
+
+// Faults end: machines are mended, what is held or can never run is let go.
+void World::calm_down() {
+    full_ = false;
+    crash_ = Crash::None;
+    network_.clear();
+    for (Node& node : nodes_) {
+        if (!node.process) start_process(node);
+    }
+    for (const auto& [key, spec] : keys_) submit(key, spec);
+    for (int again = 10; again <= 200; again += 10) {
+        later(again, [this] {
+            if (!engine_) return;
+            for (const Node& node : nodes_) inbox_.push_back({core::Drain{node.name, false}});
+            for (const auto& [id, job] : engine_->state().jobs) {
+                if (job.held) inbox_.push_back({core::Hold{id, false}});
+            }
+        });
+    }
+    later(600, [this] {
+        for (const auto& [id, job] : engine_->state().jobs) {
+            const auto& wanted = job.spec.resources;
+            const auto holds = [&](const Node& node) {
+                return node.slots >= wanted.slots_per_node && node.gpus >= wanted.gpus_per_node;
+            };
+            if (std::ranges::count_if(nodes_, holds) < wanted.nodes)
+                inbox_.push_back({core::Cancel{id, "it can never run here"}});
+        }
+    });
+}
+
+bool World::done() const {
+    if (!engine_ || second_ < kFaultsEnd + 700) return false;
+    return std::ranges::all_of(engine_->state().jobs,
+                               [](const auto& item) { return core::is_over(item.second.phase); });
+}
+
+}  // namespace roll::sim

@@ -1,0 +1,123 @@
+// One seeded world: users, a network that loses, doubles and delays, nodes that die and come back,
+// a volume that fills up, and a rolld (the real core and engine) that is killed and reads its
+// ledger.
+//
+// Time goes in seconds. Faults stop after kFaultsEnd; from then on everything must come to its end.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/engine/engine.hpp"
+#include "tests/sim/auditor.hpp"
+#include "tests/sim/process.hpp"
+#include "tests/sim/random.hpp"
+
+namespace roll::sim {
+
+struct Totals {
+    long seconds = 0;
+    long events = 0;
+    long restarts = 0;
+    long refused_turns = 0;
+    long jobs = 0;
+    long attempts = 0;
+    long checkpoints = 0;
+};
+
+class World {
+  public:
+    explicit World(std::uint64_t seed);
+
+    void run();
+    const Totals& totals() const { return totals_; }
+
+  private:
+    static constexpr int kFaultsEnd = 900;
+    static constexpr int kEnd = 8'000;
+
+    struct Node {
+        std::string name;
+        int slots = 0;
+        int gpus = 0;
+        std::unique_ptr<Process> process{};
+    };
+    struct Request {
+        core::Input input;
+        std::function<void(const Result<core::Events>&)> reply{};
+    };
+    enum class Crash { None, BeforeCommit, AfterCommit };
+
+    // The network and the clock.
+    bool faulty() const { return second_ < kFaultsEnd; }
+    bool chance(int percent) { return faulty() && random_.percent(percent); }
+    Time now() const { return Time{std::chrono::seconds(100'000 + second_)}; }
+    void later(int delay, std::function<void()> what);
+    void send(std::function<void()> what);
+    void deliver();
+
+    // rolld.
+    void boot();
+    void die();
+    Result<void> commit(std::span<const core::Event> events);
+    void serve();
+    void audit();
+    void step();
+    void settle_turn(const engine::Turn& turn, const std::vector<Request>& requests);
+    void receive(const Heartbeat& heartbeat, std::uint64_t life);
+    void claim(WorkerId worker, const Heartbeat& heartbeat);
+    void answer_all();
+    Answer answer_to(const Heartbeat& heartbeat) const;
+    void count_silence();
+    std::optional<WorkerId> worker_of(const std::string& session) const;
+    void check_replay() const;
+
+    // Nodes.
+    void live();
+    void start_process(Node& node);
+    void take_answer(const std::string& session, const Answer& answer);
+    void check_started(const Node& node, const Copy& started) const;
+    void note_writings(const Copy& copy);
+    Peers peers_of(const Copy& copy) const;
+
+    // Users.
+    void plan_users();
+    spec::JobSpec invent(int number);
+    void submit(const std::string& key, const spec::JobSpec& spec);
+    void meddle();
+    void calm_down();
+    bool done() const;
+
+    Random random_;
+    int second_ = 0;
+    std::int64_t beats_ = 0;
+    std::uint64_t order_ = 0;
+    std::map<std::pair<int, std::uint64_t>, std::function<void()>> network_;
+
+    core::Events ledger_;
+    std::vector<Time> ledger_times_;
+    std::unique_ptr<engine::Engine> engine_;
+    std::uint64_t life_ = 0;
+    int down_until_ = 0;
+    bool full_ = false;
+    bool behind_ = false;  // the last turn was refused
+    Crash crash_ = Crash::None;
+    std::optional<Time> wakeup_;
+    std::size_t audited_ = 0;
+    std::vector<Request> inbox_;
+    std::map<std::string, Heartbeat> heard_;         // this turn, by session
+    std::map<std::string, std::uint64_t> newest_;    // heartbeat taken, by session
+    std::map<WorkerId, std::int64_t> last_renewal_;  // beat
+
+    std::vector<Node> nodes_;
+    std::uint64_t sessions_ = 0;
+    std::map<std::string, spec::JobSpec> keys_;  // what users submit
+    std::map<std::string, JobId> known_;         // what users were told
+    Auditor auditor_;
+    Totals totals_;
+};
+
+}  // namespace roll::sim

@@ -1,0 +1,124 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "common/protocol/rank.hpp"
+#include "worker/agent/launch.hpp"
+
+namespace roll::agent {
+namespace {
+
+protocol::StartOrder order(const std::string& kind) {
+    protocol::StartOrder order;
+    order.attempt = {.job = {7}, .token = {3, 2}};
+    order.kind = kind;
+    order.document = "{}";
+    order.output = "/runs/a-7";
+    order.node_rank = 1;
+    order.nodes = 2;
+    order.ranks_per_node = 2;
+    order.slots = {0, 3};
+    return order;
+}
+
+LaunchSite site() {
+    return {.programs = "/opt/roll/bin",
+            .cores = 16,
+            .slots = 4,
+            .gpus = 0,
+            .session = "s1",
+            .environment = {"HOME=/root", "PATH=/bin"}};
+}
+
+bool has(const Program& program, const std::string& variable) {
+    return std::ranges::find(program.environment, variable) != program.environment.end();
+}
+
+bool names(const Program& program, const std::string& name) {
+    return std::ranges::any_of(program.environment, [&](const std::string& variable) {
+        return variable.starts_with(name + "=");
+    });
+}
+
+TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
+    const auto plan = plan_launch(order("train"), site());
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(plan->programs.size(), 2u);
+    EXPECT_TRUE(plan->own_programs);
+    EXPECT_EQ(plan->programs[1].arguments,
+              (std::vector<std::string>{"/opt/roll/bin/roll-rank", "--launch",
+                                        "/runs/a-7/logs/attempt-2/launch-1.json", "--rank", "3"}));
+    EXPECT_EQ(plan->programs[1].log, "/runs/a-7/logs/attempt-2/rank-3.log");
+    EXPECT_EQ(plan->directories, (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs/attempt-2",
+                                                           "/runs/a-7/checkpoints"}));
+    const auto launch = protocol::decode_launch(plan->launch);
+    ASSERT_TRUE(launch);
+    EXPECT_EQ(launch->world_size(), 4);
+    EXPECT_EQ(launch->logs, "/runs/a-7/logs/attempt-2");
+    EXPECT_EQ(launch->attempt.token, (Token{3, 2}));
+}
+
+TEST(PlanLaunch, ConversionIsOneProgram) {
+    const auto plan = plan_launch(order("merge"), site());
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(plan->programs.size(), 1u);
+    EXPECT_EQ(plan->programs[0].arguments[0], "/opt/roll/bin/roll-convert");
+    EXPECT_EQ(protocol::decode_launch(plan->launch)->ranks_per_node, 1);
+}
+
+TEST(PlanLaunch, ThreadsAreTheCoresOfTheSlotsUnlessSet) {
+    EXPECT_TRUE(has(plan_launch(order("train"), site())->programs[0], "OMP_NUM_THREADS=4"));
+    EXPECT_TRUE(has(plan_launch(order("convert"), site())->programs[0], "OMP_NUM_THREADS=8"));
+    LaunchSite set = site();
+    set.environment = {"OMP_NUM_THREADS=3"};
+    EXPECT_TRUE(has(plan_launch(order("train"), set)->programs[0], "OMP_NUM_THREADS=3"));
+    set = site();
+    set.cores = 1;
+    EXPECT_TRUE(has(plan_launch(order("train"), set)->programs[0], "OMP_NUM_THREADS=1"));
+}
+
+TEST(PlanLaunch, GpusAreShownByNumberAndHiddenFromJobsWithoutAny) {
+    EXPECT_FALSE(names(plan_launch(order("train"), site())->programs[0], "CUDA_VISIBLE_DEVICES"));
+    LaunchSite gpus = site();
+    gpus.gpus = 8;
+    EXPECT_TRUE(has(plan_launch(order("train"), gpus)->programs[0], "CUDA_VISIBLE_DEVICES="));
+    protocol::StartOrder two = order("train");
+    two.gpus = {2, 5};
+    EXPECT_TRUE(has(plan_launch(two, gpus)->programs[0], "CUDA_VISIBLE_DEVICES=2,5"));
+}
+
+TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {
+    protocol::StartOrder command = order("command");
+    command.document =
+        R"({"command": ["sh", "-c", "exit 0"], "env": {"A": "b c", "HOME": "/x"}, "workdir": "/w"})";
+    const auto plan = plan_launch(command, site());
+    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_EQ(plan->programs.size(), 1u);
+    const Program& program = plan->programs[0];
+    EXPECT_FALSE(plan->own_programs);
+    EXPECT_TRUE(plan->launch_file.empty());
+    EXPECT_EQ(program.arguments, (std::vector<std::string>{"sh", "-c", "exit 0"}));
+    EXPECT_EQ(program.directory, "/w");
+    EXPECT_EQ(program.log, "/runs/a-7/logs/attempt-2/rank-1.log");
+    for (const char* variable : {"A=b c", "HOME=/x", "ROLL_JOB=7", "ROLL_TOKEN=3-2",
+                                 "ROLL_OUTPUT=/runs/a-7", "ROLL_NODE_RANK=1", "ROLL_NODES=2"})
+        EXPECT_TRUE(has(program, variable)) << variable;
+}
+
+TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
+    protocol::StartOrder command = order("command");
+    EXPECT_FALSE(plan_launch(command, site()));
+    command.document = R"({"command": []})";
+    EXPECT_EQ(plan_launch(command, site()).error().code, ErrorCode::InvalidArgument);
+}
+
+TEST(GuardPlan, ComesBackAsItWasSent) {
+    const GuardPlan plan = plan_launch(order("train"), site()).value();
+    EXPECT_EQ(decode_guard_plan(encode(plan)).value(), plan);
+    EXPECT_EQ(encode(plan).find('\n'), std::string::npos);
+    const Verdict verdict{"invalid", 127, "cannot run \"x\"\n"};
+    EXPECT_EQ(decode_verdict(encode(verdict)).value(), verdict);
+}
+
+}  // namespace
+}  // namespace roll::agent

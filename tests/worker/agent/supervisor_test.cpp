@@ -1,0 +1,233 @@
+#include "worker/agent/supervisor.hpp"
+
+#include <csignal>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "tests/worker/agent/dummy_trainer.hpp"
+#include "worker/agent/clock.hpp"
+
+namespace roll::agent {
+namespace {
+
+using std::chrono::seconds;
+
+const AttemptKey kKey{.job = {7}, .token = {1, 1}};
+
+// Supervisor over real processes; this test program is its guard and its roll-rank.
+class SupervisorTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string name = testing::TempDir() + "roll-supervisor-XXXXXX";
+        ASSERT_NE(::mkdtemp(name.data()), nullptr);
+        folder_ = name;
+        std::filesystem::create_symlink(io::own_program(), folder_ / "roll-rank");
+        io::become_subreaper();
+        restart();
+    }
+    void TearDown() override {
+        for (const io::ProcessInfo& process : io::descendants(::getpid()))
+            ::kill(process.pid, SIGKILL);
+        std::filesystem::remove_all(folder_);
+    }
+    void restart() {
+        supervisor_.reset();
+        run_directory_.reset();
+        run_directory_.emplace(
+            RunDirectory::open(folder_ / "worker", "session-" + folder_.string()).value());
+        LaunchSite site;
+        site.programs = folder_.string();
+        site.session = "session-" + folder_.string();
+        site.environment = io::current_environment();
+        supervisor_.emplace(std::vector<std::string>{io::own_program(), "--guard"}, site,
+                            *run_directory_);
+    }
+    protocol::StartOrder order(const std::string& document, int ranks = 1,
+                               const std::string& kind = "train") {
+        protocol::StartOrder order;
+        order.attempt = kKey;
+        order.kind = kind;
+        order.document = document;
+        order.output = (folder_ / "out").string();
+        order.ranks_per_node = ranks;
+        return order;
+    }
+    void start(const std::string& document, int ranks = 1, const std::string& kind = "train",
+               seconds leash = seconds(600)) {
+        supervisor_->start({order(document, ranks, kind), boot_now() + leash, boot_now() + leash});
+    }
+    // Waits until there has been such an event.
+    template <class T>
+    const T& wait(int nth = 1) {
+        for (const Instant deadline = boot_now() + seconds(60); boot_now() < deadline;) {
+            int seen = 0;
+            for (const ProcessEvent& event : events_)
+                if (const T* found = std::get_if<T>(&event); found != nullptr && ++seen == nth)
+                    return *found;
+            std::vector<pollfd> polled;
+            supervisor_->add_polled(polled);
+            ::poll(polled.data(), polled.size(), 50);
+            for (ProcessEvent& event : supervisor_->collect()) events_.push_back(std::move(event));
+        }
+        throw std::runtime_error("no such event within a minute");
+    }
+    template <class T>
+    int count() const {
+        return static_cast<int>(std::ranges::count_if(
+            events_, [](const ProcessEvent& e) { return std::holds_alternative<T>(e); }));
+    }
+    bool nothing_left() {
+        for (const io::ProcessInfo& process : io::descendants(::getpid()))
+            if (process.state != 'Z') return false;
+        return true;
+    }
+    std::string log(int rank) {
+        return read_file(folder_ / "out/logs/attempt-1" / ("rank-" + std::to_string(rank) + ".log"))
+            .value();
+    }
+
+    std::filesystem::path folder_;
+    std::optional<RunDirectory> run_directory_;
+    std::optional<Supervisor> supervisor_;
+    std::deque<ProcessEvent> events_;
+};
+
+TEST_F(SupervisorTest, RanksTalkAndTheirEndsAreSeen) {
+    start(R"({"rank": ["ready", "stage 10", "recorded 10", "exit 0"]})", 2);
+    EXPECT_TRUE(std::holds_alternative<protocol::Ready>(wait<Reported>().report));
+    wait<Reported>(4);
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "out/checkpoints/.step-10.1-1"));
+    supervisor_->tell(kKey, protocol::RecordedStep{10});
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>(1).exit, (ExitStatus{false, 0}));
+    EXPECT_EQ(wait<Exited>(2).exit, (ExitStatus{false, 0}));
+    EXPECT_EQ(log(0), "rank 0 of 2\n");
+    EXPECT_EQ(log(1), "rank 1 of 2\n");
+    EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(SupervisorTest, AStopReachesStdinAndTheGroup) {
+    start(R"({"rank": ["deaf", "ready", "stop", "exit 75"]})");
+    wait<Reported>();
+    supervisor_->tell(kKey, protocol::StopAtStep{true});
+    supervisor_->terminate(kKey);
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 75}));
+}
+
+TEST_F(SupervisorTest, SigtermEndsWhatDoesNotListen) {
+    start(R"({"command": ["sleep", "600"]})", 1, "command");
+    const auto log_file = folder_ / "out/logs/attempt-1/rank-0.log";
+    while (!std::filesystem::exists(log_file)) ::usleep(1000);
+    supervisor_->terminate(kKey);
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>().exit, (ExitStatus{true, SIGTERM}));
+}
+
+TEST_F(SupervisorTest, AKillTakesWhatIgnoresSigtermAndItsGrandchildren) {
+    start(R"({"rank": ["deaf", "child", "ready", "hang"]})", 2);
+    wait<Reported>(2);
+    supervisor_->terminate(kKey);
+    supervisor_->kill(kKey);
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>().exit, (ExitStatus{true, SIGKILL}));
+    EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(SupervisorTest, WhatACommandLeavesBehindGoesWithIt) {
+    start(R"({"command": ["sh", "-c", "setsid sleep 600 & sleep 600 & exit 3"]})", 1, "command");
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 3}));
+    EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(SupervisorTest, TheGuardKillsWhenTheLeashRunsOut) {
+    start(R"({"rank": ["child", "ready", "hang"]})");
+    wait<Reported>();
+    supervisor_->set_leash({kKey, boot_now(), boot_now()});
+    wait<LeashRanOut>();
+    wait<Gone>();
+    EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(SupervisorTest, NothingIsStartedOnceTheLeaseIsOver) {
+    start(R"({"rank": ["ready"]})", 1, "train", seconds(0));
+    EXPECT_EQ(wait<StartFailed>().verdict.outcome, "infra");
+    wait<Gone>();
+    EXPECT_EQ(count<Exited>(), 0);
+}
+
+TEST_F(SupervisorTest, JunkIsToldOnceAndDoesNoHarm) {
+    start(R"({"rank": ["junk", "junk", "ready", "exit 0"]})");
+    EXPECT_TRUE(std::holds_alternative<protocol::Ready>(wait<Reported>().report));
+    wait<Gone>();
+    EXPECT_EQ(count<Junk>(), 1);
+}
+
+TEST_F(SupervisorTest, WhatCannotStartSaysWhy) {
+    start(R"({"command": ["/nowhere/prog"]})", 1, "command");
+    EXPECT_EQ(wait<StartFailed>().verdict,
+              (Verdict{"invalid", 127, "cannot run /nowhere/prog: No such file or directory"}));
+    wait<Gone>();
+}
+
+TEST_F(SupervisorTest, AMissingRankProgramIsNotTheJobsFault) {
+    std::filesystem::remove(folder_ / "roll-rank");
+    start(R"({"rank": ["ready"]})");
+    EXPECT_EQ(wait<StartFailed>().verdict.outcome, "infra");
+    wait<Gone>();
+}
+
+TEST_F(SupervisorTest, AnOutputThatCannotBeMadeIsInvalid) {
+    std::ofstream(folder_ / "out") << "a file\n";
+    start(R"({"rank": ["ready"]})");
+    const Verdict verdict = wait<StartFailed>().verdict;
+    EXPECT_EQ(verdict.outcome, "invalid");
+    EXPECT_NE(verdict.reason.find((folder_ / "out").string()), std::string::npos);
+    wait<Gone>();
+}
+
+TEST_F(SupervisorTest, AKilledGuardLeavesNothing) {
+    start(R"({"rank": ["child", "ready", "hang"]})");
+    wait<Reported>();
+    for (const io::ProcessInfo& process : io::descendants(::getpid()))
+        if (process.parent == ::getpid()) ::kill(process.pid, SIGKILL);
+    wait<Gone>();
+    EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(SupervisorTest, TheNextWorkerEndsAndReportsWhatThisOneLeft) {
+    protocol::RunningAttempt entry;
+    entry.attempt = kKey;
+    entry.phase = "running";
+    entry.checkpoints = {{.step = 5, .directory = "/out/checkpoints/step-5"}};
+    ASSERT_TRUE(run_directory_->remember(entry));
+    start(R"({"rank": ["child", "ready", "hang"]})");
+    wait<Reported>();
+    EXPECT_FALSE(RunDirectory::open(folder_ / "worker", "x"));  // it is taken
+    for (const io::ProcessInfo& process : io::descendants(::getpid()))
+        if (process.parent == ::getpid())
+            ::kill(process.pid, SIGSTOP);  // a guard that does nothing
+    restart();
+    const auto left = run_directory_->end_leftovers();
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_EQ(left[0].attempt, kKey);
+    EXPECT_EQ(left[0].checkpoints.size(), 1u);
+    EXPECT_TRUE(nothing_left());
+    run_directory_->forget(kKey);
+    restart();
+    EXPECT_TRUE(run_directory_->end_leftovers().empty());
+}
+
+}  // namespace
+}  // namespace roll::agent
+
+int main(int argc, char** argv) {
+    const int status = roll::agent::run_as_dummy({argv, argv + argc});
+    if (status >= 0) return status;
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

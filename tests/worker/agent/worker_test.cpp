@@ -1,0 +1,233 @@
+// The program roll-worker, led by a rolld of our own, with ranks that do as they are told.
+#include <csignal>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/process.hpp"
+#include "tests/worker/agent/dummy_trainer.hpp"
+#include "tests/worker/agent/fake_rolld.hpp"
+#include "worker/agent/clock.hpp"
+
+namespace roll::agent {
+namespace {
+
+const AttemptKey kKey{.job = {7}, .token = {1, 1}};
+const AttemptKey kOther{.job = {8}, .token = {1, 1}};
+
+class WorkerTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string name = testing::TempDir() + "roll-worker-XXXXXX";
+        ASSERT_NE(::mkdtemp(name.data()), nullptr);
+        folder_ = name;
+        std::filesystem::create_directories(folder_ / "bin");
+        std::filesystem::create_symlink(io::own_program(), folder_ / "bin/roll-rank");
+        io::become_subreaper();
+        rolld_.emplace(folder_ / "state", 1);
+    }
+    void TearDown() override {
+        if (worker_ > 0) ::kill(worker_, SIGKILL);
+        EXPECT_TRUE(eventually_nothing_left());
+        std::filesystem::remove_all(folder_);
+    }
+    void start_worker(std::vector<std::string> flags = {}) {
+        io::Spawn spawn;
+        spawn.arguments = {ROLL_WORKER_PROGRAM,
+                           "--dir",
+                           (folder_ / "state").string(),
+                           "--node",
+                           "node-1",
+                           "--slots",
+                           "2",
+                           "--bin-dir",
+                           (folder_ / "bin").string()};
+        for (std::string& flag : flags) spawn.arguments.push_back(std::move(flag));
+        spawn.environment = io::current_environment();
+        spawn.descriptors = {{STDERR_FILENO, STDERR_FILENO}};
+        worker_ = io::spawn(spawn).value();
+    }
+    int wait_worker() {
+        int status = 0;
+        EXPECT_EQ(::waitpid(worker_, &status, 0), worker_);
+        worker_ = 0;
+        return status;
+    }
+    protocol::StartOrder order(const AttemptKey& key, const std::string& document, int ranks = 1) {
+        protocol::StartOrder order;
+        order.attempt = key;
+        order.kind = document.find("\"command\"") == std::string::npos ? "train" : "command";
+        order.document = document;
+        order.output = out(key).string();
+        order.ranks_per_node = ranks;
+        order.slots.assign(static_cast<std::size_t>(ranks), 0);
+        return order;
+    }
+    std::filesystem::path out(const AttemptKey& key) {
+        return folder_ / ("out-" + std::to_string(key.job.value));
+    }
+    bool runs(const std::string& document, int ranks = 1) {
+        rolld_->start.push_back(order(kKey, document, ranks));
+        return rolld_->serve_until([&] { return rolld_->phase(kKey) == "running"; });
+    }
+    bool ends(const AttemptKey& key = kKey) {
+        return rolld_->serve_until(
+            [&] { return rolld_->ended.contains(key) && !rolld_->entry(key); });
+    }
+    // Below this test: it is a subreaper, so what a killed worker leaves becomes its own.
+    bool nothing_left() {
+        while (worker_ == 0 && ::waitpid(-1, nullptr, WNOHANG) > 0) continue;
+        for (const io::ProcessInfo& process : io::descendants(::getpid()))
+            if (process.state != 'Z') return false;
+        return true;
+    }
+    bool eventually_nothing_left() {
+        for (int i = 0; i < 3000 && !nothing_left(); ++i) ::usleep(20000);
+        return nothing_left();
+    }
+    // Ranks and what they started: all below the worker but its guards.
+    bool no_rank_runs() {
+        for (const io::ProcessInfo& process : io::descendants(worker_))
+            if (process.parent != worker_ && process.state != 'Z') return false;
+        return true;
+    }
+
+    std::filesystem::path folder_;
+    pid_t worker_ = 0;
+    std::optional<FakeRolld> rolld_;
+};
+
+TEST_F(WorkerTest, AGangTrainsAndItsCheckpointIsPublishedAndRecorded) {
+    start_worker();
+    rolld_->start.push_back(order(kKey, R"({"rank": ["ready", "recorded 10"],
+                        "rank-0": ["ready", "progress", "stage 10", "recorded 10"]})",
+                                  2));
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "done");
+    EXPECT_TRUE(std::filesystem::exists(out(kKey) / "checkpoints/step-10.1-1"));
+    EXPECT_FALSE(std::filesystem::exists(out(kKey) / "checkpoints/.step-10.1-1"));
+    EXPECT_TRUE(rolld_->recorded.contains(kKey));
+    EXPECT_TRUE(std::filesystem::is_empty(folder_ / "state/worker/node-1") ||
+                !std::filesystem::exists(folder_ / "state/worker/node-1/7-1-1.json"));
+}
+
+TEST_F(WorkerTest, CommandsRunSideBySideAndTheirExitStatusesArrive) {
+    start_worker();
+    rolld_->start.push_back(order(kKey, R"({"command": ["sh", "-c", "echo $ROLL_JOB; exit 3"]})"));
+    rolld_->start.push_back(order(kOther, R"({"command": ["/nowhere/prog"]})"));
+    ASSERT_TRUE(ends(kKey));
+    ASSERT_TRUE(ends(kOther));
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "app");
+    EXPECT_EQ(rolld_->ended.at(kKey).exit_code, 3);
+    EXPECT_EQ(read_file(out(kKey) / "logs/attempt-1/rank-0.log").value(), "7\n");
+    EXPECT_EQ(rolld_->ended.at(kOther).outcome, "invalid");
+    EXPECT_EQ(rolld_->ended.at(kOther).exit_code, 127);
+}
+
+TEST_F(WorkerTest, OneRanksFailureEndsTheOthers) {
+    start_worker();
+    rolld_->start.push_back(order(
+        kKey,
+        R"({"rank": ["deaf", "ready", "hang"], "rank-1": ["ready", "fail no data", "exit 1"]})",
+        2));
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "app");
+    EXPECT_EQ(rolld_->ended.at(kKey).reason, "no data");
+}
+
+TEST_F(WorkerTest, AStopThatIsNotHeardIsEnforced) {
+    start_worker({"--stop-grace", "0.5"});
+    ASSERT_TRUE(runs(R"({"rank": ["deaf", "child", "ready", "hang"]})"));
+    rolld_->stop[kKey] = {kKey, "cancelled", false};
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "stopped");
+    EXPECT_TRUE(no_rank_runs());
+}
+
+TEST_F(WorkerTest, AFencedAttemptDies) {
+    start_worker();
+    ASSERT_TRUE(runs(R"({"rank": ["deaf", "ready", "hang"]})"));
+    rolld_->current.clear();
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "stopped");
+}
+
+TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
+    start_worker({"--lease", "300", "--fence", "300"});  // not the leash's doing
+    ASSERT_TRUE(runs(R"({"rank": ["deaf", "child", "stage 5", "ready", "hang"]})", 2));
+    ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->recorded.contains(kKey); }));
+    ::kill(worker_, SIGKILL);
+    wait_worker();
+    EXPECT_TRUE(eventually_nothing_left());
+    start_worker();
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->sessions.size(), 2u);
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "infra");
+    EXPECT_EQ(rolld_->ended.at(kKey).reason, "roll-worker ended and was started again");
+}
+
+TEST_F(WorkerTest, RanksOfAFrozenWorkerDieByTheirLeash) {
+    start_worker({"--lease", "1", "--fence", "0.5"});
+    ASSERT_TRUE(runs(R"({"rank": ["deaf", "child", "ready", "hang"]})"));
+    ::kill(worker_, SIGSTOP);
+    EXPECT_TRUE(rolld_->silent_until([&] { return no_rank_runs(); }, true));
+    ::kill(worker_, SIGCONT);
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "infra");
+}
+
+TEST_F(WorkerTest, CutOffFromARolldThatServesItStopsWithACheckpoint) {
+    start_worker({"--lease", "2", "--fence", "58"});
+    ASSERT_TRUE(runs(R"({"rank": ["deaf", "ready", "stop", "stage 7", "exit 75"]})"));
+    EXPECT_TRUE(rolld_->silent_until([&] { return no_rank_runs(); }, true));
+    EXPECT_TRUE(std::filesystem::exists(out(kKey) / "checkpoints/.step-7.1-1"));
+    EXPECT_FALSE(std::filesystem::exists(out(kKey) / "checkpoints/step-7.1-1"));
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "yielded");
+    EXPECT_TRUE(std::filesystem::exists(out(kKey) / "checkpoints/step-7.1-1"));
+    EXPECT_EQ(rolld_->recorded.at(kKey).front(), 7);
+}
+
+TEST_F(WorkerTest, TrainingGoesOnWithoutRolldAndTheNextRolldAdoptsIt) {
+    start_worker({"--lease", "9", "--fence", "3"});
+    ASSERT_TRUE(
+        runs(R"({"rank": ["ready", "recorded 10"], "rank-0": ["ready", "stop", "exit 75"]})"));
+    const Instant back = boot_now() + Millis(14000);  // longer than lease and fence
+    EXPECT_TRUE(rolld_->silent_until([&] { return boot_now() >= back; }, false));
+    EXPECT_FALSE(no_rank_runs());
+    rolld_.reset();
+    rolld_.emplace(folder_ / "state", 2);
+    rolld_->current.insert(kKey);
+    ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->phase(kKey) == "running"; }));
+    rolld_->stop[kKey] = {kKey, "preempted", true};
+    ASSERT_TRUE(ends());
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "yielded");
+}
+
+TEST_F(WorkerTest, SigtermStopsTheAttemptsThenTheWorker) {
+    start_worker();
+    ASSERT_TRUE(runs(R"({"rank": ["deaf", "ready", "stop", "stage 3", "exit 75"]})"));
+    ::kill(worker_, SIGTERM);
+    ASSERT_TRUE(rolld_->serve_until([&] { return rolld_->ended.contains(kKey); }));
+    EXPECT_EQ(rolld_->ended.at(kKey).outcome, "yielded");
+    EXPECT_EQ(rolld_->recorded.at(kKey).front(), 3);
+    ASSERT_TRUE(rolld_->serve_until([&] {
+        const auto process = io::find_process(worker_);
+        return !process || process->state == 'Z';
+    }));
+    const int status = wait_worker();
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace roll::agent
+
+int main(int argc, char** argv) {
+    const int status = roll::agent::run_as_dummy({argv, argv + argc});
+    if (status >= 0) return status;
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,0 +1,150 @@
+#include "worker/agent/agent.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <poll.h>
+
+#include "worker/agent/clock.hpp"
+
+namespace roll::agent {
+namespace {
+
+template <class... Fs>
+struct Overload : Fs... {
+    using Fs::operator()...;
+};
+
+constexpr Millis kPoll{500};       // the clock's own events need no more
+constexpr Millis kBetween{20};     // between heartbeats that changes call for
+constexpr Millis kFarewell{3000};  // for rolld to take note of the last ends
+
+std::string label(const AttemptKey& key) {
+    return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
+}
+
+}  // namespace
+
+void Agent::run() {
+    while (!over()) {
+        turn();
+        wait();
+    }
+}
+
+void Agent::turn() {
+    now_ = boot_now();
+    take_signals();
+    connect();
+    while (const auto answer = parts_.link.receive(now_)) parts_.core.on_answer(*answer, now_);
+    for (const VolumeEvent& event : volume_.collect()) take(event);
+    for (const ProcessEvent& event : parts_.supervisor.collect()) take(event);
+    parts_.core.on_clock(now_);
+    carry_out();
+    if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
+        volume_.look(beacon);
+    beat();
+    // A send may have swallowed the sign that there is input.
+    while (const auto answer = parts_.link.receive(now_)) parts_.core.on_answer(*answer, now_);
+    carry_out();
+}
+
+void Agent::wait() {
+    std::vector<pollfd> polled = {{parts_.signals.get(), POLLIN, 0},
+                                  {volume_.descriptor(), POLLIN, 0}};
+    if (parts_.link.descriptor() >= 0) polled.push_back({parts_.link.descriptor(), POLLIN, 0});
+    parts_.supervisor.add_polled(polled);
+    Millis time = kPoll;
+    if (beat_at_) time = std::clamp(*beat_at_ + parts_.beat - boot_now(), Millis{0}, kPoll);
+    if (beat_now_) time = std::min(time, kBetween);
+    ::poll(polled.data(), polled.size(), static_cast<int>(time.count()));
+}
+
+void Agent::take_signals() {
+    while (const auto signal = io::next_signal(parts_.signals)) {
+        if (*signal == SIGCHLD) continue;  // guards are heard by their pipes
+        ++end_signals_;
+        parts_.log.info("signal {}: ends", *signal);
+        parts_.core.on_drain(now_);
+    }
+}
+
+// Two signals: at once. The guards kill what is left when this process ends.
+bool Agent::over() const {
+    if (end_signals_ == 0) return false;
+    if (end_signals_ > 1 || parts_.core.settled()) return true;
+    return give_up_at_ && now_ >= *give_up_at_;
+}
+
+void Agent::connect() {
+    const auto connected = parts_.link.maintain(now_);
+    const std::string trouble = connected ? "" : connected.error().message;
+    if (trouble == last_trouble_) return;
+    last_trouble_ = trouble;
+    if (trouble.empty())
+        parts_.log.info("connects to rolld");
+    else
+        parts_.log.warn("no connection to rolld: {}", trouble);
+}
+
+void Agent::beat() {
+    if (end_signals_ > 0 && parts_.core.idle() && !give_up_at_) give_up_at_ = now_ + kFarewell;
+    const Millis since = beat_at_ ? now_ - *beat_at_ : parts_.beat;
+    if (since < (beat_now_ ? std::min(kBetween, parts_.beat) : parts_.beat)) return;
+    beat_at_ = now_;
+    beat_now_ = false;
+    parts_.link.send(parts_.core.heartbeat(now_));
+}
+
+void Agent::take(const VolumeEvent& event) {
+    std::visit(Overload{[&](const Looked& looked) {
+                            if (looked.look) parts_.core.on_look(*looked.look, now_);
+                        },
+                        [&](const Published& published) {
+                            parts_.core.on_published(published.attempt, published.step,
+                                                     published.done, now_);
+                        }},
+               event);
+}
+
+void Agent::take(const ProcessEvent& event) {
+    AgentCore& core = parts_.core;
+    std::visit(
+        Overload{[&](const Reported& e) { core.on_report(e.attempt, e.rank, e.report, now_); },
+                 [&](const Exited& e) { core.on_exit(e.attempt, e.rank, e.exit, now_); },
+                 [&](const LeashRanOut& e) { core.on_leash(e.attempt, now_); },
+                 [&](const StartFailed& e) { core.on_start_failed(e.attempt, e.verdict); },
+                 [&](const Gone& e) { core.on_gone(e.attempt, now_); },
+                 [&](const Junk& e) {
+                     parts_.log.warn("{}: program {} says what is no report: {}", label(e.attempt),
+                                     e.rank, e.line);
+                 }},
+        event);
+}
+
+void Agent::carry_out() {
+    Supervisor& supervisor = parts_.supervisor;
+    for (const Effect& effect : parts_.core.take_effects()) {
+        std::visit(Overload{[&](const Start& e) {
+                                parts_.log.info("{}: starts", label(e.order.attempt));
+                                supervisor.start(e);
+                            },
+                            [&](const SetLeash& e) { supervisor.set_leash(e); },
+                            [&](const Tell& e) { supervisor.tell(e.attempt, e.command); },
+                            [&](const Terminate& e) { supervisor.terminate(e.attempt); },
+                            [&](const Kill& e) { supervisor.kill(e.attempt); },
+                            [&](const Publish& e) { volume_.publish(e); },
+                            [&](const Remember& e) { remember(e.entry); },
+                            [&](const Forget& e) { parts_.run_directory.forget(e.attempt); },
+                            [&](const BeatNow&) { beat_now_ = true; },
+                            [&](const Note& e) { parts_.log.info("{}", e.text); }},
+                   effect);
+    }
+}
+
+void Agent::remember(const protocol::RunningAttempt& entry) {
+    const auto written = parts_.run_directory.remember(entry);
+    if (!written) parts_.log.error("{}: {}", label(entry.attempt), written.error().message);
+}
+
+}  // namespace roll::agent

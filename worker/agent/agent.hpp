@@ -1,0 +1,58 @@
+// roll-worker's loop: what comes from rolld, the processes, the volume and the clock goes into
+// AgentCore, and what it decides is carried out. One thread; waits in one place.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/io/signals.hpp"
+#include "common/log.hpp"
+#include "worker/agent/agent_core.hpp"
+#include "worker/agent/link.hpp"
+#include "worker/agent/supervisor.hpp"
+#include "worker/agent/volume.hpp"
+
+namespace roll::agent {
+
+struct AgentParts {
+    AgentCore core;
+    Link link;
+    Supervisor supervisor;
+    RunDirectory& run_directory;
+    io::Descriptor signals;
+    Log log;
+    Millis beat{1000};
+};
+
+class Agent {
+  public:
+    explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
+
+    // Until a signal asks it to end and all attempts have ended and been reported, or a second
+    // signal comes. Then nothing that it started is left.
+    void run();
+
+  private:
+    void turn();
+    void wait();
+    void take_signals();
+    void take(const ProcessEvent& event);
+    void take(const VolumeEvent& event);
+    void carry_out();
+    void remember(const protocol::RunningAttempt& entry);
+    void connect();
+    void beat();
+    bool over() const;
+
+    AgentParts parts_;
+    Volume volume_{};
+    Instant now_{};
+    std::optional<Instant> beat_at_{};
+    bool beat_now_ = true;
+    int end_signals_ = 0;
+    std::optional<Instant> give_up_at_{};  // an end that rolld does not take note of
+    std::string last_trouble_{};
+};
+
+}  // namespace roll::agent

@@ -1,0 +1,223 @@
+#include "worker/agent/guard.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <system_error>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/process.hpp"
+#include "common/io/signals.hpp"
+#include "common/protocol/rank.hpp"
+#include "worker/agent/clock.hpp"
+#include "worker/agent/leash.hpp"
+#include "worker/agent/lines.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr int kPollMillis = 500;    // how often it looks at the leash
+constexpr int kKillingMillis = 20;  // between rounds of SIGKILL
+constexpr std::size_t kPlanBytesMax = 64u << 20;
+
+class Guard {
+  public:
+    Guard(Leash leash, io::Descriptor signals)
+        : leash_(std::move(leash)),
+          signals_(std::move(signals)) {}
+
+    int run();
+
+  private:
+    std::optional<GuardPlan> read_plan();
+    Result<void> prepare(const GuardPlan& plan);
+    Result<void> start(const GuardPlan& plan);
+    Result<pid_t> start_program(const Program& program, int index);
+    void fail_with(const Error& error, bool own_programs);
+    void read_orders();
+    void obey(const std::string& order);
+    void terminate();
+    void kill_round();
+    void reap();
+    bool programs_ended() const;
+    void say(const std::string& line);
+
+    Leash leash_;
+    io::Descriptor signals_;
+    LineReader orders_{kPlanBytesMax};
+    std::vector<pid_t> programs_{};  // 0 once it has ended
+    pid_t group_ = 0;
+    bool killing_ = false;
+    bool nothing_left_ = false;
+};
+
+void Guard::say(const std::string& line) {
+    const std::string whole = line + "\n";
+    [[maybe_unused]] const ssize_t n = ::write(kGuardUp, whole.data(), whole.size());
+}
+
+std::optional<GuardPlan> Guard::read_plan() {
+    for (;;) {
+        if (const auto line = orders_.next()) {
+            auto plan = decode_guard_plan(*line);
+            if (!plan) return std::nullopt;
+            return *std::move(plan);
+        }
+        if (!orders_.fill(kGuardDown)) return std::nullopt;
+    }
+}
+
+Result<void> Guard::prepare(const GuardPlan& plan) {
+    for (const std::string& directory : plan.directories)
+        ROLL_TRY_VOID(make_directories(directory));
+    if (!plan.launch_file.empty())
+        ROLL_TRY_VOID(write_file_atomically(plan.launch_file, plan.launch));
+    return {};
+}
+
+Result<pid_t> Guard::start_program(const Program& program, int index) {
+    const io::Descriptor log(
+        ::open(program.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!log)
+        return fail(
+            errno == ENOTDIR || errno == ENAMETOOLONG ? ErrorCode::InvalidArgument
+                                                      : ErrorCode::Refused,
+            "cannot open log " + program.log + ": " + std::generic_category().message(errno));
+    io::Spawn spawn;
+    spawn.arguments = program.arguments;
+    spawn.environment = program.environment;
+    spawn.directory = program.directory;
+    spawn.group = group_;
+    spawn.death_signal = SIGKILL;
+    spawn.descriptors = {{kGuardPrograms + 2 * index, STDIN_FILENO},
+                         {log.get(), STDOUT_FILENO},
+                         {log.get(), STDERR_FILENO},
+                         {kGuardPrograms + 2 * index + 1, protocol::kReportDescriptor}};
+    return io::spawn(spawn);
+}
+
+Result<void> Guard::start(const GuardPlan& plan) {
+    for (std::size_t i = 0; i < plan.programs.size(); ++i) {
+        ROLL_TRY(const pid_t pid, start_program(plan.programs[i], static_cast<int>(i)));
+        programs_.push_back(pid);
+        if (i == 0) group_ = pid;
+    }
+    return {};
+}
+
+// What Roll itself lacks, and a full disk, may be better elsewhere or later; the rest never.
+void Guard::fail_with(const Error& error, bool own_programs) {
+    Verdict verdict{"infra", 1, error.message};
+    const bool cannot_run =
+        error.code == ErrorCode::NotFound || error.code == ErrorCode::InvalidArgument;
+    if (error.code == ErrorCode::Refused) verdict.exit_code = protocol::kExitRefused;
+    if (cannot_run && !own_programs) {
+        verdict.outcome = "invalid";
+        verdict.exit_code = error.code == ErrorCode::NotFound ? 127 : 126;
+    }
+    say("failed " + encode(verdict));
+    killing_ = true;
+}
+
+void Guard::read_orders() {
+    if (!orders_.fill(kGuardDown)) killing_ = true;  // roll-worker has ended
+    while (const auto order = orders_.next()) obey(*order);
+}
+
+void Guard::obey(const std::string& order) {
+    if (order == "term") terminate();
+    if (order == "kill") killing_ = true;
+}
+
+// The group's number stays taken while a program of it has not been waited for.
+void Guard::terminate() {
+    if (programs_ended()) return;
+    ::kill(-group_, SIGTERM);
+    ::kill(-group_, SIGCONT);
+    for (const pid_t pid : programs_)
+        if (pid > 0 && ::getpgid(pid) != group_) ::kill(pid, SIGTERM);
+}
+
+void Guard::kill_round() {
+    for (const io::ProcessInfo& process : io::descendants(::getpid()))
+        if (process.state != 'Z') ::kill(process.pid, SIGKILL);
+}
+
+void Guard::reap() {
+    int status = 0;
+    pid_t pid = 0;
+    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+        const auto program = std::ranges::find(programs_, pid);
+        if (program == programs_.end()) continue;  // an orphan
+        *program = 0;
+        const bool signaled = WIFSIGNALED(status);
+        say("exit " + std::to_string(program - programs_.begin()) +
+            (signaled ? " signal " : " code ") +
+            std::to_string(signaled ? WTERMSIG(status) : WEXITSTATUS(status)));
+    }
+    nothing_left_ = pid < 0 && errno == ECHILD;
+}
+
+bool Guard::programs_ended() const {
+    return std::ranges::all_of(programs_, [](pid_t pid) { return pid == 0; });
+}
+
+int Guard::run() {
+    const auto plan = read_plan();
+    if (!plan) return 1;
+    if (const auto prepared = prepare(*plan); !prepared) {
+        const bool full = prepared.error().code == ErrorCode::Refused;
+        Verdict verdict{full ? "infra" : "invalid",
+                        full ? protocol::kExitRefused : protocol::kExitInvalid,
+                        prepared.error().message};
+        say("failed " + encode(verdict));
+        return 0;
+    }
+    if (boot_now() >= leash_.lease_ends())
+        fail_with({ErrorCode::Failed, "rolld could no longer be heard when its files were ready"},
+                  true);
+    else if (const auto started = start(*plan); !started)
+        fail_with(started.error(), plan->own_programs);
+    for (int fd = kGuardPrograms; fd < kGuardPrograms + 2 * static_cast<int>(plan->programs.size());
+         ++fd)
+        ::close(fd);
+    for (;;) {
+        while (io::next_signal(signals_)) continue;
+        reap();
+        if (!killing_ && boot_now() >= leash_.killed_at()) {
+            say("leash");
+            killing_ = true;
+        }
+        killing_ |= programs_ended();  // what they left behind goes too
+        if (killing_ && nothing_left_) return 0;
+        if (killing_) kill_round();
+        std::array<pollfd, 2> polled{pollfd{signals_.get(), POLLIN, 0},
+                                     pollfd{kGuardDown, POLLIN, 0}};
+        ::poll(polled.data(), killing_ ? 1 : 2, killing_ ? kKillingMillis : kPollMillis);
+        if (polled[1].revents != 0) read_orders();
+    }
+}
+
+}  // namespace
+
+int run_guard() {
+    ::setsid();
+    io::become_subreaper();
+    // Only SIGKILL ends a guard before its attempt.
+    io::Descriptor signals = io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1,
+                                                SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU});
+    for (const int fd : {kGuardUp, kGuardLeash}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    auto leash = Leash::open(io::Descriptor(kGuardLeash));
+    if (!leash) return 1;
+    return Guard(*std::move(leash), std::move(signals)).run();
+}
+
+}  // namespace roll::agent

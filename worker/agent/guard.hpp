@@ -1,0 +1,51 @@
+// One guard process an attempt: the parent of all its programs. roll-worker starts itself as one.
+//
+// It prepares the files, starts the programs in one process group and kills everything below it,
+// other sessions included, when it is told to, when roll-worker ends (its pipe does), when the
+// leash runs out, or when all programs have ended. It ends once nothing is left.
+//
+//   descriptor 0  down: a GuardPlan as one line of JSON, then "term" and "kill"
+//   descriptor 3  up:   "exit PROGRAM code|signal N", "leash", "failed {verdict}"
+//   descriptor 4  the leash; from 5 on each program's stdin and report pipe
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/agent/verdict.hpp"
+
+namespace roll::agent {
+
+constexpr int kGuardDown = 0;
+constexpr int kGuardUp = 3;
+constexpr int kGuardLeash = 4;
+constexpr int kGuardPrograms = 5;  // program i: its stdin is 5 + 2i, its descriptor 3 is 6 + 2i
+
+struct Program {
+    std::vector<std::string> arguments;
+    std::vector<std::string> environment;
+    std::string directory;
+    std::string log;  // stdout and stderr are appended to it
+    friend bool operator==(const Program&, const Program&) = default;
+};
+
+struct GuardPlan {
+    std::vector<std::string> directories;  // to be made
+    std::string launch_file;               // empty: none
+    std::string launch;
+    bool own_programs = true;  // Roll's: that one cannot be run is not the job's fault
+    std::vector<Program> programs;
+    friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
+};
+
+std::string encode(const GuardPlan& plan);  // one line, no newline
+Result<GuardPlan> decode_guard_plan(std::string_view line);
+
+std::string encode(const Verdict& verdict);
+Result<Verdict> decode_verdict(std::string_view line);
+
+// The guard's main; its exit status.
+int run_guard();
+
+}  // namespace roll::agent

@@ -1,0 +1,73 @@
+#include "common/json.hpp"
+#include "worker/agent/guard.hpp"
+
+namespace roll::agent {
+namespace {
+
+std::string line_of(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<Program> read_program(const Json& json) {
+    JsonReader r(json, "program");
+    Program program;
+    program.arguments = r.get<std::vector<std::string>>("arguments");
+    program.environment = r.get<std::vector<std::string>>("environment");
+    program.directory = r.get<std::string>("directory");
+    program.log = r.get<std::string>("log");
+    ROLL_TRY_VOID(r.finish());
+    return program;
+}
+
+}  // namespace
+
+std::string encode(const GuardPlan& plan) {
+    Json programs = Json::array();
+    for (const Program& program : plan.programs) {
+        programs.push_back({{"arguments", program.arguments},
+                            {"environment", program.environment},
+                            {"directory", program.directory},
+                            {"log", program.log}});
+    }
+    return line_of({{"directories", plan.directories},
+                    {"launch_file", plan.launch_file},
+                    {"launch", plan.launch},
+                    {"own_programs", plan.own_programs},
+                    {"programs", programs}});
+}
+
+Result<GuardPlan> decode_guard_plan(std::string_view line) {
+    ROLL_TRY(const Json json, parse_json(line));
+    JsonReader r(json, "plan");
+    GuardPlan plan;
+    plan.directories = r.get<std::vector<std::string>>("directories");
+    plan.launch_file = r.get<std::string>("launch_file");
+    plan.launch = r.get<std::string>("launch");
+    plan.own_programs = r.get<bool>("own_programs");
+    const Json& programs = r.raw("programs");
+    ROLL_TRY_VOID(r.finish());
+    for (const Json& item : programs) {
+        ROLL_TRY(Program program, read_program(item));
+        plan.programs.push_back(std::move(program));
+    }
+    return plan;
+}
+
+std::string encode(const Verdict& verdict) {
+    return line_of({{"outcome", verdict.outcome},
+                    {"exit_code", verdict.exit_code},
+                    {"reason", verdict.reason}});
+}
+
+Result<Verdict> decode_verdict(std::string_view line) {
+    ROLL_TRY(const Json json, parse_json(line));
+    JsonReader r(json, "verdict");
+    Verdict verdict;
+    verdict.outcome = r.get<std::string>("outcome");
+    verdict.exit_code = r.get<int>("exit_code");
+    verdict.reason = r.get<std::string>("reason");
+    ROLL_TRY_VOID(r.finish());
+    return verdict;
+}
+
+}  // namespace roll::agent

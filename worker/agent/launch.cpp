@@ -1,0 +1,142 @@
+#include "worker/agent/launch.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "common/json.hpp"
+#include "common/protocol/rank.hpp"
+#include "worker/agent/attempt.hpp"
+
+namespace roll::agent {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+struct CommandDocument {
+    std::vector<std::string> command;
+    Environment environment;
+    std::string workdir;
+};
+
+// Only what is used here: the document was checked when it was submitted.
+Result<CommandDocument> read_command(const std::string& document) {
+    ROLL_TRY(const Json json, parse_json(document));
+    JsonReader r(json, "job");
+    CommandDocument result;
+    result.command = r.get<std::vector<std::string>>("command");
+    result.workdir = r.get_or("workdir", std::string{});
+    const Json& environment = r.raw("env");
+    ROLL_TRY_VOID(r.finish_lenient());
+    for (const auto& [name, value] : environment.items())
+        result.environment[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (result.command.empty() || result.command[0].empty())
+        return fail(ErrorCode::InvalidArgument, "the job's command is empty");
+    return result;
+}
+
+Environment split(const std::vector<std::string>& variables) {
+    Environment result;
+    for (const std::string& variable : variables) {
+        const std::size_t at = variable.find('=');
+        if (at != std::string::npos) result[variable.substr(0, at)] = variable.substr(at + 1);
+    }
+    return result;
+}
+
+std::vector<std::string> join(const Environment& environment) {
+    std::vector<std::string> result;
+    for (const auto& [name, value] : environment) result.push_back(name + "=" + value);
+    return result;
+}
+
+std::string join(const std::vector<int>& numbers) {
+    std::string result;
+    for (const int number : numbers) result += (result.empty() ? "" : ",") + std::to_string(number);
+    return result;
+}
+
+Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
+    Environment result = split(site.environment);
+    const int programs = programs_of(order);
+    const int held = std::max<int>(static_cast<int>(order.slots.size()), 1);
+    const int threads = site.cores * held / (std::max(site.slots, 1) * programs);
+    result.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(threads, 1)));
+    if (site.gpus > 0 || !order.gpus.empty()) result["CUDA_VISIBLE_DEVICES"] = join(order.gpus);
+    result["ROLL_WORKER"] = site.session;
+    result["ROLL_JOB"] = std::to_string(order.attempt.job.value);
+    result["ROLL_TOKEN"] = to_string(order.attempt.token);
+    result["ROLL_OUTPUT"] = order.output;
+    result["ROLL_NODE_RANK"] = std::to_string(order.node_rank);
+    result["ROLL_NODES"] = std::to_string(order.nodes);
+    return result;
+}
+
+std::string launch_content(const protocol::StartOrder& order) {
+    protocol::Launch launch;
+    launch.attempt = order.attempt;
+    launch.kind = order.kind;
+    launch.document = order.document;
+    launch.output = order.output;
+    launch.logs = logs_of(order);
+    launch.nodes = order.nodes;
+    launch.node_rank = order.node_rank;
+    launch.ranks_per_node = programs_of(order);
+    launch.gpus = order.gpus;
+    launch.nonce = order.nonce;
+    launch.checkpoints = order.checkpoints;
+    return protocol::encode(launch);
+}
+
+std::string log_of(const protocol::StartOrder& order, int program) {
+    const int rank = order.node_rank * programs_of(order) + program;
+    return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
+}
+
+void plan_command(const protocol::StartOrder& order, const CommandDocument& document,
+                  Environment environment, GuardPlan& plan) {
+    for (const auto& [name, value] : document.environment) environment[name] = value;
+    plan.own_programs = false;
+    plan.programs.push_back({document.command, join(environment),
+                             document.workdir.empty() ? order.output : document.workdir,
+                             log_of(order, 0)});
+}
+
+void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
+                   const Environment& environment, GuardPlan& plan) {
+    const bool ranked = order.kind == "train" || order.kind == "resume";
+    plan.launch_file = logs_of(order) + "/launch-" + std::to_string(order.node_rank) + ".json";
+    plan.launch = launch_content(order);
+    if (ranked) plan.directories.push_back(order.output + "/checkpoints");
+    for (int i = 0; i < programs_of(order); ++i) {
+        std::vector<std::string> arguments = {
+            site.programs + (ranked ? "/roll-rank" : "/roll-convert"), "--launch",
+            plan.launch_file};
+        if (ranked) {
+            arguments.push_back("--rank");
+            arguments.push_back(std::to_string(order.node_rank * programs_of(order) + i));
+        }
+        plan.programs.push_back(
+            {std::move(arguments), join(environment), order.output, log_of(order, i)});
+    }
+}
+
+}  // namespace
+
+std::string logs_of(const protocol::StartOrder& order) {
+    return order.output + "/logs/attempt-" + std::to_string(order.attempt.token.attempt);
+}
+
+Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site) {
+    GuardPlan plan;
+    plan.directories = {order.output, logs_of(order)};
+    const Environment environment = environment_of(order, site);
+    if (order.kind == "command") {
+        ROLL_TRY(const CommandDocument document, read_command(order.document));
+        plan_command(order, document, environment, plan);
+    } else {
+        plan_programs(order, site, environment, plan);
+    }
+    return plan;
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,30 @@
+// What is started for an attempt on this node: programs, environment, files. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/protocol/worker.hpp"
+#include "worker/agent/guard.hpp"
+
+namespace roll::agent {
+
+// This node, as far as launches depend on it.
+struct LaunchSite {
+    std::string programs;  // directory of roll-rank and roll-convert
+    int cores = 1;
+    int slots = 1;
+    int gpus = 0;
+    std::string session;                   // ROLL_WORKER: marks what this roll-worker started
+    std::vector<std::string> environment;  // roll-worker's own, "NAME=value"
+};
+
+// train and resume: a roll-rank each slot; convert and merge: one roll-convert; command: the
+// program itself. InvalidArgument if a command's document holds no command.
+Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site);
+
+// "logs/attempt-N" in the job's output directory.
+std::string logs_of(const protocol::StartOrder& order);
+
+}  // namespace roll::agent

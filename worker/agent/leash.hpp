@@ -1,0 +1,42 @@
+// A page that roll-worker and an attempt's guard share: until when the attempt may be started, and
+// when it is to be killed. roll-worker writes it as contact with rolld allows; the guard only
+// reads, so a frozen roll-worker's ranks still die on time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "common/error.hpp"
+#include "common/io/descriptor.hpp"
+#include "worker/agent/lease.hpp"
+
+namespace roll::agent {
+
+class Leash {
+  public:
+    static Result<Leash> make();                       // for roll-worker
+    static Result<Leash> open(io::Descriptor shared);  // for the guard
+    Leash(Leash&& other) noexcept;
+    Leash& operator=(Leash&& other) noexcept;
+    Leash(const Leash&) = delete;
+    Leash& operator=(const Leash&) = delete;
+    ~Leash();
+
+    void set(Instant lease_ends, Instant killed_at);
+    Instant lease_ends() const;
+    Instant killed_at() const;
+    int descriptor() const { return shared_.get(); }
+
+  private:
+    struct Page {
+        std::atomic<std::int64_t> lease_ends{0};
+        std::atomic<std::int64_t> killed_at{0};
+    };
+    static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+    Leash(io::Descriptor shared, Page* page) : shared_(std::move(shared)), page_(page) {}
+    io::Descriptor shared_;
+    Page* page_;
+};
+
+}  // namespace roll::agent

@@ -1,0 +1,44 @@
+#include "worker/agent/link.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr Millis kSilence{3000};  // without an answer for so long: see whether rolld has moved
+constexpr Millis kCheckEvery{1000};
+
+}  // namespace
+
+Result<void> Link::maintain(Instant now) {
+    if (now - answered_ < kSilence || now - checked_ < kCheckEvery) return {};
+    checked_ = now;
+    ROLL_TRY(const std::string endpoint, directory_.read_endpoint());
+    ROLL_TRY(const std::string server_key, io::load_public_key(directory_.keys() / "server.pub"));
+    if (socket_ && endpoint == endpoint_ && server_key == server_key_) return {};
+    ROLL_TRY(const io::CurveKeys keys, io::load_curve_keys(directory_.keys(), "worker"));
+    auto socket = std::make_unique<io::ZmqSocket>(context_, io::ZmqType::Dealer);
+    socket->set_curve_client(keys, server_key);
+    ROLL_TRY_VOID(socket->connect(endpoint));
+    socket_ = std::move(socket);
+    endpoint_ = endpoint;
+    server_key_ = server_key;
+    return {};
+}
+
+void Link::send(const protocol::Heartbeat& heartbeat) {
+    if (socket_) socket_->send({protocol::encode(heartbeat)});
+}
+
+std::optional<protocol::Answer> Link::receive(Instant now) {
+    while (socket_) {
+        const auto message = socket_->receive();
+        if (!message) return std::nullopt;
+        if (message->frames.empty()) continue;
+        auto answer = protocol::decode_answer(message->frames.back());
+        if (!answer) continue;
+        answered_ = now;
+        return *std::move(answer);
+    }
+    return std::nullopt;
+}
+
+}  // namespace roll::agent

@@ -1,0 +1,134 @@
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include <CLI/CLI.hpp>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/process.hpp"
+#include "common/log.hpp"
+#include "worker/agent/agent.hpp"
+#include "worker/agent/clock.hpp"
+#include "worker/agent/host.hpp"
+
+namespace roll::agent {
+namespace {
+
+struct Flags {
+    std::string dir;
+    std::string node;
+    std::string bin_dir;
+    int slots = 0;
+    int gpus = -1;
+    double stop_grace = 30;
+    double checkpoint_grace = 300;
+    double orphan_after = 0;
+    double lease = 15;
+    double fence = 15;
+};
+
+Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
+
+void add_flags(CLI::App& app, Flags& flags) {
+    app.add_option("--dir", flags.dir,
+                   "State directory of rolld (default: ROLL_DIR, else ~/.local/state/roll)");
+    app.add_option("--node", flags.node, "Name of this node (default: host name)");
+    app.add_option("--slots", flags.slots, "CPU slots to offer (default: cores)")
+        ->check(CLI::Range(1, 4096));
+    app.add_option("--gpus", flags.gpus, "GPUs to offer (default: all that NVML shows)")
+        ->check(CLI::Range(0, 64));
+    app.add_option("--bin-dir", flags.bin_dir,
+                   "Where roll-rank and roll-convert lie (default: beside this program)");
+    app.add_option("--stop-grace", flags.stop_grace,
+                   "Seconds between a request to stop and SIGKILL");
+    app.add_option("--checkpoint-grace", flags.checkpoint_grace,
+                   "The same, if a checkpoint was asked for");
+    app.add_option("--orphan-after", flags.orphan_after,
+                   "Seconds without rolld after which attempts stop (default 0: never)");
+    app.add_option("--lease", flags.lease,
+                   "Seconds of silence after which attempts stop; as rolld's");
+    app.add_option("--fence", flags.fence,
+                   "Seconds from then on until they are killed; as rolld's");
+}
+
+protocol::Heartbeat describe(const Flags& flags) {
+    protocol::Heartbeat self;
+    self.session = draw_session();
+    self.node = flags.node.empty() ? host_name() : flags.node;
+    self.slots = flags.slots > 0 ? flags.slots : cores();
+    self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
+    return self;
+}
+
+LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
+    LaunchSite site;
+    site.programs = flags.bin_dir.empty()
+                        ? std::filesystem::path(io::own_program()).parent_path().string()
+                        : std::filesystem::absolute(flags.bin_dir).string();
+    site.cores = cores();
+    site.slots = self.slots;
+    site.gpus = self.gpus;
+    site.session = self.session;
+    site.environment = io::current_environment();
+    return site;
+}
+
+AgentCore make_core(const Flags& flags, const protocol::Heartbeat& self) {
+    LeaseRules rules;
+    rules.lease = seconds(flags.lease);
+    rules.fence = seconds(flags.fence);
+    rules.orphan_after = seconds(flags.orphan_after);
+    StopRules stops;
+    stops.grace = seconds(flags.stop_grace);
+    stops.checkpoint_grace = seconds(flags.checkpoint_grace);
+    return AgentCore(self, rules, stops);
+}
+
+Result<void> work(const Flags& flags) {
+    io::Descriptor signals = io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGCHLD});
+    io::become_subreaper();
+    ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
+    ROLL_TRY_VOID(directory.make());
+    const protocol::Heartbeat self = describe(flags);
+    ROLL_TRY(RunDirectory run_directory,
+             RunDirectory::open(directory.worker() / self.node, self.session));
+    ROLL_TRY_VOID(
+        write_file_atomically(directory.pid("worker"), std::to_string(::getpid()) + "\n"));
+    ROLL_TRY(const Log log, Log::open(directory.log("worker"), "roll-worker@" + self.node));
+    log.info("roll-worker {} with {} slots and {} GPUs", ROLL_VERSION, self.slots, self.gpus);
+    AgentCore core = make_core(flags, self);
+    for (auto& entry : run_directory.end_leftovers()) core.add_leftover(std::move(entry));
+    const io::ZmqContext context;
+    Agent agent({.core = std::move(core),
+                 .link = Link(context, directory),
+                 .supervisor = Supervisor({io::own_program(), "--guard"}, site_of(flags, self),
+                                          run_directory),
+                 .run_directory = run_directory,
+                 .signals = std::move(signals),
+                 .log = log});
+    agent.run();
+    log.info("roll-worker ends");
+    std::error_code error;
+    std::filesystem::remove(directory.pid("worker"), error);
+    ::_exit(0);  // a look that hangs with its volume must not hold the process
+}
+
+int run(int argc, char** argv) {
+    if (argc == 2 && std::strcmp(argv[1], "--guard") == 0) return run_guard();
+    CLI::App app("Runs the jobs that rolld gives to this node.");
+    Flags flags;
+    add_flags(app, flags);
+    app.set_version_flag("--version", ROLL_VERSION);
+    CLI11_PARSE(app, argc, argv);
+    const auto worked = work(flags);
+    if (worked) return 0;
+    std::fprintf(stderr, "roll-worker: %s\n", worked.error().message.c_str());
+    if (!worked.error().hint.empty()) std::fprintf(stderr, "  %s\n", worked.error().hint.c_str());
+    return exit_code(worked.error().code);
+}
+
+}  // namespace
+}  // namespace roll::agent
+
+int main(int argc, char** argv) { return roll::agent::run(argc, argv); }

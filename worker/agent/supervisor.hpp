@@ -1,0 +1,84 @@
+// Carries out what AgentCore decides about processes: a guard an attempt, its pipes, its leash.
+// Tells what became of them. Never blocks, but for the run directory's small files.
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "common/io/process.hpp"
+#include "worker/agent/agent_core.hpp"
+#include "worker/agent/launch.hpp"
+#include "worker/agent/leash.hpp"
+#include "worker/agent/lines.hpp"
+#include "worker/agent/run_directory.hpp"
+
+namespace roll::agent {
+
+// clang-format off
+struct Reported { AttemptKey attempt; int rank = 0; protocol::Report report; };
+struct Exited { AttemptKey attempt; int rank = 0; ExitStatus exit; };
+struct LeashRanOut { AttemptKey attempt; };
+struct StartFailed { AttemptKey attempt; Verdict verdict; };
+struct Gone { AttemptKey attempt; };                                 // no process of it is left
+struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // the first of a program
+// clang-format on
+using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Gone, Junk>;
+
+class Supervisor {
+  public:
+    // guard: the program and arguments that make a guard, this roll-worker's own with --guard.
+    Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory)
+        : guard_(std::move(guard)),
+          site_(std::move(site)),
+          run_directory_(run_directory) {}
+
+    void start(const Start& start);
+    void set_leash(const SetLeash& leash);
+    void tell(const AttemptKey& key, const protocol::Command& command);
+    void terminate(const AttemptKey& key) { order(key, "term\n"); }
+    void kill(const AttemptKey& key) { order(key, "kill\n"); }
+
+    void add_polled(std::vector<pollfd>& polled) const;
+    // What has come since. Call it after each wait, and when a child has ended.
+    std::vector<ProcessEvent> collect();
+
+  private:
+    struct Channel {  // to and from one program
+        io::Descriptor down{};
+        io::Descriptor up{};
+        LineReader lines{1 << 16};
+        std::string unsent{};
+        bool junk_told = false;
+    };
+    struct Guarded {
+        pid_t guard = 0;
+        io::Descriptor down{};
+        io::Descriptor up{};
+        LineReader lines{1 << 16};
+        std::string unsent{};
+        Leash leash;
+        std::vector<Channel> channels{};
+    };
+
+    Result<void> launch(const Start& start);
+    Result<Guarded> spawn_guard(int programs);
+    void order(const AttemptKey& key, const std::string& line);
+    void collect_guard(const AttemptKey& key, Guarded& guarded);
+    void collect_channel(const AttemptKey& key, int rank, Channel& channel);
+    void take_line(const AttemptKey& key, const std::string& line);
+    void take_gone(const AttemptKey& key, Guarded& guarded);
+    void reap_orphans();
+
+    std::vector<std::string> guard_;
+    LaunchSite site_;
+    RunDirectory& run_directory_;
+    std::map<AttemptKey, Guarded> guarded_{};
+    std::vector<ProcessEvent> events_{};
+};
+
+}  // namespace roll::agent
