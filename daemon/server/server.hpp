@@ -29,6 +29,7 @@ using gateway::Authenticator;
 using gateway::BeaconWriter;
 using gateway::Instant;
 using gateway::LeaseRules;
+using gateway::Peer;
 using gateway::Role;
 using gateway::Session;
 using gateway::Sessions;
