@@ -119,6 +119,7 @@ void Server::stop() {
     reader_.stop();
     authenticator_->stop();
     timer_.cancel();
+    asio::post(io_, [this] { io_.stop(); });  // whatever else waits on it, a signal handler say
 }
 
 io::Task<void> Server::listen() {
