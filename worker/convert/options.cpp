@@ -272,13 +272,27 @@ Result<CommandLine> parse_convert(Words words) {
     }
     int threads = 1;
     ROLL_TRY_VOID(options.size("threads", threads));
-    if (options.text("adapter")) return invalid("--adapter is not built yet");
+    if (options.text("adapter"))
+        return invalid("--adapter is not built yet; roll-convert merge merges one");
     request.overwrite = options.flag("overwrite");
     request.dry_run = options.flag("dry-run");
     request.verify = options.flag("verify");
     command.json = options.flag("json");
     ROLL_TRY_VOID(options.finish());
     return command;
+}
+
+// BASE ADAPTER DST is a conversion of BASE as a HuggingFace model, with the adapter over it.
+Result<CommandLine> parse_merge(Words words) {
+    if (words.positional.size() != 3)
+        return invalid("merge takes a base, an adapter and a target directory");
+    const std::string adapter = words.positional[1];
+    words.positional.erase(words.positional.begin() + 1);
+    ROLL_TRY(CommandLine line, parse_convert(std::move(words)));
+    ConvertCommand& command = std::get<ConvertCommand>(line);
+    command.request.adapters.emplace_back(adapter);
+    command.request.to = command.request.to.value_or(Format::Hf);
+    return line;
 }
 
 Result<std::string> one_directory(const Words& words, const char* command) {
@@ -330,6 +344,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
     if (words.positional.empty()) return invalid("a command is missing");
     const std::string name = words.positional.front();
     words.positional.erase(words.positional.begin());
+    if (name == "merge") return parse_merge(std::move(words));
     return name == "convert" ? parse_convert(std::move(words))
                              : parse_other(name, std::move(words));
 }
@@ -382,6 +397,7 @@ std::string help_text() {
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
       --max-shard-size 5GB                  of a HuggingFace target's files
       --overwrite --dry-run --verify --json
+  roll-convert merge BASE ADAPTER DST       a PEFT LoRA adapter into its base model; options as above
   roll-convert inspect DIR [--json]         what a checkpoint holds
   roll-convert verify DIR [--json]          every tensor there, replicas equal, bytes as written
   roll-convert diff A B [--cast] [--json]   two checkpoints of any formats, tensor by tensor
