@@ -82,7 +82,11 @@ std::string amount_text(double amount) {
 
 std::string number_text(const Json& value) {
     if (value.is_number_integer()) return value.dump();
-    return value.is_number() ? fmt::format("{:.4g}", value.get<double>()) : "";
+    if (!value.is_number()) return "";
+    constexpr double kLarge = 1e4;  // from here on four digits would be an exponent
+    const double real = value.get<double>();
+    return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
+                                         : fmt::format("{:.4g}", real);
 }
 
 std::optional<Time> parse_time(const Json& value) {

@@ -1,5 +1,7 @@
 #include "worker/train/model/generate.hpp"
 
+#include <ATen/Parallel.h>
+
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 
@@ -9,6 +11,7 @@ namespace {
 using Tokens = std::vector<std::int64_t>;
 
 Chunk make_model(bool tied) {
+    at::set_num_threads(1);  // on a busy machine more only wait for each other
     const spec::ModelConfig config = tiny_model(tied);
     return {config, split_layers(config, 0, 1), {.std = 0.3, .dtype = at::kDouble}};
 }

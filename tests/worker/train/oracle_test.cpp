@@ -6,6 +6,7 @@
 #include <map>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <nlohmann/json.hpp>
 
 #include "common/files.hpp"
@@ -97,8 +98,11 @@ void load(const Parameters& p, const Oracle& oracle) {
         p.weight[i].copy_(oracle.megatron("weight", p.specs[i].name));
 }
 
-// Tiny products on a busy machine: more threads only wait for each other.
-class Llama : public testing::TestWithParam<bool> {};
+// On a busy machine more threads only wait for each other.
+class Llama : public testing::TestWithParam<bool> {
+  protected:
+    void SetUp() override { at::set_num_threads(1); }
+};
 
 TEST_P(Llama, TenStepsAreTransformers) {
     const bool tied = GetParam();

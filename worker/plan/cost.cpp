@@ -1,0 +1,58 @@
+#include "worker/plan/cost.hpp"
+
+#include <algorithm>
+
+namespace roll::plan {
+namespace {
+
+constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
+
+std::int64_t element_bytes(spec::Precision precision) {
+    return precision == spec::Precision::Fp64 ? 8 : 4;
+}
+
+// Weights of one layer's four products.
+std::int64_t layer_products(const spec::ModelConfig& m) {
+    const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
+    return m.hidden * (attention + 2 * keys) + attention * m.hidden + 3 * m.hidden * m.intermediate;
+}
+
+// Elements that one token's layer keeps from forward to backward: both norms' inputs and outputs, q
+// k v, the attention's output twice, gate, up and their product.
+std::int64_t layer_saved(const spec::ModelConfig& m) {
+    const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
+    return 4 * m.hidden + 3 * attention + 2 * keys + 3 * m.intermediate;
+}
+
+}  // namespace
+
+std::int64_t parameter_count(const spec::ModelConfig& m) {
+    const std::int64_t embeddings = (m.tied ? 1 : 2) * m.vocab * m.hidden;
+    return embeddings + m.layers * (layer_products(m) + 2 * m.hidden) + m.hidden;
+}
+
+FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length) {
+    const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
+    const double score = 4.0 * static_cast<double>(m.layers * m.heads * m.head_dim);  // and value
+    const double length = static_cast<double>(seq_length);
+    return {3 * (2 * products + score * (length + 1) / 2), 3 * (2 * products + score * length)};
+}
+
+MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec, int live) {
+    const std::int64_t element = element_bytes(spec.precision), count = parameter_count(m);
+    const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
+    MemoryBytes bytes;
+    bytes.weights = bytes.gradients = count * element;
+    bytes.moments = 2 * count * element;
+    bytes.activations = live * tokens * (m.layers * layer_saved(m) + 3 * m.hidden) * element;
+    bytes.transient = std::min(kLogitsBlockBytes, tokens * m.vocab * element);
+    bytes.snapshot = 3 * count * element;
+    return bytes;
+}
+
+CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision) {
+    const std::int64_t count = parameter_count(m) * element_bytes(precision);
+    return {count, 2 * count};
+}
+
+}  // namespace roll::plan

@@ -1,0 +1,25 @@
+// The corpus as micro-batches.
+#pragma once
+
+#include <vector>
+
+#include "common/spec/train.hpp"
+#include "worker/train/data/sampler.hpp"
+#include "worker/train/model/chunk_spec.hpp"
+
+namespace roll::train {
+
+// The micro-batches of one data-parallel rank in the step after `step` steps. Sample number
+// step * global_batch_size + j is row j of the step whatever dp is: dp rank d has the d-th part.
+std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::TrainSpec& spec,
+                                     std::int64_t step, int dp_rank);
+
+// This rank's share of the held-out windows, as many micro-batches on every rank. Short rows are
+// filled up with targets that do not count.
+std::vector<Microbatch> valid_batches(const std::vector<data::Tokens>& windows,
+                                      const spec::TrainSpec& spec, int dp_rank);
+
+// For messages: the first sample of a rank's part of a step.
+std::int64_t first_sample(const spec::TrainSpec& spec, std::int64_t step, int dp_rank);
+
+}  // namespace roll::train

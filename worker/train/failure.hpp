@@ -1,0 +1,34 @@
+// Why a rank cannot go on, and the exit status that says whose fault it was (docs/internals.md).
+// Thrown anywhere in the trainer, caught once in main.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "common/error.hpp"
+
+namespace roll::train {
+
+class RankFailure : public std::runtime_error {
+  public:
+    RankFailure(int status, const std::string& sentence)
+        : std::runtime_error(sentence),
+          status_(status) {}
+    int status() const { return status_; }
+
+  private:
+    int status_;
+};
+
+// The exit status of a rank that ends with this error.
+int status_of(ErrorCode code);
+
+// The value, or the error as a RankFailure.
+template <class T>
+T need(Result<T> result) {
+    if (!result) throw RankFailure(status_of(result.error().code), result.error().message);
+    if constexpr (!std::is_void_v<T>) return *std::move(result);
+}
+
+}  // namespace roll::train

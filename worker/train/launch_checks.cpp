@@ -1,0 +1,145 @@
+#include "worker/train/launch_checks.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include <unistd.h>
+
+#include "common/time.hpp"
+#include "worker/plan/cost.hpp"
+#include "worker/train/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+void refuse_axis(const char* name, int value) {
+    if (value == 1) return;
+    throw RankFailure(2, std::string("parallel.") + name + ": " + std::to_string(value) +
+                             " is not built yet; only 1 is");
+}
+
+const char* name_of(spec::Precision precision) {
+    return precision == spec::Precision::Fp64 ? "fp64" : "fp32";
+}
+
+bool is_damaged(const checkpoint::Choice& choice, const fs::path& directory) {
+    return std::find(choice.skipped.begin(), choice.skipped.end(), directory) !=
+           choice.skipped.end();
+}
+
+std::string host_name() {
+    char name[256] = {};
+    ::gethostname(name, sizeof name - 1);
+    return name;
+}
+
+}  // namespace
+
+void check_spec(const spec::TrainSpec& spec) {
+    refuse_axis("tp", spec.parallel.tp);
+    refuse_axis("pp", spec.parallel.pp);
+    refuse_axis("vpp", spec.parallel.vpp);
+    refuse_axis("cp", spec.parallel.cp);
+    refuse_axis("ep", spec.parallel.ep);
+    const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
+    if (spec.global_batch_size < rows || spec.global_batch_size % rows != 0) {
+        throw RankFailure(2, "train.global_batch_size: " + std::to_string(spec.global_batch_size) +
+                                 " is not a multiple of micro_batch_size " +
+                                 std::to_string(spec.micro_batch_size) + " x dp " +
+                                 std::to_string(spec.parallel.dp));
+    }
+}
+
+spec::TrainSpec checked_spec(const protocol::Launch& launch) {
+    spec::TrainSpec spec = need(spec::train_spec(launch.document));
+    check_spec(spec);
+    return spec;
+}
+
+at::ScalarType dtype_of(spec::Precision precision) {
+    return precision == spec::Precision::Fp64 ? at::kDouble : at::kFloat;
+}
+
+FabricOptions fabric_options(const protocol::Launch& launch, int rank) {
+    FabricOptions options;
+    options.rendezvous_file = fs::path(launch.logs) / "rendezvous";
+    options.nonce = launch.nonce;
+    options.prefix =
+        std::to_string(launch.attempt.job.value) + "/" + to_string(launch.attempt.token);
+    options.rank = rank;
+    if (launch.nodes > 1) options.host = host_name();
+    return options;
+}
+
+checkpoint::Layout layout_of(const spec::TrainSpec& spec) {
+    const spec::ParallelSpec& p = spec.parallel;
+    return {p.dp, p.tp, p.pp, p.vpp, p.cp, p.ep};
+}
+
+checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_tokens) {
+    checkpoint::State state;
+    state.seed = spec.seed;
+    state.dtype = name_of(spec.precision);
+    state.layout = layout_of(spec);
+    state.train_tokens = train_tokens;
+    return state;
+}
+
+std::vector<fs::path> candidates_of(const protocol::Launch& launch) {
+    std::vector<fs::path> directories;
+    for (const protocol::WrittenCheckpoint& checkpoint : launch.checkpoints)
+        if (!checkpoint.deleted) directories.emplace_back(checkpoint.directory);
+    return directories;
+}
+
+std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
+                                          const checkpoint::Choice& choice) {
+    const fs::path own = (fs::path(launch.output) / "checkpoints").lexically_normal();
+    std::vector<checkpoint::Kept> recorded;
+    for (const fs::path& directory : candidates_of(launch)) {
+        const auto name = checkpoint::parse_final_name(directory.filename().string());
+        if (name && directory.parent_path().lexically_normal() == own)
+            recorded.push_back({*name, !is_damaged(choice, directory)});
+    }
+    return recorded;
+}
+
+void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,
+                     const fs::path& directory) {
+    if (restored.dtype != asked.dtype)
+        throw RankFailure(2, "train.precision: " + asked.dtype + " cannot continue " +
+                                 directory.string() + ", which is " + restored.dtype);
+    if (restored.seed != asked.seed || restored.train_tokens != asked.train_tokens)
+        std::printf("the seed or the corpus is not that of %s: other data follows\n",
+                    directory.c_str());
+}
+
+OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                         const data::Corpus& corpus) {
+    const plan::FlopsPerToken flops = plan::flops_per_token(model, spec.seq_length);
+    return {{"schema", "roll.metrics/1"},
+            {"name", spec.name},
+            {"steps", spec.steps},
+            {"dp", spec.parallel.dp},
+            {"parameters", plan::parameter_count(model)},
+            {"flops_per_token_causal", flops.causal},
+            {"flops_per_token_full", flops.full},
+            {"train_tokens", corpus.train_tokens()},
+            {"valid_tokens", corpus.valid_tokens()},
+            {"time", to_iso8601(wall_clock_now())}};
+}
+
+std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                     const data::Corpus& corpus) {
+    return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
+           std::to_string(spec.steps) + " steps of " + std::to_string(spec.global_batch_size) +
+           " x " + std::to_string(spec.seq_length) + " tokens, dp " +
+           std::to_string(spec.parallel.dp) + ", " + name_of(spec.precision) + ", " +
+           std::to_string(corpus.train_tokens()) + " tokens of text and " +
+           std::to_string(corpus.valid_tokens()) + " held out";
+}
+
+}  // namespace roll::train

@@ -1,0 +1,47 @@
+// What a launch file means for the trainer, and what it refuses. No communication.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "common/json.hpp"
+#include "common/protocol/rank.hpp"
+#include "common/spec/model.hpp"
+#include "common/spec/train.hpp"
+#include "worker/checkpoint/choose.hpp"
+#include "worker/checkpoint/state.hpp"
+#include "worker/train/comm/gloo_fabric.hpp"
+#include "worker/train/data/corpus.hpp"
+
+namespace roll::train {
+
+// Throws RankFailure(invalid) naming what the trainer cannot do, or sizes that do not divide.
+void check_spec(const spec::TrainSpec& spec);
+spec::TrainSpec checked_spec(const protocol::Launch& launch);
+
+at::ScalarType dtype_of(spec::Precision precision);
+FabricOptions fabric_options(const protocol::Launch& launch, int rank);
+checkpoint::Layout layout_of(const spec::TrainSpec& spec);
+checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_tokens);
+
+// The launch's checkpoints that should still be there, newest first.
+std::vector<std::filesystem::path> candidates_of(const protocol::Launch& launch);
+
+// Those of them that lie in this job's own directory: retention's to delete.
+std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
+                                          const checkpoint::Choice& choice);
+
+// Throws RankFailure(invalid) if the restored state is of another precision. Another seed or corpus
+// is said in the log: the run goes on, but not as it would have.
+void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,
+                     const std::filesystem::path& directory);
+
+OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                         const data::Corpus& corpus);
+std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                     const data::Corpus& corpus);
+
+}  // namespace roll::train

@@ -1,0 +1,136 @@
+// roll-rank: one rank of a train job, and what else needs the model: sampling and plans.
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "worker/train/failure.hpp"
+#include "worker/train/generate_text.hpp"
+#include "worker/train/plan_report.hpp"
+#include "worker/train/trainer.hpp"
+
+namespace roll::train {
+namespace {
+
+struct Arguments {
+    std::string launch;
+    int rank = 0;
+    std::string directory, prompt;
+    TextOptions text;
+    std::string spec_file;
+    bool json = false;
+};
+
+// OMP_NUM_THREADS if it is set, else this rank's part of the cores.
+void set_threads(int ranks_on_this_node) {
+    const char* const told = std::getenv("OMP_NUM_THREADS");
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    const int threads = told != nullptr ? std::atoi(told) : cores / ranks_on_this_node;
+    at::set_num_threads(std::max(threads, 1));
+}
+
+int train(const Arguments& arguments, WorkerLink& link) {
+    const protocol::Launch launch =
+        need(protocol::decode_launch(need(read_file(arguments.launch))));
+    if (arguments.rank < 0 || arguments.rank >= launch.world_size())
+        throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
+                                 std::to_string(launch.world_size()) + " ranks");
+    set_threads(launch.ranks_per_node);
+    Trainer trainer(launch, arguments.rank, link);
+    return trainer.run();
+}
+
+int generate(const Arguments& arguments) {
+    set_threads(1);
+    const std::string text = generate_text(arguments.directory, arguments.prompt, arguments.text);
+    const OrderedJson json = {
+        {"schema", "roll.generate/1"}, {"prompt", arguments.prompt}, {"text", text}};
+    const std::string out = arguments.json
+                                ? json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)
+                                : arguments.prompt + text;
+    std::printf("%s\n", out.c_str());
+    return 0;
+}
+
+// The file is a train job's document, or a job file in JSON with all its paths absolute.
+int plan(const Arguments& arguments) {
+    const spec::TrainSpec spec = need(spec::train_spec(need(read_file(arguments.spec_file))));
+    const OrderedJson json = plan_json(spec);
+    std::printf("%s\n", (arguments.json ? json.dump() : plan_text(json)).c_str());
+    return 0;
+}
+
+// One sentence, and whose fault it was.
+int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
+    try {
+        return command();
+    } catch (const RankFailure& e) {
+        tell(e.what());
+        return e.status();
+    } catch (const PeerLost& e) {
+        tell(e.what());
+        return protocol::kExitPeerLost;
+    } catch (const std::bad_alloc&) {
+        tell("out of memory");
+        return 1;
+    } catch (const c10::Error& e) {
+        tell(e.what_without_backtrace());
+        return 1;
+    } catch (const std::exception& e) {
+        tell(e.what());
+        return 1;
+    }
+}
+
+int main(int argc, char** argv) {
+    Arguments arguments;
+    CLI::App app("One rank of a Roll train job; samples and plans");
+    app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
+    app.add_option("--rank", arguments.rank, "This rank in the job's world");
+    CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
+    sampling->add_option("DIR", arguments.directory)->required();
+    sampling->add_option("PROMPT", arguments.prompt)->required();
+    sampling->add_option("--max-tokens", arguments.text.max_tokens);
+    sampling->add_option("--temperature", arguments.text.temperature);
+    sampling->add_option("--seed", arguments.text.seed);
+    sampling->add_flag("--json", arguments.json);
+    CLI::App* planning = app.add_subcommand("plan", "What a train job would do; nothing runs");
+    planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
+    planning->add_flag("--json", arguments.json);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 2;
+    }
+    const auto on_stderr = [&](const std::string& sentence) {
+        if (arguments.json)
+            std::printf("%s\n", Json{{"error", {{"message", sentence}}}}.dump().c_str());
+        std::fprintf(stderr, "error: %s\n", sentence.c_str());
+    };
+    if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
+    if (*planning) return run([&] { return plan(arguments); }, on_stderr);
+    if (arguments.launch.empty()) {
+        std::fprintf(stderr, "error: needs --launch FILE --rank R, generate or plan\n");
+        return 2;
+    }
+    WorkerLink link;
+    const auto report = [&](const std::string& sentence) {
+        std::fprintf(stderr, "error: %s\n", sentence.c_str());
+        link.report(protocol::Failed{sentence});
+    };
+    return run([&] { return train(arguments, link); }, report);
+}
+
+}  // namespace
+}  // namespace roll::train
+
+int main(int argc, char** argv) {
+    const int status = roll::train::main(argc, argv);
+    // Without destructors: a group whose peers have died would wait for them.
+    std::fflush(nullptr);
+    ::_exit(status);
+}

@@ -1,0 +1,29 @@
+// From a job's `model` to what the trainer builds, and weights from a checkpoint directory into it.
+#pragma once
+
+#include <filesystem>
+
+#include "common/json.hpp"
+#include "common/spec/model.hpp"
+#include "common/spec/train.hpp"
+#include "worker/train/model/chunk.hpp"
+
+namespace roll::train {
+
+struct ModelSetup {
+    Json hf_config;  // whole: what the exported config.json is made from
+    Json native;     // Megatron's fields
+    spec::ModelConfig config;
+};
+
+// Throws RankFailure(invalid) with what is wrong in the job's sizes.
+ModelSetup setup_model(const spec::TrainSpec& spec);
+
+// The model of a HuggingFace or MCA directory.
+ModelSetup setup_model(const std::filesystem::path& directory);
+
+// Fills a whole model's weights from a HuggingFace or MCA directory of any layout, cast to the
+// model's type. Throws RankFailure naming the tensor that is missing or has another shape.
+void load_weights(const std::filesystem::path& directory, Parameters& parameters);
+
+}  // namespace roll::train

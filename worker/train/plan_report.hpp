@@ -1,0 +1,17 @@
+// `roll-rank plan`: what a train job would do, as data and as text. Nothing is run.
+#pragma once
+
+#include <string>
+
+#include "common/json.hpp"
+#include "common/spec/train.hpp"
+
+namespace roll::train {
+
+// roll.plan/1: model, mesh, stages, pipeline table, memory, arithmetic, checkpoints. Throws
+// RankFailure for a job that could not run.
+OrderedJson plan_json(const spec::TrainSpec& spec);
+
+std::string plan_text(const OrderedJson& plan);
+
+}  // namespace roll::train

@@ -1,0 +1,32 @@
+// What a checkpoint holds of a model: copied at a step boundary, written while training goes on.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "worker/checkpoint/state.hpp"
+#include "worker/train/model_setup.hpp"
+#include "worker/train/optim/adamw.hpp"
+
+namespace roll::train {
+
+// A copy in host memory; nothing in it changes any more. Any thread may read it.
+struct Snapshot {
+    std::vector<ParameterSpec> specs;
+    std::vector<at::Tensor> weight, average, square;  // by parameter
+    std::int64_t updates = 0;
+    checkpoint::State state;
+};
+
+Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state);
+
+// Writes all of a checkpoint's files but the manifest: docs/internals.md, "Inside a checkpoint
+// directory". float64 weights are stored as such; mca_config.json then says float32, for which MCA
+// has a word.
+Result<void> write_snapshot(const std::filesystem::path& directory, const Snapshot& snapshot,
+                            const ModelSetup& model);
+
+// Fills weights and moments from a checkpoint of the same model and type. Throws RankFailure.
+checkpoint::State restore(const std::filesystem::path& directory, Chunk& chunk, AdamW& optimizer);
+
+}  // namespace roll::train

@@ -1,0 +1,281 @@
+#include "worker/train/trainer.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+
+#include <ATen/ATen.h>
+
+#include "worker/plan/cost.hpp"
+#include "worker/plan/lr_schedule.hpp"
+#include "worker/plan/mesh.hpp"
+#include "worker/train/batches.hpp"
+#include "worker/train/data/ngram.hpp"
+#include "worker/train/failure.hpp"
+#include "worker/train/generate_text.hpp"
+#include "worker/train/launch_checks.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr auto kProgressEvery = 200ms;
+constexpr auto kRecordPatience = 3s;  // for the last checkpoint, so that older ones can go
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link)
+    : launch_(launch),
+      rank_(rank),
+      link_(link),
+      spec_(checked_spec(launch)),
+      model_(setup_model(spec_)),
+      corpus_(
+          need(data::Corpus::open(spec_.data.train, spec_.data.valid_fraction, spec_.seq_length))),
+      sampler_(corpus_, spec_.seq_length, spec_.seed),
+      schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
+    connect();
+    TrainOptions options;
+    options.init = {spec_.seed, model_.config.init_std, dtype_of(spec_.precision)};
+    options.adamw = {spec_.optimizer.beta1, spec_.optimizer.beta2, spec_.optimizer.eps,
+                     spec_.optimizer.weight_decay};
+    options.clip_grad = spec_.optimizer.clip_grad;
+    options.normalize = spec_.normalize;
+    step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_}, options);
+    state_ = first_state(spec_, corpus_.train_tokens());
+    restore_newest();
+    if (writes()) open_outputs();
+    link_.report(protocol::Ready{});
+}
+
+void Trainer::connect() {
+    pp_ = std::make_unique<LocalCommunicator>(alone_, 0);
+    const int world = launch_.world_size();
+    const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world));
+    if (world > 1) fabric_.emplace(fabric_options(launch_, rank_));
+    const auto group = [&](const std::string& name,
+                           const std::vector<int>& ranks) -> std::unique_ptr<Communicator> {
+        if (!fabric_) return std::make_unique<LocalCommunicator>(alone_, 0);
+        return fabric_->group(name, ranks);
+    };
+    dp_ = group("dp", mesh.group(rank_, plan::Axis::Dp));
+    std::vector<int> everyone;
+    for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);
+    world_ = group("world", everyone);
+}
+
+// Rank 0 reads every byte of the candidates; the others follow its choice.
+void Trainer::restore_newest() {
+    const std::vector<fs::path> candidates = candidates_of(launch_);
+    if (candidates.empty()) {
+        if (launch_.kind == "resume")
+            throw RankFailure(2, "there is no recorded checkpoint to resume from");
+        return;
+    }
+    const at::Tensor chosen = at::zeros({}, at::kDouble);
+    if (writes()) {
+        choice_ = checkpoint::choose_newest(candidates);
+        for (const std::string& reason : choice_.reasons) std::printf("%s\n", reason.c_str());
+        if (choice_.directory) chosen.fill_(static_cast<double>(choice_.skipped.size() + 1));
+    }
+    sum_over(*world_, chosen);
+    const auto number = static_cast<std::size_t>(chosen.item<double>());
+    if (number == 0)
+        throw RankFailure(1, "none of the " + std::to_string(candidates.size()) +
+                                 " recorded checkpoints verifies; the newest: " +
+                                 (writes() ? choice_.reasons.front() : "see rank 0"));
+    const fs::path& directory = candidates[number - 1];
+    const checkpoint::State restored =
+        restore(directory, step_->chunks()[0], step_->optimizers()[0]);
+    check_continues(restored, state_, directory);
+    state_ = restored;
+    state_.layout = layout_of(spec_);
+    if (writes())
+        std::printf("resumed at step %lld from %s\n", static_cast<long long>(state_.step),
+                    directory.c_str());
+}
+
+void Trainer::open_outputs() {
+    const fs::path output = launch_.output;
+    SaverOptions options{output / "checkpoints", launch_.attempt.token, spec_.checkpoint_keep,
+                         recorded_of(launch_, choice_), std::nullopt};
+    fs::path earlier;
+    if (choice_.directory) {
+        const fs::path& from = *choice_.directory;
+        const fs::path job = from.parent_path().parent_path();
+        if (job.lexically_normal() == output.lexically_normal())
+            options.resumed_from = choice_.manifest.name;
+        else
+            earlier = job / "metrics.jsonl";
+    }
+    need(make_directories(options.checkpoints));
+    saver_.emplace(std::move(options), model_, link_);
+    metrics_.emplace(output / "metrics.jsonl", earlier, state_.step,
+                     metrics_head(spec_, model_.config, corpus_));
+    std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
+}
+
+// What any rank has heard, all ranks act on, at the same boundary.
+Trainer::Agreed Trainer::agree() {
+    const Heard heard = link_.poll();
+    if (saver_) {
+        for (const std::int64_t step : heard.recorded) saver_->recorded(step);
+        saver_->poll();
+    }
+    const at::Tensor votes = at::zeros({2}, at::kDouble);
+    if (heard.stop) votes[0] = 1;
+    if (heard.stop && !heard.checkpoint) votes[1] = 1;
+    sum_over(*world_, votes);
+    return {votes[0].item<double>() > 0, votes[1].item<double>() == 0};
+}
+
+bool Trainer::due(std::int64_t every) const {
+    return every > 0 && (state_.step % every == 0) && state_.step < spec_.steps;
+}
+
+int Trainer::run() {
+    while (state_.step < spec_.steps) {
+        const Agreed agreed = agree();
+        if (agreed.stop) {
+            if (agreed.checkpoint && saver_ && saver_->last_step() != state_.step) save();
+            if (saver_) saver_->finish();
+            if (writes())
+                std::printf("stopped at step %lld\n", static_cast<long long>(state_.step));
+            return protocol::kExitYielded;
+        }
+        train_step();
+        const bool last = state_.step == spec_.steps;
+        if (due(spec_.valid_every) || last) validate();
+        if (due(spec_.sample.every) || last) sample();
+        if (due(spec_.checkpoint_every) || last) save();
+    }
+    if (saver_) {
+        // A checkpoint of the last step may be another job's, or not be recorded as ours.
+        if (saver_->last_step() != state_.step && launch_.kind == "resume") save();
+        saver_->finish();
+        await_recorded();
+    }
+    barrier(*world_);
+    return 0;
+}
+
+void Trainer::train_step() {
+    const auto start = Clock::now();
+    const std::vector<Microbatch> batch = step_batches(sampler_, spec_, state_.step, dp_->rank());
+    const double data_wait = seconds_since(start);
+    const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
+    const StepResult result = step_->run(batch, lr);
+    if (!result.updated) fail_not_finite(result);
+    ++state_.step;
+    state_.samples += spec_.global_batch_size;
+    state_.tokens += result.tokens;
+    state_.loss = result.loss;
+    after_step(result, seconds_since(start), data_wait);
+}
+
+void Trainer::after_step(const StepResult& result, double seconds, double data_wait_seconds) {
+    if (!writes()) return;
+    step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
+    const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step - 1);
+    const double rate = static_cast<double>(result.tokens) / seconds;
+    const double flops = plan::flops_per_token(model_.config, spec_.seq_length).causal;
+    const double eta = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
+    metrics_->append({{"step", state_.step},
+                      {"loss", result.loss},
+                      {"lr", lr},
+                      {"grad_norm", result.grad_norm},
+                      {"tokens", state_.tokens},
+                      {"tokens_per_second", rate},
+                      {"tflops", rate * flops / 1e12},
+                      {"data_wait_seconds", data_wait_seconds},
+                      {"eta_seconds", eta}});
+    const auto now = Clock::now();
+    const bool last = state_.step == spec_.steps;
+    if (now < progress_due_ && !last) return;
+    progress_due_ = now + kProgressEvery;
+    const Json progress = {{"step", state_.step}, {"steps", spec_.steps},
+                           {"loss", result.loss}, {"tokens_per_second", rate},
+                           {"eta_s", eta},        {"phase", "train"}};
+    link_.report(protocol::Progress{progress.dump()});
+    std::printf("step %lld/%lld  loss %.4f  lr %.3g  norm %.3f  %.0f tokens/s\n",
+                static_cast<long long>(state_.step), static_cast<long long>(spec_.steps),
+                result.loss, lr, result.grad_norm, rate);
+    std::fflush(stdout);
+}
+
+// The weights were left alone, so the last checkpoint is still a good one.
+void Trainer::fail_not_finite(const StepResult& result) {
+    if (saver_) saver_->finish();
+    const std::string what = std::isfinite(result.loss) ? "gradient norm" : "loss";
+    const Parameters& parameters = step_->chunks()[0].parameters();
+    std::string where = "no gradient of this rank's";
+    for (std::size_t i = 0; i < parameters.grad.size(); ++i) {
+        if (at::isfinite(parameters.grad[i]).all().item<bool>()) continue;
+        where = parameters.specs[i].name;
+        break;
+    }
+    const std::int64_t first = first_sample(spec_, state_.step, dp_->rank());
+    const std::int64_t count = spec_.microbatches() * spec_.micro_batch_size;
+    throw RankFailure(1, "the " + what + " is not finite at step " +
+                             std::to_string(state_.step + 1) + " on rank " + std::to_string(rank_) +
+                             " (samples " + std::to_string(first) + " to " +
+                             std::to_string(first + count - 1) + "); first not finite: " + where);
+}
+
+void Trainer::validate() {
+    const auto windows = data::valid_windows(corpus_, spec_.seq_length);
+    if (windows.empty()) return;
+    const LossSum sum = step_->evaluate(valid_batches(windows, spec_, dp_->rank()));
+    const double loss = sum.loss / static_cast<double>(sum.tokens);
+    state_.valid_loss = loss;
+    if (!state_.best_valid_loss || loss < *state_.best_valid_loss) {
+        state_.best_valid_loss = loss;
+        state_.best_step = state_.step;
+    }
+    if (!writes()) return;
+    if (!ngram_bits_) ngram_bits_ = data::valid_bits_per_byte(data::NgramModel(corpus_), corpus_);
+    const double bits = loss / std::numbers::ln2;
+    metrics_->append({{"step", state_.step},
+                      {"valid_loss", loss},
+                      {"valid_bits_per_byte", bits},
+                      {"valid_tokens", sum.tokens},
+                      {"ngram2_bits_per_byte", *ngram_bits_}});
+    std::printf("step %lld  held-out: loss %.4f, %.4f bits per byte (order-2 n-gram: %.4f)\n",
+                static_cast<long long>(state_.step), loss, bits, *ngram_bits_);
+}
+
+void Trainer::sample() {
+    if (!writes()) return;
+    for (const std::string& prompt : spec_.sample.prompts) {
+        const std::string text =
+            continue_text(step_->chunks()[0], prompt, {spec_.sample.max_tokens, 0.8, spec_.seed});
+        metrics_->append({{"step", state_.step}, {"prompt", prompt}, {"text", text}});
+        const std::string shown =
+            Json(prompt + text).dump(-1, ' ', false, Json::error_handler_t::replace);
+        std::printf("step %lld  sample: %s\n", static_cast<long long>(state_.step), shown.c_str());
+    }
+}
+
+void Trainer::save() {
+    if (!saver_) return;
+    metrics_->sync();
+    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_));
+}
+
+// Retention wants the last checkpoint recorded before an older one goes; the ledger is given a
+// moment, not more.
+void Trainer::await_recorded() {
+    const auto deadline = Clock::now() + kRecordPatience;
+    while (link_.connected() && saver_->pruning_is_due() && Clock::now() < deadline) {
+        link_.await_line(100ms);
+        for (const std::int64_t step : link_.poll().recorded) saver_->recorded(step);
+    }
+}
+
+}  // namespace roll::train

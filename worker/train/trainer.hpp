@@ -1,0 +1,75 @@
+// One rank's run of a train or resume job, from its launch file to its exit status: set up,
+// restore, the loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
+// in the same order; what one rank alone can know (signals, commands) is agreed on at every step
+// boundary.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "common/protocol/rank.hpp"
+#include "common/spec/train.hpp"
+#include "worker/train/comm/gloo_fabric.hpp"
+#include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/data/corpus.hpp"
+#include "worker/train/data/sampler.hpp"
+#include "worker/train/metrics.hpp"
+#include "worker/train/model_setup.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+#include "worker/train/saver.hpp"
+
+namespace roll::train {
+
+class Trainer {
+  public:
+    // Connects the ranks and restores. Throws RankFailure or PeerLost.
+    Trainer(const protocol::Launch& launch, int rank, WorkerLink& link);
+
+    // Trains. Returns the exit status, 0 or yielded. Throws RankFailure or PeerLost.
+    int run();
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    struct Agreed {
+        bool stop = false;
+        bool checkpoint = true;
+    };
+
+    void connect();
+    void restore_newest();
+    void open_outputs();
+    Agreed agree();
+    void train_step();
+    void after_step(const StepResult& result, double seconds, double data_wait_seconds);
+    [[noreturn]] void fail_not_finite(const StepResult& result);
+    void validate();
+    void sample();
+    void save();
+    void await_recorded();
+    bool due(std::int64_t every) const;
+    bool writes() const { return rank_ == 0; }
+
+    protocol::Launch launch_;
+    int rank_;
+    WorkerLink& link_;
+    spec::TrainSpec spec_;
+    ModelSetup model_;
+    data::Corpus corpus_;
+    data::Sampler sampler_;
+    plan::PipelineSchedule schedule_;
+    LocalGroup alone_{1};
+    std::optional<GlooFabric> fabric_;
+    std::unique_ptr<Communicator> world_, dp_, pp_;
+    std::optional<TrainStep> step_;
+    checkpoint::State state_;
+    checkpoint::Choice choice_;       // of rank 0
+    std::optional<Saver> saver_;      // of the rank that writes
+    std::optional<Metrics> metrics_;  // likewise
+    std::optional<double> ngram_bits_;
+    Clock::time_point progress_due_{};
+    Clock::time_point log_due_{};
+    double step_seconds_ = 0;  // smoothed
+};
+
+}  // namespace roll::train
