@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/io/state_directory.hpp"
+#include "common/json.hpp"
 #include "common/time.hpp"
 #include "daemon/server/server.hpp"
 
@@ -25,6 +27,20 @@ struct Options {
     std::string log_level = "info";
 };
 
+// The message as a JSON string: it may hold quotes and what a peer sent.
+class JsonText final : public spdlog::custom_flag_formatter {
+  public:
+    void format(const spdlog::details::log_msg& message, const std::tm&,
+                spdlog::memory_buf_t& line) override {
+        const std::string text =
+            dump(Json(std::string(message.payload.data(), message.payload.size())));
+        line.append(text.data(), text.data() + text.size());
+    }
+    std::unique_ptr<custom_flag_formatter> clone() const override {
+        return std::make_unique<JsonText>();
+    }
+};
+
 Result<void> open_log(const io::StateDirectory& directory, const std::string& level) {
     try {
         auto logger = spdlog::basic_logger_mt("rolld", directory.log("rolld").string());
@@ -32,8 +48,10 @@ Result<void> open_log(const io::StateDirectory& directory, const std::string& le
     } catch (const spdlog::spdlog_ex& e) {
         return fail(ErrorCode::Refused, std::string("cannot open the log: ") + e.what());
     }
-    spdlog::set_pattern(R"({"at":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","text":"%v"})",
-                        spdlog::pattern_time_type::utc);
+    auto lines = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
+    lines->add_flag<JsonText>('*').set_pattern(
+        R"({"at":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","text":%*})");
+    spdlog::set_formatter(std::move(lines));
     spdlog::set_level(spdlog::level::from_str(level));
     spdlog::flush_on(spdlog::level::info);
     return {};

@@ -49,6 +49,14 @@ Result<void> write_secret(const std::filesystem::path& path, const std::string& 
     return fail(ErrorCode::Refused, "cannot write the key " + path.string());
 }
 
+// NAME.pub comes last: while it is missing, the pair was not finished.
+Result<void> publish(const std::string& public_key, const std::filesystem::path& directory,
+                     const std::string& name, const std::filesystem::path& authorized) {
+    if (!authorized.empty())
+        ROLL_TRY_VOID(write_file_atomically(authorized / (name + ".pub"), public_key + "\n"));
+    return write_file_atomically(directory / (name + ".pub"), public_key + "\n");
+}
+
 Result<CurveKeys> make_pair(const std::filesystem::path& directory, const std::string& name,
                             const std::filesystem::path& authorized) {
     const CurveKeys keys = make_curve_keys();
@@ -62,9 +70,7 @@ Result<CurveKeys> make_pair(const std::filesystem::path& directory, const std::s
         if (::access(file.c_str(), F_OK) == 0) return load_curve_keys(directory, name);
         return tl::unexpected(renamed.error());
     }
-    ROLL_TRY_VOID(write_file_atomically(directory / (name + ".pub"), keys.public_key + "\n"));
-    if (!authorized.empty())
-        ROLL_TRY_VOID(write_file_atomically(authorized / (name + ".pub"), keys.public_key + "\n"));
+    ROLL_TRY_VOID(publish(keys.public_key, directory, name, authorized));
     return keys;
 }
 
@@ -103,6 +109,8 @@ Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory
                                           const std::string& name,
                                           const std::filesystem::path& authorized) {
     auto keys = load_curve_keys(directory, name);
+    if (keys && !std::filesystem::exists(directory / (name + ".pub")))
+        ROLL_TRY_VOID(publish(keys->public_key, directory, name, authorized));
     if (keys || keys.error().code != ErrorCode::NotFound) return keys;
     return make_pair(directory, name, authorized);
 }

@@ -23,8 +23,8 @@ Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const 
 Result<std::string> load_public_key(const std::filesystem::path& file);
 
 // Loads the pair, made on first use. Two processes that come first at once get the same pair. With
-// `authorized` (a directory) a pair made here may connect from then on: its public half is put
-// there first.
+// `authorized` (a directory) a pair that is made here may connect from then on; one whose file was
+// removed there since is not put back.
 Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory,
                                           const std::string& name,
                                           const std::filesystem::path& authorized = {});

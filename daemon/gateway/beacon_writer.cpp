@@ -2,9 +2,11 @@
 
 namespace roll::gateway {
 
-BeaconWriter::BeaconWriter(std::filesystem::path path, io::Beacon first)
+BeaconWriter::BeaconWriter(std::filesystem::path path, io::Beacon first,
+                           std::chrono::milliseconds spacing)
     : path_(std::move(path)),
-      record_(std::move(first)) {
+      record_(std::move(first)),
+      spacing_(spacing) {
     if (path_.empty()) return;
     thread_ = std::thread([this] { write_beats(); });
 }
@@ -19,34 +21,46 @@ BeaconWriter::~BeaconWriter() {
 }
 
 void BeaconWriter::beat() {
-    if (path_.empty()) {
-        ++published_;
-        return;
-    }
     {
         const std::scoped_lock lock(mutex_);
+        const bool busy = wanted_ && !path_.empty();
+        if (busy || Clock::now() - written_at_ < spacing_) return;
         wanted_ = true;
+        if (path_.empty()) {
+            written_at_ = Clock::now();
+            ++published_;
+        }
     }
     changed_.notify_one();
 }
 
 // A beat that cannot be written is not published: workers then see a rolld that stands still, and
-// rolld counts no silence.
+// rolld counts no silence. The counter moves on only with a record that is whole.
+void BeaconWriter::write(const io::Beacon& record) {
+    const auto there = io::read_beacon(path_);
+    if (there && there->cluster == record.cluster && there->incarnation > record.incarnation) {
+        superseded_ = true;
+        return;
+    }
+    if (!io::write_beacon(path_, record)) return;
+    record_ = record;
+    published_ = record.counter;
+}
+
 void BeaconWriter::write_beats() {
-    static_cast<void>(io::write_beacon(path_, record_));
+    bool first = true;
     std::unique_lock lock(mutex_);
     for (;;) {
         changed_.wait(lock, [this] { return wanted_ || ended_; });
         if (ended_) return;
-        wanted_ = false;
         lock.unlock();
         io::Beacon next = record_;
-        ++next.counter;
-        if (io::write_beacon(path_, next)) {
-            record_ = next;
-            published_ = next.counter;
-        }
+        if (!first) ++next.counter;
+        write(next);
+        first = false;
         lock.lock();
+        wanted_ = false;
+        written_at_ = Clock::now();
     }
 }
 

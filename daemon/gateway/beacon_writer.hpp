@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
@@ -13,29 +14,39 @@ namespace roll::gateway {
 
 class BeaconWriter {
   public:
+    using Clock = std::chrono::steady_clock;
+
     // Writes the first record, counter 0. An empty path: no file, and a beat asked for is
-    // published.
-    BeaconWriter(std::filesystem::path path, io::Beacon first);
+    // published. Beats are at least `spacing` apart.
+    BeaconWriter(std::filesystem::path path, io::Beacon first, std::chrono::milliseconds spacing);
     ~BeaconWriter();
     BeaconWriter(const BeaconWriter&) = delete;
     BeaconWriter& operator=(const BeaconWriter&) = delete;
 
-    // Asks for one more beat, unless one is still being written.
+    // Asks for one more beat. Nothing happens if it would come too soon after the last one, or that
+    // is still being written.
     void beat();
 
     // Beats whose write and sync have returned (leases rule 1).
     std::uint64_t published() const { return published_; }
 
+    // The file shows a newer rolld of this cluster: this one must end and send nothing (rule 18).
+    bool superseded() const { return superseded_; }
+
   private:
     void write_beats();
+    void write(const io::Beacon& record);
 
     std::filesystem::path path_;
-    io::Beacon record_;
+    io::Beacon record_;  // of the writing thread: the last one written
+    std::chrono::milliseconds spacing_;
     std::atomic<std::uint64_t> published_{0};
+    std::atomic<bool> superseded_{false};
     std::mutex mutex_;
     std::condition_variable changed_;
-    bool wanted_ = false;
+    bool wanted_ = true;  // the first record
     bool ended_ = false;
+    Clock::time_point written_at_{};
     std::thread thread_;
 };
 

@@ -50,45 +50,59 @@ bool says(const protocol::Heartbeat& heartbeat, const AttemptKey& key) {
            heartbeat.running.end();
 }
 
-// What State has on this worker, but for members that have ended. A start order that is still on
-// its way is said again with every answer, so an attempt that is Starting is never missing.
-std::vector<AttemptKey> expected_on(const core::State& state, WorkerId worker) {
-    std::vector<AttemptKey> keys;
-    for (const auto& [id, job] : state.jobs) {
-        if (!job.attempt || job.attempt->phase == core::AttemptPhase::Starting) continue;
-        for (const core::Place& place : job.attempt->places) {
-            if (place.worker == worker && !place.ended) keys.push_back({id, job.attempt->token});
-        }
-    }
-    return keys;
-}
+// What State has on one worker, but for members that have ended.
+struct Held {
+    AttemptKey key;
+    bool up = false;
+    bool stopping = false;
+};
 
-bool holds_attempt(const core::State& state, WorkerId worker) {
+std::vector<Held> held_by(const core::State& state, WorkerId worker) {
+    std::vector<Held> held;
     for (const auto& [id, job] : state.jobs) {
         if (!job.attempt) continue;
+        const bool stopping = job.attempt->phase == core::AttemptPhase::Stopping;
         for (const core::Place& place : job.attempt->places) {
-            if (place.worker == worker && !place.ended) return true;
+            if (place.worker == worker && !place.ended)
+                held.push_back({{id, job.attempt->token}, place.up, stopping});
         }
     }
-    return false;
+    return held;
 }
 
+// How long an attempt that should be there may go unmentioned. One that was up is missing soon. One
+// that is to stop before it ever was up may have its start order still on the way, from this rolld
+// or from the one before: were it given up sooner, it could start beside its successor.
+std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
+                                const LeaseRules& rules) {
+    const bool ours = held.key.token.incarnation == state.incarnation;
+    const bool on_its_way = !ours || session.ordered.contains(held.key);
+    return !held.up && on_its_way ? rules.start_on_its_way : rules.missing_grace;
+}
+
+// Notes what should run on the worker and is not mentioned. A start order is said again with every
+// answer, so an attempt that waits for its start is never missing.
 void note_missing(const core::State& state, WorkerId worker, const LeaseRules& rules, Instant now,
                   Session& session, Inputs& inputs) {
     std::map<AttemptKey, Instant> missing;
-    for (const AttemptKey& key : expected_on(state, worker)) {
-        if (says(session.last, key)) continue;
-        const auto before = session.missing.find(key);
+    std::map<AttemptKey, Instant> ordered;
+    for (const Held& held : held_by(state, worker)) {
+        const auto sent = session.ordered.find(held.key);
+        if (sent != session.ordered.end()) ordered.insert(*sent);
+        if ((!held.up && !held.stopping) || says(session.last, held.key)) continue;
+        const auto before = session.missing.find(held.key);
         const Instant since = before == session.missing.end() ? now : before->second;
-        missing[key] = since;
-        if (now - since >= rules.missing_grace) inputs.push_back(core::MemberUnknown{worker, key});
+        missing[held.key] = since;
+        if (now - since >= grace(state, held, session, rules))
+            inputs.push_back(core::MemberUnknown{worker, held.key});
     }
     session.missing = std::move(missing);
+    session.ordered = std::move(ordered);
 }
 
 }  // namespace
 
-std::vector<core::Input> Sessions::hear(const core::State& state, const std::string& route,
+std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& peer,
                                         protocol::Heartbeat heartbeat, std::uint64_t published,
                                         Instant now) {
     Inputs inputs;
@@ -104,12 +118,12 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const std::str
         if (worker && unheard_since_.contains(*worker))
             session.renewed_at = unheard_since_.at(*worker);
     }
-    if (!fresh && heartbeat.sequence <= session.last.sequence && route == session.route)
-        return inputs;
-    session.counted = static_cast<std::int64_t>(published - session.renewed_at);
-    const bool renews = heartbeat.bound_below_lease || !worker || !holds_attempt(state, *worker);
+    // A late one, of a connection that was replaced, renews nothing.
+    if (!fresh && heartbeat.sequence <= session.last.sequence) return inputs;
+    const bool renews = heartbeat.bound_below_lease || !worker || held_by(state, *worker).empty();
     if (renews) session.renewed_at = published;
-    session.route = route;
+    session.counted = static_cast<std::int64_t>(published - session.renewed_at);
+    session.peer = peer;
     session.last = std::move(heartbeat);
     session.heard_at = now;
     session.owes_answer = true;

@@ -23,15 +23,24 @@ struct LeaseRules {
     int lost_after_beats = 35;  // lease + fence + slack
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
+    // A start order older than the lease is dropped by the worker (rule 15): 15 s and some drift.
+    std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
+};
+
+// Who sent a message: its connection and the key that authenticated it.
+struct Peer {
+    std::string route;  // ZeroMQ's routing id
+    std::string key;    // public key, Z85
 };
 
 struct Session {
-    std::string route;  // ZeroMQ routing id of its connection
+    Peer peer;
     protocol::Heartbeat last;
-    std::uint64_t renewed_at = 0;  // the beacon's counter at its last renewing heartbeat
-    std::int64_t counted = 0;      // silence when the last heartbeat came, in beats
+    std::uint64_t renewed_at = 0;  // the beacon's counter from which its silence counts
+    std::int64_t counted = 0;      // silence once the last heartbeat had come, in beats
     Instant heard_at{};
     std::map<AttemptKey, Instant> missing{};  // should run there, and since when it does not say so
+    std::map<AttemptKey, Instant> ordered{};  // when its start order was last sent
     bool owes_answer = false;
 };
 
@@ -41,7 +50,7 @@ class Sessions {
 
     // Notes the heartbeat and says what it claims, as inputs of the core. `published` is the
     // beacon's counter now.
-    std::vector<core::Input> hear(const core::State& state, const std::string& route,
+    std::vector<core::Input> hear(const core::State& state, const Peer& peer,
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now);
 

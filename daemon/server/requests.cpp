@@ -24,19 +24,19 @@ std::size_t Server::add(core::Input input) {
     return inputs_.size() - 1;
 }
 
-void Server::take_request(const std::string& route, const std::string& frame) {
+void Server::take_request(const Peer& peer, const std::string& frame) {
     const auto request = protocol::decode_request(frame);
     if (!request) {
-        reply(route, protocol::request_id(frame), tl::unexpected(request.error()));
+        reply(peer, protocol::request_id(frame), tl::unexpected(request.error()));
         return;
     }
     static constexpr std::array kQueries = {"version", "jobs", "show", "nodes", "shutdown"};
     if (std::ranges::find(kQueries, request->op) != kQueries.end()) {
-        reply(route, request->id, query(*request));
+        reply(peer, request->id, query(*request));
         return;
     }
-    const auto claimed = claim(route, *request);
-    if (!claimed) reply(route, request->id, tl::unexpected(claimed.error()));
+    const auto claimed = claim(peer, *request);
+    if (!claimed) reply(peer, request->id, tl::unexpected(claimed.error()));
 }
 
 Result<Json> Server::query(const protocol::Request& request) {
@@ -57,12 +57,12 @@ Result<Json> Server::query(const protocol::Request& request) {
 }
 
 // An error here is one that no turn is needed for.
-Result<void> Server::claim(const std::string& route, const protocol::Request& request) {
-    if (request.op == "submit") return claim_submit(route, request);
-    if (request.op == "events") return wait_events(route, request);
+Result<void> Server::claim(const Peer& peer, const protocol::Request& request) {
+    if (request.op == "submit") return claim_submit(peer, request);
+    if (request.op == "events") return wait_events(peer, request);
     static constexpr std::array kSelecting = {"cancel", "hold", "release", "update"};
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
-        return claim_each(route, request);
+        return claim_each(peer, request);
     if (request.op == "drain" || request.op == "undrain") {
         JsonReader r(request.args, request.op);
         const auto node = r.get<std::string>("node");
@@ -70,7 +70,7 @@ Result<void> Server::claim(const std::string& route, const protocol::Request& re
         const bool draining = request.op == "drain";
         const std::size_t input = add(core::Drain{node, draining});
         asked_.push_back(
-            {{input}, route, request.id, [node, draining] {
+            {{input}, peer, request.id, [node, draining](bool) {
                  return Json{{"schema", "roll.node/1"}, {"node", node}, {"draining", draining}};
              }});
         return {};
@@ -79,7 +79,7 @@ Result<void> Server::claim(const std::string& route, const protocol::Request& re
                 "rollctl and rolld may be of different versions; see `rollctl version`");
 }
 
-Result<void> Server::claim_submit(const std::string& route, const protocol::Request& request) {
+Result<void> Server::claim_submit(const Peer& peer, const protocol::Request& request) {
     JsonReader r(request.args, "submit");
     const auto key = r.get<std::string>("key");
     const auto user = r.get_or<std::string>("user", "");
@@ -88,21 +88,20 @@ Result<void> Server::claim_submit(const std::string& route, const protocol::Requ
     if (key.empty())
         return fail(ErrorCode::InvalidArgument, "a submit needs a key that is not empty");
     ROLL_TRY(spec::JobSpec spec, spec::job_spec_from_json(dump(spec_json)));
-    const bool repeated = engine_.state().keys.contains(key);
     const std::size_t input = add(core::Submit{key, user, std::move(spec)});
-    asked_.push_back({{input}, route, request.id, [this, key, repeated] {
+    asked_.push_back({{input}, peer, request.id, [this, key](bool changed) {
                           const JobId id = engine_.state().keys.at(key);
                           const core::Job& job = engine_.state().jobs.at(id);
                           return Json{{"schema", "roll.submit/1"},
                                       {"id", id.value},
                                       {"name", job.spec.name},
                                       {"output", job.spec.output},
-                                      {"repeated", repeated}};
+                                      {"repeated", !changed}};
                       }});
     return {};
 }
 
-Result<void> Server::claim_each(const std::string& route, const protocol::Request& request) {
+Result<void> Server::claim_each(const Peer& peer, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const auto selector = r.get<std::string>("selector");
     const auto user = r.get_or<std::string>("me", "");
@@ -110,7 +109,7 @@ Result<void> Server::claim_each(const std::string& route, const protocol::Reques
     const auto priority = r.get_or("priority", 0);
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(const auto ids, query::select(engine_.state(), selector, user));
-    Asked asked{{}, route, request.id, {}};
+    Asked asked{{}, peer, request.id, {}};
     std::vector<JobId> over;
     std::vector<JobId> open;
     for (const JobId id : ids) {
@@ -123,7 +122,7 @@ Result<void> Server::claim_each(const std::string& route, const protocol::Reques
         if (request.op == "update") asked.inputs.push_back(add(core::SetPriority{id, priority}));
     }
     const std::string op = request.op;
-    asked.reply = [op, over, open] {
+    asked.reply = [op, over, open](bool) {
         if (op == "cancel") {
             return Json{{"schema", "roll.cancel/1"},
                         {"cancelled", ids_json(open)},
@@ -137,10 +136,10 @@ Result<void> Server::claim_each(const std::string& route, const protocol::Reques
     return {};
 }
 
-Result<void> Server::wait_events(const std::string& route, const protocol::Request& request) {
+Result<void> Server::wait_events(const Peer& peer, const protocol::Request& request) {
     JsonReader r(request.args, "events");
     Waiting waiting;
-    waiting.route = route;
+    waiting.peer = peer;
     waiting.id = request.id;
     waiting.since = r.get_or<std::int64_t>("since", 0);
     waiting.limit = std::clamp(r.get_or("limit", 1000), 1, kEventsMax);
@@ -161,7 +160,7 @@ Result<void> Server::wait_events(const std::string& route, const protocol::Reque
         waiting_.push_back(std::move(waiting));
         return {};
     }
-    reply(route, request.id, query::events(*rows, waiting.since));
+    reply(peer, request.id, query::events(*rows, waiting.since));
     return {};
 }
 

@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kBeat = 1s;
 constexpr const char* kZapDomain = "roll";
+constexpr int kMessagesMax = 1024;  // a turn
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
 
@@ -45,12 +46,28 @@ io::Beacon first_beacon(const ServerOptions& options, const core::State& state) 
     return beacon;
 }
 
+// A ledger that was copied back from before the beacon's incarnation has forgotten what the newer
+// one gave out (leases rule 17).
+Result<void> check_age(const ServerOptions& options, const core::State& state) {
+    if (options.beacon.empty()) return {};
+    const auto beacon = io::read_beacon(options.beacon);
+    if (!beacon || beacon->cluster != options.cluster || beacon->incarnation <= state.incarnation)
+        return {};
+    return fail(ErrorCode::Refused,
+                "the ledger is older than its beacon: it knows incarnation " +
+                    std::to_string(state.incarnation) + " of rolld, and incarnation " +
+                    std::to_string(beacon->incarnation) + " ran on " + beacon->host,
+                "put the newest ledger back; if no job of that rolld can still run, remove " +
+                    options.beacon.string());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions options,
                                              ledger::Ledger opened) {
     auto ledger = std::make_unique<ledger::Ledger>(std::move(opened));
     ROLL_TRY(core::State state, ledger->load());
+    ROLL_TRY_VOID(check_age(options, state));
     auto context = std::make_unique<io::ZmqContext>();
     io::ZmqSocket socket(*context, io::ZmqType::Router);
     socket.set_curve_server(options.keys, kZapDomain);
@@ -74,20 +91,27 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       context_(std::move(context)),
       reader_(io, std::move(socket)),
       authenticator_(std::make_unique<Authenticator>(io, *context_, options_.authorized)),
-      beacon_(options_.beacon, first_beacon(options_, engine.state())),
+      beacon_(options_.beacon, first_beacon(options_, engine.state()), kBeat),
       ledger_(std::move(ledger)),
       engine_(std::move(engine)),
       sessions_(options_.leases),
       timer_(io),
-      started_at_(wall_clock_now()),
-      last_beat_(steady_now()) {}
+      started_at_(wall_clock_now()) {}
 
 Result<void> Server::run() {
     io::spawn(io_, authenticator_->run());
     io::spawn(io_, listen());
     io::spawn(io_, tick());
-    io_.run();
+    // Others may wait on the context as well (signals), so it does not run out of work by itself.
+    while (!stopping_) io_.run_one();
+    io_.poll();
     return ended_;
+}
+
+void Server::end(Error error) {
+    spdlog::critical("{}", error.message);
+    ended_ = tl::unexpected(std::move(error));
+    stop();
 }
 
 void Server::stop() {
@@ -95,13 +119,11 @@ void Server::stop() {
     reader_.stop();
     authenticator_->stop();
     timer_.cancel();
+    asio::post(io_, [this] { io_.stop(); });  // whatever else waits on it, a signal handler say
 }
 
 io::Task<void> Server::listen() {
-    while (co_await reader_.readable()) {
-        while (const auto message = reader_.receive()) take(*message);
-        turn();
-    }
+    while (co_await reader_.readable()) turn();
 }
 
 // Wakes for what time alone brings: silence to count, back-offs and limits that end, requests that
@@ -131,56 +153,73 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max(next, std::chrono::milliseconds(1));
 }
 
+// False if more is waiting: then this turn has not heard everybody.
+bool Server::drain() {
+    for (int i = 0; i < kMessagesMax; ++i) {
+        const auto message = reader_.receive();
+        if (!message) return true;
+        take(*message);
+    }
+    return false;
+}
+
 void Server::take(const io::ZmqMessage& message) {
     if (message.frames.size() != 2) return;
-    const std::string& route = message.frames[0];
+    const Peer peer{message.frames[0], message.user_id};
     switch (authenticator_->role_of(message.user_id)) {
         case Role::None: return;  // revoked since it connected: no answer
-        case Role::Worker: return take_heartbeat(route, message.frames[1]);
-        case Role::Client: return take_request(route, message.frames[1]);
+        case Role::Worker: return take_heartbeat(peer, message.frames[1]);
+        case Role::Client: return take_request(peer, message.frames[1]);
     }
 }
 
-void Server::take_heartbeat(const std::string& route, const std::string& frame) {
+void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
     auto heartbeat = protocol::decode_heartbeat(frame);
     if (!heartbeat) {
         spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
         return;
     }
-    auto claims = sessions_.hear(engine_.state(), route, *std::move(heartbeat), beacon_.published(),
+    auto claims = sessions_.hear(engine_.state(), peer, *std::move(heartbeat), beacon_.published(),
                                  steady_now());
     for (core::Input& claim : claims) inputs_.push_back(std::move(claim));
 }
 
-void Server::publish_beat(Instant now) {
-    if (now - last_beat_ < kBeat || !sessions_.has_company(now)) return;
-    last_beat_ = now;
-    beacon_.beat();
-}
-
+// Leases rule 1: hear everybody, see whether another rolld has taken over, decide, commit, answer,
+// and only then hand out a beat. A turn that could not hear everybody judges no silence and beats
+// not.
 void Server::turn() {
     if (stopping_) return;
-    for (core::Input& gone : sessions_.lost(engine_.state(), beacon_.published()))
-        inputs_.push_back(std::move(gone));
+    const bool drained = drain();
+    if (beacon_.superseded())
+        return end({ErrorCode::Refused, "a newer rolld has taken over: the beacon shows it"});
+    if (drained) {
+        for (core::Input& gone : sessions_.lost(engine_.state(), beacon_.published()))
+            inputs_.push_back(std::move(gone));
+    }
     auto turned = engine_.step(inputs_, wall_clock_now());
     if (!turned) {
-        spdlog::critical("the ledger failed: {}", turned.error().message);
-        ended_ = tl::unexpected(turned.error());
-        return stop();
+        Error error = std::move(turned).error();
+        error.message = "the ledger failed: " + error.message;
+        return end(std::move(error));
     }
     answer_requests(*turned);
     answer_workers(*turned);
     answer_events(turned->committed > 0);
     inputs_.clear();
     asked_.clear();
-    publish_beat(steady_now());
+    if (drained && sessions_.has_company(steady_now())) beacon_.beat();
     timer_.cancel();
 }
 
-void Server::reply(const std::string& route, std::uint64_t id, const Result<Json>& value) {
-    const std::string frame =
-        value ? protocol::encode_reply(id, *value) : protocol::encode_reply(id, value.error());
-    reader_.send({route, frame});
+// Nothing goes to a peer whose key was revoked since it asked.
+void Server::send(const Peer& peer, std::string frame) {
+    if (authenticator_->role_of(peer.key) == Role::None) return;
+    reader_.send({peer.route, std::move(frame)});
+}
+
+void Server::reply(const Peer& peer, std::uint64_t id, const Result<Json>& value) {
+    send(peer,
+         value ? protocol::encode_reply(id, *value) : protocol::encode_reply(id, value.error()));
 }
 
 void Server::answer_requests(const engine::Turn& turn) {
@@ -188,9 +227,11 @@ void Server::answer_requests(const engine::Turn& turn) {
         const auto refused = std::ranges::find_if(
             asked.inputs, [&](std::size_t input) { return !turn.replies[input].has_value(); });
         if (refused == asked.inputs.end()) {
-            reply(asked.route, asked.id, asked.reply());
+            const bool changed = std::ranges::any_of(
+                asked.inputs, [&](std::size_t input) { return !turn.replies[input]->empty(); });
+            reply(asked.peer, asked.id, asked.reply(changed));
         } else {
-            reply(asked.route, asked.id, tl::unexpected(turn.replies[*refused].error()));
+            reply(asked.peer, asked.id, tl::unexpected(turn.replies[*refused].error()));
         }
     }
 }
@@ -208,13 +249,14 @@ void Server::answer_workers(const engine::Turn& turn) {
         if (!session.owes_answer && sent_[worker.session] == said) continue;
         sent_[worker.session] = said;
         session.owes_answer = false;
+        for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
         dispatch::add_verdicts(state, id, session.last.running, answer);
         answer.incarnation = state.incarnation;
         answer.sequence = session.last.sequence;
         answer.counted = session.counted;
         answer.counter = session.renewed_at;
         answer.beacon = options_.beacon.string();
-        reader_.send({session.route, protocol::encode(answer)});
+        send(session.peer, protocol::encode(answer));
     }
     sessions_.forget_gone(state);
     std::erase_if(sent_, [&](const auto& entry) { return !sessions_.all().contains(entry.first); });
@@ -226,7 +268,7 @@ void Server::answer_events(bool committed) {
         if (!committed && !late) return false;
         const auto rows = ledger_->read(waiting.since, waiting.limit, waiting.job);
         if (rows && rows->empty() && !late) return false;
-        reply(waiting.route, waiting.id,
+        reply(waiting.peer, waiting.id,
               rows ? Result<Json>(query::events(*rows, waiting.since))
                    : tl::unexpected(rows.error()));
         return true;

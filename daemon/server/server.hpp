@@ -29,6 +29,7 @@ using gateway::Authenticator;
 using gateway::BeaconWriter;
 using gateway::Instant;
 using gateway::LeaseRules;
+using gateway::Peer;
 using gateway::Role;
 using gateway::Session;
 using gateway::Sessions;
@@ -56,7 +57,7 @@ class Server {
 
   private:
     struct Waiting {  // an `events` request that is held back
-        std::string route;
+        Peer peer;
         std::uint64_t id = 0;
         std::int64_t since = 0;
         int limit = 0;
@@ -65,9 +66,9 @@ class Server {
     };
     struct Asked {  // a request that an input of this turn answers
         std::vector<std::size_t> inputs;
-        std::string route;
+        Peer peer;
         std::uint64_t id = 0;
-        std::function<Json()> reply;
+        std::function<Json(bool changed)> reply;  // changed: the inputs brought events
     };
 
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
@@ -76,22 +77,24 @@ class Server {
 
     io::Task<void> listen();
     io::Task<void> tick();
+    bool drain();
     void take(const io::ZmqMessage& message);
-    void take_heartbeat(const std::string& route, const std::string& frame);
-    void take_request(const std::string& route, const std::string& frame);
+    void take_heartbeat(const Peer& peer, const std::string& frame);
+    void take_request(const Peer& peer, const std::string& frame);
     Result<Json> query(const protocol::Request& request);
-    Result<void> claim(const std::string& route, const protocol::Request& request);
-    Result<void> claim_submit(const std::string& route, const protocol::Request& request);
-    Result<void> claim_each(const std::string& route, const protocol::Request& request);
-    Result<void> wait_events(const std::string& route, const protocol::Request& request);
+    Result<void> claim(const Peer& peer, const protocol::Request& request);
+    Result<void> claim_submit(const Peer& peer, const protocol::Request& request);
+    Result<void> claim_each(const Peer& peer, const protocol::Request& request);
+    Result<void> wait_events(const Peer& peer, const protocol::Request& request);
     std::size_t add(core::Input input);
     void turn();
-    void reply(const std::string& route, std::uint64_t id, const Result<Json>& value);
+    void send(const Peer& peer, std::string frame);
+    void reply(const Peer& peer, std::uint64_t id, const Result<Json>& value);
     void answer_requests(const engine::Turn& turn);
     void answer_workers(const engine::Turn& turn);
     void answer_events(bool committed);
     query::Hearsay hearsay() const;
-    void publish_beat(Instant now);
+    void end(Error error);
     std::chrono::milliseconds until_next() const;
 
     boost::asio::io_context& io_;
@@ -109,7 +112,6 @@ class Server {
     std::list<Waiting> waiting_{};
     std::map<std::string, std::string> sent_{};  // by session: the last orders, to see a change
     Time started_at_{};
-    Instant last_beat_{};
     bool stopping_ = false;
     Result<void> ended_{};
 };

@@ -53,6 +53,19 @@ std::string final_name(const std::string& staged) {
 
 }  // namespace
 
+// A stop for an attempt whose start never came: it must not start later, and rolld waits for its
+// end.
+void AgentCore::refuse_to_start(const protocol::StopOrder& order) {
+    protocol::RunningAttempt ended;
+    ended.attempt = order.attempt;
+    ended.phase = "ended";
+    ended.outcome = "stopped";
+    ended.exit_code = 1;
+    ended.reason = order.reason;
+    add_leftover(std::move(ended));
+    effects_.push_back(BeatNow{});
+}
+
 void AgentCore::add_leftover(protocol::RunningAttempt entry) {
     Attempt attempt;
     attempt.order.attempt = entry.attempt;
@@ -99,8 +112,11 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
     }
     for (const auto& order : answer.stop) {
         Attempt* const attempt = find(order.attempt);
-        if (attempt != nullptr)
+        if (attempt != nullptr) {
             stop(*attempt, StopCause::Asked, order.reason, order.checkpoint, now);
+        } else if (!ran_.contains(order.attempt)) {
+            refuse_to_start(order);
+        }
     }
     for (const auto& order : answer.start) start(order, answer, now);
     forget_ended(answer, named);

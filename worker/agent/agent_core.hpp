@@ -77,6 +77,7 @@ class AgentCore {
     bool accept(const protocol::Answer& answer);
     void renew(const protocol::Answer& answer, const std::set<AttemptKey>& named);
     void note_recorded(const protocol::Recorded& recorded);
+    void refuse_to_start(const protocol::StopOrder& order);
     void drop_said(Attempt& attempt, std::uint64_t sequence);
     void start(const protocol::StartOrder& order, const protocol::Answer& answer, Instant now);
     void forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named);

@@ -19,6 +19,7 @@ constexpr std::int64_t kShardBytes = 5'000'000'000;
 struct Request {
     std::filesystem::path source;
     std::filesystem::path target;
+    std::vector<std::filesystem::path> adapters = {};  // merged into the weights
     std::optional<Format> to = {};  // nothing: an Hf source becomes Mca, anything else Hf
     formats::McaLayout layout = {};
     std::optional<bool> grouped_experts = {};  // nothing: as the source, or not
@@ -26,11 +27,13 @@ struct Request {
     std::optional<tensor::DType> dtype = {};  // nothing: kept
     std::int64_t shard_bytes = kShardBytes;
     std::optional<std::int64_t> model_max_length = {};  // rewritten in an Hf target's config
+    int threads = 0;                                    // 0: the machine's, at most 4
     bool overwrite = false;
     bool dry_run = false;
     bool verify = false;  // read the target back and compare
 };
 
+// Called from several threads at once, one at a time.
 struct Hooks {
     std::function<bool()> stopped = [] { return false; };
     std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {

@@ -75,30 +75,51 @@ void release(const tensor::StridedView& view) {
     ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT: of an address
 }
 
-// Rows [begin, end) of a target tensor into the buffer.
+// Rows [begin, end) of a target tensor into the buffer, as elements of `type`.
 void fill(const Source& source, const TargetTensor& target, std::int64_t begin, std::int64_t end,
-          std::byte* buffer) {
+          tensor::DType type, std::byte* buffer) {
+    const std::vector<std::int64_t> strides = tensor::row_major(target.info.shape);
     for (const Copy& copy : target.copies) {
         const tensor::StridedView& view = source.tensors[copy.source].view;
-        Move move{
-            nullptr,   nullptr,         view.strides,     tensor::row_major(target.info.shape),
-            copy.size, view.info.dtype, target.info.dtype};
+        Move move{nullptr, nullptr, view.strides, strides, copy.size, view.info.dtype, type};
         Shape from = copy.source_begin;
         Shape to = copy.target_begin;
+        Shape hf = copy.hf_begin;
         if (!to.empty()) {
             const std::int64_t first = std::max(begin, to[0]);
             const std::int64_t last = std::min(end, to[0] + copy.size[0]);
             if (first >= last) continue;
             from[0] += first - to[0];
+            if (!hf.empty()) hf[0] += first - to[0];
             to[0] = first - begin;
             move.size[0] = last - first;
         }
         std::int64_t offset = 0;
-        for (std::size_t dim = 0; dim < to.size(); ++dim) offset += to[dim] * move.to_strides[dim];
+        for (std::size_t dim = 0; dim < to.size(); ++dim) offset += to[dim] * strides[dim];
         move.from = address_of(view, from);
-        move.to = buffer + offset * bytes_of(target.info.dtype);
+        move.to = buffer + offset * bytes_of(type);
         carry_out(move);
+        const auto delta = source.deltas.find(copy.hf);
+        if (delta == source.deltas.end() || hf.empty()) continue;
+        apply(delta->second, hf[0], hf[1], move.size[0], move.size[1],
+              reinterpret_cast<float*>(move.to), strides[0]);  // NOLINT: F32 by is_changed
     }
+}
+
+bool is_changed(const Source& source, const TargetTensor& target) {
+    return std::any_of(target.copies.begin(), target.copies.end(),
+                       [&](const Copy& copy) { return source.deltas.contains(copy.hf); });
+}
+
+// As fill(), but what an adapter changes is computed in fp32 and rounded once.
+void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
+                  std::int64_t end, std::byte* buffer) {
+    const std::int64_t count = (end - begin) * tensor::row_major(target.info.shape)[0];
+    std::vector<float> values(static_cast<std::size_t>(count));
+    fill(source, target, begin, end, tensor::DType::F32,
+         reinterpret_cast<std::byte*>(values.data()));
+    tensor::cast(tensor::DType::F32, std::as_bytes(std::span(values)), target.info.dtype,
+                 {buffer, static_cast<std::size_t>(count * bytes_of(target.info.dtype))});
 }
 
 }  // namespace
@@ -112,7 +133,11 @@ Result<void> gather(const Source& source, const TargetTensor& target, const Wind
     std::vector<std::byte> buffer(static_cast<std::size_t>(window * row_bytes));
     for (std::int64_t begin = 0; begin < rows; begin += window) {
         const std::int64_t end = std::min(rows, begin + window);
-        fill(source, target, begin, end, buffer.data());
+        if (is_changed(source, target)) {
+            fill_changed(source, target, begin, end, buffer.data());
+        } else {
+            fill(source, target, begin, end, target.info.dtype, buffer.data());
+        }
         ROLL_TRY_VOID(write({buffer.data(), static_cast<std::size_t>((end - begin) * row_bytes)}));
     }
     for (const Copy& copy : target.copies) release(source.tensors[copy.source].view);
@@ -133,8 +158,10 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size}};
-    other.copies = {{comparison.second, comparison.second_begin, zero, comparison.size}};
+    constexpr int kNoTensor = -1;  // as stored: an adapter's changes do not matter
+    one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
+    other.copies = {
+        {comparison.second, comparison.second_begin, zero, comparison.size, kNoTensor, {}}};
     const std::int64_t rows = comparison.size.empty() ? 1 : comparison.size[0];
     ROLL_TRY(const std::int64_t total, tensor::byte_count(one.info.dtype, comparison.size));
     if (total == 0) return {};
@@ -144,8 +171,8 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     std::vector<std::byte> b(a.size());
     for (std::int64_t begin = 0; begin < rows; begin += window) {
         const std::int64_t end = std::min(rows, begin + window);
-        fill(source, one, begin, end, a.data());
-        fill(source, other, begin, end, b.data());
+        fill(source, one, begin, end, one.info.dtype, a.data());
+        fill(source, other, begin, end, one.info.dtype, b.data());
         if (std::memcmp(a.data(), b.data(), static_cast<std::size_t>((end - begin) * row_bytes)) !=
             0)
             return differ();

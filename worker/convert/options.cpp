@@ -270,15 +270,28 @@ Result<CommandLine> parse_convert(Words words) {
         ROLL_TRY(const std::int64_t positions, parse_bytes(*length));
         request.model_max_length = positions;
     }
-    int threads = 1;
-    ROLL_TRY_VOID(options.size("threads", threads));
-    if (options.text("adapter")) return invalid("--adapter is not built yet");
+    ROLL_TRY_VOID(options.size("threads", request.threads));
+    if (options.text("adapter"))
+        return invalid("--adapter is not built yet; roll-convert merge merges one");
     request.overwrite = options.flag("overwrite");
     request.dry_run = options.flag("dry-run");
     request.verify = options.flag("verify");
     command.json = options.flag("json");
     ROLL_TRY_VOID(options.finish());
     return command;
+}
+
+// BASE ADAPTER DST is a conversion of BASE as a HuggingFace model, with the adapter over it.
+Result<CommandLine> parse_merge(Words words) {
+    if (words.positional.size() != 3)
+        return invalid("merge takes a base, an adapter and a target directory");
+    const std::string adapter = words.positional[1];
+    words.positional.erase(words.positional.begin() + 1);
+    ROLL_TRY(CommandLine line, parse_convert(std::move(words)));
+    ConvertCommand& command = std::get<ConvertCommand>(line);
+    command.request.adapters.emplace_back(adapter);
+    command.request.to = command.request.to.value_or(Format::Hf);
+    return line;
 }
 
 Result<std::string> one_directory(const Words& words, const char* command) {
@@ -330,6 +343,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
     if (words.positional.empty()) return invalid("a command is missing");
     const std::string name = words.positional.front();
     words.positional.erase(words.positional.begin());
+    if (name == "merge") return parse_merge(std::move(words));
     return name == "convert" ? parse_convert(std::move(words))
                              : parse_other(name, std::move(words));
 }
@@ -381,7 +395,9 @@ std::string help_text() {
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
       --max-shard-size 5GB                  of a HuggingFace target's files
+      --threads N                           at most 4 of the machine's, unless given
       --overwrite --dry-run --verify --json
+  roll-convert merge BASE ADAPTER DST       a PEFT LoRA adapter into its base; the same options
   roll-convert inspect DIR [--json]         what a checkpoint holds
   roll-convert verify DIR [--json]          every tensor there, replicas equal, bytes as written
   roll-convert diff A B [--cast] [--json]   two checkpoints of any formats, tensor by tensor

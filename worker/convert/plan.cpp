@@ -94,21 +94,26 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
         if (!box) continue;
         covered += volume(box->size);
         target.copies.push_back({holder.source, in_stored(*holder.piece, box->begin),
-                                 in_stored(piece, box->begin), box->size});
+                                 in_stored(piece, box->begin), box->size, piece.hf, box->begin});
     }
     if (covered == volume(piece.size)) return {};
     return fail(ErrorCode::Corrupt, target.info.name + " is not covered by the source");
 }
 
+tensor::DType own_dtype(const Source& source, const Copy& copy) {
+    const auto kept = source.dtypes.find(copy.hf);
+    return kept == source.dtypes.end() ? source.tensors[copy.source].view.info.dtype : kept->second;
+}
+
 Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
                                std::optional<tensor::DType> dtype) {
-    const tensor::DType from = source.tensors[target.copies.front().source].view.info.dtype;
+    const tensor::DType from = own_dtype(source, target.copies.front());
     for (const Copy& copy : target.copies) {
-        const SourceTensor& other = source.tensors[copy.source];
-        if (other.view.info.dtype != from && !dtype)
+        const tensor::DType other = own_dtype(source, copy);
+        if (other != from && !dtype)
             return fail(ErrorCode::InvalidArgument,
                         target.info.name + " would be made of " + name_of(from) + " and " +
-                            name_of(other.view.info.dtype) + " (" + other.stored.name + ")",
+                            name_of(other) + " (" + source.tensors[copy.source].stored.name + ")",
                         "give a --dtype");
     }
     return dtype && tensor::is_castable(from) ? *dtype : from;

@@ -17,6 +17,8 @@ struct Copy {
     Shape source_begin;
     Shape target_begin;
     Shape size;
+    int hf = 0;  // the HuggingFace tensor that the box is of, and where in it
+    Shape hf_begin;
 };
 
 struct TargetTensor {

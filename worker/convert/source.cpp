@@ -199,6 +199,24 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     return {};
 }
 
+// The tracker may name another iteration than the one that we write.
+fs::path rank_path(const fs::path& iteration, const fs::path& file) {
+    return iteration / file.parent_path().filename() / file.filename();
+}
+
+// Before anything is listed rank by rank: a config may claim any number of ranks.
+Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayout& layout) {
+    formats::McaRank rank;
+    for (rank.pp = 0; rank.pp < layout.pp; ++rank.pp)
+        for (rank.ep = 0; rank.ep < layout.ep; ++rank.ep)
+            for (rank.tp = 0; rank.tp < layout.tp; ++rank.tp) {
+                const fs::path path = rank_path(iteration, formats::mca_rank_file(layout, rank));
+                if (!is_there(path))
+                    return fail(ErrorCode::NotFound, path.string() + " is not there");
+            }
+    return {};
+}
+
 Result<void> open_mca(Source& source, const families::Families& families) {
     ROLL_TRY(source.config, formats::read_mca_config(source.directory));
     ROLL_TRY(source.family, families.find(source.config.model_type));
@@ -210,6 +228,8 @@ Result<void> open_mca(Source& source, const families::Families& families) {
     ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native,
                                                      source.config.hf_config));
     source.model = model_of(source.native);
+    ROLL_TRY(const fs::path iteration, formats::mca_iteration_directory(source.directory));
+    ROLL_TRY_VOID(check_rank_files(iteration, source.config.layout));
     ROLL_TRY(const std::vector<Stored> expected,
              mca_layout(source.native, source.model, source.config));
     std::map<std::string, std::vector<std::string>> sections;
@@ -217,7 +237,6 @@ Result<void> open_mca(Source& source, const families::Families& families) {
         auto& of_file = sections[stored.file];
         if (of_file.empty() || of_file.back() != stored.section) of_file.push_back(stored.section);
     }
-    ROLL_TRY(const fs::path iteration, formats::mca_iteration_directory(source.directory));
     Matcher matcher(expected, source);
     for (const auto& [file, names] : sections) {
         const fs::path path =

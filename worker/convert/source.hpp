@@ -3,11 +3,13 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/convert/lora.hpp"
 #include "worker/convert/pieces.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/mca.hpp"
@@ -41,6 +43,8 @@ struct Source {
     Model model;
     std::vector<SourceTensor> tensors;
     std::vector<Dropped> dropped;
+    std::map<int, Delta> deltas;                     // of HuggingFace tensors, by an adapter
+    std::map<int, tensor::DType> dtypes;             // of those that an adapter replaces
     std::vector<std::shared_ptr<const void>> files;  // the views are into these
 };
 

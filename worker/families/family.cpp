@@ -54,7 +54,8 @@ class FamilyParser {
         for (const auto& [name, kind] : kinds.items())
             family.layer_kinds.emplace(name, parse_kind(kind, "layers." + name));
         parse_weights(json.value("weights", Json::array()), family);
-        if (json.is_object() && json.contains("drop")) family.drop = names(json["drop"], "drop");
+        check_constants(family);
+        if (json.contains("drop")) family.drop = names(json["drop"], "drop");
         if (!problem_.empty()) return fail(ErrorCode::InvalidArgument, where_ + ": " + problem_);
         return family;
     }
@@ -153,9 +154,33 @@ class FamilyParser {
             rule.stage = *known;
         else
             note(path + ".stage", "must be first or last for a tensor without {layer}");
-        if (rule.split == Split::Row && rule.shape.size() < 2)
-            note(path + ".split", "cannot be row for a tensor of one dim");
+        if (rule.split == Split::Row && (rule.shape.size() < 2 || rule.hf.size() != 1))
+            note(path + ".split", "can be row only for a copy of two dims");
+        check_placeholders(rule, path);
         return rule;
+    }
+
+    // A name without {layer} would be the same tensor in every layer.
+    void check_placeholders(const WeightRule& rule, const std::string& path) {
+        for (const char* placeholder : {"{layer}", "{expert}"}) {
+            const bool in_native = rule.native.find(placeholder) != std::string::npos;
+            for (const std::string& name : rule.hf)
+                if ((name.find(placeholder) != std::string::npos) != in_native)
+                    note(path + ".hf",
+                         std::string("must have ") + placeholder + " where native has it: " + name);
+        }
+        if (rule.native.find("{expert}") != std::string::npos && rule.stage != Stage::Layer)
+            note(path + ".native", "has {expert} without {layer}");
+    }
+
+    void check_constants(const Family& family) {
+        for (const auto& [name, value] : family.constants.items()) {
+            if (!value.is_object()) continue;
+            const auto kind = value.find("layers");
+            if (value.size() != 1 || kind == value.end() || !kind->is_string() ||
+                !family.layer_kinds.contains(kind->get<std::string>()))
+                note("constants." + name, "must be a value or {\"layers\": KIND}");
+        }
     }
 
     void set_operation(const std::string& name, const std::string& path, WeightRule& rule) {

@@ -7,6 +7,12 @@
 namespace roll::families {
 namespace {
 
+// No model comes near these; a broken config must not make us list for ever.
+constexpr std::int64_t kLayersMax = 10'000;
+constexpr std::int64_t kExpertsMax = 100'000;
+constexpr std::int64_t kTensorsMax = 10'000'000;
+constexpr std::int64_t kDimMax = std::int64_t{1} << 40U;
+
 const Json* first_of(const Json& config, const std::vector<std::string>& paths) {
     for (const std::string& path : paths)
         if (const Json* value = value_at(config, path)) return value;
@@ -88,11 +94,14 @@ Result<void> check_required(const Family& family, const Json& hf_config) {
     return {};
 }
 
-Result<std::int64_t> size_of(const Json& native, const char* key) {
+Result<std::int64_t> size_of(const Json& native, const char* key, std::int64_t largest = kDimMax) {
     const auto found = native.find(key);
     if (found == native.end() || !found->is_number_integer() || found->get<std::int64_t>() <= 0)
         return fail(ErrorCode::InvalidArgument,
                     std::string("the config needs a positive whole number ") + key);
+    if (found->get<std::int64_t>() > largest)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string(key) + " is " + found->dump() + ", which no model has");
     return found->get<std::int64_t>();
 }
 
@@ -153,7 +162,7 @@ Result<NativeTensor> expand(const WeightRule& rule, const Json& scope, const Ins
     tensor::Shape shape;
     for (const std::string& expression : rule.shape) {
         ROLL_TRY(const std::int64_t dim, evaluate(expression, scope));
-        if (dim <= 0)
+        if (dim <= 0 || dim > kDimMax)
             return fail(ErrorCode::InvalidArgument,
                         result.name + ": \"" + expression + "\" is " + std::to_string(dim));
         shape.push_back(dim);
@@ -161,8 +170,9 @@ Result<NativeTensor> expand(const WeightRule& rule, const Json& scope, const Ins
     for (std::size_t i = 0; i < rule.hf.size(); ++i) {
         HfTensor source{instance.name(rule.hf[i]), shape};
         if (rule.operation == Operation::Qkv) {
-            ROLL_TRY(const std::int64_t heads,
-                     size_of(scope, i == 0 ? "num_attention_heads" : "num_query_groups"));
+            ROLL_TRY(
+                const std::int64_t heads,
+                size_of(scope, i == 0 ? "num_attention_heads" : "num_query_groups", kExpertsMax));
             source.shape[0] *= heads;
         }
         result.sources.push_back(std::move(source));
@@ -240,7 +250,7 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
             native[name] = value;
             continue;
         }
-        ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers"));
+        ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
         native[name] = layer_list(family, value.value("layers", ""), hf_config, layers);
     }
     ROLL_TRY(const std::int64_t heads, size_of(native, "num_attention_heads"));
@@ -275,7 +285,7 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
                                                  const Json& hf_config) {
     Json scope = native;
     scope["hf"] = hf_config;
-    ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers"));
+    ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
     std::vector<NativeTensor> first;
     std::vector<NativeTensor> last;
     const auto add = [&](const WeightRule& rule, const Instance& instance,
@@ -297,7 +307,9 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
                 ROLL_TRY_VOID(add(rule, {layer, std::nullopt}, first));
                 continue;
             }
-            ROLL_TRY(const std::int64_t experts, size_of(native, "num_moe_experts"));
+            ROLL_TRY(const std::int64_t experts, size_of(native, "num_moe_experts", kExpertsMax));
+            if (static_cast<std::int64_t>(first.size()) + experts > kTensorsMax)
+                return fail(ErrorCode::InvalidArgument, "the model has too many tensors");
             for (std::int64_t expert = 0; expert < experts; ++expert)
                 ROLL_TRY_VOID(add(rule, {layer, expert}, first));
         }

@@ -93,6 +93,17 @@ class AgentCoreTest : public testing::Test {
     AgentCore core_{{.session = "s", .node = "n", .slots = 2}, LeaseRules{}, StopRules{}};
 };
 
+TEST_F(AgentCoreTest, EndsAnAttemptThatIsStoppedBeforeItsStartCame) {
+    exchange({.stop = {{kKey, "cancelled", false}}});
+    beat();
+    ASSERT_EQ(last_.running.size(), 1u);
+    EXPECT_EQ(last_.running.front().phase, "ended");
+    EXPECT_EQ(last_.running.front().outcome, "stopped");
+    effects_.clear();
+    exchange({.start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0) << "a start that comes late starts nothing";
+}
+
 TEST_F(AgentCoreTest, StartsOnceHoweverOftenItIsTold) {
     exchange({.start = {order(kKey)}});
     deliver({.sequence = last_.sequence, .start = {order(kKey)}});

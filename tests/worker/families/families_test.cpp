@@ -40,6 +40,59 @@ TEST(Families, LlamaGivesTheTrainerItsConfigAndTensors) {
     EXPECT_FALSE(model_config(llama, native_config(llama, scaled).value()));
 }
 
+// One value of a JSON document, anywhere in it, becomes something else.
+void mutate(Json& json, std::uint64_t& state) {
+    const auto random = [&](std::uint64_t below) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        return (state >> 33U) % below;
+    };
+    Json* place = &json;
+    while (place->is_structured() && !place->empty() && random(5) != 0)
+        place = &*std::next(place->begin(), static_cast<std::ptrdiff_t>(random(place->size())));
+    const Json others[] = {nullptr,
+                           -1,
+                           0,
+                           1e300,
+                           std::int64_t{1} << 62U,
+                           "",
+                           "{layer}",
+                           "a * (b",
+                           "hidden_size / 7",
+                           true,
+                           Json::array(),
+                           Json::object(),
+                           {1, 2},
+                           "!moe",
+                           "{expert}",
+                           {{"layers", "x"}},
+                           {{"layers", 3}},
+                           "column",
+                           "qkv"};
+    *place = others[random(std::size(others))];
+}
+
+TEST(Families, NoMutatedFileOrConfigCrashes) {
+    std::uint64_t state = 5;
+    const Json sizes{{"hidden_size", 64},          {"num_hidden_layers", 3},   {"vocab_size", 256},
+                     {"intermediate_size", 96},    {"num_attention_heads", 4}, {"num_experts", 4},
+                     {"num_local_experts", 4},     {"n_routed_experts", 4},    {"n_group", 1},
+                     {"moe_intermediate_size", 8}, {"n_shared_experts", 1},    {"topk_group", 1}};
+    std::size_t listed = 0;
+    for (int i = 0; i < 6000; ++i) {
+        const auto files = embedded_families();
+        Json file = Json::parse(files[static_cast<std::size_t>(i) % files.size()].content);
+        Json hf = sizes;
+        for (int k = 0; k < i % 4; ++k) mutate(file, state);
+        if (i % 3 == 0) mutate(hf, state);
+        const auto family = parse_family(file.dump(), "mutated");
+        if (!family) continue;
+        const auto native = native_config(*family, hf);
+        if (!native) continue;
+        if (const auto tensors = native_tensors(*family, *native, hf)) ++listed;
+    }
+    EXPECT_GT(listed, 500U);
+}
+
 TEST(Families, ADirectoryAddsFamilies) {
     const auto directory =
         std::filesystem::temp_directory_path() / ("families-" + std::to_string(::getpid()));

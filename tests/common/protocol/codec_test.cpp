@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+
+#include "common/json.hpp"
+#include "tests/common/protocol/samples.hpp"
+
+namespace roll::protocol {
+namespace {
+
+// What encode gives of a value that was decoded from what encode gave: every field has travelled.
+template <class T, class Decode>
+void round_trip(const T& value, Decode decode) {
+    const std::string frame = encode(value);
+    const auto decoded = decode(frame);
+    ASSERT_TRUE(decoded) << decoded.error().message << "\n" << frame;
+    EXPECT_EQ(encode(*decoded), frame);
+}
+
+TEST(Codecs, EveryFieldComesBack) {
+    round_trip(sample_heartbeat(), decode_heartbeat);
+    round_trip(sample_answer(), decode_answer);
+    round_trip(sample_launch(), decode_launch);
+    round_trip(Request{7, "submit", {{"key", "k"}}}, decode_request);
+    for (const Report& report :
+         std::vector<Report>{Ready{}, Progress{R"({"step":1})"}, CheckpointStaged{3, "/d"},
+                             CheckpointPruned{3, Token{1, 2}}, ExportDone{"/e"}, Failed{"no"}})
+        round_trip(report, decode_report);
+    for (const Command& command : std::vector<Command>{RecordedStep{3}, StopAtStep{false}})
+        round_trip(command, decode_command);
+}
+
+TEST(Codecs, TheSamplesHoldWhatTheyShould) {
+    const auto heartbeat = decode_heartbeat(encode(sample_heartbeat()));
+    ASSERT_TRUE(heartbeat);
+    EXPECT_EQ(heartbeat->sequence, 18446744073709551615u);
+    ASSERT_EQ(heartbeat->running.size(), 2u);
+    EXPECT_EQ(heartbeat->running[0].exit_code, 137);
+    EXPECT_EQ(heartbeat->running[0].checkpoints[1].writer, (Token{2, 1}));
+    const auto answer = decode_answer(encode(sample_answer()));
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->start.at(0).slots, (std::vector<int>{0, 3}));
+    EXPECT_EQ(answer->recorded.at(0).steps, (std::vector<std::int64_t>{5, 10}));
+}
+
+// Frames with one field gone or of another type.
+template <class Decode>
+void is_strict(const std::string& frame, const std::set<std::string>& optional, Decode decode) {
+    const Json whole = *parse_json(frame);
+    for (const auto& [name, value] : whole.items()) {
+        Json less = whole;
+        less.erase(name);
+        EXPECT_EQ(decode(less.dump()).has_value(), optional.contains(name)) << name;
+        Json other = whole;
+        other[name] = 1.5;
+        EXPECT_FALSE(decode(other.dump())) << name;
+        other[name] = Json::array({Json::object()});
+        EXPECT_FALSE(decode(other.dump())) << name;
+    }
+}
+
+TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
+    is_strict(encode(sample_heartbeat()), {}, decode_heartbeat);
+    is_strict(encode(sample_answer()), {}, decode_answer);
+    is_strict(encode(sample_launch()), {}, decode_launch);
+    is_strict(encode(Request{7, "x", Json::object()}), {"args"}, decode_request);
+}
+
+TEST(Codecs, NumbersThatDoNotFitAreRefused) {
+    Json json = *parse_json(encode(sample_heartbeat()));
+    for (const Json& slots : {Json(-1), Json(4294967296), Json(1e300), Json(true), Json("4")}) {
+        json["slots"] = slots;
+        EXPECT_FALSE(decode_heartbeat(json.dump())) << slots;
+    }
+}
+
+TEST(Codecs, WhatANewerPeerSaysBesidesIsIgnored) {
+    Json json = *parse_json(encode(sample_heartbeat()));
+    json["mood"] = "fine";
+    json["running"][0]["colour"] = {1, 2};
+    EXPECT_TRUE(decode_heartbeat(json.dump()));
+}
+
+TEST(Codecs, AnotherVersionIsRefusedByName) {
+    Json json = *parse_json(encode(sample_heartbeat()));
+    json["v"] = 2;
+    const auto decoded = decode_heartbeat(json.dump());
+    ASSERT_FALSE(decoded);
+    EXPECT_EQ(decoded.error().code, ErrorCode::Refused);
+    EXPECT_NE(decoded.error().message.find("version 2"), std::string::npos);
+}
+
+TEST(Codecs, AnUnknownPhaseOrOutcomeIsRefused) {
+    Heartbeat heartbeat = sample_heartbeat();
+    heartbeat.running[1].phase = "dancing";
+    EXPECT_FALSE(decode_heartbeat(encode(heartbeat)));
+    heartbeat = sample_heartbeat();
+    heartbeat.running[0].outcome = "";
+    EXPECT_FALSE(decode_heartbeat(encode(heartbeat)));
+}
+
+TEST(Codecs, BytesThatAreNoTextStillTravel) {
+    Heartbeat heartbeat = sample_heartbeat();
+    heartbeat.running[0].reason = "core \xff\xfe dumped";
+    const auto decoded = decode_heartbeat(encode(heartbeat));
+    ASSERT_TRUE(decoded);
+    EXPECT_NE(decoded->running[0].reason.find("dumped"), std::string::npos);
+}
+
+TEST(Replies, CarryAValueOrAnError) {
+    const auto ok = decode_reply(encode_reply(7, Json{{"a", 1}}), 7);
+    ASSERT_TRUE(ok);
+    EXPECT_EQ((*ok)["a"], 1);
+    const Error error{ErrorCode::NotFound, "there is no job 7", "rollctl jobs -a"};
+    const auto refused = decode_reply(encode_reply(7, error), 7);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::NotFound);
+    EXPECT_EQ(refused.error().message, error.message);
+    EXPECT_EQ(refused.error().hint, error.hint);
+    EXPECT_FALSE(decode_reply(encode_reply(7, Json{{"a", 1}}), 8));
+}
+
+TEST(Requests, TheIdOfARefusedOneIsFoundIfThereIsOne) {
+    EXPECT_EQ(request_id(R"({"id":7,"op":3})"), 7u);
+    EXPECT_EQ(request_id(R"({"id":-7})"), 0u);
+    EXPECT_EQ(request_id("not json"), 0u);
+    EXPECT_EQ(request_id("[]"), 0u);
+}
+
+}  // namespace
+}  // namespace roll::protocol

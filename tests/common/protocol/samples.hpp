@@ -1,0 +1,86 @@
+// One message of each kind with every field set to something that is not its default.
+#pragma once
+
+#include "common/protocol/client.hpp"
+#include "common/protocol/rank.hpp"
+#include "common/protocol/worker.hpp"
+
+namespace roll::protocol {
+
+inline AttemptKey sample_key() { return {JobId{7}, Token{3, 2}}; }
+
+inline std::vector<WrittenCheckpoint> sample_checkpoints() {
+    return {{.step = 10, .directory = "/runs/x/checkpoints/step-00000010.3-2"},
+            {.step = 5, .directory = "/a", .deleted = true, .writer = Token{2, 1}}};
+}
+
+inline Heartbeat sample_heartbeat() {
+    RunningAttempt ended;
+    ended.attempt = sample_key();
+    ended.phase = "ended";
+    ended.outcome = "infra";
+    ended.exit_code = 137;
+    ended.reason = "killed \"by\" \xf0\x9f\x94\xa5";
+    ended.checkpoints = sample_checkpoints();
+    ended.exported = "/export/hf";
+    ended.progress = R"({"step":10})";
+    RunningAttempt running;
+    running.attempt = {JobId{8}, Token{3, 1}};
+    running.phase = "running";
+    Heartbeat heartbeat;
+    heartbeat.session = "5a11";
+    heartbeat.node = "gpu-1";
+    heartbeat.slots = 4;
+    heartbeat.gpus = 8;
+    heartbeat.sequence = 18446744073709551615u;
+    heartbeat.bound_below_lease = false;
+    heartbeat.heard_recently = true;
+    heartbeat.running = {ended, running};
+    return heartbeat;
+}
+
+inline Answer sample_answer() {
+    StartOrder start;
+    start.attempt = sample_key();
+    start.kind = "train";
+    start.document = R"({"name":"x"})";
+    start.output = "/runs/x";
+    start.node_rank = 1;
+    start.nodes = 2;
+    start.ranks_per_node = 4;
+    start.slots = {0, 3};
+    start.gpus = {7};
+    start.nonce = "00ff";
+    start.checkpoints = sample_checkpoints();
+    start.time_limit_seconds = 90;
+    Answer answer;
+    answer.incarnation = 3;
+    answer.sequence = 12;
+    answer.counted = 4;
+    answer.counter = 99;
+    answer.beacon = "/state/beacon";
+    answer.keep = {sample_key()};
+    answer.start = {start};
+    answer.stop = {{.attempt = sample_key(), .reason = "cancelled", .checkpoint = true}};
+    answer.recorded = {{.attempt = sample_key(), .steps = {5, 10}, .exported = true}};
+    answer.fenced = {{JobId{9}, Token{1, 1}}};
+    return answer;
+}
+
+inline Launch sample_launch() {
+    Launch launch;
+    launch.attempt = sample_key();
+    launch.kind = "convert";
+    launch.document = "{}";
+    launch.output = "/runs/x";
+    launch.logs = "/runs/x/logs/attempt-2";
+    launch.nodes = 2;
+    launch.node_rank = 1;
+    launch.ranks_per_node = 8;
+    launch.gpus = {0, 1};
+    launch.nonce = "00ff";
+    launch.checkpoints = sample_checkpoints();
+    return launch;
+}
+
+}  // namespace roll::protocol

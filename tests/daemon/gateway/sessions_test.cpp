@@ -1,0 +1,236 @@
+// The lease rules that rolld keeps (reference: leases, rules 4 to 7), with beats made by hand.
+#include "daemon/gateway/sessions.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+using core::Desk;
+
+// One worker "a" that speaks through Sessions to a core.
+class Room {
+  public:
+    Room() { speak(); }
+
+    // The worker's next heartbeat; its claims reach the core.
+    std::vector<core::Input> speak(bool below_lease = true) {
+        protocol::Heartbeat heartbeat;
+        heartbeat.session = "s1";
+        heartbeat.node = "a";
+        heartbeat.slots = 2;
+        heartbeat.sequence = ++sequence;
+        heartbeat.bound_below_lease = below_lease;
+        heartbeat.heard_recently = heard;
+        heartbeat.running = running;
+        return hear(heartbeat);
+    }
+    std::vector<core::Input> hear(const protocol::Heartbeat& heartbeat) {
+        auto inputs = sessions.hear(desk.state, {"route", "key"}, heartbeat, published, now);
+        for (const core::Input& input : inputs) desk.tell(input);
+        return inputs;
+    }
+    bool lost() {
+        const auto gone = sessions.lost(desk.state, published);
+        return !gone.empty();
+    }
+    const Session& session() const { return sessions.all().at("s1"); }
+    WorkerId worker() const { return desk.state.workers.begin()->first; }
+    AttemptKey place() {
+        job = desk.submit(core::wants(1, 1));
+        return desk.attempt(job);
+    }
+    void report(const AttemptKey& key, const std::string& phase, const std::string& outcome = "") {
+        protocol::RunningAttempt entry;
+        entry.attempt = key;
+        entry.phase = phase;
+        entry.outcome = outcome;
+        running = {entry};
+    }
+
+    Desk desk;
+    Sessions sessions{LeaseRules{}};
+    std::vector<protocol::RunningAttempt> running;
+    std::uint64_t sequence = 0;
+    std::uint64_t published = 0;
+    bool heard = true;
+    Instant now{1h};
+    JobId job;
+};
+
+template <class T>
+bool has(const std::vector<core::Input>& inputs) {
+    return std::ranges::any_of(inputs,
+                               [](const auto& input) { return std::holds_alternative<T>(input); });
+}
+
+TEST(Sessions, AnUnknownSessionSaysHelloAndAKnownOneDoesNot) {
+    Room room;
+    ASSERT_EQ(room.desk.state.workers.size(), 1u);
+    EXPECT_FALSE(has<core::WorkerHello>(room.speak()));
+}
+
+TEST(Sessions, AWorkerIsLostAtThirtyFiveBeatsOfSilenceAndNotBefore) {
+    Room room;
+    room.published = 34;
+    EXPECT_FALSE(room.lost());
+    room.published = 35;
+    EXPECT_TRUE(room.lost());
+}
+
+TEST(Sessions, NoTimeCountsAsSilenceWhileNoBeatIsPublished) {
+    Room room;
+    room.now += 24h;
+    EXPECT_FALSE(room.lost());
+}
+
+TEST(Sessions, ARenewingHeartbeatStartsTheCountAnew) {
+    Room room;
+    room.place();
+    room.published = 30;
+    room.speak();
+    EXPECT_EQ(room.session().renewed_at, 30u);
+    EXPECT_EQ(room.session().counted, 0);
+    room.published = 64;
+    EXPECT_FALSE(room.lost());
+    room.published = 65;
+    EXPECT_TRUE(room.lost());
+}
+
+TEST(Sessions, AHeartbeatFromADeafWorkerWithAnAttemptRenewsNothingButIsAnswered) {
+    Room room;
+    room.place();
+    room.published = 20;
+    room.speak(false);
+    EXPECT_EQ(room.session().renewed_at, 0u) << "the answer names the counter of the renewal";
+    EXPECT_EQ(room.session().counted, 20);
+    EXPECT_TRUE(room.session().owes_answer);
+    room.published = 35;
+    EXPECT_TRUE(room.lost());
+}
+
+TEST(Sessions, ADeafWorkerWithoutAnAttemptRenews) {
+    Room room;
+    room.published = 20;
+    room.speak(false);
+    EXPECT_EQ(room.session().renewed_at, 20u);
+}
+
+TEST(Sessions, ALateHeartbeatOfAnOlderConnectionRenewsNothing) {
+    Room room;
+    room.place();
+    protocol::Heartbeat late = room.session().last;
+    room.speak();
+    room.published = 10;
+    room.sessions.hear(room.desk.state, {"another", "key"}, late, room.published, room.now);
+    EXPECT_EQ(room.session().renewed_at, 0u);
+    EXPECT_EQ(room.session().peer.route, "route");
+}
+
+TEST(Sessions, AfterAStartSilenceCountsFromZero) {
+    Room room;
+    room.published = 34;
+    Sessions restarted{LeaseRules{}};
+    EXPECT_TRUE(restarted.lost(room.desk.state, 0).empty());
+    EXPECT_TRUE(restarted.lost(room.desk.state, 34).empty());
+    EXPECT_FALSE(restarted.lost(room.desk.state, 35).empty());
+}
+
+TEST(Sessions, AfterAStartADeafWorkerIsCountedFromTheFirstBeatNotFromItsFirstWord) {
+    Room room;
+    room.place();
+    Sessions restarted{LeaseRules{}};
+    EXPECT_TRUE(restarted.lost(room.desk.state, 0).empty());
+    protocol::Heartbeat deaf = room.session().last;
+    deaf.bound_below_lease = false;
+    restarted.hear(room.desk.state, {"route", "key"}, deaf, 30, room.now);
+    EXPECT_FALSE(restarted.lost(room.desk.state, 35).empty());
+}
+
+TEST(Sessions, ThereIsCompanyOnlyWhileSomeWorkerSaysThatItHears) {
+    Room room;
+    EXPECT_TRUE(room.sessions.has_company(room.now));
+    EXPECT_FALSE(room.sessions.has_company(room.now + 2001ms));
+    room.now += 3s;
+    room.heard = false;
+    room.speak();
+    EXPECT_FALSE(room.sessions.has_company(room.now));
+}
+
+TEST(Sessions, AnAttemptWhoseOrderIsOnItsWayIsNotMissing) {
+    Room room;
+    room.place();
+    room.now += 1h;
+    EXPECT_FALSE(has<core::MemberUnknown>(room.speak()));
+    room.now += 1h;
+    EXPECT_FALSE(has<core::MemberUnknown>(room.speak()));
+}
+
+TEST(Sessions, AnAttemptThatWasUpAndIsNotMentionedIsMissing) {
+    Room room;
+    const AttemptKey key = room.place();
+    room.report(key, "running");
+    room.speak();
+    room.running.clear();
+    EXPECT_FALSE(has<core::MemberUnknown>(room.speak()));
+    room.now += 4s;
+    EXPECT_TRUE(has<core::MemberUnknown>(room.speak()));
+    EXPECT_EQ(room.desk.job(room.job).past.size(), 1u);
+}
+
+TEST(Sessions, ACancelledAttemptIsGivenUpOnlyOnceItsStartOrderIsTooOldToBeObeyed) {
+    Room room;
+    const AttemptKey key = room.place();
+    room.sessions.all().at("s1").ordered[key] = room.now;
+    room.desk.tell(core::Cancel{room.job, "enough"});
+    room.speak();
+    room.now += 15s;
+    EXPECT_FALSE(has<core::MemberUnknown>(room.speak()));
+    room.now += 2s;
+    EXPECT_TRUE(has<core::MemberUnknown>(room.speak()));
+    EXPECT_EQ(room.desk.job(room.job).phase, core::JobPhase::Cancelled);
+}
+
+TEST(Sessions, ACancelledAttemptThatNobodyWasToldToStartIsGivenUpSoon) {
+    Room room;
+    room.place();
+    room.desk.tell(core::Cancel{room.job, "enough"});
+    room.speak();
+    room.now += 4s;
+    EXPECT_TRUE(has<core::MemberUnknown>(room.speak()));
+}
+
+TEST(Sessions, CheckpointsAndExportsAreClaimedBeforeTheEndThatMakesThemStale) {
+    Room room;
+    const AttemptKey key = room.place();
+    room.report(key, "ended", "done");
+    room.running[0].checkpoints = {{.step = 5, .directory = "/c/5"}};
+    room.running[0].exported = "/export";
+    room.speak();
+    const core::Job& job = room.desk.job(room.job);
+    EXPECT_EQ(job.phase, core::JobPhase::Done);
+    ASSERT_EQ(job.checkpoints.size(), 1u);
+    EXPECT_EQ(job.checkpoints[0].directory, "/c/5");
+    EXPECT_EQ(job.exported, "/export");
+}
+
+TEST(Sessions, EveryOutcomeOfTheProtocolIsOneOfTheCore) {
+    const std::map<std::string, core::Outcome> outcomes = {
+        {"done", core::Outcome::Done},       {"app", core::Outcome::App},
+        {"infra", core::Outcome::Infra},     {"invalid", core::Outcome::Invalid},
+        {"yielded", core::Outcome::Yielded}, {"stopped", core::Outcome::Stopped}};
+    for (const auto& [name, outcome] : outcomes) {
+        Room room;
+        room.report(room.place(), "ended", name);
+        const auto inputs = room.speak();
+        const auto* exited = std::get_if<core::MemberExited>(&inputs.back());
+        ASSERT_NE(exited, nullptr);
+        EXPECT_EQ(exited->outcome, outcome) << name;
+    }
+}
+
+}  // namespace
+}  // namespace roll::gateway

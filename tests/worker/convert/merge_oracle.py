@@ -1,0 +1,147 @@
+"""roll-convert merge against peft's merge_and_unload.
+
+usage: merge_oracle.py ROLL_CONVERT
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+PROGRAM = sys.argv.pop(1)
+torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
+
+ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
+KINDS = {
+    'plain': dict(target_modules=ALL, r=4, lora_alpha=8),
+    'rslora': dict(target_modules=['q_proj', 'down_proj'], r=4, lora_alpha=6, use_rslora=True),
+    'patterns': dict(target_modules=ALL, r=4, lora_alpha=8, rank_pattern={'q_proj': 2},
+                     alpha_pattern={r'layers\.1\.mlp\..*': 32}),
+    'dora': dict(target_modules=['v_proj', 'up_proj'], r=4, lora_alpha=8, use_dora=True),
+    'embedding': dict(target_modules=['embed_tokens', 'o_proj'], r=4, lora_alpha=8),
+    'whole': dict(target_modules=['q_proj'], r=4, lora_alpha=8, modules_to_save=['lm_head']),
+}
+
+
+def run(*args, code=0):
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
+    return done
+
+
+class Merge(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-merge-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        torch.manual_seed(3)
+        config = transformers.LlamaConfig(
+            vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+            num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=64)
+        transformers.LlamaForCausalLM(config).save_pretrained(self.root / 'fp32')
+        transformers.LlamaForCausalLM.from_pretrained(
+            self.root / 'fp32', dtype=torch.bfloat16).save_pretrained(self.root / 'bf16')
+
+    def adapter(self, kind):
+        """An adapter with random weights, saved in fp32."""
+        base = transformers.LlamaForCausalLM.from_pretrained(self.root / 'fp32')
+        model = peft.get_peft_model(base, peft.LoraConfig(task_type='CAUSAL_LM', **KINDS[kind]))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if 'lora_' in name or 'modules_to_save' in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.05)
+        model.save_pretrained(self.root / kind)
+        return self.root / kind
+
+    def merged_by_peft(self, base, adapter, dtype):
+        model = transformers.LlamaForCausalLM.from_pretrained(base, dtype=dtype)
+        model = peft.PeftModel.from_pretrained(model, adapter, autocast_adapter_dtype=True)
+        return model.merge_and_unload().state_dict()
+
+    def test_is_what_peft_gives_in_fp32(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                adapter = self.adapter(kind)
+                want = self.merged_by_peft(self.root / 'fp32', adapter, torch.float32)
+                run('merge', self.root / 'fp32', adapter, self.root / 'out', '--overwrite')
+                got = load_file(self.root / 'out/model.safetensors')
+                self.assertEqual(sorted(got), sorted(want))
+                changed = 0
+                base = load_file(self.root / 'fp32/model.safetensors')
+                for name in want:
+                    error = (got[name] - want[name]).abs().max() / want[name].abs().max()
+                    self.assertLess(error, 1e-6, name)
+                    changed += not torch.equal(got[name], base[name])
+                self.assertGreater(changed, 0)
+
+    def test_rounds_once_in_bf16(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                adapter = self.adapter(kind)
+                # PEFT rounds the change of an embedding before it adds it; that is not what we want.
+                compute = torch.float32 if kind == 'embedding' else torch.bfloat16
+                want = {name: tensor.to(torch.bfloat16) for name, tensor in
+                        self.merged_by_peft(self.root / 'bf16', adapter, compute).items()}
+                run('merge', self.root / 'bf16', adapter, self.root / 'out', '--overwrite')
+                got = load_file(self.root / 'out/model.safetensors')
+                different = total = 0
+                for name in want:
+                    self.assertEqual(got[name].dtype, torch.bfloat16)
+                    a = got[name].view(torch.int16).int()
+                    b = want[name].view(torch.int16).int()
+                    # Where weight and change cancel, fp32's own rounding is many ulps of the rest.
+                    tiny = want[name].abs() < 1e-4 * want[name].abs().max()
+                    self.assertLessEqual((a - b)[~tiny].abs().max(), 1, name)
+                    different += (a != b).sum().item()
+                    total += a.numel()
+                self.assertLessEqual(different, 1e-4 * total)
+
+    def test_merges_into_any_layout(self):
+        adapter = self.adapter('plain')
+        dora = self.adapter('dora')
+        for adapter in (adapter, dora):
+            run('merge', self.root / 'bf16', adapter, self.root / 'hf', '--overwrite')
+            run('convert', self.root / 'bf16', self.root / 'mca', '--tp', 2, '--overwrite')
+            run('merge', self.root / 'mca', adapter, self.root / 'mca4', '--to', 'mca', '--tp', 4,
+                '--pp', 2, '--overwrite')
+            run('diff', self.root / 'hf', self.root / 'mca4')
+
+    def test_no_part_of_an_adapter_is_lost_silently(self):
+        adapter = self.adapter('plain')
+        path = adapter / 'adapter_model.safetensors'
+        tensors = load_file(path)
+
+        def refused(says, code, **changed):
+            save_file({**tensors, **changed}, path)
+            done = run('merge', self.root / 'fp32', adapter, self.root / 'out', code=code)
+            self.assertIn(says, done.stderr)
+            self.assertFalse((self.root / 'out').exists())
+
+        prefix = 'base_model.model.model.layers.0.'
+        refused('model.layers.0.mlp.other.weight', 2,
+                **{prefix + 'mlp.other.lora_A.weight': torch.zeros(4, 64),
+                   prefix + 'mlp.other.lora_B.weight': torch.zeros(96, 4)})
+        refused('only one of A and B', 1,
+                **{prefix + 'mlp.other.lora_A.weight': torch.zeros(4, 64)})
+        refused('has rank 3', 1,
+                **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(3, 64),
+                   prefix + 'self_attn.q_proj.lora_B.weight': torch.zeros(64, 3)})
+        refused('has shape', 2,
+                **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(4, 65)})
+        save_file(tensors, path)
+        config = json.loads((adapter / 'adapter_config.json').read_text())
+        for key, value in (('peft_type', 'IA3'), ('lora_bias', True), ('bias', 'all')):
+            (adapter / 'adapter_config.json').write_text(json.dumps({**config, key: value}))
+            done = run('merge', self.root / 'fp32', adapter, self.root / 'out', code=2)
+            self.assertIn(key, done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

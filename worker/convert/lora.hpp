@@ -1,0 +1,37 @@
+// LoRA merged while a model streams by: W' = W + scale * B A, in fp32, with one rounding at the
+// end.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/tensor/view.hpp"
+
+namespace roll::convert {
+
+struct Source;
+
+// The change to one HuggingFace tensor [rows, columns]: element (i, j) gains sum over k of
+// left[i, k] * right[k, j]; then, with DoRA, row i is scaled by row_scale[i]. The scale is in
+// `left`.
+struct Delta {
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    std::int64_t lora_rank = 0;
+    float scale = 1;
+    std::vector<float> left;       // [rows, lora_rank]
+    std::vector<float> right;      // [lora_rank, columns]
+    std::vector<float> row_scale;  // [rows], or empty
+};
+
+// Changes the box of the tensor that starts at (row, column): `values` is [rows, columns] of it
+// with the given stride between rows.
+void apply(const Delta& delta, std::int64_t row, std::int64_t column, std::int64_t rows,
+           std::int64_t columns, float* values, std::int64_t stride);
+
+// Puts an adapter over an opened model: modules saved whole replace the model's, the others become
+// deltas of it. Every tensor of the adapter is used, or the error names it.
+Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter);
+
+}  // namespace roll::convert

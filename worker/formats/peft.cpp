@@ -1,0 +1,179 @@
+#include "worker/formats/peft.hpp"
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "common/files.hpp"
+
+namespace roll::formats {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::size_t kPatternMax = 256;
+
+tl::unexpected<Error> refuse(std::string what) {
+    return fail(ErrorCode::InvalidArgument, "adapter_config.json: " + std::move(what));
+}
+
+bool is_set(const Json& config, const char* key) {
+    const auto found = config.find(key);
+    if (found == config.end() || found->is_null()) return false;
+    if (found->is_boolean()) return found->get<bool>();
+    if (found->is_structured()) return !found->empty();
+    return true;
+}
+
+double number_or(const Json& config, const char* key, double otherwise) {
+    const auto found = config.find(key);
+    return found != config.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+// PEFT's rule: the pattern, a regular expression, is the module's name or its ending after a dot.
+bool matches(const std::string& pattern, const std::string& module) {
+    if (pattern.size() > kPatternMax || module.size() > kPatternMax) return false;
+    try {
+        return std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")"));
+    } catch (const std::regex_error&) {
+        return false;
+    }
+}
+
+double pattern_or(const Json& config, const char* key, const std::string& module,
+                  double otherwise) {
+    const auto patterns = config.find(key);
+    if (patterns == config.end() || !patterns->is_object()) return otherwise;
+    for (const auto& [pattern, value] : patterns->items())
+        if (value.is_number() && matches(pattern, module)) return value.get<double>();
+    return otherwise;
+}
+
+Result<void> check_config(const Json& config) {
+    const auto type = config.find("peft_type");
+    if (type == config.end() || *type != "LORA")
+        return refuse("peft_type is " + (type == config.end() ? "missing" : type->dump()) +
+                      "; only LORA is merged");
+    for (const char* key :
+         {"lora_bias", "target_parameters", "trainable_token_indices", "layer_replication",
+          "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
+        if (is_set(config, key)) return refuse(std::string(key) + " is not merged");
+    }
+    if (const auto bias = config.find("bias");
+        bias != config.end() && !bias->is_null() && *bias != "none")
+        return refuse("bias is " + bias->dump() + "; only \"none\" is merged");
+    return {};
+}
+
+double scale_of(const Json& config, const std::string& module, double lora_rank) {
+    const double alpha =
+        pattern_or(config, "alpha_pattern", module, number_or(config, "lora_alpha", 8));
+    return alpha / (is_set(config, "use_rslora") ? std::sqrt(lora_rank) : lora_rank);
+}
+
+struct Ending {
+    std::string_view text;
+    enum Part { A, B, EmbeddingA, EmbeddingB, Magnitude } part;
+};
+constexpr std::array<Ending, 6> kEndings{{{".lora_A.weight", Ending::A},
+                                          {".lora_B.weight", Ending::B},
+                                          {".lora_embedding_A", Ending::EmbeddingA},
+                                          {".lora_embedding_B", Ending::EmbeddingB},
+                                          {".lora_magnitude_vector", Ending::Magnitude},
+                                          {".lora_magnitude_vector.weight", Ending::Magnitude}}};
+
+struct Halves {
+    std::optional<tensor::StridedView> a;
+    std::optional<tensor::StridedView> b;
+    std::optional<tensor::StridedView> magnitude;
+    bool embedding = false;
+};
+
+// The tensors of a file by module; what is no part of LoRA is a module saved whole: one to save, or
+// an embedding's own weight, which PEFT keeps beside its LoRA.
+Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::StridedView>& tensors,
+                                                   std::vector<tensor::StridedView>& whole) {
+    std::map<std::string, Halves> modules;
+    for (const tensor::StridedView& view : tensors) {
+        std::string name = view.info.name;
+        if (!name.starts_with(kPrefix))
+            return fail(ErrorCode::Corrupt,
+                        "adapter tensor " + name + " does not start with " + std::string(kPrefix));
+        name.erase(0, kPrefix.size());
+        const auto* const ending =
+            std::find_if(kEndings.begin(), kEndings.end(),
+                         [&](const Ending& one) { return name.ends_with(one.text); });
+        if (ending == kEndings.end()) {
+            for (const std::string infix : {".modules_to_save.", ".base_layer."})
+                if (const std::size_t at = name.find(infix); at != std::string::npos)
+                    name.replace(at, infix.size(), ".");
+            whole.push_back(view);
+            whole.back().info.name = name;
+            continue;
+        }
+        name.resize(name.size() - ending->text.size());
+        Halves& halves = modules[name];
+        switch (ending->part) {
+            case Ending::EmbeddingA: halves.embedding = true; [[fallthrough]];
+            case Ending::A: halves.a = view; break;
+            case Ending::EmbeddingB: halves.embedding = true; [[fallthrough]];
+            case Ending::B: halves.b = view; break;
+            case Ending::Magnitude: halves.magnitude = view; break;
+        }
+    }
+    return modules;
+}
+
+Result<LoraModule> module_of(const std::string& name, const Halves& halves, const Json& config) {
+    if (!halves.a || !halves.b)
+        return fail(ErrorCode::Corrupt, "adapter module " + name + " has only one of A and B");
+    const tensor::Shape& a = halves.a->info.shape;
+    const tensor::Shape& b = halves.b->info.shape;
+    if (a.size() != 2 || b.size() != 2 || a[0] != b[1] || a[0] < 1)
+        return fail(ErrorCode::Corrupt, "adapter module " + name + " has A " +
+                                            tensor::to_string(a) + " and B " +
+                                            tensor::to_string(b));
+    for (const auto* view : {&*halves.a, &*halves.b})
+        if (!tensor::is_castable(view->info.dtype))
+            return fail(ErrorCode::InvalidArgument,
+                        "adapter module " + name + " is " + tensor::name_of(view->info.dtype));
+    const auto lora_rank = static_cast<double>(a[0]);
+    const double said = pattern_or(config, "rank_pattern", name, number_or(config, "r", 8));
+    if (said != lora_rank)
+        return fail(ErrorCode::Corrupt, fmt::format("adapter module {} has rank {}; its config "
+                                                    "says {}",
+                                                    name, a[0], said));
+    return LoraModule{name,
+                      *halves.a,
+                      *halves.b,
+                      halves.magnitude,
+                      scale_of(config, name, lora_rank),
+                      halves.embedding,
+                      is_set(config, "fan_in_fan_out")};
+}
+
+}  // namespace
+
+Result<Adapter> read_adapter(const fs::path& directory) {
+    ROLL_TRY(const std::string text, read_file(directory / "adapter_config.json"));
+    const auto config = parse_json(text);
+    if (!config || !config->is_object()) return refuse("is not a JSON object");
+    ROLL_TRY_VOID(check_config(*config));
+    std::error_code error;
+    const bool safe = fs::exists(directory / "adapter_model.safetensors", error);
+    Adapter adapter;
+    ROLL_TRY(adapter.file,
+             open_hf_file(directory / (safe ? "adapter_model.safetensors" : "adapter_model.bin")));
+    ROLL_TRY(const auto modules, sort_tensors(adapter.file.tensors, adapter.whole));
+    for (const auto& [name, halves] : modules) {
+        ROLL_TRY(LoraModule module, module_of(name, halves, *config));
+        adapter.modules.push_back(std::move(module));
+    }
+    return adapter;
+}
+
+}  // namespace roll::formats

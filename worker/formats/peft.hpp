@@ -1,0 +1,36 @@
+// PEFT adapter directories: adapter_config.json and adapter_model.safetensors (or .bin).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "worker/formats/hf.hpp"
+
+namespace roll::formats {
+
+// What LoRA does to one module of the base model. Views are of the adapter's file.
+struct LoraModule {
+    std::string module;     // "model.layers.0.self_attn.q_proj"
+    tensor::StridedView a;  // [lora_rank, in]; of an embedding [lora_rank, vocabulary]
+    tensor::StridedView b;  // [out, lora_rank]; of an embedding [hidden, lora_rank]
+    std::optional<tensor::StridedView> magnitude;  // DoRA: [out]
+    double scale = 0;
+    bool embedding = false;
+    bool transposed = false;  // the base weight is [in, out]
+};
+
+struct Adapter {
+    std::vector<LoraModule> modules;
+    std::vector<tensor::StridedView> whole;  // modules_to_save; info.name is the base tensor's
+    HfFile file;
+};
+
+// InvalidArgument names what we do not merge: another method than LoRA, or a feature of it that
+// would change the result. Corrupt: a half of a pair is missing, or ranks disagree.
+Result<Adapter> read_adapter(const std::filesystem::path& directory);
+
+}  // namespace roll::formats
