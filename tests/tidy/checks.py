@@ -274,4 +274,4 @@ def parses(tree):
 
 
 ALL = [sizes, function_sizes, arrows, includes, third_parties, purity, co_awaits, banned_names,
-       family_names, one_target_a_file, parses]
+       family_names, dead_headers, one_target_a_file, parses]

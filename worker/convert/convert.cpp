@@ -1,5 +1,9 @@
 #include "worker/convert/convert.hpp"
 
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 #include <sys/statvfs.h>
 
 #include "worker/convert/diff.hpp"
@@ -39,34 +43,84 @@ Result<void> check_space(const fs::path& directory, std::int64_t bytes) {
                                                 directory.string(), bytes, free));
 }
 
+// Threads share a list of tasks; the first error ends them all.
+class Workers {
+  public:
+    Workers(int threads, const Hooks& hooks) : threads_(threads), hooks_(hooks) {}
+
+    // Runs task(0) ... task(count - 1), each on some thread.
+    Result<void> run(std::size_t count, const std::function<Result<void>(std::size_t)>& task) {
+        next_ = 0;
+        const auto work = [&] {
+            for (std::size_t i = next_++; i < count && !failed_; i = next_++)
+                if (const auto done = task(i); !done) keep(done.error());
+        };
+        std::vector<std::thread> threads;
+        const std::size_t others = std::min<std::size_t>(threads_, count);
+        for (std::size_t i = 1; i < others; ++i) threads.emplace_back(work);
+        work();
+        for (std::thread& thread : threads) thread.join();
+        if (error_) return tl::unexpected(*error_);
+        return {};
+    }
+
+    // Before each window: has somebody asked us to stop? After it: so much is done.
+    Result<void> check_stop() {
+        const std::lock_guard lock(mutex_);
+        return hooks_.stopped() ? stopped() : Result<void>();
+    }
+    void progress(std::int64_t bytes, std::int64_t total) {
+        const std::lock_guard lock(mutex_);
+        done_ += bytes;
+        hooks_.progress(done_, total);
+    }
+
+  private:
+    void keep(const Error& error) {
+        const std::lock_guard lock(mutex_);
+        if (!error_) error_ = error;
+        failed_ = true;
+    }
+    int threads_;
+    const Hooks& hooks_;
+    std::mutex mutex_;
+    std::atomic<std::size_t> next_ = 0;
+    std::atomic<bool> failed_ = false;
+    std::optional<Error> error_;
+    std::int64_t done_ = 0;
+};
+
 Result<void> write_tensors(const Source& source, const Plan& plan, const fs::path& directory,
-                           const Hooks& hooks) {
-    std::int64_t done = 0;
-    std::size_t next = 0;
+                           Workers& workers) {
+    std::size_t begin = 0;
     for (std::size_t file = 0; file < plan.files.size(); ++file) {
         ROLL_TRY(const auto writer, create_target(directory, plan.files[file]));
-        for (; next < plan.tensors.size() && plan.tensors[next].file == file; ++next) {
-            const TargetTensor& target = plan.tensors[next];
-            const auto write = [&](std::span<const std::byte> bytes) -> Result<void> {
-                if (hooks.stopped()) return stopped();
+        const auto write_one = [&](std::size_t i) -> Result<void> {
+            const TargetTensor& target = plan.tensors[begin + i];
+            return gather(source, target, [&](std::span<const std::byte> bytes) -> Result<void> {
+                ROLL_TRY_VOID(workers.check_stop());
                 ROLL_TRY_VOID(writer->append(target.ordinal, bytes));
-                done += static_cast<std::int64_t>(bytes.size());
-                hooks.progress(done, plan.bytes);
+                workers.progress(static_cast<std::int64_t>(bytes.size()), plan.bytes);
                 return {};
-            };
-            ROLL_TRY_VOID(gather(source, target, write));
-        }
+            });
+        };
+        ROLL_TRY_VOID(workers.run(plan.files[file].tensors.size(), write_one));
         ROLL_TRY_VOID(writer->finish());
+        begin += plan.files[file].tensors.size();
     }
     return {};
 }
 
-Result<void> check_replicas(const Source& source, const Plan& plan, const Hooks& hooks) {
-    for (const Comparison& comparison : plan.comparisons) {
-        if (hooks.stopped()) return stopped();
-        ROLL_TRY_VOID(compare(source, comparison));
-    }
-    return {};
+Result<void> check_replicas(const Source& source, const Plan& plan, Workers& workers) {
+    return workers.run(plan.comparisons.size(), [&](std::size_t i) -> Result<void> {
+        ROLL_TRY_VOID(workers.check_stop());
+        return compare(source, plan.comparisons[i]);
+    });
+}
+
+int threads_of(const Request& request) {
+    if (request.threads > 0) return request.threads;
+    return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 4U));
 }
 
 // Reads the staged directory as anybody would, and compares.
@@ -106,8 +160,9 @@ Result<Report> convert(const Request& request, const families::Families& familie
 
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
     ROLL_TRY_VOID(check_space(staging.directory(), plan.bytes));
-    ROLL_TRY_VOID(check_replicas(source, plan, hooks));
-    ROLL_TRY_VOID(write_tensors(source, plan, staging.directory(), hooks));
+    Workers workers(threads_of(request), hooks);
+    ROLL_TRY_VOID(check_replicas(source, plan, workers));
+    ROLL_TRY_VOID(write_tensors(source, plan, staging.directory(), workers));
     ROLL_TRY_VOID(write_companions(source, plan, request, to, staging.directory()));
     if (request.verify) ROLL_TRY_VOID(check_result(source, staging.directory(), families, hooks));
     if (hooks.stopped()) return stopped();

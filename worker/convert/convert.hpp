@@ -27,11 +27,13 @@ struct Request {
     std::optional<tensor::DType> dtype = {};  // nothing: kept
     std::int64_t shard_bytes = kShardBytes;
     std::optional<std::int64_t> model_max_length = {};  // rewritten in an Hf target's config
+    int threads = 0;                                    // 0: the machine's, at most 4
     bool overwrite = false;
     bool dry_run = false;
     bool verify = false;  // read the target back and compare
 };
 
+// Called from several threads at once, one at a time.
 struct Hooks {
     std::function<bool()> stopped = [] { return false; };
     std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {

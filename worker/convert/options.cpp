@@ -270,8 +270,7 @@ Result<CommandLine> parse_convert(Words words) {
         ROLL_TRY(const std::int64_t positions, parse_bytes(*length));
         request.model_max_length = positions;
     }
-    int threads = 1;
-    ROLL_TRY_VOID(options.size("threads", threads));
+    ROLL_TRY_VOID(options.size("threads", request.threads));
     if (options.text("adapter"))
         return invalid("--adapter is not built yet; roll-convert merge merges one");
     request.overwrite = options.flag("overwrite");
@@ -396,8 +395,9 @@ std::string help_text() {
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
       --max-shard-size 5GB                  of a HuggingFace target's files
+      --threads N                           at most 4 of the machine's, unless given
       --overwrite --dry-run --verify --json
-  roll-convert merge BASE ADAPTER DST       a PEFT LoRA adapter into its base model; options as above
+  roll-convert merge BASE ADAPTER DST       a PEFT LoRA adapter into its base; the same options
   roll-convert inspect DIR [--json]         what a checkpoint holds
   roll-convert verify DIR [--json]          every tensor there, replicas equal, bytes as written
   roll-convert diff A B [--cast] [--json]   two checkpoints of any formats, tensor by tensor

@@ -18,7 +18,8 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
                               Format to, const std::filesystem::path& directory);
 
-// One file of tensors being written. Tensors in any order, the bytes of one in order.
+// One file of tensors being written. Tensors in any order and from any thread, the bytes of one in
+// order.
 class TargetWriter {
   public:
     virtual ~TargetWriter() = default;

@@ -1,0 +1,48 @@
+#include "worker/plan/cost.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::plan {
+namespace {
+
+spec::ModelConfig smollm2() {
+    spec::ModelConfig model;
+    model.hidden = 576;
+    model.layers = 30;
+    model.heads = 9;
+    model.kv_heads = 3;
+    model.head_dim = 64;
+    model.intermediate = 1536;
+    model.vocab = 49152;
+    model.tied = true;
+    return model;
+}
+
+TEST(Cost, CountsThePublishedParametersOfARealModel) {
+    EXPECT_EQ(parameter_count(smollm2()), 134'515'008);  // SmolLM2-135M
+}
+
+TEST(Cost, CountsSixFlopsAParameterAndTheScoresThatAMaskLeaves) {
+    const spec::ModelConfig model = smollm2();
+    const double products = 134'515'008.0 - 61 * 576;  // all but the norms, the tied head included
+    const double scores = 12.0 * 30 * 576;             // a token and position seen
+    const FlopsPerToken flops = flops_per_token(model, 2048);
+    EXPECT_DOUBLE_EQ(flops.full, 6 * products + scores * 2048);
+    EXPECT_DOUBLE_EQ(flops.causal, 6 * products + scores * 2049 / 2);
+}
+
+TEST(Cost, MemoryFollowsThePrecisionAndTheMicrobatch) {
+    spec::TrainSpec spec;
+    spec.seq_length = 128;
+    spec.micro_batch_size = 2;
+    const MemoryBytes one = memory_bytes(smollm2(), spec, 1);
+    EXPECT_EQ(one.weights, 4 * 134'515'008LL);
+    EXPECT_EQ(one.moments, 2 * one.weights);
+    spec.precision = spec::Precision::Fp64;
+    EXPECT_EQ(memory_bytes(smollm2(), spec, 1).weights, 2 * one.weights);
+    EXPECT_EQ(memory_bytes(smollm2(), spec, 3).activations, 6 * one.activations);
+    EXPECT_EQ(checkpoint_bytes(smollm2(), spec::Precision::Fp32).optimizer, one.moments);
+}
+
+}  // namespace
+}  // namespace roll::plan
