@@ -102,9 +102,7 @@ Result<void> Server::run() {
     io::spawn(io_, authenticator_->run());
     io::spawn(io_, listen());
     io::spawn(io_, tick());
-    // Others may wait on the context as well (signals), so it does not run out of work by itself.
-    while (!stopping_) io_.run_one();
-    io_.poll();
+    io_.run();
     return ended_;
 }
 
@@ -123,7 +121,12 @@ void Server::stop() {
 }
 
 io::Task<void> Server::listen() {
-    while (co_await reader_.readable()) turn();
+    // g++ 12 miscompiles this loop if its body is a bare statement (it traps at run time).
+    for (;;) {
+        const bool readable = co_await reader_.readable();
+        if (!readable) co_return;
+        turn();
+    }
 }
 
 // Wakes for what time alone brings: silence to count, back-offs and limits that end, requests that

@@ -1,0 +1,229 @@
+// A real rolld in a state directory of its own, a worker made of the codecs, and a wire tap.
+#pragma once
+
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/io/client.hpp"
+#include "common/protocol/worker.hpp"
+#include "common/spec/job.hpp"
+
+namespace roll {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+constexpr auto kPatience = 60s;
+
+// Asks until it holds; ends only a hung test.
+template <class Condition>
+bool eventually(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < end) {
+        if (condition()) return true;
+        std::this_thread::sleep_for(20ms);
+    }
+    return false;
+}
+
+class Daemon {
+  public:
+    Daemon() {
+        std::string pattern = std::filesystem::temp_directory_path() / "roll-rolld-XXXXXX";
+        EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+        root = pattern;
+    }
+    ~Daemon() {
+        if (pid_ > 0) end(SIGKILL);
+        std::filesystem::remove_all(root);
+    }
+    Daemon(const Daemon&) = delete;
+    Daemon& operator=(const Daemon&) = delete;
+
+    void launch(std::vector<std::string> more = {}) {
+        std::filesystem::remove(directory().endpoint_file());
+        std::vector<std::string> words = {ROLLD_PROGRAM, "--dir", root.string()};
+        words.insert(words.end(), more.begin(), more.end());
+        std::vector<char*> argv;
+        for (std::string& word : words) argv.push_back(word.data());
+        argv.push_back(nullptr);
+        pid_ = ::fork();
+        ASSERT_GE(pid_, 0);
+        if (pid_ == 0) {
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            ::execv(argv[0], argv.data());
+            ::_exit(127);
+        }
+    }
+    void start(std::vector<std::string> more = {}) {
+        launch(std::move(more));
+        ASSERT_TRUE(eventually([&] { return directory().read_endpoint().has_value(); }));
+    }
+    // Exit status; 128 + n for a signal.
+    int wait() {
+        int status = 0;
+        ::waitpid(std::exchange(pid_, -1), &status, 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    int end(int signal) {
+        ::kill(pid_, signal);
+        return wait();
+    }
+    pid_t pid() const { return pid_; }
+    io::StateDirectory directory() const { return io::StateDirectory(root); }
+    io::Client client() const {
+        auto connected = io::Client::connect(directory());
+        EXPECT_TRUE(connected) << connected.error().message;
+        return *std::move(connected);
+    }
+
+    std::filesystem::path root;
+
+  private:
+    pid_t pid_ = -1;
+};
+
+inline Json submit_args(const std::string& key, const std::string& name = "x") {
+    spec::JobSpec spec;
+    spec.name = name;
+    spec.output = "/nowhere/" + name + "-{id}";
+    spec.document = R"({"name":"x"})";
+    return {{"key", key}, {"user", "ann"}, {"spec", Json::parse(spec::to_json(spec))}};
+}
+
+class FakeWorker {
+  public:
+    explicit FakeWorker(const Daemon& daemon) : socket_(context_, io::ZmqType::Dealer) {
+        const auto keys = io::load_curve_keys(daemon.directory().keys(), "worker");
+        const auto server = io::load_public_key(daemon.directory().keys() / "server.pub");
+        EXPECT_TRUE(keys && server);
+        socket_.set_curve_client(*keys, *server);
+        EXPECT_TRUE(socket_.connect(*daemon.directory().read_endpoint()));
+        heartbeat.session = "session-1";
+        heartbeat.node = "node-1";
+        heartbeat.slots = 2;
+        heartbeat.heard_recently = true;
+    }
+    void send(const std::string& frame) { socket_.send({frame}); }
+    void beat() {
+        ++heartbeat.sequence;
+        send(protocol::encode(heartbeat));
+    }
+    // The newest answer that comes within the time.
+    std::optional<protocol::Answer> hear(std::chrono::milliseconds time) {
+        std::optional<protocol::Answer> newest;
+        while (socket_.wait_input(newest ? 0ms : time)) {
+            const auto message = socket_.receive();
+            if (!message) continue;
+            auto answer = protocol::decode_answer(message->frames.back());
+            EXPECT_TRUE(answer) << answer.error().message;
+            if (answer) newest = *std::move(answer);
+        }
+        return newest;
+    }
+    // Beats until an answer is as wanted.
+    template <class Wanted>
+    protocol::Answer until(Wanted wanted) {
+        protocol::Answer found;
+        EXPECT_TRUE(eventually([&] {
+            beat();
+            const auto answer = hear(200ms);
+            if (!answer || !wanted(*answer)) return false;
+            found = *answer;
+            return true;
+        }));
+        return found;
+    }
+    void report(const AttemptKey& attempt, const std::string& phase,
+                const std::string& outcome = "") {
+        protocol::RunningAttempt entry;
+        entry.attempt = attempt;
+        entry.phase = phase;
+        entry.outcome = outcome;
+        heartbeat.running = {entry};
+    }
+
+    protocol::Heartbeat heartbeat;
+
+  private:
+    io::ZmqContext context_;
+    io::ZmqSocket socket_;
+};
+
+// Passes one TCP connection on to a port, and keeps all that goes by.
+class WireTap {
+  public:
+    explicit WireTap(std::uint16_t target) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+        sockaddr_in any = address(0);
+        EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&any), sizeof any), 0);
+        EXPECT_EQ(::listen(listener_, 4), 0);
+        socklen_t size = sizeof any;
+        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&any), &size);
+        port = ntohs(any.sin_port);
+        thread_ = std::thread([this, target] { pass(target); });
+    }
+    ~WireTap() {
+        ended_ = true;
+        thread_.join();
+        ::close(listener_);
+    }
+    WireTap(const WireTap&) = delete;
+    WireTap& operator=(const WireTap&) = delete;
+    std::string seen() {
+        const std::scoped_lock lock(mutex_);
+        return seen_;
+    }
+    std::uint16_t port = 0;
+
+  private:
+    static sockaddr_in address(std::uint16_t port) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        return address;
+    }
+    bool readable(int fd) {
+        pollfd item{fd, POLLIN, 0};
+        return ::poll(&item, 1, 20) > 0;
+    }
+    bool copy(int from, int to) {
+        if (!readable(from)) return true;
+        char buffer[65536];
+        const ssize_t n = ::recv(from, buffer, sizeof buffer, 0);
+        if (n <= 0) return false;
+        const std::scoped_lock lock(mutex_);
+        seen_.append(buffer, static_cast<std::size_t>(n));
+        return ::send(to, buffer, static_cast<std::size_t>(n), MSG_NOSIGNAL) == n;
+    }
+    void pass(std::uint16_t target) {
+        while (!ended_) {
+            if (!readable(listener_)) continue;
+            const int near = ::accept(listener_, nullptr, nullptr);
+            const int far = ::socket(AF_INET, SOCK_STREAM, 0);
+            const sockaddr_in to = address(target);
+            const bool up = ::connect(far, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+            while (up && !ended_ && copy(near, far) && copy(far, near)) {}
+            ::close(near);
+            ::close(far);
+        }
+    }
+
+    int listener_;
+    std::atomic<bool> ended_{false};
+    std::mutex mutex_;
+    std::string seen_;
+    std::thread thread_;
+};
+
+}  // namespace roll

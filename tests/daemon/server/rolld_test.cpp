@@ -1,0 +1,272 @@
+
+
+#include "common/io/beacon.hpp"
+#include "common/protocol/client.hpp"
+#include "tests/daemon/server/daemon.hpp"
+
+namespace roll {
+namespace {
+
+std::string state_of(io::Client& client, std::uint64_t id) {
+    const auto shown = client.ask("show", {{"id", id}}, 30s);
+    EXPECT_TRUE(shown) << shown.error().message;
+    return shown ? (*shown)["job"]["state"].get<std::string>() : "";
+}
+
+TEST(Rolld, CarriesAJobFromSubmitToDone) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    const auto submitted = client.ask("submit", submit_args("k1"), 30s);
+    ASSERT_TRUE(submitted) << submitted.error().message;
+    EXPECT_EQ((*submitted)["output"], "/nowhere/x-1");
+    const auto order = worker.until([](const auto& answer) { return !answer.start.empty(); });
+    const AttemptKey attempt = order.start[0].attempt;
+    EXPECT_EQ(attempt, (AttemptKey{JobId{1}, Token{1, 1}}));
+    EXPECT_EQ(order.start[0].document, R"({"name":"x"})");
+    EXPECT_FALSE(order.start[0].nonce.empty());
+
+    worker.report(attempt, "running");
+    const auto kept = worker.until([](const auto& answer) { return !answer.keep.empty(); });
+    EXPECT_TRUE(kept.start.empty());
+    EXPECT_EQ(state_of(client, 1), "running");
+
+    worker.heartbeat.running[0].checkpoints = {{.step = 5, .directory = "/c/5"}};
+    worker.until([](const auto& answer) {
+        return !answer.recorded.empty() && answer.recorded[0].steps == std::vector<std::int64_t>{5};
+    });
+    worker.report(attempt, "ended", "done");
+    worker.until([](const auto& answer) { return answer.keep.empty(); });
+    EXPECT_EQ(state_of(client, 1), "done");
+}
+
+TEST(Rolld, AStaleAttemptIsFenced) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    const AttemptKey stale{JobId{9}, Token{1, 1}};
+    worker.report(stale, "running");
+    const auto answer = worker.until([](const auto& a) { return !a.fenced.empty(); });
+    EXPECT_EQ(answer.fenced[0], stale);
+}
+
+TEST(Rolld, WhatWasAcknowledgedIsThereAfterAKill) {
+    constexpr int kJobs = 200;
+    Daemon daemon;
+    daemon.start();
+    {
+        io::Client client = daemon.client();
+        for (int i = 0; i < kJobs; ++i) {
+            const auto reply = client.ask("submit", submit_args("k" + std::to_string(i)), 30s);
+            ASSERT_TRUE(reply) << reply.error().message;
+        }
+    }
+    EXPECT_EQ(daemon.end(SIGKILL), 128 + SIGKILL);
+    daemon.start();
+    io::Client client = daemon.client();
+    const auto jobs = client.ask("jobs", {{"all", true}}, 30s);
+    ASSERT_TRUE(jobs);
+    EXPECT_EQ((*jobs)["jobs"].size(), kJobs);
+    const auto version = client.ask("version", Json::object(), 30s);
+    EXPECT_EQ((*version)["incarnation"], 2);
+    const auto again = client.ask("submit", submit_args("k7"), 30s);
+    ASSERT_TRUE(again);
+    EXPECT_EQ((*again)["id"], 8);
+    EXPECT_EQ((*again)["repeated"], true);
+}
+
+TEST(Rolld, AnUnknownKeyGetsNoAnswer) {
+    Daemon daemon;
+    daemon.start();
+    const auto server = io::load_public_key(daemon.directory().keys() / "server.pub");
+    auto stranger =
+        io::Client::connect(*daemon.directory().read_endpoint(), io::make_curve_keys(), *server);
+    ASSERT_TRUE(stranger);
+    const auto reply = stranger->ask("version", Json::object(), 1500ms);
+    ASSERT_FALSE(reply);
+    EXPECT_EQ(reply.error().code, ErrorCode::Unavailable);
+    io::Client known = daemon.client();
+    EXPECT_TRUE(known.ask("version", Json::object(), 30s));
+}
+
+TEST(Rolld, ARevokedKeyIsCutOffAlsoWhereItIsConnected) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    ASSERT_TRUE(client.ask("version", Json::object(), 30s));
+    const auto key = daemon.directory().authorized() / "client.pub";
+    const auto text = read_file(key);
+    std::filesystem::remove(key);
+    EXPECT_FALSE(client.ask("version", Json::object(), 1500ms));
+    ASSERT_TRUE(write_file_atomically(key, *text));
+    EXPECT_TRUE(client.ask("version", Json::object(), 30s));
+}
+
+TEST(Rolld, ARevokedWorkerHearsNothingMore) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    worker.hear(500ms);
+    std::filesystem::remove(daemon.directory().authorized() / "worker.pub");
+    worker.beat();
+    io::Client client = daemon.client();
+    ASSERT_TRUE(client.ask("submit", submit_args("k1"), 30s));
+    EXPECT_FALSE(worker.hear(1500ms));
+}
+
+TEST(Rolld, TheWireShowsNoJobName) {
+    Daemon daemon;
+    daemon.start({"--endpoint", "tcp://127.0.0.1:*"});
+    const std::string endpoint = *daemon.directory().read_endpoint();
+    const int target = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+    WireTap tap(static_cast<std::uint16_t>(target));
+    const auto keys = io::load_curve_keys(daemon.directory().keys(), "client");
+    const auto server = io::load_public_key(daemon.directory().keys() / "server.pub");
+    auto client =
+        io::Client::connect("tcp://127.0.0.1:" + std::to_string(tap.port), *keys, *server);
+    ASSERT_TRUE(client);
+    const std::string name = "a-name-that-nobody-else-has";
+    ASSERT_TRUE(client->ask("submit", submit_args("k1", name), 30s));
+    const auto jobs = client->ask("jobs", Json::object(), 30s);
+    ASSERT_TRUE(jobs);
+    EXPECT_EQ((*jobs)["jobs"][0]["name"], name);
+    const std::string seen = tap.seen();
+    EXPECT_NE(seen.find("CURVE"), std::string::npos);
+    EXPECT_GT(seen.size(), 1000u);
+    EXPECT_EQ(seen.find("nobody-else"), std::string::npos);
+    EXPECT_EQ(seen.find("submit"), std::string::npos);
+}
+
+TEST(Rolld, MalformedFramesDoNoHarm) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    for (const std::string& frame : std::vector<std::string>{
+             "", "{", "[]", std::string(1000, '['), R"({"v":1,"id":1,"op":"submit","args":{}})"})
+        worker.send(frame);
+    worker.until([](const auto&) { return true; });
+    io::Client client = daemon.client();
+    const auto unknown = client.ask("dance", Json::object(), 30s);
+    ASSERT_FALSE(unknown);
+    EXPECT_EQ(unknown.error().code, ErrorCode::InvalidArgument);
+    const auto empty = client.ask("submit", Json::object(), 30s);
+    ASSERT_FALSE(empty);
+    EXPECT_NE(empty.error().code, ErrorCode::Unavailable);
+    const auto big = client.ask("submit", {{"key", std::string(17u << 20, 'x')}}, 1s);
+    EXPECT_FALSE(big);
+    EXPECT_TRUE(client.ask("version", Json::object(), 30s));
+}
+
+TEST(Rolld, EventsAreHeldBackUntilThereIsOne) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    const auto old = client.ask("events", {{"since", 0}}, 30s);
+    ASSERT_TRUE(old) << old.error().message;
+    std::thread later([&] {
+        std::this_thread::sleep_for(300ms);
+        io::Client other = daemon.client();
+        EXPECT_TRUE(other.ask("submit", submit_args("k1"), 30s));
+    });
+    const auto fresh = client.ask("events", {{"since", (*old)["next"]}, {"wait_ms", 60'000}}, 70s);
+    later.join();
+    ASSERT_TRUE(fresh);
+    EXPECT_EQ((*fresh)["events"][0]["kind"], "job_submitted");
+}
+
+TEST(Rolld, EndsCleanlyWhenAskedByAClientOrASignal) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    EXPECT_TRUE(client.ask("shutdown", Json::object(), 30s));
+    EXPECT_EQ(daemon.wait(), 0);
+    daemon.start();
+    EXPECT_EQ(daemon.end(SIGTERM), 0);
+    EXPECT_FALSE(std::filesystem::exists(daemon.directory().pid("rolld")));
+}
+
+TEST(Rolld, ASecondOneInTheSameDirectoryIsRefused) {
+    Daemon daemon;
+    daemon.start();
+    Daemon second;
+    std::swap(second.root, daemon.root);
+    const std::string endpoint = *second.directory().read_endpoint();
+    second.launch();
+    EXPECT_EQ(second.wait(), 4);
+    std::swap(second.root, daemon.root);
+    ASSERT_TRUE(write_file_atomically(daemon.directory().endpoint_file(), endpoint + "\n"));
+    io::Client client = daemon.client();
+    EXPECT_TRUE(client.ask("version", Json::object(), 30s));
+}
+
+TEST(Rolld, ALedgerOlderThanItsBeaconIsRefused) {
+    Daemon daemon;
+    daemon.start();
+    EXPECT_EQ(daemon.end(SIGTERM), 0);
+    auto beacon = io::read_beacon(daemon.directory().beacon());
+    ASSERT_TRUE(beacon) << beacon.error().message;
+    EXPECT_EQ(beacon->incarnation, 1u);
+    beacon->incarnation = 5;
+    ASSERT_TRUE(io::write_beacon(daemon.directory().beacon(), *beacon));
+    daemon.launch();
+    EXPECT_EQ(daemon.wait(), 4);
+}
+
+TEST(Rolld, LeavesWhenTheBeaconShowsANewerOne) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    auto beacon = io::read_beacon(daemon.directory().beacon());
+    ASSERT_TRUE(beacon);
+    ++beacon->incarnation;
+    ASSERT_TRUE(io::write_beacon(daemon.directory().beacon(), *beacon));
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    int status = 0;
+    while (::waitpid(daemon.pid(), &status, WNOHANG | WNOWAIT) == 0 &&
+           std::chrono::steady_clock::now() < end) {
+        worker.beat();
+        std::this_thread::sleep_for(100ms);
+    }
+    EXPECT_EQ(daemon.wait(), 4);
+}
+
+TEST(Rolld, BeatsOnlyInCompanyAndAnswersCountFromTheRenewal) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.heartbeat.heard_recently = false;
+    for (int i = 0; i < 15; ++i) {
+        worker.beat();
+        worker.hear(100ms);
+    }
+    EXPECT_EQ(io::read_beacon(daemon.directory().beacon())->counter, 0u);
+    worker.heartbeat.heard_recently = true;
+    worker.until([](const auto& answer) { return answer.counter >= 2; });
+    EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, 2u);
+}
+
+// An answer that named the beacon's newest counter would let the worker's bound fall behind rolld's
+// count, and its job be given away under it.
+TEST(Rolld, AWorkerThatDoesNotRenewIsToldTheCounterOfItsRenewal) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    ASSERT_TRUE(client.ask("submit", submit_args("k1"), 30s));
+    worker.until([](const auto& answer) { return !answer.start.empty(); });
+    worker.heartbeat.bound_below_lease = false;
+    const auto first = worker.until(
+        [&](const auto& answer) { return answer.sequence == worker.heartbeat.sequence; });
+    const auto later = worker.until([](const auto& answer) { return answer.counted >= 3; });
+    EXPECT_EQ(later.counter, first.counter);
+    EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, first.counter + 3);
+}
+
+}  // namespace
+}  // namespace roll
