@@ -192,9 +192,11 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
     const bool last = place.rank.pp == layout.pp - 1 && place.chunk == layout.vpp - 1;
     const NativeTensor* embedding = nullptr;
     bool has_output = false;
+    bool has_mtp = false;
     for (const NativeTensor& tensor : native) {
         if (tensor.name == kEmbedding) embedding = &tensor;
         if (tensor.name == kOutput) has_output = true;
+        if (tensor.name.starts_with("mtp.")) has_mtp = true;
         if (tensor.stage == Stage::Layer) {
             if (*tensor.layer < layers.begin || *tensor.layer >= layers.end) continue;
             ROLL_TRY_VOID(
@@ -203,6 +205,9 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
             ROLL_TRY_VOID(builder.add(tensor, tensor.name, place));
         }
     }
+    // Multi-token prediction embeds tokens in the last stage.
+    if (last && !first && has_mtp && embedding != nullptr)
+        ROLL_TRY_VOID(builder.add(*embedding, kEmbedding, place));
     if (last && !has_output && embedding != nullptr)
         ROLL_TRY_VOID(builder.add_tied_output(*embedding, place));
     return {};
@@ -238,6 +243,13 @@ std::string local_spelling(const std::string& name) {
         if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size()) + without;
     }
     return name;
+}
+
+std::string older_spelling(const std::string& name) {
+    const std::string newer = ".mtp_model_layer.";
+    const std::size_t at = name.find(newer);
+    std::string older = name;
+    return at == std::string::npos ? older : older.replace(at, newer.size(), ".transformer_layer.");
 }
 
 std::string transformer_engine_spelling(const std::string& name) {
