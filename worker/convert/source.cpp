@@ -269,6 +269,7 @@ Result<Format> detect_format(const fs::path& directory) {
 Result<Source> open_source(const fs::path& directory, const families::Families& families) {
     Source source;
     source.directory = directory;
+    source.mapped = true;
     ROLL_TRY(source.format, detect_format(directory));
     switch (source.format) {
         case Format::Hf: ROLL_TRY_VOID(open_hf(source, families)); break;
