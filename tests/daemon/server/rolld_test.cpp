@@ -243,6 +243,7 @@ TEST(Rolld, BeatsOnlyInCompanyAndAnswersCountFromTheRenewal) {
     for (int i = 0; i < 15; ++i) {
         worker.beat();
         worker.hear(100ms);
+        std::this_thread::sleep_for(200ms);  // in all, time for a beat or two
     }
     EXPECT_EQ(io::read_beacon(daemon.directory().beacon())->counter, 0u);
     worker.heartbeat.heard_recently = true;
