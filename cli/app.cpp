@@ -216,8 +216,7 @@ class Parser {
         pass("inspect", "What a checkpoint holds: DIR", "roll-convert");
         pass("verify", "Check a checkpoint: DIR", "roll-convert");
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
-        pass("families", "Model families, or what is wrong with one: [check FILE]",
-             "roll-convert");
+        pass("families", "Model families, or what is wrong with one: [check FILE]", "roll-convert");
         pass("generate", "Sample from a checkpoint or HF directory: DIR \"prompt\" ...",
              "roll-rank");
     }
