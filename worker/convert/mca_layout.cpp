@@ -140,14 +140,12 @@ class Builder {
           experts_per_rank_(experts_per_rank) {}
 
     Result<void> add(const NativeTensor& tensor, const std::string& name, const Place& place) {
+        if (tensor.expert && *tensor.expert / experts_per_rank_ != place.rank.ep) return {};
         ROLL_TRY(Shard shard, shard_of(tensor, model_, config_.layout.tp, place.rank.tp));
         std::string spelling = config_.local_names ? local_spelling(name) : name;
-        if (tensor.expert) {
-            const std::int64_t first = place.rank.ep * experts_per_rank_;
-            if (*tensor.expert < first || *tensor.expert >= first + experts_per_rank_) return {};
-            spelling = with_expert(std::move(spelling), *tensor.expert, *tensor.expert - first,
-                                   config_.grouped_experts);
-        }
+        if (tensor.expert)
+            spelling = with_expert(std::move(spelling), *tensor.expert,
+                                   *tensor.expert % experts_per_rank_, config_.grouped_experts);
         stored_.push_back({formats::mca_rank_file(config_.layout, place.rank),
                            formats::mca_chunk_key(config_.layout, place.chunk), spelling,
                            std::move(shard.shape), std::move(shard.pieces), false});
