@@ -12,7 +12,7 @@ namespace roll::cli {
 namespace {
 
 // Commands that have their names already, and nothing behind them.
-constexpr std::array<std::string_view, 4> kNotBuilt = {"alloc", "families", "merge", "top"};
+constexpr std::array<std::string_view, 2> kNotBuilt = {"alloc", "top"};
 
 // One command line: the options that CLI11 fills, and what the chosen command does with them.
 class Parser {
@@ -212,9 +212,11 @@ class Parser {
         add_job_options(plan);
         pass("convert", "A checkpoint in another format: SRC DST [--to hf|mca] ...",
              "roll-convert");
+        pass("merge", "A LoRA adapter into its base: BASE ADAPTER DST", "roll-convert");
         pass("inspect", "What a checkpoint holds: DIR", "roll-convert");
         pass("verify", "Check a checkpoint: DIR", "roll-convert");
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
+        pass("families", "Model families, or what is wrong with one: [check FILE]", "roll-convert");
         pass("generate", "Sample from a checkpoint or HF directory: DIR \"prompt\" ...",
              "roll-rank");
     }

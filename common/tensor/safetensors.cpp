@@ -19,30 +19,45 @@ tl::unexpected<Error> corrupt(std::string what) {
     return fail(ErrorCode::Corrupt, "safetensors: " + std::move(what));
 }
 
-// A repeated key would be overwritten without a word by the JSON library.
-Result<Json> parse_header_json(std::string_view text) {
-    std::vector<std::set<std::string>> keys;
-    std::string repeated;
-    bool too_deep = false;
-    const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-        using Event = Json::parse_event_t;
-        too_deep |= depth > 4;
-        if (event == Event::object_start) keys.emplace_back();
-        if (event == Event::object_end && !keys.empty()) keys.pop_back();
-        if (event == Event::key && !keys.empty() &&
-            !keys.back().insert(value.get_ref<const std::string&>()).second)
-            repeated = value.get<std::string>();
-        return !too_deep && repeated.empty();
-    };
-    try {
-        Json json = Json::parse(text, watch);
-        if (too_deep) return corrupt("the header nests too deep");
-        if (!repeated.empty()) return corrupt("the header has \"" + repeated + "\" twice");
-        if (!json.is_object()) return corrupt("the header is not an object");
-        return json;
-    } catch (const Json::exception&) {
-        return corrupt("the header is not JSON");
+// Counts keys and depth. A repeated key is overwritten without a word by the JSON library, so a
+// document whose objects hold fewer keys than were read has one. (A parser callback would tell as
+// well, but the library's takes time in the square of an object's size.)
+class KeyCounter : public nlohmann::json_sax<Json> {
+  public:
+    std::size_t keys() const { return keys_; }
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool number_integer(number_integer_t) override { return true; }
+    bool number_unsigned(number_unsigned_t) override { return true; }
+    bool number_float(number_float_t, const string_t&) override { return true; }
+    bool string(string_t&) override { return true; }
+    bool binary(binary_t&) override { return true; }
+    bool start_object(std::size_t) override { return ++depth_ <= kDepthMax; }
+    bool key(string_t&) override { return ++keys_ > 0; }
+    bool end_object() override { return --depth_ >= 0; }
+    bool start_array(std::size_t) override { return ++depth_ <= kDepthMax; }
+    bool end_array() override { return --depth_ >= 0; }
+    bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+        return false;
     }
+
+  private:
+    static constexpr int kDepthMax = 4;
+    int depth_ = 0;
+    std::size_t keys_ = 0;
+};
+
+Result<Json> parse_header_json(std::string_view text) {
+    KeyCounter counter;
+    if (!Json::sax_parse(text, &counter))
+        return corrupt("the header is not JSON, or nests too deep");
+    const Json json = Json::parse(text, nullptr, false);
+    if (!json.is_object()) return corrupt("the header is not an object");
+    std::size_t keys = json.size();
+    for (const Json& value : json)
+        if (value.is_object()) keys += value.size();
+    if (keys != counter.keys()) return corrupt("the header has a name twice");
+    return json;
 }
 
 Result<Metadata> parse_metadata(const Json& json) {

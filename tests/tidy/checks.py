@@ -177,6 +177,10 @@ def purity(tree):
             yield from hits(path, code, FLOATING, '{} in daemon/core: decisions are integer')
 
 
+LOOP = re.compile(r'\b(while|for)\s*\($')
+UNBRACED = re.compile(r'\)\s*[^{\s]')
+
+
 def co_awaits(tree):
     """Style 3.4: g++ 12 destroys such expressions' lambdas, aggregates and ?: temporaries twice."""
     for path, text in tree.items():
@@ -192,6 +196,9 @@ def co_awaits(tree):
             if what:
                 yield path, line_of(code, match.start()), (
                     f'{what} in the expression of a co_await: name it on the line above')
+            elif UNBRACED.match(code, around[1]) and LOOP.search(code[:around[0]]):
+                yield path, line_of(code, match.start()), (
+                    'a loop on co_await without braces: g++ 12 makes it end in a trap')
 
 
 def banned_names(tree):
@@ -213,7 +220,8 @@ def banned_names(tree):
     for path, text in tree.items():
         if path.endswith('.hpp'):
             code = blank(text)
-            yield from hits(path, code, re.compile(r'\busing namespace\b'), '{} in a header')
+            if not path.startswith('tests/'):
+                yield from hits(path, code, re.compile(r'\busing namespace\b'), '{} in a header')
             if '#pragma once' not in code:
                 yield path, 1, 'a header without #pragma once'
 

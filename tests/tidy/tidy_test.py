@@ -83,7 +83,7 @@ class Tidy(unittest.TestCase):
         for bad in ('co_await f(Args{.a = 1});', 'co_await f({1, 2});',
                     'std::vector<int>{co_await a(), co_await b()};',
                     'co_await with([big]() -> Task<void> { go(); });',
-                    'co_await c() ? 1 : 2;', 'auto x = ok ? co_await a() : b();',
+                    'while (co_await f()) g();', 'co_await c() ? 1 : 2;', 'auto x = ok ? co_await a() : b();',
                     'ROLL_CO_TRY(const R r, co_await ask({1}));', 'if (co_await f(A{})) { g(); }'):
             found = list(checks.co_awaits({'a.cpp': f'Task<void> t() {{ {bad} }}'}))
             self.assertTrue(found, bad)

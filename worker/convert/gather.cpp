@@ -63,7 +63,8 @@ const std::byte* address_of(const tensor::StridedView& view, const Shape& point)
 }
 
 // The pages of a mapped file that a tensor lies in; the kernel reads them again if need be.
-void release(const tensor::StridedView& view) {
+void release(const Source& source, const tensor::StridedView& view) {
+    if (!source.mapped) return;
     std::int64_t last = 0;
     for (std::size_t dim = 0; dim < view.strides.size(); ++dim)
         last += (view.info.shape[dim] - 1) * view.strides[dim];
@@ -140,7 +141,7 @@ Result<void> gather(const Source& source, const TargetTensor& target, const Wind
         }
         ROLL_TRY_VOID(write({buffer.data(), static_cast<std::size_t>((end - begin) * row_bytes)}));
     }
-    for (const Copy& copy : target.copies) release(source.tensors[copy.source].view);
+    for (const Copy& copy : target.copies) release(source, source.tensors[copy.source].view);
     return {};
 }
 
@@ -177,8 +178,8 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
             0)
             return differ();
     }
-    release(first.view);
-    release(second.view);
+    release(source, first.view);
+    release(source, second.view);
     return {};
 }
 

@@ -140,14 +140,12 @@ class Builder {
           experts_per_rank_(experts_per_rank) {}
 
     Result<void> add(const NativeTensor& tensor, const std::string& name, const Place& place) {
+        if (tensor.expert && *tensor.expert / experts_per_rank_ != place.rank.ep) return {};
         ROLL_TRY(Shard shard, shard_of(tensor, model_, config_.layout.tp, place.rank.tp));
         std::string spelling = config_.local_names ? local_spelling(name) : name;
-        if (tensor.expert) {
-            const std::int64_t first = place.rank.ep * experts_per_rank_;
-            if (*tensor.expert < first || *tensor.expert >= first + experts_per_rank_) return {};
-            spelling = with_expert(std::move(spelling), *tensor.expert, *tensor.expert - first,
-                                   config_.grouped_experts);
-        }
+        if (tensor.expert)
+            spelling = with_expert(std::move(spelling), *tensor.expert,
+                                   *tensor.expert % experts_per_rank_, config_.grouped_experts);
         stored_.push_back({formats::mca_rank_file(config_.layout, place.rank),
                            formats::mca_chunk_key(config_.layout, place.chunk), spelling,
                            std::move(shard.shape), std::move(shard.pieces), false});
@@ -192,9 +190,11 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
     const bool last = place.rank.pp == layout.pp - 1 && place.chunk == layout.vpp - 1;
     const NativeTensor* embedding = nullptr;
     bool has_output = false;
+    bool has_mtp = false;
     for (const NativeTensor& tensor : native) {
         if (tensor.name == kEmbedding) embedding = &tensor;
         if (tensor.name == kOutput) has_output = true;
+        if (tensor.name.starts_with("mtp.")) has_mtp = true;
         if (tensor.stage == Stage::Layer) {
             if (*tensor.layer < layers.begin || *tensor.layer >= layers.end) continue;
             ROLL_TRY_VOID(
@@ -203,6 +203,9 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
             ROLL_TRY_VOID(builder.add(tensor, tensor.name, place));
         }
     }
+    // Multi-token prediction embeds tokens in the last stage.
+    if (last && !first && has_mtp && embedding != nullptr)
+        ROLL_TRY_VOID(builder.add(*embedding, kEmbedding, place));
     if (last && !has_output && embedding != nullptr)
         ROLL_TRY_VOID(builder.add_tied_output(*embedding, place));
     return {};
@@ -238,6 +241,13 @@ std::string local_spelling(const std::string& name) {
         if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size()) + without;
     }
     return name;
+}
+
+std::string older_spelling(const std::string& name) {
+    const std::string newer = ".mtp_model_layer.";
+    const std::size_t at = name.find(newer);
+    std::string older = name;
+    return at == std::string::npos ? older : older.replace(at, newer.size(), ".transformer_layer.");
 }
 
 std::string transformer_engine_spelling(const std::string& name) {

@@ -19,4 +19,7 @@ Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>
 std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);
 
+// Megatron 0.17 renamed the layer inside a multi-token prediction; we write the older name.
+std::string older_spelling(const std::string& name);
+
 }  // namespace roll::convert

@@ -139,6 +139,31 @@ Result<void> read_hf_tensors(Source& source) {
     return matcher.finish();
 }
 
+// transformers keeps no layers of multi-token prediction, but leaves their number in the config: a
+// model whose files have none of them has none.
+Result<void> settle_mtp(Source& source) {
+    Json& native = source.config.native;
+    const auto mtp = native.find("mtp_num_layers");
+    if (mtp == native.end() || !mtp->is_number_integer() || *mtp == 0) return {};
+    ROLL_TRY(const auto with,
+             families::native_tensors(*source.family, native, source.config.hf_config));
+    std::set<std::string> names;
+    for (const families::NativeTensor& tensor : with)
+        if (tensor.name.starts_with("mtp."))
+            for (const families::HfTensor& one : tensor.sources) names.insert(one.name);
+    ROLL_TRY(const formats::HfWeights weights, formats::find_hf_weights(source.directory));
+    for (const auto& [name, file] : weights.index)
+        if (names.contains(name)) return {};
+    for (const std::string& file : weights.files) {
+        if (!weights.index.empty()) break;
+        ROLL_TRY(const formats::HfFile opened, formats::open_hf_file(source.directory / file));
+        for (const tensor::StridedView& view : opened.tensors)
+            if (names.contains(view.info.name)) return {};
+    }
+    native["mtp_num_layers"] = 0;
+    return {};
+}
+
 Result<void> open_hf(Source& source, const families::Families& families) {
     ROLL_TRY(source.config.hf_config, formats::read_hf_config(source.directory));
     const auto type = source.config.hf_config.find("model_type");
@@ -149,6 +174,7 @@ Result<void> open_hf(Source& source, const families::Families& families) {
     ROLL_TRY(source.family, families.find(source.config.model_type));
     ROLL_TRY(source.config.native,
              families::native_config(*source.family, source.config.hf_config));
+    ROLL_TRY_VOID(settle_mtp(source));
     ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native,
                                                      source.config.hf_config));
     source.model = model_of(source.native);
@@ -159,7 +185,7 @@ Result<void> open_hf(Source& source, const families::Families& families) {
 
 Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& where,
                              const tensor::StridedView& view) {
-    const std::string& name = view.info.name;
+    const std::string name = older_spelling(view.info.name);
     for (const std::string& spelling :
          {name, local_spelling(name), transformer_engine_spelling(name)}) {
         ROLL_TRY(const bool taken, matcher.take(where, where.file, spelling, view));
@@ -269,6 +295,7 @@ Result<Format> detect_format(const fs::path& directory) {
 Result<Source> open_source(const fs::path& directory, const families::Families& families) {
     Source source;
     source.directory = directory;
+    source.mapped = true;
     ROLL_TRY(source.format, detect_format(directory));
     switch (source.format) {
         case Format::Hf: ROLL_TRY_VOID(open_hf(source, families)); break;

@@ -46,6 +46,7 @@ struct Source {
     std::map<int, Delta> deltas;                     // of HuggingFace tensors, by an adapter
     std::map<int, tensor::DType> dtypes;             // of those that an adapter replaces
     std::vector<std::shared_ptr<const void>> files;  // the views are into these
+    bool mapped = false;  // they are mapped files: pages that were read can be given back
 };
 
 // Maps every file. Corrupt or InvalidArgument: a tensor that is missing, has another shape than the

@@ -16,8 +16,8 @@ constexpr std::array<OperationRow, 3> kOperations{
     {{"copy", Operation::Copy, 1}, {"qkv", Operation::Qkv, 3}, {"gate_up", Operation::GateUp, 2}}};
 constexpr std::array<std::pair<const char*, Split>, 3> kSplits{
     {{"none", Split::None}, {"column", Split::Column}, {"row", Split::Row}}};
-constexpr std::array<std::pair<const char*, Stage>, 3> kStages{
-    {{"layer", Stage::Layer}, {"first", Stage::First}, {"last", Stage::Last}}};
+constexpr std::array<std::pair<const char*, Stage>, 4> kStages{
+    {{"layer", Stage::Layer}, {"first", Stage::First}, {"last", Stage::Last}, {"mtp", Stage::Mtp}}};
 
 template <class Value, std::size_t n>
 std::optional<Value> by_name(const std::array<std::pair<const char*, Value>, n>& rows,
@@ -149,11 +149,15 @@ class FamilyParser {
         else
             note(path + ".split", "must be none, column or row");
         const bool layer = rule.native.find("{layer}") != std::string::npos;
+        const bool mtp = rule.native.find("{mtp}") != std::string::npos;
         const std::string stage = or_first(choice(json, path, "stage"), "layer");
-        if (const auto known = by_name(kStages, stage); known && layer == (stage == "layer"))
+        if (const auto known = by_name(kStages, stage);
+            known && layer == (stage == "layer") && mtp == (stage == "mtp"))
             rule.stage = *known;
         else
-            note(path + ".stage", "must be first or last for a tensor without {layer}");
+            note(path + ".stage",
+                 "must be first or last for a tensor without {layer}, mtp for "
+                 "one with {mtp}");
         if (rule.split == Split::Row && (rule.shape.size() < 2 || rule.hf.size() != 1))
             note(path + ".split", "can be row only for a copy of two dims");
         check_placeholders(rule, path);
@@ -163,7 +167,8 @@ class FamilyParser {
     // A name without {layer} would be the same tensor in every layer.
     void check_placeholders(const WeightRule& rule, const std::string& path) {
         for (const char* placeholder : {"{layer}", "{expert}"}) {
-            const bool in_native = rule.native.find(placeholder) != std::string::npos;
+            bool in_native = rule.native.find(placeholder) != std::string::npos;
+            if (rule.stage == Stage::Mtp) in_native |= placeholder == std::string("{layer}");
             for (const std::string& name : rule.hf)
                 if ((name.find(placeholder) != std::string::npos) != in_native)
                     note(path + ".hf",

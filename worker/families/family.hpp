@@ -29,7 +29,8 @@ enum class Operation {
 // them).
 enum class Split { None, Column, Row };
 
-enum class Stage { Layer, First, Last };
+// Mtp: in the layers that predict further tokens, which follow the decoder's.
+enum class Stage { Layer, First, Last, Mtp };
 
 // Which layers are of a kind, by the HuggingFace config. One of: `from`, the first layer's number;
 // `every`, each n-th layer (layer + 1 divides), those in the list `not_in` apart; `in`, a list with
@@ -43,7 +44,7 @@ struct LayerKind {
 };
 
 struct WeightRule {
-    std::string native;  // may hold {layer} and {expert}
+    std::string native;  // may hold {layer} or {mtp}, and {expert}
     std::vector<std::string> hf;
     std::vector<std::string> shape;  // of each source; for Qkv that of one head
     Operation operation = Operation::Copy;

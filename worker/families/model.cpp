@@ -142,10 +142,12 @@ Result<void> check_trainable(const Json& native) {
 struct Instance {
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;
+    std::optional<std::int64_t> mtp;  // the layer's number after the decoder's
 
     std::string name(std::string pattern) const {
         if (layer) pattern = replace(std::move(pattern), "{layer}", *layer);
         if (expert) pattern = replace(std::move(pattern), "{expert}", *expert);
+        if (mtp) pattern = replace(std::move(pattern), "{mtp}", *mtp);
         return pattern;
     }
 };
@@ -159,6 +161,15 @@ Result<NativeTensor> expand(const WeightRule& rule, const Json& scope, const Ins
     result.layer = instance.layer;
     result.expert = instance.expert;
     result.name = instance.name(rule.native);
+    if (instance.mtp) {
+        const std::string decoder = "decoder.layers." + std::to_string(*instance.layer) + ".";
+        if (result.name.starts_with(decoder))
+            result.name.replace(
+                0, decoder.size(),
+                "mtp.layers." + std::to_string(*instance.mtp) + ".transformer_layer.");
+        result.layer = std::nullopt;
+        result.stage = Stage::Last;
+    }
     tensor::Shape shape;
     for (const std::string& expression : rule.shape) {
         ROLL_TRY(const std::int64_t dim, evaluate(expression, scope));
@@ -281,42 +292,78 @@ Result<spec::ModelConfig> model_config(const Family& family, const Json& native)
     return config;
 }
 
-Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
-                                                 const Json& hf_config) {
-    Json scope = native;
-    scope["hf"] = hf_config;
-    ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
-    std::vector<NativeTensor> first;
-    std::vector<NativeTensor> last;
-    const auto add = [&](const WeightRule& rule, const Instance& instance,
-                         std::vector<NativeTensor>& to) -> Result<void> {
-        ROLL_TRY(NativeTensor one, expand(rule, scope, instance));
-        to.push_back(std::move(one));
-        return {};
-    };
-    for (const WeightRule& rule : family.weights) {
-        if (rule.stage == Stage::Layer || !holds(rule.condition, native)) continue;
-        ROLL_TRY_VOID(add(rule, {}, rule.stage == Stage::First ? first : last));
+namespace {
+
+// Lists a model's tensors: the rules of a stage, of a layer, of a layer's experts.
+class Lister {
+  public:
+    Lister(const Family& family, const Json& native, const Json& hf_config)
+        : family_(family),
+          native_(native),
+          hf_config_(hf_config),
+          scope_(native) {
+        scope_["hf"] = hf_config;
     }
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
-        for (const WeightRule& rule : family.weights) {
-            if (rule.stage != Stage::Layer || !holds(rule.condition, native) ||
-                !is_of_kind(family, rule.layers, hf_config, layer))
+
+    Result<void> add_stage(Stage stage) {
+        for (const WeightRule& rule : family_.weights) {
+            if (rule.stage != stage || !holds(rule.condition, native_)) continue;
+            ROLL_TRY_VOID(add(rule, {}));
+        }
+        return {};
+    }
+
+    Result<void> add_layer(std::int64_t layer, std::optional<std::int64_t> mtp) {
+        for (const WeightRule& rule : family_.weights) {
+            const bool here = rule.stage == Stage::Layer || (mtp && rule.stage == Stage::Mtp);
+            if (!here || !holds(rule.condition, native_) ||
+                !is_of_kind(family_, rule.layers, hf_config_, layer))
                 continue;
             if (rule.native.find("{expert}") == std::string::npos) {
-                ROLL_TRY_VOID(add(rule, {layer, std::nullopt}, first));
+                ROLL_TRY_VOID(add(rule, {layer, std::nullopt, mtp}));
                 continue;
             }
-            ROLL_TRY(const std::int64_t experts, size_of(native, "num_moe_experts", kExpertsMax));
-            if (static_cast<std::int64_t>(first.size()) + experts > kTensorsMax)
+            ROLL_TRY(const std::int64_t experts, size_of(native_, "num_moe_experts", kExpertsMax));
+            if (static_cast<std::int64_t>(tensors_.size()) + experts > kTensorsMax)
                 return fail(ErrorCode::InvalidArgument, "the model has too many tensors");
             for (std::int64_t expert = 0; expert < experts; ++expert)
-                ROLL_TRY_VOID(add(rule, {layer, expert}, first));
+                ROLL_TRY_VOID(add(rule, {layer, expert, mtp}));
         }
+        return {};
     }
-    first.insert(first.end(), std::make_move_iterator(last.begin()),
-                 std::make_move_iterator(last.end()));
-    return first;
+
+    std::vector<NativeTensor> take() && { return std::move(tensors_); }
+
+  private:
+    Result<void> add(const WeightRule& rule, const Instance& instance) {
+        ROLL_TRY(NativeTensor one, expand(rule, scope_, instance));
+        tensors_.push_back(std::move(one));
+        return {};
+    }
+    const Family& family_;
+    const Json& native_;
+    const Json& hf_config_;
+    Json scope_;
+    std::vector<NativeTensor> tensors_;
+};
+
+}  // namespace
+
+Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
+                                                 const Json& hf_config) {
+    ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
+    std::int64_t mtp_layers = 0;
+    if (holds("mtp_num_layers", native)) {
+        ROLL_TRY(mtp_layers, size_of(native, "mtp_num_layers", kLayersMax));
+    }
+    Lister lister(family, native, hf_config);
+    ROLL_TRY_VOID(lister.add_stage(Stage::First));
+    for (std::int64_t layer = 0; layer < layers; ++layer)
+        ROLL_TRY_VOID(lister.add_layer(layer, std::nullopt));
+    ROLL_TRY_VOID(lister.add_stage(Stage::Last));
+    for (std::int64_t mtp = 0; mtp < mtp_layers; ++mtp)
+        ROLL_TRY_VOID(lister.add_layer(layers + mtp, mtp));
+    return std::move(lister).take();
 }
 
 }  // namespace roll::families

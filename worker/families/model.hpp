@@ -47,8 +47,9 @@ struct NativeTensor {
 };
 
 // Every tensor that a model of this config has, in the order of use in forward: embedding, layers,
-// final norm, output layer. A tied output layer is not listed. The HuggingFace config decides which
-// layers are of which kind; families with one kind need none.
+// final norm, output layer, and
+// the layers of multi-token prediction. A tied output layer is not listed. The HuggingFace config
+// decides which layers are of which kind; families with one kind need none.
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 

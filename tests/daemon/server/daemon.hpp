@@ -21,7 +21,8 @@
 
 namespace roll {
 
-using namespace std::chrono_literals;
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
 constexpr auto kPatience = 60s;
 
 // Asks until it holds; ends only a hung test.

@@ -72,6 +72,36 @@ class Formats(Case):
         self.assertEqual((self.root / 'hf/model.safetensors').read_bytes(),
                          (self.root / 'back/model.safetensors').read_bytes())
 
+    def test_mixed_types_are_laid_out_as_the_reference_writer_does(self):
+        tiny_llama(self.root / 'hf')
+        path = self.root / 'hf/model.safetensors'
+        kinds = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64,
+                 torch.uint8, torch.int16, torch.float8_e4m3fn, torch.bool]
+        tensors = {name: tensor.to(kinds[i % len(kinds)])
+                   for i, (name, tensor) in enumerate(load_file(path).items())}
+        save_file(tensors, path, {'format': 'pt'})
+        run('convert', self.root / 'hf', self.root / 'out', '--to', 'hf')
+        self.assertEqual(path.read_bytes(), (self.root / 'out/model.safetensors').read_bytes())
+
+    def test_reads_sharded_pytorch_bin(self):
+        model = tiny_llama(self.root / 'hf')
+        os.remove(self.root / 'hf/model.safetensors')
+        state, names = model.state_dict(), list(model.state_dict())
+        weight_map = {}
+        for part, chosen in enumerate((names[::2], names[1::2]), 1):
+            file = f'pytorch_model-{part:05}-of-00002.bin'
+            torch.save({name: state[name] for name in chosen}, self.root / 'hf' / file)
+            weight_map.update({name: file for name in chosen})
+        index = self.root / 'hf/pytorch_model.bin.index.json'
+        index.write_text(json.dumps({'metadata': {}, 'weight_map': weight_map}))
+        run('convert', self.root / 'hf', self.root / 'mca', '--tp', 2)
+        run('convert', self.root / 'mca', self.root / 'back')
+        self.assert_same(dict(state), weights(self.root / 'back'))
+        for wrong in ('../pytorch_model.bin', 'nowhere.bin'):
+            index.write_text(json.dumps(
+                {'metadata': {}, 'weight_map': {**weight_map, 'lm_head.weight': wrong}}))
+            run('convert', self.root / 'hf', self.root / 'out', code=1)
+
     def test_torch_loads_what_we_write_with_weights_only_and_mapped(self):
         model = tiny_llama(self.root / 'hf')
         run('convert', self.root / 'hf', self.root / 'mca')

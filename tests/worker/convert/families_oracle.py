@@ -15,7 +15,7 @@ import unittest
 
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 PROGRAM = sys.argv.pop(1)
 torch.set_num_threads(1)
@@ -109,6 +109,26 @@ class Families(unittest.TestCase):
                     if model_type in EXPERTS:
                         self.round_trips(hf, EXPERT_LAYOUTS)
                     self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
+
+    def test_multi_token_prediction_travels(self):
+        for model_type in ('deepseek_v3', 'glm4_moe'):
+            hf = make(model_type, {**MODELS[model_type][0], 'num_nextn_predict_layers': 1},
+                      self.root / model_type)
+            path = hf / 'model.safetensors'
+            tensors = load_file(path)
+            self.round_trips(hf, LAYOUTS[:1])  # the config says one, the files have none
+            for name in list(tensors):
+                if name.startswith('model.layers.3.'):
+                    tensors[name.replace('.3.', '.4.', 1)] = torch.randn_like(tensors[name])
+            for name, shape in (('enorm', [32]), ('hnorm', [32]), ('shared_head.norm', [32]),
+                                ('eh_proj', [32, 64])):
+                tensors[f'model.layers.4.{name}.weight'] = torch.randn(shape)
+            save_file(tensors, path, {'format': 'pt'})
+            self.round_trips(hf, LAYOUTS[:3] + EXPERT_LAYOUTS)
+        state = torch.load(self.root / 'mca/iter_0000001/mp_rank_01_001_001/model_optim_rng.pt')
+        self.assertIn('mtp.layers.0.transformer_layer.mlp.experts.local_experts.1.linear_fc2.weight',
+                      state['model1'])
+        self.assertIn('embedding.word_embeddings.weight', state['model1'])
 
     def test_grouped_experts_are_spelled_as_transformer_engine_does(self):
         hf = make('qwen3_moe', MODELS['qwen3_moe'][0], self.root / 'hf')

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """roll-rank as real processes: trains, saves, stops, resumes bitwise, fails in one sentence."""
+import array
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+import zipfile
 
 RANK = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else 'roll-rank'
 CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
@@ -139,6 +141,22 @@ class Attempt:
     def said(self, kind):
         return [report for _, report in self.reports if report['t'] == kind]
 
+    def doubles(self, step):
+        """{name: numbers} of an fp64 checkpoint: each storage of the weights, each moment."""
+        folder = dict(self.published)[step]
+        found = {}
+        with zipfile.ZipFile(os.path.join(folder, 'iter_0000001/mp_rank_00/model_optim_rng.pt')) as archive:
+            for name in archive.namelist():
+                if '/data/' in name:
+                    found[name] = array.array('d', archive.read(name))
+        with open(os.path.join(folder, 'roll/optimizer.safetensors'), 'rb') as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
+            body = file.read()
+        for name, tensor in header.items():
+            if name != '__metadata__' and tensor['dtype'] == 'F64':
+                found[name] = array.array('d', body[slice(*tensor['data_offsets'])])
+        return found
+
     def weights(self, step):
         """{file: bytes} of what resumes: weights, moments, state."""
         folder = dict(self.published)[step]
@@ -257,6 +275,12 @@ class RankTest(unittest.TestCase):
             for key, value in theirs.items():
                 if isinstance(value, float):
                     self.assertLess(abs(mine[key] - value), 1e-10 * abs(value) + 1e-14, (key, mine, theirs))
+        ours, wanted = second.doubles(20), whole.doubles(20)
+        self.assertEqual(ours.keys(), wanted.keys())
+        self.assertGreater(len(wanted), 20)
+        for name, numbers in wanted.items():
+            worst = max(abs(a - b) for a, b in zip(ours[name], numbers, strict=True))
+            self.assertLess(worst, 1e-10 * max(map(abs, numbers)), name)
 
     def refused(self, document, code, text, rank=0, **options):
         attempt = Attempt(self, 9, 1, document, **options)

@@ -1,0 +1,167 @@
+#include "daemon/dispatch/dispatch.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::dispatch {
+namespace {
+
+using core::Desk;
+
+constexpr const char* kCluster = "c1";
+
+std::map<WorkerId, protocol::Answer> orders_of(const Desk& desk) {
+    const auto owed = core::actions(desk.state);
+    return orders(desk.state, owed, kCluster);
+}
+
+spec::JobSpec train(int nodes, int slots) {
+    spec::JobSpec spec = core::wants(nodes, slots);
+    spec.kind = spec::JobKind::Train;
+    spec.document = R"({"name":"x"})";
+    return spec;
+}
+
+protocol::RunningAttempt entry(const AttemptKey& key, const std::string& phase) {
+    protocol::RunningAttempt running;
+    running.attempt = key;
+    running.phase = phase;
+    return running;
+}
+
+TEST(Dispatch, AGangGetsOneOrderAMemberWithItsPlace) {
+    Desk desk;
+    desk.join("a", 2);
+    desk.join("b", 2);
+    spec::JobSpec spec = train(2, 2);
+    spec.resources.time = std::chrono::seconds(90);
+    const JobId id = desk.submit(spec);
+    const auto all = orders_of(desk);
+    ASSERT_EQ(all.size(), 2u);
+    std::set<int> ranks;
+    for (const auto& [worker, answer] : all) {
+        ASSERT_EQ(answer.start.size(), 1u);
+        const protocol::StartOrder& order = answer.start[0];
+        ranks.insert(order.node_rank);
+        EXPECT_EQ(desk.worker_of(id, static_cast<std::size_t>(order.node_rank)), worker);
+        EXPECT_EQ(order.attempt, desk.attempt(id));
+        EXPECT_EQ(order.kind, "train");
+        EXPECT_EQ(order.document, R"({"name":"x"})");
+        EXPECT_EQ(order.output, "/runs/x-1");
+        EXPECT_EQ(order.nodes, 2);
+        EXPECT_EQ(order.ranks_per_node, 2);
+        EXPECT_EQ(order.slots, (std::vector<int>{0, 1}));
+        EXPECT_EQ(order.time_limit_seconds, 90);
+    }
+    EXPECT_EQ(ranks, (std::set<int>{0, 1}));
+}
+
+TEST(Dispatch, TheNonceIsThatOfTheAttemptAndOfTheCluster) {
+    Desk desk;
+    desk.join("a", 2);
+    desk.join("b", 2);
+    desk.submit(train(2, 2));
+    std::set<std::string> nonces;
+    for (const auto& [worker, answer] : orders_of(desk)) nonces.insert(answer.start[0].nonce);
+    EXPECT_EQ(nonces.size(), 1u) << "members of a gang must meet";
+    const auto again = orders_of(desk);
+    EXPECT_TRUE(nonces.contains(again.begin()->second.start[0].nonce));
+    const auto owed = core::actions(desk.state);
+    const auto other = orders(desk.state, owed, "c2");
+    EXPECT_FALSE(nonces.contains(other.begin()->second.start[0].nonce));
+}
+
+TEST(Dispatch, StartsFromTheNewestCheckpointsItsOwnBeforeItsSources) {
+    Desk desk;
+    const WorkerId worker = desk.join("a", 1);
+    const JobId source = desk.submit(train(1, 1));
+    const AttemptKey first = desk.attempt(source);
+    desk.tell(core::MemberStarted{worker, first});
+    for (const std::int64_t step : {10, 20})
+        desk.tell(core::CheckpointWritten{worker, first, step, "/s/" + std::to_string(step)});
+    desk.exit(source, core::Outcome::Done);
+    spec::JobSpec spec = train(1, 1);
+    spec.kind = spec::JobKind::Resume;
+    spec.source_job = source;
+    const JobId id = desk.submit(spec);
+    desk.tell(core::CheckpointWritten{worker, desk.attempt(id), 30, "/r/30"});
+    desk.exit(id, core::Outcome::Yielded);
+    const auto all = orders_of(desk);
+    ASSERT_EQ(all.at(worker).start.size(), 1u);
+    std::vector<std::string> directories;
+    for (const auto& checkpoint : all.at(worker).start[0].checkpoints)
+        directories.push_back(checkpoint.directory);
+    EXPECT_EQ(directories, (std::vector<std::string>{"/r/30", "/s/20", "/s/10"}));
+}
+
+TEST(Dispatch, WhatIsUpIsKeptAndWhatIsCancelledStopsWithoutSaving) {
+    Desk desk;
+    const WorkerId worker = desk.join("a", 1);
+    const JobId id = desk.submit(train(1, 1));
+    desk.tell(core::MemberStarted{worker, desk.attempt(id)});
+    auto answer = orders_of(desk).at(worker);
+    EXPECT_EQ(answer.keep, std::vector<AttemptKey>{desk.attempt(id)});
+    EXPECT_TRUE(answer.start.empty());
+    desk.tell(core::Cancel{id, "enough"});
+    answer = orders_of(desk).at(worker);
+    ASSERT_EQ(answer.stop.size(), 1u);
+    EXPECT_EQ(answer.stop[0].reason, "cancelled: enough");
+    EXPECT_FALSE(answer.stop[0].checkpoint);
+    EXPECT_TRUE(answer.keep.empty());
+}
+
+TEST(Dispatch, AtItsTimeLimitAJobSavesIfItTrains) {
+    for (const bool trains : {true, false}) {
+        Desk desk;
+        const WorkerId worker = desk.join("a", 1);
+        spec::JobSpec spec = train(1, 1);
+        if (!trains) spec.kind = spec::JobKind::Command;
+        spec.resources.time = std::chrono::seconds(60);
+        const JobId id = desk.submit(spec);
+        desk.tell(core::MemberStarted{worker, desk.attempt(id)});
+        desk.pass(std::chrono::seconds(61));
+        const auto answer = orders_of(desk).at(worker);
+        ASSERT_EQ(answer.stop.size(), 1u);
+        EXPECT_EQ(answer.stop[0].checkpoint, trains);
+    }
+}
+
+TEST(Dispatch, WhatIsNotCurrentIsFencedUnlessItHasEnded) {
+    Desk desk;
+    const WorkerId worker = desk.join("a", 1);
+    const JobId id = desk.submit(train(1, 1));
+    const AttemptKey current = desk.attempt(id);
+    const AttemptKey stale{id, {0, 1}};
+    const AttemptKey unknown{JobId{99}, {1, 1}};
+    const std::vector running = {entry(current, "running"), entry(stale, "running"),
+                                 entry(unknown, "ended")};
+    protocol::Answer answer;
+    add_verdicts(desk.state, worker, running, answer);
+    EXPECT_EQ(answer.fenced, std::vector<AttemptKey>{stale});
+    answer = {};
+    add_verdicts(desk.state, WorkerId{77}, running, answer);
+    EXPECT_EQ(answer.fenced, (std::vector<AttemptKey>{current, stale}))
+        << "current, but not on this worker";
+}
+
+TEST(Dispatch, RecordedNamesTheCheckpointsOfThatAttemptAlone) {
+    Desk desk;
+    const WorkerId worker = desk.join("a", 1);
+    const JobId id = desk.submit(train(1, 1));
+    const AttemptKey first = desk.attempt(id);
+    desk.tell(core::CheckpointWritten{worker, first, 10, "/c/10"});
+    desk.exit(id, core::Outcome::Yielded);
+    const AttemptKey second = desk.attempt(id);
+    ASSERT_NE(first, second);
+    desk.tell(core::CheckpointWritten{worker, second, 20, "/c/20"});
+    protocol::Answer answer;
+    const std::vector running = {entry(second, "running")};
+    add_verdicts(desk.state, worker, running, answer);
+    ASSERT_EQ(answer.recorded.size(), 1u);
+    EXPECT_EQ(answer.recorded[0].steps, std::vector<std::int64_t>{20});
+    EXPECT_FALSE(answer.recorded[0].exported);
+}
+
+}  // namespace
+}  // namespace roll::dispatch

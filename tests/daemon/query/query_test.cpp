@@ -1,0 +1,149 @@
+#include "daemon/query/query.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::query {
+namespace {
+
+using core::Desk;
+
+spec::JobSpec named(const std::string& name) {
+    spec::JobSpec spec = core::wants(1, 1);
+    spec.name = name;
+    return spec;
+}
+
+// Six jobs; 2 is over.
+class Queue : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        for (const char* name : {"kjv-small", "kjv-big", "eval", "3-9", "kjv-small", "last"})
+            desk.submit(named(name));
+        desk.tell(core::Cancel{JobId{2}, "no"});
+    }
+    std::string selected(const std::string& selector, const std::string& user = "ann") {
+        const auto ids = select(desk.state, selector, user);
+        if (!ids) return name_of(ids.error().code);
+        std::string text;
+        for (const JobId id : *ids) text += (text.empty() ? "" : " ") + std::to_string(id.value);
+        return text;
+    }
+    std::string waits(JobId id) { return waiting(desk.state, id, desk.now); }
+    Desk desk;
+};
+
+TEST_F(Queue, SelectorsNameJobs) {
+    const std::vector<std::pair<std::string, std::string>> table = {{"3", "3"},
+                                                                    {"2-4", "2 3 4"},
+                                                                    {"1,4", "1 4"},
+                                                                    {"4,1,1", "1 4"},
+                                                                    {"last", "6"},
+                                                                    {"all", "1 2 3 4 5 6"},
+                                                                    {"@me", "1 2 3 4 5 6"},
+                                                                    {"kjv-*", "1 2 5"},
+                                                                    {"eval", "3"},
+                                                                    {"e?al,last", "3 6"},
+                                                                    {"7", "not_found"},
+                                                                    {"5-7", "not_found"},
+                                                                    {"nobody", "not_found"},
+                                                                    {"4-2", "invalid_argument"},
+                                                                    {"", "invalid_argument"},
+                                                                    {"1,", "invalid_argument"},
+                                                                    {",", "invalid_argument"}};
+    for (const auto& [selector, ids] : table) EXPECT_EQ(selected(selector), ids) << selector;
+    EXPECT_EQ(selected("@me", "bob"), "");
+}
+
+TEST_F(Queue, ASelectorOfAnEmptyQueueIsNotFound) {
+    desk.state.jobs.clear();
+    EXPECT_EQ(selected("last"), "not_found");
+    EXPECT_EQ(selected("all"), "");
+}
+
+TEST_F(Queue, JobsAreThoseThatAreNotOverUnlessAskedFor) {
+    const auto count = [&](const Json& args) {
+        const auto reply = jobs(desk.state, args, {}, desk.now);
+        EXPECT_TRUE(reply);
+        EXPECT_EQ((*reply)["schema"], "roll.jobs/1");
+        return (*reply)["jobs"].size();
+    };
+    EXPECT_EQ(count(Json::object()), 5u);
+    EXPECT_EQ(count({{"all", true}}), 6u);
+    EXPECT_EQ(count({{"selector", "2"}}), 1u);
+    EXPECT_EQ(count({{"state", "cancelled"}}), 1u);
+    EXPECT_EQ(count({{"all", true}, {"user", "bob"}}), 0u);
+    const auto wrong = jobs(desk.state, {{"state", "asleep"}}, {}, desk.now);
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().code, ErrorCode::InvalidArgument);
+}
+
+TEST_F(Queue, ASummaryHoldsEveryFieldOfTheContract) {
+    const Json job = summary(desk.state, JobId{1}, {}, desk.now);
+    for (const char* field :
+         {"id",       "name",         "kind",       "user",     "state",      "held",
+          "priority", "submitted_at", "started_at", "ended_at", "exit_code",  "reason",
+          "waiting",  "output",       "attempt",    "nodes",    "source_job", "export_job",
+          "after",    "resources",    "progress"})
+        EXPECT_TRUE(job.contains(field)) << field;
+    EXPECT_EQ(job["state"], "queued");
+    EXPECT_EQ(job["exit_code"], nullptr);
+    EXPECT_EQ(summary(desk.state, JobId{2}, {}, desk.now)["state"], "cancelled");
+}
+
+TEST_F(Queue, WaitingSaysWhatHoldsAJobBack) {
+    EXPECT_EQ(waits(JobId{1}), "no worker is connected");
+    EXPECT_EQ(waits(JobId{2}), "");
+    desk.tell(core::Hold{JobId{1}, true});
+    EXPECT_NE(waits(JobId{1}).find("held"), std::string::npos);
+    spec::JobSpec later = named("later");
+    later.after = {{spec::After::Condition::Ok, JobId{3}}};
+    EXPECT_EQ(waits(desk.submit(later)), "waits for ok:3");
+    desk.join("a", 1);
+    EXPECT_EQ(waits(JobId{3}), "") << "it runs";
+    EXPECT_NE(waits(JobId{4}).find("waits for free slots"), std::string::npos);
+    const JobId wide = desk.submit(core::wants(2, 4));
+    EXPECT_NE(waits(wide).find("no set of connected workers"), std::string::npos);
+    desk.exit(JobId{3}, core::Outcome::Infra, 1, "its node fell");
+    EXPECT_NE(waits(JobId{3}).find("backs off until"), std::string::npos);
+}
+
+TEST_F(Queue, ShowTellsOneJobWhole) {
+    const WorkerId worker = desk.join("a", 1);
+    const AttemptKey key = desk.attempt(JobId{1});
+    desk.tell(core::MemberStarted{worker, key});
+    desk.tell(core::CheckpointWritten{worker, key, 5, "/c/5"});
+    Hearsay hearsay;
+    hearsay.progress[JobId{1}] = {{"step", 5}};
+    const auto reply = show(desk.state, {{"id", 1}}, hearsay, desk.now);
+    ASSERT_TRUE(reply);
+    const Json& job = (*reply)["job"];
+    EXPECT_EQ(job["state"], "running");
+    EXPECT_EQ(job["progress"]["step"], 5);
+    EXPECT_EQ(job["attempts"][0]["token"], "1-1");
+    EXPECT_EQ(job["checkpoints"][0]["directory"], "/c/5");
+    EXPECT_EQ(job["nodes"], Json::array({"a"}));
+    const auto none = show(desk.state, {{"id", 77}}, {}, desk.now);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, ErrorCode::NotFound);
+    EXPECT_FALSE(show(desk.state, {{"id", "1-3"}}, {}, desk.now));
+    EXPECT_FALSE(show(desk.state, {{"id", nullptr}}, {}, desk.now));
+}
+
+TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
+    const WorkerId worker = desk.join("a", 3, 2);
+    Hearsay hearsay;
+    hearsay.heard_ms_ago[worker] = 120;
+    const Json node = nodes(desk.state, hearsay)["nodes"][0];
+    EXPECT_EQ(node["node"], "a");
+    EXPECT_EQ(node["slots"], 3);
+    EXPECT_EQ(node["slots_free"], 0);
+    EXPECT_EQ(node["gpus_free"], 2);
+    EXPECT_EQ(node["jobs"].size(), 3u);
+    EXPECT_EQ(node["heard_ms_ago"], 120);
+    EXPECT_EQ(nodes(desk.state, {})["nodes"][0]["heard_ms_ago"], nullptr);
+}
+
+}  // namespace
+}  // namespace roll::query

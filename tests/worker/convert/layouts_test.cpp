@@ -1,0 +1,170 @@
+// Random models in random layouts, in memory: what a plan takes apart another puts together again.
+#include <gtest/gtest.h>
+
+#include "worker/convert/gather.hpp"
+#include "worker/convert/mca_layout.hpp"
+
+namespace roll::convert {
+namespace {
+
+class Random {
+  public:
+    explicit Random(std::uint64_t seed) : state_(seed * 2654435761U + 1) {}
+    std::uint64_t below(std::uint64_t limit) {
+        state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
+        return (state_ >> 33U) % limit;
+    }
+    int power(int exponent_max) { return 1 << below(static_cast<std::uint64_t>(exponent_max) + 1); }
+
+  private:
+    std::uint64_t state_;
+};
+
+// HuggingFace's sizes that every family finds its own in.
+Json random_config(Random& random) {
+    const int groups = random.power(2);
+    const int heads = groups * static_cast<int>(1 + random.below(3));
+    const auto layers = 4 * (1 + random.below(2));
+    return {{"hidden_size", 4 * heads},
+            {"num_hidden_layers", layers},
+            {"num_attention_heads", heads},
+            {"num_key_value_heads", groups},
+            {"head_dim", 1 + random.below(5)},
+            {"vocab_size", 12},
+            {"intermediate_size", 8},
+            {"moe_intermediate_size", 4},
+            {"num_experts", 4},
+            {"num_local_experts", 4},
+            {"n_routed_experts", 4},
+            {"num_experts_per_tok", 2},
+            {"n_shared_experts", 1},
+            {"n_group", 1},
+            {"topk_group", 1},
+            {"first_k_dense_replace", 1},
+            {"shared_expert_intermediate_size", 4},
+            {"decoder_sparse_step", 1},
+            {"kv_lora_rank", 3},
+            {"q_lora_rank", 5},
+            {"qk_nope_head_dim", 2},
+            {"qk_rope_head_dim", 2},
+            {"v_head_dim", 3},
+            {"routed_scaling_factor", 1.0},
+            {"router_aux_loss_coef", 0.1},
+            {"rms_norm_eps", 1e-6},
+            {"use_qk_norm", random.below(2) == 0},
+            {"tie_word_embeddings", random.below(2) == 0}};
+}
+
+// Tensors in memory under the names and shapes of a layout.
+struct Checkpoint {
+    Source source;
+    std::vector<std::vector<std::byte>> bytes;
+
+    Checkpoint(const Source& like, std::vector<Stored> layout) {
+        source.native = like.native;
+        source.model = like.model;
+        for (Stored& stored : layout) source.tensors.push_back({std::move(stored), {}});
+    }
+    void add(std::size_t index, std::vector<std::byte> content) {
+        bytes.push_back(std::move(content));
+        SourceTensor& one = source.tensors[index];
+        one.view = tensor::strided(
+            {{one.stored.name, tensor::DType::I32, one.stored.shape}, bytes.back()});
+    }
+};
+
+std::vector<std::byte> gathered(const Source& source, const TargetTensor& target) {
+    std::vector<std::byte> all;
+    EXPECT_TRUE(gather(source, target, [&](std::span<const std::byte> window) -> Result<void> {
+        all.insert(all.end(), window.begin(), window.end());
+        return {};
+    }));
+    return all;
+}
+
+Checkpoint made_of(const Source& source, const std::vector<Stored>& layout) {
+    Checkpoint made(source, layout);
+    const Plan plan = make_plan(source, layout, std::nullopt).value();
+    made.bytes.reserve(plan.tensors.size());
+    std::map<std::pair<std::string, std::string>, std::size_t> index;
+    for (std::size_t i = 0; i < layout.size(); ++i)
+        index[{layout[i].file + layout[i].section, layout[i].name}] = i;
+    for (const TargetTensor& target : plan.tensors)
+        made.add(index.at({plan.files[target.file].path + target.section, target.info.name}),
+                 gathered(source, target));
+    return made;
+}
+
+// Every element of the model has a number of its own.
+Checkpoint numbered_model(const families::Family& family, const Json& config, const Json& native) {
+    Source source;
+    source.native = families::native_tensors(family, native, config).value();
+    source.model = model_of(source.native);
+    Checkpoint made(source, hf_layout(source.model));
+    made.bytes.reserve(made.source.tensors.size());
+    std::int32_t next = 0;
+    for (std::size_t i = 0; i < made.source.tensors.size(); ++i) {
+        const std::int64_t count =
+            tensor::element_count(made.source.tensors[i].stored.shape).value();
+        std::vector<std::int32_t> values;
+        for (std::int64_t k = 0; k < count; ++k) values.push_back(next++);
+        const auto bytes = std::as_bytes(std::span(values));
+        made.add(i, {bytes.begin(), bytes.end()});
+    }
+    return made;
+}
+
+TEST(Layouts, WhatIsTakenApartIsPutTogetherAgain) {
+    const auto known = families::Families::load().value();
+    std::size_t done = 0;
+    for (std::uint64_t seed = 0; seed < 150; ++seed) {
+        Random random(seed);
+        auto entry = known.all().begin();
+        std::advance(entry, static_cast<std::ptrdiff_t>(seed % known.all().size()));
+        const families::Family& family = entry->second;
+        SCOPED_TRACE(family.name + " seed " + std::to_string(seed));
+        const Json config = random_config(random);
+        const auto native = families::native_config(family, config);
+        ASSERT_TRUE(native) << native.error().message;
+        const Checkpoint hf = numbered_model(family, config, *native);
+
+        formats::McaConfig target;
+        target.layout = {.tp = random.power(2), .pp = random.power(2), .vpp = random.power(1)};
+        if (family.name.find("moe") != std::string::npos) target.layout.ep = random.power(2);
+        target.grouped_experts = random.below(2) == 0;
+        target.local_names = random.below(2) == 0;
+        const auto layout = mca_layout(hf.source.native, hf.source.model, target);
+        if (!layout) {  // only because something does not divide, and said so
+            EXPECT_NE(layout.error().message.find("divide"), std::string::npos);
+            continue;
+        }
+        ++done;
+        std::vector<Stored> needed;
+        for (const Stored& stored : *layout)
+            if (!stored.optional) needed.push_back(stored);
+        const Checkpoint mca = made_of(hf.source, needed);
+        const Checkpoint back = made_of(mca.source, hf_layout(hf.source.model));
+        ASSERT_EQ(back.source.tensors.size(), hf.source.tensors.size());
+        EXPECT_EQ(back.bytes, hf.bytes);
+        const Plan replicas = make_plan(mca.source, hf_layout(hf.source.model), {}).value();
+        for (const Comparison& comparison : replicas.comparisons)
+            EXPECT_TRUE(compare(mca.source, comparison));
+    }
+    EXPECT_GT(done, 60U);
+}
+
+TEST(Layouts, ATensorThatIsNotThereIsAnError) {
+    const auto known = families::Families::load().value();
+    Random random(1);
+    const families::Family& family = known.all().begin()->second;
+    const Json config = random_config(random);
+    Checkpoint hf = numbered_model(family, config, families::native_config(family, config).value());
+    const std::string missing = hf.source.tensors.back().stored.name;
+    hf.source.tensors.pop_back();
+    const auto plan = make_plan(hf.source, hf_layout(hf.source.model), {});
+    ASSERT_FALSE(plan);
+    EXPECT_NE(plan.error().message.find(missing), std::string::npos);
+}
+
+}  // namespace
+}  // namespace roll::convert
