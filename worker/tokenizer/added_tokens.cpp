@@ -9,7 +9,7 @@
 namespace roll::tokenizer {
 namespace {
 
-// The first and the last character of a text that is not empty, as properties.
+// Properties of the first, and place of the last character of a text that is not empty.
 Properties first_of(std::string_view text) {
     const char* at = text.data();
     return PropertyTable::get().of(next_code_point(at));
@@ -18,6 +18,13 @@ std::size_t last_start(std::string_view text) {
     std::size_t at = text.size() - 1;
     while ((static_cast<std::uint8_t>(text[at]) & 0xC0) == 0x80) --at;
     return at;
+}
+
+bool starts_with_word(std::string_view text) {
+    const char* at = text.data();
+    const char32_t code = next_code_point(at);
+    const bool joins = code == 0x200C || code == 0x200D;  // Join_Control
+    return joins || (PropertyTable::get().of(code) & kWord) != 0;
 }
 
 Result<AddedToken> parse_token(const Json& json) {
@@ -58,8 +65,8 @@ bool TokenFinder::fits(const AddedToken& token, std::string_view text, std::size
                        std::size_t end) {
     if (!token.single_word) return true;
     const bool after_word =
-        begin > 0 && (first_of(text.substr(last_start(text.substr(0, begin)))) & kWord) != 0;
-    const bool before_word = end < text.size() && (first_of(text.substr(end)) & kWord) != 0;
+        begin > 0 && starts_with_word(text.substr(last_start(text.substr(0, begin))));
+    const bool before_word = end < text.size() && starts_with_word(text.substr(end));
     return !after_word && !before_word;
 }
 

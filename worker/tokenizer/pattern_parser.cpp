@@ -13,6 +13,10 @@ constexpr std::uint32_t kMany = 0xFFFFFFFF;
 constexpr std::uint32_t kCountMax = 1000;
 constexpr int kGroupsMax = 16;  // each may double the ways to fail
 
+// Word characters to the regular expressions of the tokenizers package, by no property.
+constexpr std::pair<char32_t, char32_t> kLatinNumbers[] = {
+    {0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
+
 bool is_letter(char32_t code) { return (code | 0x20) >= 'a' && (code | 0x20) <= 'z'; }
 
 Properties category_named(std::string_view name) {
@@ -218,7 +222,10 @@ class PatternParser {
         const char32_t code = character();
         switch (code) {
             case 's': set.properties |= kSpace; return kClass;
-            case 'w': set.properties |= kWord; return kClass;
+            case 'w':
+                set.properties |= kWord;
+                for (const auto& numbers : kLatinNumbers) set.ranges.push_back(numbers);
+                return kClass;
             case 'd': set.properties |= bit(Category::Nd); return kClass;
             case 'p': return category(set);
             case 'r': return '\r';

@@ -17,9 +17,9 @@ struct Range {
 constexpr Range kSpaces[] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},
                              {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                              {0x205F, 0x205F}, {0x3000, 0x3000}};
-// Alphabetic symbols (circled letters) and Join_Control.
-constexpr Range kWordExtras[] = {
-    {0x200C, 0x200D}, {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
+// Circled letters.
+constexpr Range kAlphabeticSymbols[] = {
+    {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
 constexpr Range kNumericSince17[] = {{0x11DE0, 0x11DE9}, {0x16FF4, 0x16FF6}};
 
 // Bytes of the sequence that starts at `at`: its size if it is whole and valid, else minus the
@@ -50,7 +50,7 @@ PropertyTable::PropertyTable() : values_(kCodePoints) {
     }
     for (const Range& range : kSpaces)
         for (char32_t code = range.first; code <= range.last; ++code) values_[code] |= 0x80;
-    for (const Range& range : kWordExtras)
+    for (const Range& range : kAlphabeticSymbols)
         for (char32_t code = range.first; code <= range.last; ++code) values_[code] |= 0x40;
 }
 

@@ -20,7 +20,7 @@ enum class Category : std::uint8_t {
 // A set of properties: bit i is Category i; two bits are no categories.
 using Properties = std::uint32_t;
 constexpr Properties bit(Category category) { return 1U << static_cast<unsigned>(category); }
-constexpr Properties kOtherAlphabetic = 1U << 30;  // word characters that no category tells
+constexpr Properties kOtherAlphabetic = 1U << 30;  // alphabetic, but a symbol
 constexpr Properties kSpace = 1U << 31;            // White_Space
 constexpr Properties kLetter = 0x1F;
 constexpr Properties kMark = 0x7 << 5;
