@@ -12,8 +12,9 @@ namespace {
 constexpr char32_t kS = 0xAC00, kL = 0x1100, kV = 0x1161, kT = 0x11A7;
 constexpr char32_t kLCount = 19, kVCount = 21, kTCount = 28, kSCount = kLCount * kVCount * kTCount;
 
-// Below, no character decomposes to or composes with anything but with what is above.
+// No character below combines with one before it, so text of them is composed. Its lead byte.
 constexpr char32_t kFirstCombining = 0x300;
+constexpr std::uint8_t kFirstCombiningByte = 0xCC;
 
 }  // namespace
 
@@ -65,6 +66,10 @@ char32_t Composer::pair(char32_t first, char32_t second) const {
 }
 
 std::string Composer::compose(std::string_view text) const {
+    const auto combines = [](char byte) {
+        return static_cast<std::uint8_t>(byte) >= kFirstCombiningByte;
+    };
+    if (std::none_of(text.begin(), text.end(), combines)) return std::string(text);
     std::vector<char32_t> codes;
     for (const char* at = text.data(); at < text.data() + text.size();)
         decompose(next_code_point(at), codes);

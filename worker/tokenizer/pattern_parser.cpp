@@ -13,7 +13,7 @@ constexpr std::uint32_t kMany = 0xFFFFFFFF;
 constexpr std::uint32_t kCountMax = 1000;
 constexpr int kGroupsMax = 16;  // each may double the ways to fail
 
-// Word characters to the regular expressions of the tokenizers package, by no property.
+// Word characters to a bare \w of the tokenizers package, but not to [\w].
 constexpr std::pair<char32_t, char32_t> kLatinNumbers[] = {
     {0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
 
@@ -224,7 +224,8 @@ class PatternParser {
             case 's': set.properties |= kSpace; return kClass;
             case 'w':
                 set.properties |= kWord;
-                for (const auto& numbers : kLatinNumbers) set.ranges.push_back(numbers);
+                for (const auto& numbers : kLatinNumbers)
+                    if (!in_bracket) set.ranges.push_back(numbers);
                 return kClass;
             case 'd': set.properties |= bit(Category::Nd); return kClass;
             case 'p': return category(set);

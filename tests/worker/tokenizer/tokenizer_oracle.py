@@ -145,13 +145,27 @@ def compare(name, tokenizer, program, texts, folder):
                 wrong += 1
                 if wrong == 1:
                     at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-                    show = [tokenizer.id_to_token(i) for i in a[max(0, at - 3):at + 4]] if what.startswith("ids") else ""
-                    print(f"{name}: {what} differ at {at}: {a[max(0, at - 3):at + 9]} {show}; "
-                          f"expected {b[max(0, at - 3):at + 9]} of {text[:60]!r}")
+                    part = slice(max(0, at - 3), at + 9)
+                    show = [tokenizer.id_to_token(i) for i in a[part]] if what.startswith("ids") else ""
+                    print(f"{name}: {what} differ at {at}: {a[part]} {show}; expected {b[part]} of {text[:60]!r}")
                 break
     size = sum(map(len, texts))
     print(f"{name}: {len(texts)} documents, {size} bytes, {tokens} tokens, {wrong} differ", flush=True)
     return wrong
+
+
+def files_in(folder, size, document=8000):
+    """Parts of every file, text or not, up to `size` bytes together."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    each, texts = max(document, size // max(1, len(files))), []
+    for file in files:
+        with open(file, "rb") as opened:
+            data = opened.read(each)
+        texts += [data[at:at + document] for at in range(0, len(data), document)]
+        size -= len(data)
+        if size < 0:
+            break
+    return texts
 
 
 def main():
@@ -159,8 +173,10 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--megabytes", type=float, default=0.04, help="of text for each tokenizer")
     parser.add_argument("--file", action="append", default=[], help="a tokenizer.json, instead of the trained ones")
+    parser.add_argument("--texts", type=Path, help="a folder whose files are the texts, instead of the seeded ones")
     args = parser.parse_args()
-    texts = documents(int(args.megabytes * 1e6), seed=11)
+    size = int(args.megabytes * 1e6)
+    texts = files_in(args.texts, size) if args.texts else documents(size, seed=11)
     sample = [text.decode("utf-8", errors="replace") for text in documents(150_000, seed=3)]
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="roll_tokenizer.") as folder:
