@@ -30,10 +30,11 @@ std::optional<pid_t> running(const fs::path& pid_file, const std::string& progra
     std::ifstream in(pid_file);
     pid_t pid = 0;
     if (!(in >> pid) || pid <= 0 || !alive(pid)) return std::nullopt;
-    // A number may have been given to another process since; an upgraded program reads "(deleted)".
-    std::error_code error;
-    const std::string path = fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error);
-    if (error || fs::path(path).filename().string().starts_with(program)) return pid;
+    // A number may have been given to another process since. The name is that of the start: a
+    // program that was built anew meanwhile has another file behind it.
+    std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
+    std::string name;
+    if (!std::getline(comm, name) || name == program) return pid;
     return std::nullopt;
 }
 
