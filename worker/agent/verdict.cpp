@@ -20,7 +20,7 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
 }
 
 std::string failed_outcome(const ExitStatus& exit, bool command) {
-    // A program that ends by a signal does so again: none of infra's ten tries.
+    // A program that ends by a signal does so again: no ten tries as for infra.
     if (command) return "app";
     if (exit.signaled) return "infra";
     if (exit.number == protocol::kExitInvalid) return "invalid";
