@@ -47,6 +47,40 @@ std::string file_name(const std::string& program) {
     return starts_well ? name.substr(0, 64) : "command";
 }
 
+bool is_utf8(const std::string& text) {
+    const auto written = [&](Json::error_handler_t how) {
+        return Json(text).dump(-1, ' ', false, how);
+    };
+    return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
+}
+
+// The library throws when it writes such strings, and replacing bytes would change an argument.
+void find_bytes(const Json& value, const std::string& path, std::vector<spec::Problem>& found) {
+    const auto refuse = [&](const std::string& text) {
+        if (is_utf8(text)) return;
+        found.push_back({path, fmt::format("is {}; allowed: UTF-8 text", dump(Json(text)))});
+    };
+    if (value.is_string()) refuse(value.get<std::string>());
+    if (value.is_array()) {
+        for (std::size_t i = 0; i < value.size(); ++i) {
+            find_bytes(value[i], fmt::format("{}[{}]", path, i), found);
+        }
+    }
+    if (!value.is_object()) return;
+    for (const auto& [key, inner] : value.items()) {
+        refuse(key);
+        if (!is_utf8(key)) continue;  // a path that cannot be printed helps nobody
+        find_bytes(inner, path.empty() ? key : path + "." + key, found);
+    }
+}
+
+spec::ParsedJob parse_source(const Source& source) {
+    spec::ParsedJob bad;
+    find_bytes(source.document, "", bad.problems);
+    if (!bad.ok()) return bad;
+    return spec::parse_job(source.document.dump(), source.base);
+}
+
 }  // namespace
 
 Result<std::vector<Source>> read_job_file(const std::string& file) {
@@ -95,7 +129,7 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
     std::vector<spec::JobSpec> specs;
     std::string problems;
     for (const Source& source : sources) {
-        spec::ParsedJob job = spec::parse_job(source.document.dump(), source.base);
+        spec::ParsedJob job = parse_source(source);
         if (!job.ok()) {
             problems +=
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
