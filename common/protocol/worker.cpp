@@ -135,6 +135,7 @@ std::string encode(const Heartbeat& heartbeat) {
                  {"sequence", heartbeat.sequence},
                  {"bound_below_lease", heartbeat.bound_below_lease},
                  {"heard_recently", heartbeat.heard_recently},
+                 {"draining", heartbeat.draining},
                  {"running", to_json_list(heartbeat.running)}});
 }
 
@@ -149,6 +150,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.sequence = r.get<std::uint64_t>("sequence");
     heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
     heartbeat.heard_recently = r.get<bool>("heard_recently");
+    heartbeat.draining = r.get<bool>("draining");
     const Json& running = r.raw("running");
     ROLL_TRY_VOID(r.finish_lenient());
     if (heartbeat.session.empty() || heartbeat.node.empty())

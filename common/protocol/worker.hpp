@@ -47,6 +47,7 @@ struct Heartbeat {
     int gpus = 0;
     std::uint64_t sequence = 0;
     bool bound_below_lease = true;  // this heartbeat renews (leases rule 5)
+    bool draining = false;          // asked to end: nothing new may be placed on it
     bool heard_recently = false;    // an answer came within `company` (rule 7)
     std::vector<RunningAttempt> running{};
 };

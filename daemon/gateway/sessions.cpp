@@ -128,6 +128,8 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     session.heard_at = now;
     session.owes_answer = true;
     if (!worker) return inputs;
+    if (session.last.draining && !state.workers.at(*worker).draining)
+        inputs.push_back(core::Drain{session.last.node, true});
     for (const protocol::RunningAttempt& running : session.last.running)
         add_claims(*worker, running, inputs);
     if (renews) note_missing(state, *worker, rules_, now, session, inputs);

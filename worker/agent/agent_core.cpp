@@ -403,6 +403,8 @@ void AgentCore::conclude(Attempt& attempt, Instant now) {
 
 void AgentCore::on_drain(Instant now) {
     draining_ = true;
+    self_.draining = true;
+    effects_.push_back(BeatNow{});
     for (auto& [key, attempt] : attempts_)
         stop(attempt, StopCause::Draining, "roll-worker was asked to end", true, now);
 }

@@ -20,8 +20,8 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
 }
 
 std::string failed_outcome(const ExitStatus& exit, bool command) {
+    if (command) return "app";  // a program that ends by a signal does so again: no infra's ten tries
     if (exit.signaled) return "infra";
-    if (command) return "app";
     if (exit.number == protocol::kExitInvalid) return "invalid";
     if (exit.number == protocol::kExitRefused) return "infra";
     return "app";

@@ -25,6 +25,7 @@ class Room {
         heartbeat.sequence = ++sequence;
         heartbeat.bound_below_lease = below_lease;
         heartbeat.heard_recently = heard;
+        heartbeat.draining = draining;
         heartbeat.running = running;
         return hear(heartbeat);
     }
@@ -57,6 +58,7 @@ class Room {
     std::uint64_t sequence = 0;
     std::uint64_t published = 0;
     bool heard = true;
+    bool draining = false;
     Instant now{1h};
     JobId job;
 };
@@ -71,6 +73,15 @@ TEST(Sessions, AnUnknownSessionSaysHelloAndAKnownOneDoesNot) {
     Room room;
     ASSERT_EQ(room.desk.state.workers.size(), 1u);
     EXPECT_FALSE(has<core::WorkerHello>(room.speak()));
+}
+
+TEST(Sessions, AWorkerThatIsAboutToEndGetsNothingNew) {
+    Room room;
+    room.draining = true;
+    EXPECT_TRUE(has<core::Drain>(room.speak()));
+    EXPECT_FALSE(has<core::Drain>(room.speak())) << "once is enough";
+    const JobId job = room.desk.submit(core::wants(1, 1));
+    EXPECT_FALSE(room.desk.state.jobs.at(job).attempt);
 }
 
 TEST(Sessions, AWorkerIsLostAtThirtyFiveBeatsOfSilenceAndNotBefore) {

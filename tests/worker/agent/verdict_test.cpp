@@ -34,6 +34,7 @@ const std::vector<Row> kRows = {
     {"drained", false, {killed(15)}, {}, StopCause::Draining, "infra", 143},
     {"guard gone", false, {std::nullopt}, {}, {}, "infra", 1},
     {"command done", true, {exited(0)}, {}, {}, "done", 0},
+    {"command killed by itself", true, {killed(9)}, 0, {}, "app", 137},
     {"command failed like invalid", true, {exited(2)}, 0, {}, "app", 2},
     {"command's 75 unasked", true, {exited(75)}, 0, {}, "app", 75},
     {"command's 75 when asked", true, {exited(75)}, {}, StopCause::Draining, "yielded", 75},

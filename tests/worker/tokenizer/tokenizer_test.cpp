@@ -1,0 +1,235 @@
+#include "worker/tokenizer/tokenizer.hpp"
+
+#include <random>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "common/json.hpp"
+#include "worker/tokenizer/normal_form.hpp"
+#include "worker/tokenizer/pattern.hpp"
+#include "worker/tokenizer/unicode.hpp"
+
+namespace roll::tokenizer {
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+
+std::vector<std::string> pieces(const char* expression, const std::string& text) {
+    const Result<Pattern> pattern = Pattern::compile(expression);
+    EXPECT_TRUE(pattern.has_value()) << pattern.error().message;
+    std::vector<std::string> result;
+    pattern->split(text, [&](std::size_t begin, std::size_t end, bool is_match) {
+        result.push_back((is_match ? "" : "!") + text.substr(begin, end - begin));
+    });
+    return result;
+}
+
+// A small model of characters: a, b, c, a space as itself, and the merges ab, abc.
+Json small_file() {
+    return Json{
+        {"version", "1.0"},
+        {"truncation", nullptr},
+        {"padding", nullptr},
+        {"added_tokens", Json::array({{{"id", 7},
+                                       {"content", "<s>"},
+                                       {"single_word", false},
+                                       {"lstrip", false},
+                                       {"rstrip", true},
+                                       {"normalized", false},
+                                       {"special", true}}})},
+        {"normalizer", nullptr},
+        {"pre_tokenizer", nullptr},
+        {"post_processor", nullptr},
+        {"decoder", {{"type", "Fuse"}}},
+        {"model",
+         {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", "?"},
+          {"fuse_unk", true},
+          {"byte_fallback", false},
+          {"vocab", {{"a", 0}, {"b", 1}, {"c", 2}, {" ", 3}, {"ab", 4}, {"abc", 5}, {"?", 6}}},
+          {"merges", {"a b", "ab c"}}}}};
+}
+
+// Every kind of part in one file.
+Json large_file() {
+    Json file = small_file();
+    const auto part = [](const char* type, Json fields) {
+        fields["type"] = type;
+        return fields;
+    };
+    file["normalizer"] =
+        part("Sequence",
+             {{"normalizers",
+               {part("NFC", Json::object()), part("Prepend", {{"prepend", "a"}}),
+                part("Replace", {{"pattern", {{"Regex", "b{2,3}|c(?=a)"}}}, {"content", "c"}})}}});
+    file["pre_tokenizer"] = part(
+        "Sequence",
+        {{"pretokenizers",
+          {part("Digits", {{"individual_digits", true}}),
+           part("Metaspace", {{"replacement", "b"}, {"prepend_scheme", "first"}, {"split", true}}),
+           part("Split", {{"pattern", {{"Regex", R"((?i:'s)?|[^\r\p{L}]?\p{L}+|\s+(?!\S)|\s+)"}}},
+                          {"behavior", "MergedWithNext"},
+                          {"invert", false}}),
+           part("ByteLevel", {{"add_prefix_space", true}, {"use_regex", true}})}}});
+    file["decoder"] =
+        part("Sequence",
+             {{"decoders",
+               {part("Replace", {{"pattern", {{"String", "a"}}}, {"content", "b"}}),
+                part("ByteFallback", Json::object()),
+                part("Strip", {{"content", "b"}, {"start", 1}, {"stop", 1}}),
+                part("Metaspace", {{"replacement", "b"}}), part("ByteLevel", Json::object())}}});
+    file["post_processor"] =
+        part("TemplateProcessing",
+             {{"single",
+               {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+                {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+              {"pair", Json::array()},
+              {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {7}}, {"tokens", {"<s>"}}}}}}});
+    return file;
+}
+
+std::string refusal(const Json& file) {
+    const Result<Tokenizer> tokenizer = Tokenizer::parse(file.dump());
+    return tokenizer ? "" : tokenizer.error().message;
+}
+
+TEST(Pattern, TriesBranchesInOrderAndGivesBackWhatTheRestNeeds) {
+    EXPECT_EQ(pieces(R"(\s+(?!\S)|\s+)", "  a "), (std::vector<std::string>{" ", " ", "!a", " "}));
+    EXPECT_EQ(pieces(R"(\p{N}{1,3})", "12345x"), (std::vector<std::string>{"123", "45", "!x"}));
+    EXPECT_EQ(pieces(R"((?i:'s|'ll)|[^'])", "'S'lLx'\xC5\xBF"),
+              (std::vector<std::string>{"'S", "'lL", "x", "'\xC5\xBF"}));
+    EXPECT_EQ(pieces(R"([^\r\n\p{L}]?+\p{L}+(?:-x)?)", "(ab-x"),
+              (std::vector<std::string>{"(ab-x"}));
+    EXPECT_EQ(pieces("[a-c\\]]++", "ab]-"), (std::vector<std::string>{"ab]", "!-"}));
+}
+
+TEST(Pattern, RefusesWhatIsNotBuiltByName) {
+    for (const char* wrong : {"a+?", "(ab)+", "^a", "\\p{Han}", "(?<x>a)", "a{2,1}", "(a", "a)",
+                              "[a", "\\1", "(?:a|b)*", "[a&&b]", "\\", "a**", "a{99999}"}) {
+        const Result<Pattern> pattern = Pattern::compile(wrong);
+        ASSERT_FALSE(pattern.has_value()) << wrong;
+        EXPECT_NE(pattern.error().message.find(wrong), std::string::npos);
+    }
+}
+
+TEST(Unicode, EachMaximalPartOfABrokenSequenceIsOneReplacement) {
+    const std::string r = "\xEF\xBF\xBD";
+    EXPECT_EQ(replace_broken("a\xFFz"), "a" + r + "z");
+    EXPECT_EQ(replace_broken("\xE2\x82"), r);
+    EXPECT_EQ(replace_broken("\xE2\x82x"), r + "x");
+    EXPECT_EQ(replace_broken("\xED\xA0\x80"), r + r + r);  // a surrogate
+    EXPECT_EQ(replace_broken("\xF4\x90\x80\x80"), r + r + r + r);
+    EXPECT_EQ(replace_broken("\xC0\xAF"), r + r);
+    EXPECT_EQ(valid_prefix("\xF0\x9F\x98\x80"), 4U);
+}
+
+TEST(Composer, ComposesAndOrdersMarks) {
+    const Composer& composer = Composer::get();
+    EXPECT_EQ(composer.compose("e\xCC\x81"), "\xC3\xA9");
+    EXPECT_EQ(composer.compose("a\xCC\x81\xCC\xA3"), "\xE1\xBA\xA1\xCC\x81");
+    EXPECT_EQ(composer.compose("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"), "\xEA\xB0\x81");
+    EXPECT_EQ(composer.compose("\xE2\x84\xAB"), "\xC3\x85");  // angstrom sign
+}
+
+TEST(Tokenizer, MergesByRankFusesUnknownsAndStripsAfterTokens) {
+    const Result<Tokenizer> tokenizer = Tokenizer::parse(small_file().dump());
+    ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+    EXPECT_EQ(tokenizer->encode("abcab"), (Ids{5, 4}));
+    EXPECT_EQ(tokenizer->encode("xya"), (Ids{6, 0}));
+    EXPECT_EQ(tokenizer->encode("a<s>  b"), (Ids{0, 7, 1}));
+    EXPECT_EQ(tokenizer->decode(Ids{5, 7, 3, 99}), "abc<s> ");
+    EXPECT_EQ(tokenizer->decode(Ids{5, 7, 3}, true), "abc ");
+    EXPECT_EQ(tokenizer->vocab_size(), 8U);
+    EXPECT_EQ(tokenizer->id_of("<s>"), 7U);
+    EXPECT_EQ(tokenizer->special_ids(), Ids{7});
+}
+
+TEST(Tokenizer, ALongWordMergesAsAShortOneDoes) {
+    const Result<Tokenizer> tokenizer = Tokenizer::parse(small_file().dump());
+    ASSERT_TRUE(tokenizer.has_value());
+    std::string text;
+    Ids expected;
+    for (int i = 0; i < 500; ++i) {
+        text += i % 3 == 0 ? "abc" : "ab";
+        expected.push_back(i % 3 == 0 ? 5 : 4);
+    }
+    EXPECT_EQ(tokenizer->encode(text), expected);
+}
+
+TEST(Tokenizer, BytesKeepsEveryByte) {
+    const Tokenizer tokenizer = Tokenizer::bytes();
+    const std::string text = "a\xFF\xC3(";
+    EXPECT_EQ(tokenizer.encode(text), (Ids{'a', 0xFF, 0xC3, '('}));
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+    EXPECT_EQ(tokenizer.vocab_size(), 256U);
+}
+
+TEST(Tokenizer, RefusesWhatIsNotBuiltByName) {
+    const auto with = [](const char* key, const Json& value) {
+        Json file = small_file();
+        file[key] = value;
+        return refusal(file);
+    };
+    const Json foo{{"type", "Foo"}};
+    for (const char* part : {"normalizer", "pre_tokenizer", "decoder", "post_processor"})
+        EXPECT_EQ(with(part, foo), std::string(part) + " \"Foo\" is not built");
+    EXPECT_EQ(with("model", foo), "model \"Foo\" is not built");
+    EXPECT_EQ(with("truncation", Json{{"max_length", 3}}), "truncation is not built");
+    EXPECT_NE(with("surprise", 1).find("surprise"), std::string::npos);
+    Json file = small_file();
+    file["model"]["merges"].push_back("a x");
+    EXPECT_NE(refusal(file).find("a x"), std::string::npos);
+    file = small_file();
+    file["added_tokens"][0]["id"] = 3;
+    EXPECT_NE(refusal(file).find("<s>"), std::string::npos);
+}
+
+TEST(Tokenizer, ThreadsGetTheSameIds) {
+    const Result<Tokenizer> tokenizer = Tokenizer::parse(small_file().dump());
+    ASSERT_TRUE(tokenizer.has_value());
+    std::string text;
+    for (int i = 0; i < 5000; ++i) text += "abc x"[(i * i + i / 7) % 5];
+    const Ids expected = tokenizer->encode(text);
+    std::vector<std::jthread> threads;
+    std::array<int, 4> wrong{};
+    for (int& count : wrong) {
+        threads.emplace_back([&, mine = &count] {
+            for (int i = 0; i < 50; ++i) *mine += tokenizer->encode(text) != expected;
+        });
+    }
+    threads.clear();
+    EXPECT_EQ(wrong, (std::array<int, 4>{}));
+}
+
+// A wrong file is an Error and random text is ids: neither ends the process.
+TEST(Tokenizer, MutatedFilesAndRandomTextNeverCrash) {
+    std::mt19937 random(7);
+    ASSERT_EQ(refusal(large_file()), "");
+    const std::string wholes[] = {small_file().dump(), large_file().dump()};
+    int loaded = 0;
+    for (int round = 0; round < 6000; ++round) {
+        std::string file = wholes[round % 2];
+        for (std::uint32_t i = 0; i <= random() % 3; ++i) {
+            const std::size_t at = random() % file.size();
+            switch (random() % 3) {
+                case 0: file[at] = "0123456789\"{}[]:,abnulltrefs\xFF"[random() % 29]; break;
+                case 1: file.erase(at, 1 + random() % 8); break;
+                default: file.insert(at, file.substr(random() % file.size(), random() % 20)); break;
+            }
+        }
+        const Result<Tokenizer> tokenizer = Tokenizer::parse(file);
+        if (!tokenizer) continue;
+        ++loaded;
+        std::string text(random() % 60, ' ');
+        for (char& byte : text)
+            byte = static_cast<char>(random() % 4 == 0 ? random() : 'a' + random() % 4);
+        tokenizer->decode(tokenizer->encode(text));
+    }
+    EXPECT_GT(loaded, 50);
+}
+
+}  // namespace
+}  // namespace roll::tokenizer

@@ -1,0 +1,95 @@
+// Tokens that stand beside the model's: found in the text before it is split, the leftmost first
+// and the longest of those. Two passes: tokens with `normalized` false are looked for in the text
+// as it came, the others in the normalized text. Immutable; any thread may search.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "common/json.hpp"
+#include "worker/tokenizer/bpe.hpp"
+#include "worker/tokenizer/normalizer.hpp"
+
+namespace roll::tokenizer {
+
+struct AddedToken {
+    std::string content;
+    std::uint32_t id = 0;
+    bool single_word = false;  // not beside a word character
+    bool lstrip = false;       // takes the white space before it
+    bool rstrip = false;       // and after it
+    bool normalized = false;
+    bool special = false;
+    std::string spelling = {};  // what is looked for: the content, normalized if `normalized`
+};
+
+// One pass's tokens.
+class TokenFinder {
+  public:
+    void add(const AddedToken& token);
+    bool empty() const { return tokens_.empty(); }
+
+    // Calls piece(begin, end, token or null) for every part of the text, in order. A token with
+    // rstrip may end beyond where the next one starts.
+    template <class Piece>
+    void split(std::string_view text, Piece&& piece) const {
+        std::size_t done = 0;
+        for (std::size_t at = 0; at < text.size();) {
+            const AddedToken* token = starts_[static_cast<std::uint8_t>(text[at])].empty()
+                                          ? nullptr
+                                          : longest_at(text, at);
+            if (token == nullptr) {
+                ++at;
+                continue;
+            }
+            std::size_t begin = at;
+            at += token->spelling.size();
+            std::size_t end = at;
+            if (!fits(*token, text, begin, end)) continue;
+            widen(*token, text, done, begin, end);
+            if (done < begin) piece(done, begin, nullptr);
+            piece(begin, end, token);
+            done = end;
+        }
+        if (done < text.size()) piece(done, text.size(), nullptr);
+    }
+
+  private:
+    const AddedToken* longest_at(std::string_view text, std::size_t at) const;
+    static bool fits(const AddedToken& token, std::string_view text, std::size_t begin,
+                     std::size_t end);
+    static void widen(const AddedToken& token, std::string_view text, std::size_t done,
+                      std::size_t& begin, std::size_t& end);
+
+    struct Hash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const;
+    };
+    std::unordered_map<std::string, AddedToken, Hash, std::equal_to<>> tokens_;  // by spelling
+    std::array<std::vector<std::size_t>, 256> starts_;  // sizes by first byte, longest first
+};
+
+class AddedTokens {
+  public:
+    // Ids are given as the tokenizers package gives them: the model's own id for a token that it
+    // has, else the next free one. Error InvalidArgument if the file says another.
+    static Result<AddedTokens> parse(const Json& json, const Bpe& model,
+                                     const Normalizer& normalizer);
+
+    const TokenFinder& raw() const { return raw_; }
+    const TokenFinder& normalized() const { return normalized_; }
+    const std::vector<AddedToken>& all() const { return tokens_; }
+    const AddedToken* find(std::uint32_t id) const;  // null: not an added one
+
+  private:
+    std::vector<AddedToken> tokens_;
+    std::unordered_map<std::uint32_t, std::size_t> by_id_;
+    TokenFinder raw_;
+    TokenFinder normalized_;
+};
+
+}  // namespace roll::tokenizer

@@ -1,0 +1,123 @@
+// Byte pair encoding of one word: the `model` of a tokenizer file. Pairs merge in the order of the
+// file's merges, leftmost first, until none is left. Characters that the vocabulary lacks become
+// their bytes (byte_fallback), the unknown token, or nothing, as the file says. Immutable; any
+// thread may encode, each with a BpeWork of its own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "common/json.hpp"
+
+namespace roll::tokenizer {
+
+// The visible character for a byte in byte-level vocabularies: itself if it is one in Latin-1, else
+// the next code point from 256 on; and back (-1: no such byte).
+const std::array<std::string, 256>& visible_bytes();
+int byte_of_visible(char32_t code);
+
+struct Merge {
+    std::uint32_t rank = 0;
+    std::uint32_t id = 0;
+};
+
+// Open addressing by the pair of ids; loaded to a half at most.
+class MergeTable {
+  public:
+    explicit MergeTable(std::size_t count = 0);
+    void put(std::uint32_t left, std::uint32_t right, Merge merge);
+    const Merge* find(std::uint32_t left, std::uint32_t right) const;
+
+  private:
+    struct Slot {
+        std::uint64_t pair = kFree;
+        Merge merge = {};
+    };
+    static constexpr std::uint64_t kFree = static_cast<std::uint64_t>(-1);
+    std::size_t place(std::uint64_t pair) const { return pair * 0x9E3779B97F4A7C15U >> shift_; }
+    unsigned shift_ = 63;
+    std::vector<Slot> slots_;
+};
+
+// What one thread needs: words it has seen lately, and buffers that keep their size.
+class BpeWork {
+  public:
+    BpeWork();
+
+  private:
+    friend class Bpe;
+    static constexpr std::size_t kWordMax = 30;
+    static constexpr std::size_t kIdsMax = 8;
+    struct Seen {
+        std::uint8_t size = 0;  // 0: free
+        std::uint8_t count = 0;
+        std::array<char, kWordMax> word = {};
+        std::array<std::uint32_t, kIdsMax> ids = {};
+    };
+    struct Symbol {
+        std::uint32_t id = 0;
+        std::int32_t previous = -1;
+        std::int32_t next = -1;  // kGone: merged away
+    };
+    struct Candidate {
+        std::uint32_t rank = 0;
+        std::int32_t place = 0;
+        std::uint32_t id = 0;
+    };
+    std::vector<Seen> seen_;
+    std::vector<std::uint32_t> ids_;
+    std::vector<Merge> merges_;
+    std::vector<Symbol> symbols_;
+    std::vector<Candidate> heap_;
+};
+
+class Bpe {
+  public:
+    // Error InvalidArgument or Corrupt: what the model has that is not built, or is not right.
+    static Result<Bpe> parse(const Json& json, bool byte_level);
+
+    // Appends the word's ids. REQUIRES: a word that is not empty, of valid UTF-8.
+    void encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const;
+
+    std::optional<std::uint32_t> id_of(std::string_view token) const;
+    const std::string* token_of(std::uint32_t id) const;  // null: no token has this id
+    std::uint32_t ids_end() const { return static_cast<std::uint32_t>(tokens_.size()); }
+    std::size_t size() const { return ids_.size(); }
+
+  private:
+    struct Hash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const;
+    };
+    using Ids = std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>>;
+
+    Result<void> read_vocabulary(const Json& json);
+    Result<void> read_merges(const Json& json);
+    void index_words(bool byte_level);
+    bool never_merges_over_spaces() const;
+    void encode_part(std::string_view part, BpeWork& work, std::vector<std::uint32_t>& out) const;
+    void spell(std::string_view word, std::vector<std::uint32_t>& ids) const;
+    void spell_missing(std::string_view symbol, int& unknown,
+                       std::vector<std::uint32_t>& ids) const;
+    void merge_short(BpeWork& work) const;
+    void merge_long(BpeWork& work) const;
+
+    Ids ids_;
+    std::vector<const std::string*> tokens_;
+    MergeTable merges_;
+    Ids words_;                              // whole words that need no merges; else empty
+    std::array<std::int64_t, 256> bytes_{};  // id of a byte's symbol, or of an ASCII character; -1
+    std::array<std::int64_t, 256> fallback_{};  // id of <0xXX>; -1
+    std::optional<std::uint32_t> unknown_;
+    bool byte_level_ = false;
+    bool byte_fallback_ = false;
+    bool fuse_unknown_ = false;
+    bool cut_at_spaces_ = false;
+};
+
+}  // namespace roll::tokenizer

@@ -1,0 +1,48 @@
+// What is done to text before it is split: the `normalizer` of a tokenizer file. Built are NFC,
+// Prepend, Replace and Sequence. Immutable; any thread may use it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/json.hpp"
+#include "worker/tokenizer/pattern.hpp"
+
+namespace roll::tokenizer {
+
+class Normalizer {
+  public:
+    // Error InvalidArgument: a kind that is not built, by name.
+    static Result<Normalizer> parse(const Json& json);
+
+    bool is_identity() const { return steps_.empty(); }
+    std::string apply(std::string_view text) const;
+
+  private:
+    struct Compose {};
+    struct Prepend {
+        std::string text;
+    };
+    struct Replace {
+        Pattern pattern;
+        std::string text;
+    };
+    Result<void> add(const Json& json, int depth);
+    std::vector<std::variant<Compose, Prepend, Replace>> steps_;
+};
+
+// {"String": "text"} or {"Regex": "expression"}, as Split and Replace hold it.
+Result<Pattern> parse_pattern(const Json& json, const std::string& owner);
+
+// The kind that an object names, or an Error that names the owner.
+Result<std::string> parse_type(const Json& json, const std::string& owner);
+
+// The value if it is an array, else an Error that names the owner.
+Result<const Json*> parse_list(const Json& json, const std::string& owner);
+
+// Sequences within sequences, at most.
+constexpr int kNestingMax = 8;
+
+}  // namespace roll::tokenizer

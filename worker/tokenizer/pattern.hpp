@@ -1,0 +1,89 @@
+// The regular expressions of tokenizer files, compiled for matching at a place.
+//
+// Built are: alternatives, sets of characters and categories, \s \S \w \d \r \n \t, . , groups (?:)
+// (?i:), optional groups, greedy and possessive counts of one character, (?=) and (?!). The rest
+// (repeated groups, lazy counts, anchors, back references, scripts) is refused by name: so matching
+// needs no stack that grows with the text. Immutable; any thread may match.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/tokenizer/unicode.hpp"
+
+namespace roll::tokenizer {
+
+struct CharacterSet {
+    std::array<bool, 128> ascii{};  // whole answer for ASCII, negation applied
+    Properties properties = 0;      // for the rest: any of these, or a range, then negation
+    std::vector<std::pair<char32_t, char32_t>> ranges = {};
+    bool negated = false;
+
+    bool holds(char32_t code, const PropertyTable& table) const;
+};
+
+struct PatternNode {
+    // Set: min..max characters of a set. Choice: the first branch that leads to a match. Look: a
+    // branch that must match, or must not, here. Jump: go on at next. Accept: a match.
+    enum class Kind : std::uint8_t { Set, Choice, Look, Jump, Accept };
+    Kind kind = Kind::Accept;
+    bool possessive = false;
+    bool negative = false;
+    std::uint32_t next = 0;
+    std::uint32_t set = 0;
+    std::uint32_t min = 1;
+    std::uint32_t max = 1;
+    std::vector<std::uint32_t> branches = {};
+};
+
+class Pattern {
+  public:
+    static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+    // Error InvalidArgument: what the expression uses that is not built.
+    static Result<Pattern> compile(std::string_view expression);
+    static Pattern literal(std::string_view text);
+
+    // Where the match that starts at `at` ends, or kNone. An empty match counts as none.
+    // REQUIRES: valid UTF-8, `at` at a character.
+    std::size_t match_at(std::string_view text, std::size_t at) const;
+
+    // Calls piece(begin, end, is_match) for every match and every gap, in order.
+    template <class Piece>
+    void split(std::string_view text, Piece&& piece) const {
+        std::size_t gap = 0;
+        for (std::size_t at = 0; at < text.size();) {
+            const std::size_t end = match_at(text, at);
+            if (end == kNone) {
+                at += character_size(text[at]);
+                continue;
+            }
+            if (gap < at) piece(gap, at, false);
+            piece(at, end, true);
+            gap = at = end;
+        }
+        if (gap < text.size()) piece(gap, text.size(), false);
+    }
+
+  private:
+    friend class PatternParser;
+    Pattern() = default;
+    void index_first_bytes();
+    void first_bytes(std::uint32_t node, std::array<bool, 129>& first) const;
+    const char* run(std::uint32_t node, const char* at, const char* end) const;
+    const char* run_set(const PatternNode& node, const char* at, const char* end) const;
+    bool take(const CharacterSet& set, const char*& at) const;
+
+    const PropertyTable* table_ = &PropertyTable::get();
+    std::vector<PatternNode> nodes_;
+    std::vector<CharacterSet> sets_;
+    std::uint32_t root_ = 0;  // a Choice
+    // Branches of the root that may match where this byte stands; the last entry: not ASCII.
+    std::array<std::vector<std::uint32_t>, 129> by_first_byte_;
+};
+
+}  // namespace roll::tokenizer

@@ -1,0 +1,72 @@
+#include "worker/tokenizer/post_processor.hpp"
+
+#include "worker/tokenizer/normalizer.hpp"
+
+namespace roll::tokenizer {
+namespace {
+
+tl::unexpected<Error> refuse(const std::string& what) {
+    return fail(ErrorCode::InvalidArgument, "post_processor TemplateProcessing: " + what);
+}
+
+// Appends the ids of one special token of the template.
+Result<void> append_special(const Json& piece, const Json& specials,
+                            std::vector<std::uint32_t>& ids) {
+    const Json::json_pointer place("/SpecialToken/id");
+    if (!piece.contains(place) || !piece[place].is_string())
+        return refuse("a piece is neither SpecialToken nor Sequence");
+    const auto& name = piece[place].get_ref<const std::string&>();
+    const auto special = specials.find(name);
+    if (special == specials.end() || !special->is_object() || !special->contains("ids") ||
+        !holds<std::vector<std::uint32_t>>((*special)["ids"]))
+        return refuse("special_tokens lacks the ids of " + name);
+    for (const Json& id : (*special)["ids"]) ids.push_back(id.get<std::uint32_t>());
+    return {};
+}
+
+Result<void> add_template(JsonReader& reader, PostProcessor& result) {
+    ROLL_TRY(const Json* pieces, parse_list(reader.raw("single"), "TemplateProcessing single"));
+    const Json& specials = reader.raw("special_tokens");
+    if (!specials.is_object()) return refuse("special_tokens is no object");
+    reader.raw("pair");
+    std::vector<std::uint32_t> before;
+    std::vector<std::uint32_t> after;
+    bool text_seen = false;
+    for (const Json& piece : *pieces) {
+        if (piece.is_object() && piece.contains("Sequence")) {
+            if (std::exchange(text_seen, true)) return refuse("the text stands in it twice");
+            continue;
+        }
+        if (!piece.is_object()) return refuse("a piece is neither SpecialToken nor Sequence");
+        ROLL_TRY_VOID(append_special(piece, specials, text_seen ? after : before));
+    }
+    if (!text_seen) return refuse("the text is not in it");
+    result.before.insert(result.before.begin(), before.begin(), before.end());
+    result.after.insert(result.after.end(), after.begin(), after.end());
+    return reader.finish();
+}
+
+Result<void> add(const Json& json, int depth, PostProcessor& result) {
+    ROLL_TRY(const std::string type, parse_type(json, "the post_processor"));
+    JsonReader reader(json, "post_processor " + type);
+    reader.get<std::string>("type");
+    if (type == "TemplateProcessing") return add_template(reader, result);
+    if (type == "ByteLevel") return {};
+    if (type == "Sequence" && depth < kNestingMax) {
+        ROLL_TRY(const Json* parts,
+                 parse_list(reader.raw("processors"), "post_processor Sequence"));
+        for (const Json& part : *parts) ROLL_TRY_VOID(add(part, depth + 1, result));
+        return reader.finish();
+    }
+    return fail(ErrorCode::InvalidArgument, "post_processor \"" + type + "\" is not built");
+}
+
+}  // namespace
+
+Result<PostProcessor> PostProcessor::parse(const Json& json) {
+    PostProcessor result;
+    if (!json.is_null()) ROLL_TRY_VOID(add(json, 0, result));
+    return result;
+}
+
+}  // namespace roll::tokenizer

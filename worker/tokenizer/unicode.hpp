@@ -1,0 +1,67 @@
+// UTF-8 and the properties of code points, by Unicode 16. Knows nothing of tokenizers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace roll::tokenizer {
+
+// General categories, in the order of the table.
+// clang-format off
+enum class Category : std::uint8_t {
+    Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe,
+    Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Cs, Co, Cn
+};
+// clang-format on
+
+// A set of properties: bit i is Category i; two bits are no categories.
+using Properties = std::uint32_t;
+constexpr Properties bit(Category category) { return 1U << static_cast<unsigned>(category); }
+constexpr Properties kOtherAlphabetic = 1U << 30;  // alphabetic, but a symbol
+constexpr Properties kSpace = 1U << 31;            // White_Space
+constexpr Properties kLetter = 0x1F;
+constexpr Properties kMark = 0x7 << 5;
+constexpr Properties kNumber = 0x7 << 8;
+constexpr Properties kPunctuation = 0x7F << 11;
+constexpr Properties kSymbol = 0xF << 18;
+constexpr Properties kWord =
+    kLetter | kMark | bit(Category::Nd) | bit(Category::Nl) | bit(Category::Pc) | kOtherAlphabetic;
+
+// The properties of every code point: 1.1 MB, unpacked once. Immutable: any thread may read it.
+class PropertyTable {
+  public:
+    static const PropertyTable& get();
+    Properties of(char32_t code) const {
+        const std::uint8_t value = values_[code];
+        return 1U << (value & 0x1F) | (value & 0x40 ? kOtherAlphabetic : 0) |
+               (value & 0x80 ? kSpace : 0);
+    }
+
+  private:
+    PropertyTable();
+    std::vector<std::uint8_t> values_;  // category | 0x40 other alphabetic | 0x80 space
+};
+
+// Numeric as the Digits pre-tokenizer sees it: \p{N} of Unicode 17.
+bool is_numeric(char32_t code, const PropertyTable& table);
+
+// The code point at `at`, which moves past it. REQUIRES: whole, valid UTF-8 before `end`.
+char32_t next_code_point(const char*& at);
+void append_utf8(std::string& text, char32_t code);
+
+// Bytes of the character that starts with this byte of valid UTF-8.
+constexpr std::size_t character_size(char lead) {
+    const auto byte = static_cast<std::uint8_t>(lead);
+    return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+// Where the text's first byte that is no UTF-8 stands; its size if there is none.
+std::size_t valid_prefix(std::string_view text);
+
+// Each maximal part of a broken sequence becomes one U+FFFD, as Unicode 16 section 3.9 advises.
+std::string replace_broken(std::string_view text);
+
+}  // namespace roll::tokenizer
