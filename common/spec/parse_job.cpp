@@ -27,7 +27,7 @@ void fill_derived(Json& document, const std::string& base) {
     }
     if (trains(document) && document.value("tokenizer", Json()) == "bytes" &&
         document.contains("model") && document["model"].is_object() &&
-        !document["model"].contains("vocab_size")) {
+        !document["model"].contains("vocab_size") && !document["model"].contains("from")) {
         document["model"]["vocab_size"] = 256;
     }
 }

@@ -89,6 +89,15 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
+void check_model_source(const Json& document, std::vector<Problem>& problems) {
+    const Json model = document.value("model", Json());
+    if (!model.is_object() || !model.contains("from")) return;
+    for (const auto& [key, value] : model.items()) {
+        if (key == "from") continue;
+        problems.push_back({"model." + key, "does not go with model.from, which brings its own"});
+    }
+}
+
 void check_lengths(const Json& document, std::vector<Problem>& problems) {
     const auto sequence = number(document, "/train/seq_length");
     const auto positions = number(document, "/model/max_position_embeddings");
@@ -125,6 +134,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     std::vector<Problem> problems;
     const auto dp = check_mesh(document, problems);
     check_batches(document, dp, problems);
+    check_model_source(document, problems);
     check_heads(document, problems);
     check_lengths(document, problems);
     return problems;

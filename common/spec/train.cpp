@@ -42,10 +42,12 @@ const Json& section(JsonReader& reader, const char* key) {
 Result<ModelSource> read_model(const Json& json) {
     JsonReader reader(json, "model");
     ModelSource model;
-    model.family = reader.get<std::string>("family");
+    model.from = reader.get_or("from", model.from);
+    if (model.from.empty()) model.family = reader.get<std::string>("family");
     ROLL_TRY_VOID(reader.finish_lenient());
     Json sizes = json;
     sizes.erase("family");
+    sizes.erase("from");
     model.hf_config = sizes.dump();
     return model;
 }

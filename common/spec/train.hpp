@@ -20,6 +20,7 @@ enum class ExportDtype { Fp32, Bf16, Fp16 };
 struct ModelSource {
     std::string family;     // a file of schemas/families
     std::string hf_config;  // JSON object: the sizes by HuggingFace's config names
+    std::string from;       // absolute path of a checkpoint; then there are no sizes, and no family
 };
 
 struct DataSpec {

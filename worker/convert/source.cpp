@@ -1,5 +1,6 @@
 #include "worker/convert/source.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "worker/convert/mca_layout.hpp"
@@ -38,6 +39,16 @@ std::string place_of(const Stored& stored) {
     return stored.file + (stored.section.empty() ? "" : " " + stored.section);
 }
 
+// "a, b, c and 4 more": an error stays one line whatever the model's size.
+std::string listed(const std::vector<std::string>& names) {
+    constexpr std::size_t kShown = 5;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
+        text += (i == 0 ? "" : ", ") + names[i];
+    if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+    return text;
+}
+
 // What is expected, by where it is; entries are taken out as tensors are found.
 class Matcher {
   public:
@@ -55,40 +66,52 @@ class Matcher {
         if (found == places_.end()) return false;
         Stored& stored = expected_[found->second];
         if (view.info.shape != stored.shape)
-            return fail(ErrorCode::Corrupt, place_of(stored) + ": " + name + " has shape " +
-                                                tensor::to_string(view.info.shape) +
-                                                "; the config says " +
-                                                tensor::to_string(stored.shape));
+            return fail(
+                ErrorCode::Corrupt,
+                (stored.file.empty() ? (source_.directory / found_in).string() : place_of(stored)) +
+                    ": " + name + " has shape " + tensor::to_string(view.info.shape) +
+                    "; the config says " + tensor::to_string(stored.shape));
         stored.file = found_in;
         source_.tensors.push_back({std::move(stored), view});
         places_.erase(found);
         return true;
     }
 
+    // A tensor that nothing expects anywhere.
+    void add_unexpected(const std::string& file, const std::string& name) {
+        if (unexpected_.empty()) unexpected_in_ = source_.directory / file;
+        unexpected_.push_back(name);
+    }
+
     Result<void> finish() const {
-        for (const auto& [place, index] : places_) {
+        std::vector<std::string> missing;
+        std::string place;
+        for (const auto& [at, index] : places_) {
             const Stored& stored = expected_[index];
             if (stored.optional) continue;
-            return fail(ErrorCode::Corrupt,
-                        (stored.file.empty() ? source_.directory.string() : place_of(stored)) +
-                            ": " + stored.name + " is missing");
+            if (missing.empty())
+                place = stored.file.empty() ? source_.directory.string() : place_of(stored);
+            missing.push_back(stored.name);
         }
+        const std::string lacks =
+            listed(missing) + (missing.size() == 1 ? " is missing" : " are missing");
+        if (!unexpected_.empty())
+            return fail(
+                ErrorCode::InvalidArgument,
+                unexpected_in_.string() + ": no rule of family " + source_.family->name +
+                    " names " + listed(unexpected_) + (missing.empty() ? "" : "; " + lacks),
+                "add a rule to the family's file (docs/families.md); nothing is dropped silently");
+        if (!missing.empty()) return fail(ErrorCode::Corrupt, place + ": " + lacks);
         return {};
     }
 
   private:
+    fs::path unexpected_in_;  // the first one's file
+    std::vector<std::string> unexpected_;
     std::vector<Stored> expected_;
     std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places_;
     Source& source_;
 };
-
-tl::unexpected<Error> no_rule(const Source& source, const std::string& file,
-                              const std::string& name) {
-    return fail(ErrorCode::InvalidArgument,
-                (source.directory / file).string() + ": no rule of family " + source.family->name +
-                    " names " + name,
-                "add a rule to the family's file (docs/families.md); nothing is dropped silently");
-}
 
 // Hf --------------------------------------------------------------------------------------------
 
@@ -128,8 +151,10 @@ Result<void> read_hf_tensors(Source& source) {
             bool dropped = false;
             for (const std::string& pattern : source.family->drop)
                 dropped |= matches(pattern, name);
-            if (!dropped) return no_rule(source, file, name);
-            source.dropped.push_back({file, name, "the family drops it"});
+            if (dropped)
+                source.dropped.push_back({file, name, "the family drops it"});
+            else
+                matcher.add_unexpected(file, name);
         }
     }
     for (const auto& [name, file] : weights.index)
@@ -191,8 +216,10 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
         ROLL_TRY(const bool taken, matcher.take(where, where.file, spelling, view));
         if (taken) return {};
     }
-    if (!name.ends_with("._extra_state")) return no_rule(source, where.file, name);
-    source.dropped.push_back({where.file, name, "TransformerEngine's state"});
+    if (name.ends_with("._extra_state"))
+        source.dropped.push_back({where.file, name, "TransformerEngine's state"});
+    else
+        matcher.add_unexpected(where.file, name);
     return {};
 }
 
@@ -218,8 +245,10 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
         for (const tensor::StridedView& view : dict.tensors)
             ROLL_TRY_VOID(take_mca_tensor(source, matcher, where, view));
         for (const std::string& name : dict.others) {
-            if (!name.ends_with("._extra_state")) return no_rule(source, file, name);
-            source.dropped.push_back({file, name, "TransformerEngine's state"});
+            if (name.ends_with("._extra_state"))
+                source.dropped.push_back({file, name, "TransformerEngine's state"});
+            else
+                matcher.add_unexpected(file, name);
         }
     }
     return {};

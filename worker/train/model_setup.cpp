@@ -12,6 +12,8 @@
 namespace roll::train {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::int64_t kByteValues = 256;
 
 tensor::DType dtype_of(const at::Tensor& tensor) {
@@ -55,10 +57,32 @@ Result<void> read_into(const convert::Source& source, const convert::TargetTenso
     });
 }
 
+Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families) {
+    ROLL_TRY(const convert::Source source, convert::open_source(directory, families));
+    auto config = families::model_config(*source.family, source.config.native);
+    if (!config)
+        return fail(config.error().code, directory.string() + ": " + config.error().message);
+    return ModelSetup{source.config.hf_config, source.config.native, *config};
+}
+
+Result<ModelSetup> given_model(const fs::path& from, const std::vector<fs::path>& checkpoints,
+                               const families::Families& families) {
+    for (const fs::path& checkpoint : checkpoints) {
+        if (auto model = read_model(checkpoint, families)) return model;
+    }
+    return read_model(from, families);
+}
+
 }  // namespace
 
-ModelSetup setup_model(const spec::TrainSpec& spec) {
+ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints) {
     const families::Families families = need(families::Families::load());
+    if (!spec.model.from.empty()) {
+        ModelSetup given = need(given_model(spec.model.from, checkpoints, families));
+        check_sizes(spec, given.config);
+        formats::mark_bytes_tokenizer(given.hf_config);
+        return given;
+    }
     const families::Family* family = need(families.find(spec.model.family));
     ModelSetup setup;
     setup.hf_config =
@@ -70,14 +94,11 @@ ModelSetup setup_model(const spec::TrainSpec& spec) {
     return setup;
 }
 
-ModelSetup setup_model(const std::filesystem::path& directory) {
-    const families::Families families = need(families::Families::load());
-    const convert::Source source = need(convert::open_source(directory, families));
-    return {source.config.hf_config, source.config.native,
-            need(families::model_config(*source.family, source.config.native))};
+ModelSetup setup_model(const fs::path& directory) {
+    return need(read_model(directory, need(families::Families::load())));
 }
 
-void load_weights(const std::filesystem::path& directory, Parameters& parameters) {
+void load_weights(const fs::path& directory, Parameters& parameters) {
     const families::Families families = need(families::Families::load());
     const convert::Source source = need(convert::open_source(directory, families));
     formats::McaConfig whole = source.config;

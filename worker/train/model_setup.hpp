@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "common/json.hpp"
 #include "common/spec/model.hpp"
@@ -16,8 +17,11 @@ struct ModelSetup {
     spec::ModelConfig config;
 };
 
-// Throws RankFailure(invalid) with what is wrong in the job's sizes.
-ModelSetup setup_model(const spec::TrainSpec& spec);
+// Of a model that starts from a directory, what the first of the job's own checkpoints that opens
+// says, else the directory: a job can go on without what it started from. Throws
+// RankFailure(invalid) with what is wrong in the job's sizes.
+ModelSetup setup_model(const spec::TrainSpec& spec,
+                       const std::vector<std::filesystem::path>& checkpoints);
 
 // The model of a HuggingFace or MCA directory.
 ModelSetup setup_model(const std::filesystem::path& directory);

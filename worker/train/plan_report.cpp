@@ -38,7 +38,7 @@ std::string mib(const OrderedJson& bytes) {
 
 OrderedJson plan_json(const spec::TrainSpec& spec) {
     check_spec(spec);
-    const spec::ModelConfig model = setup_model(spec).config;
+    const spec::ModelConfig model = setup_model(spec, {}).config;
     const auto schedule = plan::one_forward_one_backward(1, static_cast<int>(spec.microbatches()));
     const plan::ScheduleReport report = need(plan::check(schedule));
     const plan::FlopsPerToken flops = plan::flops_per_token(model, spec.seq_length);

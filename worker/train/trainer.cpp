@@ -35,14 +35,15 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link)
       rank_(rank),
       link_(link),
       spec_(checked_spec(launch)),
-      model_(setup_model(spec_)),
+      model_(setup_model(spec_, candidates_of(launch_))),
       corpus_(
           need(data::Corpus::open(spec_.data.train, spec_.data.valid_fraction, spec_.seq_length))),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
     connect();
     TrainOptions options;
-    options.init = {spec_.seed, model_.config.init_std, dtype_of(spec_.precision)};
+    options.init = {spec_.seed, model_.config.init_std, dtype_of(spec_.precision),
+                    spec_.model.from.empty()};
     options.adamw = {spec_.optimizer.beta1, spec_.optimizer.beta2, spec_.optimizer.eps,
                      spec_.optimizer.weight_decay};
     options.clip_grad = spec_.optimizer.clip_grad;
@@ -70,12 +71,20 @@ void Trainer::connect() {
     world_ = group("world", everyone);
 }
 
+void Trainer::start_from_given() {
+    const std::string& from = spec_.model.from;
+    if (from.empty()) return;
+    load_weights(from, step_->chunks()[0].parameters());
+    if (writes()) std::printf("starting from the weights in %s\n", from.c_str());
+}
+
 // Rank 0 reads every byte of the candidates; the others follow its choice.
 void Trainer::restore_newest() {
     const std::vector<fs::path> candidates = candidates_of(launch_);
     if (candidates.empty()) {
         if (launch_.kind == "resume")
             throw RankFailure(2, "there is no recorded checkpoint to resume from");
+        start_from_given();
         return;
     }
     const at::Tensor chosen = at::zeros({}, at::kDouble);

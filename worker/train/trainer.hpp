@@ -38,6 +38,7 @@ class Trainer {
 
     void connect();
     void restore_newest();
+    void start_from_given();
     void open_outputs();
     Agreed agree();
     void train_step();

@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -122,6 +123,21 @@ TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
             "model.hidden_size is 64; allowed: a multiple of num_attention_heads 5\n");
 }
 
+TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
+    Json json = train_file();
+    json["model"] = {{"from", "start"}};
+    EXPECT_EQ(problems(json), "model.from is " + base + "/start, and there is no such file\n");
+    std::filesystem::create_directory(base + "/start");
+    ASSERT_EQ(problems(json), "");
+    const auto train = train_spec(parse(json).spec.document);
+    ASSERT_TRUE(train) << train.error().message;
+    EXPECT_EQ(train->model.from, base + "/start");
+    EXPECT_EQ(train->model.hf_config, "{}");
+    json["model"]["hidden_size"] = 64;
+    EXPECT_EQ(problems(json),
+              "model.hidden_size does not go with model.from, which brings its own\n");
+}
+
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/objective", "dpo", "objective dpo is not built yet; built: pretrain\n"},
@@ -132,7 +148,6 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
         {"/model/family", "mamba", "model.family mamba is not built yet; built: llama\n"},
         {"/checkpoint/format", "nemo", "checkpoint.format nemo is not built yet; built: mca\n"},
         {"/export/format", "nemo", "export.format nemo is not built yet; built: hf\n"},
-        {"/model/from", "x", "model.from is not built yet\n"},
     };
     for (const auto& [pointer, value, expected] : cases) {
         Json json = train_file();

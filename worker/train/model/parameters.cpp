@@ -57,6 +57,7 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     p.flat_grad = at::zeros({total}, options.dtype);
     p.weight = views_like(p, p.flat_weight);
     p.grad = views_like(p, p.flat_grad);
+    if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         if (p.specs[i].sizes.size() == 1) {
             p.weight[i].fill_(1);

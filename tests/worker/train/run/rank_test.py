@@ -19,6 +19,7 @@ RANK = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else 'roll-rank'
 CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
 CONVERT = CONVERT if os.path.exists(CONVERT) else ''
 ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
+HF_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle/hf_start.py')
 PATIENCE_S = 120
 TIMES = ('tokens_per_second', 'tflops', 'data_wait_seconds', 'eta_seconds', 'time')
 
@@ -339,6 +340,75 @@ class RankTest(unittest.TestCase):
         told = [row['valid_bits_per_byte'] for row in run.metrics() if 'valid_loss' in row][-1]
         print(f'bits per byte: roll {told:.9f}, transformers {float(done.stdout):.9f}')
         self.assertAlmostEqual(float(done.stdout), told, delta=1e-5)
+
+    def hf_start(self, *words):
+        done = subprocess.run([ORACLE, HF_START, *map(str, words)], capture_output=True, text=True, check=False,
+                              env={'PATH': '/usr/bin:/bin'})
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return done.stdout
+
+    def started(self, start, **changes):
+        """A document whose first step trains on every window of 257 bytes once, and holds 5 more out."""
+        with open(self.corpus, 'r+b') as file:
+            file.truncate(262)
+        return self.document(1, model={'from': start}, train__optimizer__lr=0.0, train__optimizer__min_lr=0.0, **changes)
+
+    def exported(self, run, name):
+        export = os.path.join(self.top, name)
+        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf'], check=True,
+                       capture_output=True)
+        return export
+
+    @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
+    def test_starts_from_a_directory_with_the_loss_of_transformers_and_gives_the_weights_back(self):
+        for job, (options, precision, bound) in enumerate([
+                (('rope=new', 'tied=0', 'sharded=1'), 'fp32', 1e-5),
+                (('rope=old', 'tied=1', 'sharded=0'), 'fp64', 1e-10)], start=1):
+            start = os.path.join(self.top, f'start-{job}')
+            self.hf_start('make', start, 'float32', *options)
+            run = self.run_whole(job, 1, self.started(start, train__precision=precision))
+            theirs = {'loss': (0, 257), 'valid_loss': (257, 262)}
+            for key, (begin, end) in theirs.items():
+                wanted = float(self.hf_start('loss', start, {'fp32': 'float32', 'fp64': 'float64'}[precision],
+                                             self.corpus, begin, end, 32))
+                ours = [row[key] for row in run.metrics() if key in row][0]
+                print(f'{precision} {key}: roll {ours:.15f}, transformers {wanted:.15f}')
+                self.assertLess(abs(ours - wanted), bound * wanted, key)
+            if precision == 'fp32':
+                self.hf_start('same', start, self.exported(run, f'export-{job}'))
+                # Roll's own checkpoint is a directory to start from as well.
+                again = self.run_whole(9, 1, self.started(run.published[-1][1]))
+                self.hf_start('same', start, self.exported(again, 'export-again'))
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_a_started_job_goes_on_without_what_it_started_from(self):
+        start = os.path.join(self.top, 'start')
+        self.hf_start('make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
+        first = self.run_whole(1, 1, self.document(2, model={'from': start}, train__optimizer__schedule='constant'))
+        shutil.rmtree(start)
+        document = self.document(4, model={'from': start}, train__optimizer__schedule='constant')
+        second = self.run_whole(1, 2, document, first.published)
+        self.assertIn('resumed at step 2 ', second.log())
+        self.refused(document, 2, start + ' is not there')
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_a_directory_that_disagrees_with_its_config_is_refused_by_name(self):
+        start = os.path.join(self.top, 'start')
+        self.hf_start('make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
+        path = os.path.join(start, 'config.json')
+        with open(path, encoding='utf-8') as file:
+            config = json.load(file)
+
+        def refused(text, code=2, **changes):
+            with open(path, 'w', encoding='utf-8') as file:
+                json.dump({**config, **changes}, file)
+            self.refused(self.started(start, dp=1), code, text)
+        refused('has shape [260, 32]; the config says [300, 32]', code=1, vocab_size=300)
+        refused(' and 4 more are missing', code=1, num_hidden_layers=4)
+        refused('no rule of family llama names model.layers.2.', num_hidden_layers=2)
+        refused('max_position_embeddings', max_position_embeddings=16)
+        refused('rotary embeddings of type yarn',
+                rope_parameters={'rope_type': 'yarn', 'rope_theta': 500.0, 'factor': 2.0})
 
     def test_generates_the_same_from_its_checkpoint_twice(self):
         run = self.run_whole(1, 1, self.document(10, dp=1))

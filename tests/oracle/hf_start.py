@@ -1,0 +1,87 @@
+"""Tiny random HuggingFace llamas for a job to start from, and what transformers says of them.
+
+make DIR DTYPE rope=old|new tied=0|1 sharded=0|1   writes a model directory
+loss DIR DTYPE FILE BEGIN END LENGTH               mean nats a byte over FILE[BEGIN:END], cut into windows of LENGTH inputs
+same A B                                           exits with 0 if two directories hold the same tensors, bit for bit
+"""
+import json
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch.overrides import TorchFunctionMode
+
+
+class Lift(TorchFunctionMode):
+    """transformers computes norms, softmax and angles in float32 whatever the model's type: not here."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.float:
+            return args[0].double()
+        lifted = lambda value: torch.float64 if value is torch.float32 else value
+        return function(*map(lifted, args), **{key: lifted(value) for key, value in (kwargs or {}).items()})
+
+
+def tensors_of(directory):
+    found = {}
+    for file in sorted(Path(directory).glob("*.safetensors")):
+        found |= load_file(file)
+    return found
+
+
+def make(directory, dtype, *options):
+    asked = dict(option.split("=") for option in options)
+    config = transformers.LlamaConfig(
+        hidden_size=32, intermediate_size=88, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=12, vocab_size=260, max_position_embeddings=64, tie_word_embeddings=asked["tied"] == "1",
+        rms_norm_eps=1e-6, rope_theta=500.0, initializer_range=0.1, bos_token_id=1, eos_token_id=None)
+    torch.manual_seed(5)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 1:
+                weight.add_(torch.randn_like(weight) * 0.1)
+    model.save_pretrained(directory, max_shard_size="30KB" if asked["sharded"] == "1" else "5GB")
+    path = Path(directory) / "config.json"
+    written = json.loads(path.read_text())
+    theta = (written.pop("rope_parameters", None) or {}).get("rope_theta", written.pop("rope_theta", None))
+    assert theta == 500.0, theta
+    written |= {"rope_theta": theta, "rope_scaling": None} if asked["rope"] == "old" else {
+        "rope_parameters": {"rope_theta": theta, "rope_type": "default"}}
+    path.write_text(json.dumps(written))
+
+
+def loss(directory, dtype, file, begin, end, length):
+    config = transformers.AutoConfig.from_pretrained(directory)
+    dtype, length, tensors = getattr(torch, dtype), int(length), tensors_of(directory)
+    torch.set_default_dtype(dtype)
+    with Lift() if dtype is torch.float64 else nullcontext():
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype).eval()
+        lost = model.load_state_dict({name: t.to(dtype) for name, t in tensors.items()}, strict=False)
+        assert not lost.unexpected_keys and set(lost.missing_keys) <= {"lm_head.weight"}, lost
+        model.tie_weights()
+        tokens = list(Path(file).read_bytes()[int(begin):int(end)])
+        total, count = 0.0, 0
+        with torch.no_grad():
+            for first in range(0, len(tokens) - 1, length):
+                window = torch.tensor(tokens[first:first + length + 1])
+                logp = model(window[None, :-1], use_cache=False).logits[0].double().log_softmax(-1)
+                total -= float(logp.gather(1, window[1:, None]).sum())
+                count += len(window) - 1
+    print(repr(total / count))
+
+
+def same(first, second):
+    a, b = tensors_of(first), tensors_of(second)
+    assert a and a.keys() == b.keys(), a.keys() ^ b.keys()
+    for name, tensor in a.items():
+        assert tensor.dtype == b[name].dtype, name
+        assert tensor.numpy().tobytes() == b[name].numpy().tobytes(), name
+
+
+{"make": make, "loss": loss, "same": same}[sys.argv[1]](*sys.argv[2:])
