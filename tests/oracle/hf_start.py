@@ -1,7 +1,7 @@
 """Tiny random HuggingFace llamas for a job to start from, and what transformers says of them.
 
 make DIR DTYPE rope=old|new tied=0|1 sharded=0|1   writes a model directory
-loss DIR DTYPE FILE BEGIN END LENGTH               mean nats a byte over FILE[BEGIN:END], cut into windows of LENGTH inputs
+loss DIR DTYPE FILE BEGIN END LENGTH               mean nats a byte of FILE[BEGIN:END] in windows of LENGTH inputs
 same A B                                           exits with 0 if two directories hold the same tensors, bit for bit
 """
 import json

@@ -351,7 +351,8 @@ class RankTest(unittest.TestCase):
         """A document whose first step trains on every window of 257 bytes once, and holds 5 more out."""
         with open(self.corpus, 'r+b') as file:
             file.truncate(262)
-        return self.document(1, model={'from': start}, train__optimizer__lr=0.0, train__optimizer__min_lr=0.0, **changes)
+        rates = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
+        return self.document(1, model={'from': start}, **rates, **changes)
 
     def exported(self, run, name):
         export = os.path.join(self.top, name)
