@@ -193,8 +193,8 @@ TEST_F(WorkerTest, CutOffFromARolldThatServesItStopsWithACheckpoint) {
 
 TEST_F(WorkerTest, TrainingGoesOnWithoutRolldAndTheNextRolldAdoptsIt) {
     start_worker({"--lease", "9", "--fence", "3"});
-    ASSERT_TRUE(
-        runs(R"({"rank": ["ready", "recorded 10"], "rank-0": ["ready", "stop", "exit 75"]})"));
+    ASSERT_TRUE(runs(
+        R"({"rank": ["ready", "recorded 10"], "rank-0": ["deaf", "ready", "stop", "exit 75"]})"));
     const Instant back = boot_now() + Millis(14000);  // longer than lease and fence
     EXPECT_TRUE(rolld_->silent_until([&] { return boot_now() >= back; }, false));
     EXPECT_FALSE(no_rank_runs());
