@@ -2,6 +2,7 @@
 """The queue with commands as jobs: durable submits, keys, cancel, exit codes. No trainer."""
 import os
 import shutil
+import time
 import socket
 import subprocess
 import threading
@@ -105,7 +106,11 @@ class Queue(RollTest):
         gate = os.path.join(self.work, 'gate')
         job = self.command('sh', '-c', f'while [ ! -e {gate} ]; do sleep 0.1; done; echo through')
         wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
-        pids = self.pids_of('sh') + self.pids_of('dash')
+        shells = lambda: set(self.pids_of('sh') + self.pids_of('dash'))
+        pids = shells()
+        time.sleep(0.5)
+        pids &= shells()  # not the shell's children on their way to be a sleep
+        self.assertTrue(pids)
         self.kill_rolld()
         self.up()
         wait_until(lambda: self.show(job)['state'] == 'running', 'the job to be adopted')

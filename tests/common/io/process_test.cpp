@@ -81,9 +81,10 @@ TEST(Process, BlockedSignalsReachTheProgramAllTheSame) {
 TEST(Process, DescendantsAreFoundInOtherSessionsToo) {
     Pipe up = make_pipe().value();
     Pipe down = make_pipe().value();
-    Spawn spawn = shell("setsid sh -c 'echo up >&3; read line' <&0 & wait");
+    // Not by descriptor 0: a shell gives what it runs in the background /dev/null there.
+    Spawn spawn = shell("setsid sh -c 'echo up >&3; read line <&4' & wait");
     spawn.group = 0;
-    spawn.descriptors = {{down.read.get(), 0}, {up.write.get(), 3}};
+    spawn.descriptors = {{up.write.get(), 3}, {down.read.get(), 4}};
     const auto pid = io::spawn(spawn);
     ASSERT_TRUE(pid);
     char byte = 0;
