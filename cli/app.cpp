@@ -210,15 +210,51 @@ class Parser {
                                  [this] { return run_plan(context_, word_, submit_.job); });
         plan->add_option("FILE", word_)->required();
         add_job_options(plan);
-        pass("convert", "A checkpoint in another format: SRC DST [--to hf|mca] ...",
-             "roll-convert");
-        pass("merge", "A LoRA adapter into its base: BASE ADAPTER DST", "roll-convert");
+        add_conversion("convert", "A checkpoint in another format: SRC DST [--to hf|mca] ...");
+        add_conversion("merge", "A LoRA adapter into its base: BASE ADAPTER DST");
         pass("inspect", "What a checkpoint holds: DIR", "roll-convert");
         pass("verify", "Check a checkpoint: DIR", "roll-convert");
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
         pass("families", "Model families, or what is wrong with one: [check FILE]", "roll-convert");
         pass("generate", "Sample from a checkpoint or HF directory: DIR \"prompt\" ...",
              "roll-rank");
+    }
+
+    // roll-convert's words, and with --submit those of a job.
+    void add_conversion(const std::string& name, const std::string& what) {
+        CLI::App* sub = app_.add_subcommand(name, what);
+        sub->allow_extras();
+        sub->set_help_flag();
+        sub->add_flag("--parsable", context_.parsable);
+        sub->add_option("--dir", context_.directory);
+        sub->add_flag("--submit", submits_);
+        sub->add_option("--name", submit_.job.name);
+        sub->add_option("--slots", submit_.job.slots);
+        sub->add_option("--time", submit_.job.time);
+        sub->add_option("--after", submit_.job.after)->allow_extra_args(false);
+        sub->add_flag("--hold", submit_.job.hold);
+        sub->add_option("--key", submit_.key);
+        sub->add_flag("--wait", submit_.wait);
+        sub->add_flag("--follow", submit_.follow);
+        sub->callback([this, sub, name] {
+            chosen_ = [this, sub, name] { return run_conversion(sub, name); };
+        });
+    }
+
+    Result<int> run_conversion(const CLI::App* sub, const std::string& name) {
+        std::vector<std::string> words = {name};
+        for (const std::string& word : sub->remaining()) words.push_back(word);
+        const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
+        if (context_.json && !said) words.emplace_back("--json");
+        context_.json |= said;
+        if (submits_) return run_submit_conversion(context_, words, submit_);
+        for (const char* option : {"--name", "--slots", "--time", "--after", "--hold", "--key",
+                                   "--wait", "--follow", "--parsable", "--dir"}) {
+            if (sub->count(option) == 0) continue;
+            return fail(ErrorCode::InvalidArgument, fmt::format("{} goes with --submit", option),
+                        fmt::format("rollctl {} --help", name));
+        }
+        return tl::unexpected(become("roll-convert", words));
     }
 
     void pass(const std::string& name, const std::string& what, const std::string& program) {
@@ -249,6 +285,7 @@ class Parser {
     std::vector<std::string> words_;
     std::string reason_;
     bool now_ = false;
+    bool submits_ = false;
     bool follow_ = false;
     Action chosen_;
 };

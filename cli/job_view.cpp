@@ -109,6 +109,10 @@ std::string progress_text(const Json& job) {
         const Json value = progress.value(key, Json());
         return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
     };
+    if (const auto total = real("bytes_total"); total && *total > 0) {
+        const double done = real("bytes").value_or(0);
+        parts.push_back(fmt::format("{:.0f} % of {}B", 100 * done / *total, amount_text(*total)));
+    }
     if (const auto loss = real("loss")) parts.push_back(fmt::format("loss {:.4f}", *loss));
     if (const auto speed = real("tokens_per_second")) {
         parts.push_back(amount_text(*speed) + " tokens/s");

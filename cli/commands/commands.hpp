@@ -34,6 +34,12 @@ struct SubmitOptions {
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options);
+// `words` are those of roll-convert: "convert" or "merge" and what follows.
+Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
+                                  const SubmitOptions& options);
+// Checks and queues documents; --dry-run prints them.
+Result<int> submit_sources(const Context& context, const SubmitOptions& options,
+                           std::vector<Source> sources);
 
 struct JobsOptions {
     std::string selector;

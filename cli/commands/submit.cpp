@@ -99,6 +99,8 @@ int print_specs(const std::vector<spec::JobSpec>& specs) {
     return 0;
 }
 
+}  // namespace
+
 Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources) {
     for (Source& source : sources) ROLL_TRY_VOID(apply_options(options.job, source.document));
@@ -106,8 +108,6 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     if (options.dry_run) return print_specs(specs);
     return submit_specs(context, options, specs);
 }
-
-}  // namespace
 
 Result<int> run_submit(const Context& context, const SubmitOptions& options) {
     if (options.files.empty() == options.program.empty()) {

@@ -3,23 +3,73 @@
 #include "common/json.hpp"
 
 namespace roll::spec {
+namespace {
+
+std::optional<bool> flag_of(const Json& value) {
+    return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
+}
+
+}  // namespace
 
 Result<ConvertSpec> convert_spec(std::string_view document) {
     ROLL_TRY(const Json json, parse_json(document));
-    if (!json.is_object() || json.value("kind", Json()) != "convert") {
+    const Json kind = json.is_object() ? json.value("kind", Json()) : Json();
+    if (kind != "convert" && kind != "merge") {
         return fail(ErrorCode::InvalidArgument, "the document is not that of a convert job");
     }
+    const bool merges = kind == "merge";
     JsonReader file(json, "job");
-    JsonReader reader(file.raw("convert"), "convert");
+    JsonReader reader(file.raw(merges ? "merge" : "convert"), merges ? "merge" : "convert");
     ConvertSpec spec;
-    spec.source = reader.get_or<std::string>("source", "");
-    reader.raw("source_job");  // the launch names that job's checkpoint
+    if (merges) {
+        spec.source = reader.get<std::string>("base");
+        spec.adapters = reader.get<std::vector<std::string>>("adapters");
+    } else {
+        spec.source = reader.get_or<std::string>("source", "");
+        reader.raw("source_job");  // the launch names that job's checkpoint
+    }
     spec.target = reader.get<std::string>("target");
     spec.to = reader.get_or<std::string>("to", "");
     spec.dtype = reader.get_or<std::string>("dtype", "keep");
+    spec.tp = reader.get_or("tp", 1);
+    spec.pp = reader.get_or("pp", 1);
+    spec.vpp = reader.get_or("vpp", 1);
+    spec.ep = reader.get_or("ep", 1);
+    spec.etp = reader.get_or("etp", 0);
+    spec.layout = reader.get_or<std::string>("layout", "");
+    spec.account_for_embedding = reader.get_or("account_for_embedding", false);
+    spec.account_for_loss = reader.get_or("account_for_loss", false);
+    spec.moe_grouped_gemm = flag_of(reader.raw("moe_grouped_gemm"));
+    spec.transformer_impl = reader.get_or<std::string>("transformer_impl", "");
+    spec.max_shard_size = reader.get_or("max_shard_size", spec.max_shard_size);
+    spec.model_max_length = reader.get_or("model_max_length", spec.model_max_length);
     spec.overwrite = reader.get_or("overwrite", false);
     ROLL_TRY_VOID(reader.finish());
     return spec;
+}
+
+std::string document_of(const ConvertSpec& spec) {
+    const bool merges = !spec.adapters.empty();
+    Json json{{"target", spec.target},
+              {"dtype", spec.dtype},
+              {"tp", spec.tp},
+              {"pp", spec.pp},
+              {"vpp", spec.vpp},
+              {"ep", spec.ep},
+              {"account_for_embedding", spec.account_for_embedding},
+              {"account_for_loss", spec.account_for_loss},
+              {"max_shard_size", spec.max_shard_size},
+              {"overwrite", spec.overwrite}};
+    if (!spec.source.empty()) json[merges ? "base" : "source"] = spec.source;
+    if (merges) json["adapters"] = spec.adapters;
+    if (!spec.to.empty()) json["to"] = spec.to;
+    if (spec.etp > 0) json["etp"] = spec.etp;
+    if (!spec.layout.empty()) json["layout"] = spec.layout;
+    if (spec.moe_grouped_gemm) json["moe_grouped_gemm"] = *spec.moe_grouped_gemm;
+    if (!spec.transformer_impl.empty()) json["transformer_impl"] = spec.transformer_impl;
+    if (spec.model_max_length > 0) json["model_max_length"] = spec.model_max_length;
+    const char* const kind = merges ? "merge" : "convert";
+    return Json{{"kind", kind}, {kind, json}}.dump();
 }
 
 }  // namespace roll::spec

@@ -1,21 +1,43 @@
-// A convert job in full: what roll-convert and `rollctl convert` do.
+// A convert or merge job in full: what roll-convert does for it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/error.hpp"
 
 namespace roll::spec {
 
+// Directories are absolute. What is left out has the converter's default.
 struct ConvertSpec {
-    std::string source;          // absolute directory; empty: the checkpoint that the launch names
-    std::string target;          // absolute directory
+    std::string source;                 // empty: the checkpoint that the launch names
+    std::vector<std::string> adapters;  // a merge's
+    std::string target;
     std::string to;              // "hf", "mca"; empty: an HF source becomes MCA, anything else HF
     std::string dtype = "keep";  // keep, fp32, bf16, fp16
+    int tp = 1;
+    int pp = 1;
+    int vpp = 1;
+    int ep = 1;
+    int etp = 0;  // 0: as tp
+    std::string layout;
+    bool account_for_embedding = false;
+    bool account_for_loss = false;
+    std::optional<bool> moe_grouped_gemm;
+    std::string transformer_impl;  // transformer_engine, local; empty: as the source
+    std::int64_t max_shard_size = 5'000'000'000;
+    std::int64_t model_max_length = 0;  // 0: as the source
     bool overwrite = false;
+    friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;
 };
 
+// Of a document of kind convert or merge.
 Result<ConvertSpec> convert_spec(std::string_view document);
+
+// The document of a job of that kind: convert, or merge if there are adapters.
+std::string document_of(const ConvertSpec& spec);
 
 }  // namespace roll::spec

@@ -18,21 +18,21 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-Result<void> run(const ConvertCommand& command, const families::Families& families,
-                 const Environment& environment) {
+Result<int> run(const ConvertCommand& command, const families::Families& families,
+                const Environment& environment) {
     for (const std::string& name : command.ignored)
         fmt::print(stderr, "--{} has no effect on a conversion\n", name);
     ROLL_TRY(const Report report, convert(command.request, families, environment.hooks));
     if (command.json) {
         print(to_json(report));
-        return {};
+        return 0;
     }
     fmt::print("{}", report.plan);
     fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
                report.tensors, report.bytes, report.files,
                command.request.dry_run ? " would be written to " : " at ", report.target.string());
-    return {};
+    return 0;
 }
 
 Json inspect_json(const Source& source, const Plan& plan) {
@@ -54,13 +54,13 @@ Json inspect_json(const Source& source, const Plan& plan) {
     return json;
 }
 
-Result<void> run(const InspectCommand& command, const families::Families& families,
-                 const Environment& /*environment*/) {
+Result<int> run(const InspectCommand& command, const families::Families& families,
+                const Environment& /*environment*/) {
     ROLL_TRY(const Source source, open_source(command.directory, families));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     if (command.json) {
         print(inspect_json(source, plan));
-        return {};
+        return 0;
     }
     const formats::McaLayout& layout = source.config.layout;
     fmt::print("{}: {}, {}, {} parameters, {} ({} bytes), tp {} pp {} vpp {} ep {}\n",
@@ -71,11 +71,11 @@ Result<void> run(const InspectCommand& command, const families::Families& famili
         fmt::print("{} {} {} {}{}{}\n", one.stored.name, name_of(one.view.info.dtype),
                    tensor::to_string(one.view.info.shape), one.stored.file,
                    one.stored.section.empty() ? "" : " ", one.stored.section);
-    return {};
+    return 0;
 }
 
-Result<void> run(const VerifyCommand& command, const families::Families& families,
-                 const Environment& environment) {
+Result<int> run(const VerifyCommand& command, const families::Families& families,
+                const Environment& environment) {
     ROLL_TRY(const Source source, open_source(command.directory, families));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     for (const Comparison& comparison : plan.comparisons) {
@@ -93,7 +93,7 @@ Result<void> run(const VerifyCommand& command, const families::Families& familie
         fmt::print("{}: whole; {} tensors, {} replicas equal\n", command.directory,
                    source.tensors.size(), plan.comparisons.size());
     }
-    return {};
+    return 0;
 }
 
 Json diff_json(const DiffCommand& command, const Diff& found) {
@@ -110,8 +110,8 @@ Json diff_json(const DiffCommand& command, const Diff& found) {
     return json;
 }
 
-Result<void> run(const DiffCommand& command, const families::Families& families,
-                 const Environment& environment) {
+Result<int> run(const DiffCommand& command, const families::Families& families,
+                const Environment& environment) {
     ROLL_TRY(const Source first, open_source(command.first, families));
     ROLL_TRY(const Source second, open_source(command.second, families));
     ROLL_TRY(const Diff found, diff(first, second, command.cast, environment.hooks.stopped));
@@ -128,18 +128,17 @@ Result<void> run(const DiffCommand& command, const families::Families& families,
         fmt::print("{} tensors compared: {}\n", found.tensors,
                    found.same() ? "equal" : "different");
     }
-    if (!found.same()) return fail(ErrorCode::Failed, "the checkpoints differ");
-    return {};
+    return found.same() ? 0 : 1;
 }
 
-Result<void> run(const FamiliesCommand& command, const families::Families& families,
-                 const Environment& /*environment*/) {
+Result<int> run(const FamiliesCommand& command, const families::Families& families,
+                const Environment& /*environment*/) {
     if (!command.file.empty()) {
         ROLL_TRY(const std::string text, read_file(command.file));
         ROLL_TRY(const families::Family family, families::parse_family(text, command.file));
         fmt::print("{}: {} with {} weight rules\n", command.file, family.name,
                    family.weights.size());
-        return {};
+        return 0;
     }
     Json json{{"schema", "roll.families/1"}, {"families", Json::array()}};
     for (const auto& [name, family] : families.all()) {
@@ -147,15 +146,15 @@ Result<void> run(const FamiliesCommand& command, const families::Families& famil
         json["families"].push_back(name);
     }
     if (command.json) print(json);
-    return {};
+    return 0;
 }
 
 template <class Command>
 int run_and_report(const Command& command, const Environment& environment) {
     const auto families = families::Families::load();
     const auto done = families ? run(command, *families, environment)
-                               : Result<void>(tl::unexpected(families.error()));
-    return done ? 0 : report_error(done.error(), command.json);
+                               : Result<int>(tl::unexpected(families.error()));
+    return done ? *done : report_error(done.error(), command.json);
 }
 
 struct Runner {

@@ -5,6 +5,7 @@
 #include "common/files.hpp"
 #include "common/protocol/rank.hpp"
 #include "common/spec/convert.hpp"
+#include "worker/convert/request.hpp"
 
 namespace roll::convert {
 namespace {
@@ -32,17 +33,12 @@ Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch
     return false;
 }
 
-Result<Request> request_of(const protocol::Launch& launch, const LaunchEnvironment& environment) {
+Result<Request> request_for(const protocol::Launch& launch, const LaunchEnvironment& environment) {
     ROLL_TRY(const spec::ConvertSpec spec, spec::convert_spec(launch.document));
-    Request request;
+    ROLL_TRY(Request request, request_of(spec));
     ROLL_TRY(request.source, source_of(spec, launch, environment));
-    request.target = spec.target;
-    if (!spec.to.empty()) {
-        ROLL_TRY(request.to, parse_format(spec.to));
-    }
-    ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
     ROLL_TRY(request.overwrite, may_overwrite(spec, launch));
-    request.verify = true;
+    request.threads = environment.threads;
     return request;
 }
 
@@ -54,13 +50,18 @@ class ProgressReporter {
         const auto now = std::chrono::steady_clock::now();
         if (now < next_ && done < total) return;
         next_ = now + std::chrono::seconds(1);
-        const Json progress{{"phase", "convert"}, {"step", done}, {"steps", total}};
+        const double seconds = std::chrono::duration<double>(now - begin_).count();
+        Json progress{{"phase", "convert"}, {"bytes", done}, {"bytes_total", total}};
+        if (done > 0)
+            progress["eta_s"] =
+                seconds * static_cast<double>(total - done) / static_cast<double>(done);
         environment_.report(
             protocol::encode(protocol::Report(protocol::Progress{progress.dump()})));
     }
 
   private:
     const LaunchEnvironment& environment_;
+    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
     std::chrono::steady_clock::time_point next_{};
 };
 
@@ -69,7 +70,7 @@ Result<void> run(const fs::path& file, const LaunchEnvironment& environment) {
     ROLL_TRY(const protocol::Launch launch, protocol::decode_launch(text));
     environment.report(protocol::encode(protocol::Report(protocol::Ready{})));
     ROLL_TRY(const families::Families families, families::Families::load());
-    ROLL_TRY(const Request request, request_of(launch, environment));
+    ROLL_TRY(const Request request, request_for(launch, environment));
     Hooks hooks = environment.hooks;
     hooks.progress = ProgressReporter(environment);
     ROLL_TRY(const Report report, convert(request, families, hooks));

@@ -1,4 +1,4 @@
-// A convert job: what roll-convert does when roll-worker starts it with a launch file.
+// A convert or merge job: what roll-convert does when roll-worker starts it with a launch file.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +15,7 @@ struct LaunchEnvironment {
     // The newest of these checkpoint directories whose every byte verifies. Corrupt: none does.
     std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path>)> choose;
     std::function<void(const std::string& line)> report;  // one line up to the worker
+    int threads = 0;                                      // 0: the machine's, at most 4
 };
 
 // Converts as the launch file says and reports each step. The exit status is that of

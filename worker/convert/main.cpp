@@ -1,5 +1,7 @@
 // roll-convert: the converter in the foreground, and the program of convert jobs.
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,13 @@ void report(const std::string& line) {
     static_cast<void>(written);
 }
 
+// roll-worker says it as every program of threads hears it: the share of the cores that the slots
+// are.
+int threads_of_the_job() {
+    const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: before any thread
+    return variable == nullptr ? 0 : std::clamp(std::atoi(variable), 0, 16);
+}
+
 roll::Result<std::filesystem::path> newest_that_verifies(
     std::span<const std::filesystem::path> newest_first) {
     const auto choice = roll::checkpoint::choose_newest(newest_first);
@@ -62,7 +71,8 @@ int main(int argc, char** argv) {
     if (!command) return roll::convert::report_error(command.error(), false);
     if (const auto* launch = std::get_if<roll::convert::LaunchCommand>(&*command))
         return roll::convert::run_launch(
-            launch->file, {{.stopped = stop_is_pending}, newest_that_verifies, report});
+            launch->file,
+            {{.stopped = stop_is_pending}, newest_that_verifies, report, threads_of_the_job()});
     roll::convert::Environment environment;
     environment.hooks.stopped = stop_is_pending;
     environment.check_manifest = check_manifest;

@@ -87,6 +87,9 @@ constexpr std::array<Option, 64> kOptions{{
     {"version", Takes::Nothing, nullptr},
 }};
 
+constexpr std::array<std::pair<const char*, tensor::DType>, 3> kDtypes{
+    {{"fp32", tensor::DType::F32}, {"bf16", tensor::DType::BF16}, {"fp16", tensor::DType::F16}}};
+
 std::optional<bool> parse_bool(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(), [](char c) {
         return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -350,11 +353,15 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
 
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name) {
     if (name == "keep") return std::nullopt;
-    for (const auto& [known, dtype] : {std::pair{"fp32", tensor::DType::F32},
-                                       {"bf16", tensor::DType::BF16},
-                                       {"fp16", tensor::DType::F16}})
+    for (const auto& [known, dtype] : kDtypes)
         if (name == known) return dtype;
     return invalid("the type is keep, fp32, bf16 or fp16, not " + name);
+}
+
+std::string dtype_word(std::optional<tensor::DType> dtype) {
+    for (const auto& [known, value] : kDtypes)
+        if (dtype == value) return known;
+    return "keep";
 }
 
 Result<Format> parse_format(const std::string& name) {
@@ -403,6 +410,9 @@ std::string help_text() {
   roll-convert diff A B [--cast] [--json]   two checkpoints of any formats, tensor by tensor
   roll-convert families [check FILE]        model families known, or what is wrong with a file
   roll-convert --launch FILE                as a job, under roll-worker
+
+With --submit rollctl queues a conversion or merge as a job instead: --wait, --follow,
+--after ok:ID, --hold, --name and --time as with rollctl submit.
 
 The arguments of ROLL's tools/convert.py (--checkpoint_path, --output_path, ...) work as well.
 )";

@@ -48,6 +48,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments);
 // "hf", "mca"; and "keep" (nothing), "fp32", "bf16", "fp16".
 Result<Format> parse_format(const std::string& name);
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
+std::string dtype_word(std::optional<tensor::DType> dtype);  // its inverse
 
 // "512MiB", "5GB", "1000": bytes.
 Result<std::int64_t> parse_bytes(const std::string& text);

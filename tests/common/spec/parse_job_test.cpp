@@ -159,8 +159,10 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     std::ofstream(base + "/a.jsonl") << "{}";
     json["data"]["train"] = {"a.jsonl"};
     EXPECT_EQ(problems(json), "data.train[0] a.jsonl: .jsonl is not built yet; built: .txt\n");
-    EXPECT_EQ(problems({{"name", "m"}, {"kind", "merge"}}),
-              "kind merge is not built yet; built: train, resume, convert, command\n");
+    EXPECT_EQ(problems({{"name", "m"},
+                        {"kind", "convert"},
+                        {"convert", {{"source", base}, {"target", "out"}, {"to", "nemo"}}}}),
+              "convert.to nemo is not built yet; built: hf, mca\n");
 }
 
 TEST_F(ParseJob, RefusesSizesThatCannotWork) {
@@ -211,6 +213,22 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     ASSERT_TRUE(convert.ok());
     EXPECT_EQ(convert.spec.source_job, JobId{4});
     EXPECT_EQ(convert_spec(convert.spec.document)->target, base + "/out");
+
+    EXPECT_EQ(problems({{"name", "m"}, {"kind", "merge"}, {"merge", {{"base", "x"}}}}),
+              fmt::format("merge.adapters is missing; allowed: a list\n"
+                          "merge.target is missing; allowed: a string\n"
+                          "merge.base is {}/x, and there is no such file\n",
+                          base));
+    std::filesystem::create_directories(base + "/x");
+    const ParsedJob merge =
+        parse({{"name", "m"},
+               {"kind", "merge"},
+               {"merge", {{"base", "x"}, {"adapters", {"x"}}, {"target", "out"}, {"tp", 2}}}});
+    ASSERT_TRUE(merge.ok());
+    const ConvertSpec merged = convert_spec(merge.spec.document).value();
+    EXPECT_EQ(merged.adapters, std::vector<std::string>{base + "/x"});
+    EXPECT_EQ(merged.tp, 2);
+    EXPECT_EQ(convert_spec(document_of(merged)).value(), merged);
 
     Json json = train_file();
     json["kind"] = "resume";

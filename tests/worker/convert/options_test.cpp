@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/convert/request.hpp"
+
 namespace roll::convert {
 namespace {
 
@@ -28,6 +30,36 @@ TEST(Options, ReadOurNamesAndRolls) {
     EXPECT_EQ(rolls.layout.tp, 2);
     EXPECT_EQ(rolls.dtype, tensor::DType::F16);
     EXPECT_EQ(rolls.grouped_experts, false);
+}
+
+TEST(Options, AJobAsksForWhatTheCommandLineDid) {
+    for (const std::vector<std::string>& line :
+         {std::vector<std::string>{"convert", "a", "b"},
+          {"convert",     "a",
+           "b",           "--to",
+           "mca",         "--tp",
+           "2",           "--pp",
+           "3",           "--vpp",
+           "4",           "--ep",
+           "5",           "--etp",
+           "1",           "--bf16",
+           "--overwrite", "--max-shard-size",
+           "7",           "--moe-grouped-gemm",
+           "false",       "--transformer-impl",
+           "local",       "--layout",
+           "E|t|L"},
+          {"merge", "a", "c", "b", "--fp16", "--convert_model_max_length", "99",
+           "--account_for_loss_in_pipeline_split"}}) {
+        const spec::ConvertSpec spec = spec_of(request(line));
+        const spec::ConvertSpec read = spec::convert_spec(spec::document_of(spec)).value();
+        EXPECT_EQ(read, spec);
+        const Request job = request_of(read).value();
+        EXPECT_EQ(spec_of(job), spec);
+        EXPECT_TRUE(job.verify);
+    }
+    spec::ConvertSpec wrong;
+    wrong.to = "gguf";
+    EXPECT_FALSE(request_of(wrong));
 }
 
 TEST(Options, AFlagTakesOnlyTrueOrFalseAfterIt) {

@@ -1,0 +1,45 @@
+#include "common/spec/convert.hpp"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "worker/convert/options.hpp"
+#include "worker/convert/request.hpp"
+
+namespace roll::cli {
+namespace {
+
+// A job's name from its target's: what a name may not have becomes a dash.
+std::string job_name(const std::string& kind, const std::filesystem::path& target) {
+    constexpr std::size_t kLongest = 64;
+    std::string name = kind + "-" + target.lexically_normal().filename().string();
+    if (name.ends_with('-')) name += target.parent_path().filename().string();  // "out/"
+    for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+    return name.substr(0, kLongest);
+}
+
+}  // namespace
+
+Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
+                                  const SubmitOptions& options) {
+    ROLL_TRY(const convert::CommandLine line, convert::parse_command_line(words));
+    const auto* command = std::get_if<convert::ConvertCommand>(&line);
+    if (command == nullptr) {
+        print(convert::help_text());
+        return 0;
+    }
+    for (const std::string& name : command->ignored)
+        say(fmt::format("--{} has no effect on a conversion", name));
+    Json document = Json::parse(spec::document_of(convert::spec_of(command->request)));
+    document["name"] = job_name(words.front(), command->request.target);
+    SubmitOptions submits = options;
+    submits.dry_run = command->request.dry_run;
+    return submit_sources(
+        context, submits,
+        {{words.front(), std::move(document), std::filesystem::current_path().string()}});
+}
+
+}  // namespace roll::cli

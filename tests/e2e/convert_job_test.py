@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Conversions as jobs: --submit, progress, cancel, the guards. No trainer, no oracle."""
+import json
+import os
+import shutil
+import struct
+import time
+import unittest
+
+from harness import RollTest, wait_until
+
+SIZES = {'model_type': 'llama', 'hidden_size': 64, 'num_hidden_layers': 4, 'vocab_size': 512,
+         'num_attention_heads': 8, 'num_key_value_heads': 4, 'intermediate_size': 128,
+         'torch_dtype': 'float32'}
+
+
+def shapes(sizes):
+    width, inner, vocab = (sizes[key] for key in ('hidden_size', 'intermediate_size', 'vocab_size'))
+    kv = width * sizes['num_key_value_heads'] // sizes['num_attention_heads']
+    yield from (('model.embed_tokens', [vocab, width]), ('model.norm', [width]), ('lm_head', [vocab, width]))
+    for layer in range(sizes['num_hidden_layers']):
+        for name, shape in (('self_attn.q_proj', [width, width]), ('self_attn.k_proj', [kv, width]),
+                            ('self_attn.v_proj', [kv, width]), ('self_attn.o_proj', [width, width]),
+                            ('mlp.gate_proj', [inner, width]), ('mlp.up_proj', [inner, width]),
+                            ('mlp.down_proj', [width, inner]), ('input_layernorm', [width]),
+                            ('post_attention_layernorm', [width])):
+            yield f'model.layers.{layer}.{name}', shape
+
+
+def write_safetensors(path, tensors):
+    """{name: (shape, float32 bytes)}."""
+    header, at = {}, 0
+    for name, (shape, content) in tensors.items():
+        header[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [at, at + len(content)]}
+        at += len(content)
+    text = json.dumps(header).encode()
+    with open(path, 'wb') as file:
+        file.write(struct.pack('<Q', len(text)) + text)
+        for _, content in tensors.values():
+            file.write(content)
+
+
+def product(shape):
+    result = 1
+    for size in shape:
+        result *= size
+    return result
+
+
+class ConvertJobs(RollTest):
+
+    def model(self, name='hf', **changes):
+        sizes, path = {**SIZES, **changes}, os.path.join(self.work, name)
+        os.makedirs(path)
+        with open(os.path.join(path, 'config.json'), 'w', encoding='ascii') as file:
+            json.dump(sizes, file)
+        noise = os.urandom(1 << 16)
+        tensors = {}
+        for at, (tensor, shape) in enumerate(shapes(sizes)):
+            bytes_ = 4 * product(shape)
+            ones = b''.join(struct.pack('<f', 1 + b / 256) for b in noise[at:at + 4096])
+            tensors[tensor + '.weight'] = (shape, (ones * (bytes_ // len(ones) + 1))[:bytes_])
+        write_safetensors(os.path.join(path, 'model.safetensors'), tensors)
+        return path
+
+    def leftovers(self):
+        return [name for name in os.listdir(self.work) if 'staging' in name]
+
+    def test_submit_converts_with_the_layout_asked_for(self):
+        self.up()
+        self.model()
+        done = self.ctl('convert', 'hf', 'mca', '--tp', 2, '--pp', '2', '--bf16', '--submit', '--wait')
+        self.assertIn('convert-mca', done.stdout)
+        with open(os.path.join(self.work, 'mca/mca_config.json'), encoding='ascii') as file:
+            config = json.load(file)
+        self.assertEqual((config['tensor_model_parallel_size'], config['pipeline_model_parallel_size'],
+                          config['bf16']), (2, 2, True))
+        self.ctl('verify', 'mca')
+        job = self.show('last')
+        self.assertEqual(job['kind'], 'convert')
+        back = self.ctl('convert', 'mca', 'back', '--dtype=fp32', '--submit', '--parsable',
+                        '--after', f'ok:{job["id"]}').stdout.strip()
+        self.wait_done(back)
+        self.ctl('diff', 'hf', 'back', '--cast', check=False)
+        self.ctl('diff', 'mca', 'back', '--cast')
+        again = self.ctl('convert', 'hf', 'back', '--to', 'hf', '--submit', '--wait', check=False)
+        self.assertEqual(again.returncode, 2)  # there already, and no --overwrite
+        self.assertIn('is there already', self.show('last')['reason'])
+        self.ctl('convert', 'hf', 'back', '--to', 'hf', '--overwrite', '--submit', '--wait')
+        self.ctl('diff', 'hf', 'back')
+
+    def test_a_merge_is_a_job_too(self):
+        self.up()
+        self.model()
+        adapter = os.path.join(self.work, 'adapter')
+        os.makedirs(adapter)
+        with open(os.path.join(adapter, 'adapter_config.json'), 'w', encoding='ascii') as file:
+            json.dump({'peft_type': 'LORA', 'r': 1, 'lora_alpha': 1,
+                       'target_modules': ['o_proj']}, file)
+        base = 'base_model.model.model.layers.{}.self_attn.o_proj.lora_{}.weight'
+        one = struct.pack('<f', 1.0)
+        tensors = {}
+        for layer in range(SIZES['num_hidden_layers']):
+            tensors[base.format(layer, 'A')] = ([1, 64], one * 64)
+            tensors[base.format(layer, 'B')] = ([64, 1], one * 64)
+        write_safetensors(os.path.join(adapter, 'adapter_model.safetensors'), tensors)
+        self.ctl('merge', 'hf', 'adapter', 'merged', '--submit', '--wait')
+        self.assertEqual(self.show('last')['kind'], 'merge')
+        difference = self.ctl('diff', 'hf', 'merged', '--json', check=False)
+        found = json.loads(difference.stdout)['differences']
+        self.assertEqual({one['max_abs'] for one in found}, {1.0})
+        self.assertEqual(len(found), SIZES['num_hidden_layers'])
+
+    def test_a_cancelled_conversion_leaves_nothing(self):
+        self.up()
+        self.model(hidden_size=1024, intermediate_size=4096, vocab_size=8192)
+        cancelled = 0
+        for delay in (0, 0.05, 0.1, 0.2, 0.4):
+            job = self.ctl('convert', 'hf', 'out', '--submit', '--parsable').stdout.strip()
+            wait_until(lambda: self.show(job)['state'] != 'queued' or delay == 0, 'the job to start')
+            time.sleep(delay)
+            self.ctl('cancel', job, check=False)
+            state = self.wait(job)['state']
+            self.assertEqual(self.leftovers(), [])
+            self.assertEqual(os.path.exists(os.path.join(self.work, 'out')), state == 'done')
+            cancelled += state == 'cancelled'
+            shutil.rmtree(os.path.join(self.work, 'out'), ignore_errors=True)
+        self.assertGreater(cancelled, 0)
+
+    def test_what_cannot_work_is_said_before_anything_is_queued(self):
+        self.up()
+        self.model()
+        for words, says in ((['hf', 'out', '--tp', '0'], '--tp is 1 to 4096'),
+                            (['hf', 'out', '--to', 'gguf'], 'the format is'),
+                            (['nowhere', 'out'], 'there is no such file')):
+            done = self.ctl('convert', *words, '--submit', check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(says, done.stderr)
+        done = self.ctl('convert', 'hf', 'out', '--wait', check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('--wait goes with --submit', done.stderr)
+        planned = json.loads(self.ctl('convert', 'hf', 'out', '--tp', 4, '--submit', '--dry-run').stdout)
+        self.assertEqual(planned['jobs'][0]['document']['convert']['tp'], 4)
+        self.assertEqual(self.json('jobs', '-a')['jobs'], [])
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,58 @@
+#include "worker/convert/request.hpp"
+
+#include "worker/convert/options.hpp"
+
+namespace roll::convert {
+
+spec::ConvertSpec spec_of(const Request& request) {
+    spec::ConvertSpec spec;
+    spec.source = request.source;
+    for (const std::filesystem::path& adapter : request.adapters) spec.adapters.push_back(adapter);
+    spec.target = request.target;
+    if (request.to) spec.to = name_of(*request.to);
+    spec.dtype = dtype_word(request.dtype);
+    const formats::McaLayout& layout = request.layout;
+    spec.tp = layout.tp;
+    spec.pp = layout.pp;
+    spec.vpp = layout.vpp;
+    spec.ep = layout.ep;
+    spec.etp = layout.etp;
+    spec.layout = layout.pipeline;
+    spec.account_for_embedding = layout.account_for_embedding;
+    spec.account_for_loss = layout.account_for_loss;
+    spec.moe_grouped_gemm = request.grouped_experts;
+    if (request.local_names)
+        spec.transformer_impl = *request.local_names ? "local" : "transformer_engine";
+    spec.max_shard_size = request.shard_bytes;
+    spec.model_max_length = request.model_max_length.value_or(0);
+    spec.overwrite = request.overwrite;
+    return spec;
+}
+
+Result<Request> request_of(const spec::ConvertSpec& spec) {
+    Request request;
+    request.source = spec.source;
+    for (const std::string& adapter : spec.adapters) request.adapters.emplace_back(adapter);
+    request.target = spec.target;
+    if (!spec.to.empty()) {
+        ROLL_TRY(request.to, parse_format(spec.to));
+    }
+    ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
+    request.layout = {.tp = spec.tp,
+                      .pp = spec.pp,
+                      .vpp = spec.vpp,
+                      .ep = spec.ep,
+                      .etp = spec.etp,
+                      .account_for_embedding = spec.account_for_embedding,
+                      .account_for_loss = spec.account_for_loss,
+                      .pipeline = spec.layout};
+    request.grouped_experts = spec.moe_grouped_gemm;
+    if (!spec.transformer_impl.empty()) request.local_names = spec.transformer_impl == "local";
+    request.shard_bytes = spec.max_shard_size;
+    if (spec.model_max_length > 0) request.model_max_length = spec.model_max_length;
+    request.overwrite = spec.overwrite;
+    request.verify = true;
+    return request;
+}
+
+}  // namespace roll::convert
