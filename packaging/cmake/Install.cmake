@@ -19,6 +19,25 @@ if(TARGET roll-rank)
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
 endif()
 
+# The converter as a library: find_package(roll), then link roll::convert. Headers keep their paths
+# ("worker/convert/convert.hpp") below include/roll. Component `library`: without programs and LibTorch.
+set(library_targets roll_flags roll_common roll_tensor roll_spec roll_protocol roll_families roll_formats roll_convert)
+foreach(target ${library_targets})
+  string(REPLACE "roll_" "" export_name ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${export_name})
+endforeach()
+list(REMOVE_ITEM library_targets roll_flags)
+install(TARGETS roll_flags EXPORT roll COMPONENT library)
+install(TARGETS ${library_targets} EXPORT roll COMPONENT library
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll COMPONENT library
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/roll COMPONENT library)
+install(EXPORT roll NAMESPACE roll:: FILE rollTargets.cmake COMPONENT library
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/roll)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/rollConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES packaging/cmake/rollConfig.cmake "${PROJECT_BINARY_DIR}/rollConfigVersion.cmake" COMPONENT library
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/roll)
+
 install(DIRECTORY schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/schemas FILES_MATCHING PATTERN "*.json")
 install(FILES examples/kjv.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/examples)
 install(FILES systemd/rolld.service systemd/roll-worker.service DESTINATION lib/systemd/system)

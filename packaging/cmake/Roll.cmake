@@ -4,10 +4,12 @@ find_package(tl-expected REQUIRED)
 find_package(Threads REQUIRED)
 
 add_library(roll_flags INTERFACE)
-target_include_directories(roll_flags INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
-target_compile_options(roll_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                                            -Wnon-virtual-dtor -Woverloaded-virtual)
-target_compile_definitions(roll_flags INTERFACE ROLL_VERSION="${PROJECT_VERSION}")
+target_include_directories(roll_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+                                                "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>")
+target_compile_options(roll_flags INTERFACE
+  "$<BUILD_INTERFACE:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wnon-virtual-dtor;-Woverloaded-virtual>")
+target_compile_definitions(roll_flags INTERFACE "$<BUILD_INTERFACE:ROLL_VERSION=\"${PROJECT_VERSION}\">")
+target_compile_features(roll_flags INTERFACE cxx_std_20)
 if(ROLL_SANITIZE)
   target_compile_options(roll_flags INTERFACE -fsanitize=${ROLL_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(roll_flags INTERFACE -fsanitize=${ROLL_SANITIZE})
