@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
+#include "cli/job_options.hpp"
 #include "common/spec/nearest.hpp"
 
 namespace roll::cli {
@@ -94,22 +95,8 @@ class Parser {
         return error;
     }
 
-    void add_job_options(CLI::App* sub) {
-        JobOptions& job = submit_.job;
-        sub->add_option("--set", job.sets, "KEY=VALUE of the job file, e.g. train.steps=600")
-            ->allow_extra_args(false);
-        sub->add_option("--slots", job.slots, "CPU slots of each node");
-        sub->add_option("--gpus", job.gpus, "GPUs of each node");
-        sub->add_option("--nodes", job.nodes, "Nodes");
-        sub->add_option("--time", job.time, "Limit of one attempt: 90s, 1h 30m, 1-12:00:00");
-        sub->add_option("--name", job.name, "The job's name");
-    }
-
-    void add_queue_options(CLI::App* sub) {
-        add_job_options(sub);
-        sub->add_option("--after", submit_.job.after, "ok:ID, any:ID or failed:ID; again for more")
-            ->allow_extra_args(false);
-        sub->add_flag("--hold", submit_.job.hold, "Wait until rollctl release");
+    void add_submit_options(CLI::App* sub) {
+        add_queue_options(*sub, submit_.job);
         sub->add_option("--key", submit_.key, "The same key queues the same job once");
         sub->add_flag("--wait", submit_.wait, "End with the job's exit code");
         sub->add_flag("--follow", submit_.follow, "Watch it; end with the job's exit code");
@@ -134,14 +121,16 @@ class Parser {
     }
 
     void add_submit() {
-        CLI::App* submit = command("submit", "Queue jobs: FILE..., or -- PROGRAM ARGUMENT...",
-                                   [this] { return run_submit(context_, submit_); });
-        submit->add_option("FILE", submit_.files, "Job files, YAML or JSON");
-        add_queue_options(submit);
+        CLI::App* submit = command(
+            "submit", "Queue jobs: FILE..., or -- PROGRAM ARGUMENT..., or SCRIPT [-- ARGUMENT...]",
+            [this] { return run_submit(context_, submit_); });
+        submit->add_option("FILE", submit_.files,
+                           "Job files, YAML or JSON; scripts that start with #!");
+        add_submit_options(submit);
         CLI::App* resume = command("resume", "Queue a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
         resume->add_option("JOB", word_)->required();
-        add_queue_options(resume);
+        add_submit_options(resume);
     }
 
     void add_queries() {
@@ -152,7 +141,8 @@ class Parser {
         jobs->add_option("--state", jobs_.state)
             ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
         jobs->add_option("--user", jobs_.user);
-        jobs->add_option("-o,--format", jobs_.format, "Keys of a job to show, e.g. id,name,state");
+        jobs->add_option("-o,--format", jobs_.format, "Keys of a job to show, e.g. id,name,state")
+            ->envname("ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "One job: attempts, checkpoints, export",
                                  [this] { return run_show(context_, word_); });
         show->add_option("JOB", word_)->required();
@@ -209,7 +199,7 @@ class Parser {
         CLI::App* plan = command("plan", "What a train job would do; nothing runs",
                                  [this] { return run_plan(context_, word_, submit_.job); });
         plan->add_option("FILE", word_)->required();
-        add_job_options(plan);
+        add_job_options(*plan, submit_.job);
         add_conversion("convert", "A checkpoint in another format: SRC DST [--to hf|mca] ...");
         add_conversion("merge", "A LoRA adapter into its base: BASE ADAPTER DST");
         pass("inspect", "What a checkpoint holds: DIR", "roll-convert");

@@ -8,7 +8,9 @@
 namespace roll::cli {
 namespace {
 
-constexpr auto kPause = std::chrono::milliseconds(250);
+constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kHoldBack = std::chrono::seconds(5);
+constexpr auto kProgress = std::chrono::milliseconds(500);  // progress is no event
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
 std::string line_of(const Json& job, bool color) {
@@ -22,11 +24,21 @@ std::string line_of(const Json& job, bool color) {
 
 }  // namespace
 
+Result<Json> JobWatch::look(std::chrono::milliseconds at_most) {
+    if (looked_) {
+        const Json args = {{"id", id_}, {"since", seen_}, {"wait_ms", at_most.count()}};
+        ROLL_TRY(const Json events, daemon_.ask_patiently("events", args, kPatience));
+        seen_ = events.value("next", seen_);
+    }
+    looked_ = true;
+    return daemon_.show(id_);
+}
+
 Result<Json> await_job(Daemon& daemon, std::uint64_t id) {
+    JobWatch watch(daemon, id);
     for (;;) {
-        ROLL_TRY(Json job, daemon.show(id));
+        ROLL_TRY(Json job, watch.look(kHoldBack));
         if (is_over(job)) return job;
-        pause(kPause);
     }
 }
 
@@ -34,8 +46,9 @@ Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id
     std::string last_state;
     std::string last_line;
     std::chrono::steady_clock::time_point printed{};
+    JobWatch watch(daemon, id);
     for (;;) {
-        ROLL_TRY(Json job, daemon.show(id));
+        ROLL_TRY(Json job, watch.look(kProgress));
         const std::string line = line_of(job, context.color);
         const std::string state = field_text(job, "state") + field_text(job, "attempt");
         const auto now = std::chrono::steady_clock::now();
@@ -51,7 +64,6 @@ Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id
         if (due || context.terminal) last_line = line;
         last_state = state;
         if (is_over(job)) return job;
-        pause(kPause);
     }
 }
 

@@ -1,12 +1,29 @@
 // Watching a job until it is over.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "cli/context.hpp"
 #include "cli/daemon.hpp"
 
 namespace roll::cli {
+
+// Looks at a job when something happened to it: rolld holds each answer back until then.
+class JobWatch {
+  public:
+    JobWatch(Daemon& daemon, std::uint64_t id) : daemon_(daemon), id_(id) {}
+
+    // The job as `show` tells it: at once the first time, then after its next event, or after
+    // `at_most` if nothing happens.
+    Result<Json> look(std::chrono::milliseconds at_most);
+
+  private:
+    Daemon& daemon_;
+    std::uint64_t id_;
+    std::int64_t seen_ = 0;  // sequence of the newest event that was heard of
+    bool looked_ = false;
+};
 
 // Returns the job once it is over; nothing is printed.
 Result<Json> await_job(Daemon& daemon, std::uint64_t id);

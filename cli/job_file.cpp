@@ -12,32 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<void> set_key(Json& document, const std::string& assignment) {
-    const std::size_t equals = assignment.find('=');
-    if (equals == std::string::npos || equals == 0) {
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("--set {} is no KEY=VALUE; for example --set train.steps=600", assignment));
-    }
-    ROLL_TRY(Json value, read_yaml_value(assignment.substr(equals + 1)));
-    const std::string path = assignment.substr(0, equals);
-    Json* place = &document;
-    for (std::size_t from = 0;;) {
-        const std::size_t dot = path.find('.', from);
-        const std::string key = path.substr(from, dot - from);
-        if (place->is_null()) *place = Json::object();
-        if (!place->is_object() || key.empty()) {
-            return fail(ErrorCode::InvalidArgument,
-                        fmt::format("--set {}: {} is no key of a mapping", assignment, path));
-        }
-        place = &(*place)[key];
-        if (dot == std::string::npos) break;
-        from = dot + 1;
-    }
-    *place = std::move(value);
-    return {};
-}
-
 std::string file_name(const std::string& program) {
     std::string name = fs::path(program).filename();
     for (char& c : name) {
@@ -74,6 +48,16 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     }
 }
 
+// The script as it is now: what is edited later does not change the job.
+Result<Source> script_source(const std::string& text, const std::string& file) {
+    Source source = command_source({file});
+    source.label = file;
+    source.document["script"] = text;
+    ROLL_TRY(const JobOptions options, read_directives(text, file));
+    ROLL_TRY_VOID(apply_options(options, source.document));
+    return source;
+}
+
 spec::ParsedJob parse_source(const Source& source) {
     spec::ParsedJob bad;
     find_bytes(source.document, "", bad.problems);
@@ -85,6 +69,10 @@ spec::ParsedJob parse_source(const Source& source) {
 
 Result<std::vector<Source>> read_job_file(const std::string& file) {
     ROLL_TRY(const std::string text, read_file(file));
+    if (text.starts_with("#!")) {
+        ROLL_TRY(Source script, script_source(text, file));
+        return std::vector{std::move(script)};
+    }
     ROLL_TRY(std::vector<Json> documents, read_yaml(text, file));
     const std::string base = fs::absolute(file).parent_path().lexically_normal();
     std::vector<Source> sources;
@@ -101,28 +89,6 @@ Source command_source(const std::vector<std::string>& program) {
     return {"the command",
             {{"kind", "command"}, {"name", file_name(program.front())}, {"command", program}},
             fs::current_path()};
-}
-
-Result<void> apply_options(const JobOptions& options, Json& document) {
-    if (!document.is_object()) return {};  // the schema says what is wrong with it
-    for (const std::string& assignment : options.sets) {
-        ROLL_TRY_VOID(set_key(document, assignment));
-    }
-    const auto resource = [&](const char* key, const Json& value) {
-        if (!document.contains("resources")) document["resources"] = Json::object();
-        if (document["resources"].is_object()) document["resources"][key] = value;
-    };
-    if (options.slots) resource("slots_per_node", *options.slots);
-    if (options.gpus) resource("gpus_per_node", *options.gpus);
-    if (options.nodes) resource("nodes", *options.nodes);
-    if (!options.time.empty()) resource("time", options.time);
-    if (!options.name.empty()) document["name"] = options.name;
-    if (options.hold) document["hold"] = true;
-    for (const std::string& one : options.after) {
-        if (!document.contains("after")) document["after"] = Json::array();
-        if (document["after"].is_array()) document["after"].push_back(one);
-    }
-    return {};
 }
 
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources) {

@@ -1,8 +1,12 @@
 #include "cli/job_view.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/render.hpp"
+#include "common/spec/nearest.hpp"
 
 namespace roll::cli {
 namespace {
@@ -125,15 +129,31 @@ std::string progress_text(const Json& job) {
     return text;
 }
 
-std::string jobs_text(const Json& jobs, const std::string& format, Time now, bool color) {
+Result<std::vector<std::string>> job_keys(const std::string& list) {
+    static const std::vector<std::string> kKnown = {
+        "id",         "name",     "kind",      "user",         "state",      "held",
+        "cancelling", "priority", "reason",    "submitted_at", "started_at", "ended_at",
+        "exit_code",  "waiting",  "output",    "attempt",      "nodes",      "source_job",
+        "export_job", "after",    "resources", "progress"};
+    std::vector<std::string> keys;
+    for (std::size_t from = 0; !list.empty() && from <= list.size();) {
+        const std::size_t end = std::min(list.find(',', from), list.size());
+        keys.push_back(list.substr(from, end - from));
+        from = end + 1;
+        if (std::ranges::find(kKnown, keys.back()) != kKnown.end()) continue;
+        const auto near = spec::nearest(keys.back(), kKnown);
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("-o {}: a job has no {}{}", list, keys.back(),
+                                near ? "; did you mean " + *near + "?" : ""),
+                    fmt::format("allowed, with commas between: {}", fmt::join(kKnown, ", ")));
+    }
+    return keys;
+}
+
+std::string jobs_text(const Json& jobs, const std::vector<std::string>& keys, Time now,
+                      bool color) {
     std::vector<Column> columns = {{"ID", true},   {"NAME"},  {"KIND"}, {"STATE"},
                                    {"TIME", true}, {"NODES"}, {"INFO"}};
-    std::vector<std::string> keys;
-    for (std::size_t from = 0; !format.empty() && from <= format.size();) {
-        const std::size_t end = std::min(format.find(',', from), format.size());
-        keys.push_back(format.substr(from, end - from));
-        from = end + 1;
-    }
     if (!keys.empty()) columns.clear();
     for (const std::string& key : keys) columns.push_back({key, false});
     std::vector<std::vector<std::string>> rows;

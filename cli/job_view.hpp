@@ -2,15 +2,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "common/error.hpp"
 #include "common/json.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {
 
-// `jobs` is the reply's list of summaries. `format`: keys of a summary, comma-separated, instead of
-// the usual columns.
-std::string jobs_text(const Json& jobs, const std::string& format, Time now, bool color);
+// The keys of a summary in a list with commas between. Error InvalidArgument: a job has no such
+// key.
+Result<std::vector<std::string>> job_keys(const std::string& list);
+
+// `jobs` is the reply's list of summaries; `keys` to show instead of the usual columns, if any.
+std::string jobs_text(const Json& jobs, const std::vector<std::string>& keys, Time now, bool color);
 std::string job_text(const Json& job, Time now, bool color);
 std::string nodes_text(const Json& nodes);
 std::string event_text(const Json& event);

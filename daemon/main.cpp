@@ -20,10 +20,13 @@
 namespace roll {
 namespace {
 
+constexpr double kBurstSeconds = 4;  // of a user's rate that may come at once
+
 struct Options {
     std::string dir;
     std::string endpoint;
     bool no_beacon = false;
+    double rate_limit = 5000;
     std::string log_level = "info";
 };
 
@@ -89,6 +92,8 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     if (!options.no_beacon) made.beacon = directory.beacon();
     ROLL_TRY(made.cluster, cluster_name(directory));
     made.nonce = random_name();
+    made.requests_per_second = options.rate_limit;
+    made.request_burst = kBurstSeconds * options.rate_limit;
     return made;
 }
 
@@ -122,6 +127,9 @@ int run(int argc, char** argv) {
     app.add_option("--dir", options.dir, "State directory (ROLL_DIR; $XDG_STATE_HOME/roll)");
     app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");
     app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon: there is no shared volume");
+    app.add_option("--rate-limit", options.rate_limit,
+                   "Requests a second of each user, four times as many at once; 0: no limit [5000]")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--log-level", options.log_level, "debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
     try {

@@ -6,6 +6,7 @@
 namespace roll::cli {
 
 Result<int> run_jobs(const Context& context, const JobsOptions& options) {
+    ROLL_TRY(const auto keys, job_keys(options.format));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     Json args = Json::object();
     if (!options.selector.empty()) args["selector"] = options.selector;
@@ -20,7 +21,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     } else if (context.parsable) {
         for (const Json& job : jobs) print(job.value("id", Json()).dump() + "\n");
     } else {
-        print(jobs_text(jobs, options.format, wall_clock_now(), context.color));
+        print(jobs_text(jobs, keys, wall_clock_now(), context.color));
         if (jobs.empty() && !options.all) say("nothing is queued or running; rollctl jobs -a");
     }
     return 0;

@@ -3,13 +3,14 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/files_of_job.hpp"
+#include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
 
 namespace roll::cli {
 namespace {
 
-constexpr auto kPause = std::chrono::milliseconds(250);
+constexpr auto kBetweenReads = std::chrono::milliseconds(250);
 
 // Prints what is new. In JSON a line is {"schema", "file", "line"}: a log may grow for ever.
 void print_new(const Context& context, Tail& tail, bool to_the_end) {
@@ -26,9 +27,10 @@ void print_new(const Context& context, Tail& tail, bool to_the_end) {
 Result<int> follow_log(const Context& context, Daemon& daemon, std::uint64_t id,
                        const LogsOptions& options) {
     std::optional<Tail> tail;
+    JobWatch watch(daemon, id);
     for (;;) {
         // The job is asked first: what it wrote before it was over is then read for certain.
-        ROLL_TRY(const Json job, daemon.show(id));
+        ROLL_TRY(const Json job, watch.look(kBetweenReads));
         const auto file = log_file(field_text(job, "output"), options.attempt, options.rank);
         if (file && (!tail || tail->file() != *file)) {
             if (tail) print_new(context, *tail, true);
@@ -36,7 +38,6 @@ Result<int> follow_log(const Context& context, Daemon& daemon, std::uint64_t id,
         }
         if (tail) print_new(context, *tail, is_over(job));
         if (is_over(job)) return tail ? Result<int>(0) : tl::unexpected(file.error());
-        pause(kPause);
     }
 }
 

@@ -6,13 +6,14 @@
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/files_of_job.hpp"
+#include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
 
 namespace roll::cli {
 namespace {
 
-constexpr auto kPause = std::chrono::milliseconds(500);
+constexpr auto kBetweenReads = std::chrono::milliseconds(500);
 constexpr int kPlotWidth = 70;
 constexpr int kPlotHeight = 16;
 constexpr int kCellWidth = 14;
@@ -75,7 +76,8 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
 Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
-    ROLL_TRY(Json job, daemon.show(id));
+    JobWatch watch(daemon, id);
+    ROLL_TRY(Json job, watch.look(kBetweenReads));
     Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
     std::vector<Json> rows = rows_of(tail);
     if (rows.empty() && !options.follow) {
@@ -106,8 +108,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             print((context.terminal ? "\x1b[H\x1b[2J" : "") + plot_text(all, options.key));
         }
         if (!options.follow || is_over(job)) return 0;
-        pause(kPause);
-        ROLL_TRY(job, daemon.show(id));
+        ROLL_TRY(job, watch.look(kBetweenReads));
         rows = rows_of(tail);
     }
 }

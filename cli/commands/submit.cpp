@@ -99,6 +99,10 @@ int print_specs(const std::vector<spec::JobSpec>& specs) {
     return 0;
 }
 
+bool is_script(const Source& source) {
+    return source.document.is_object() && source.document.contains("script");
+}
+
 }  // namespace
 
 Result<int> submit_sources(const Context& context, const SubmitOptions& options,
@@ -110,17 +114,23 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
 }
 
 Result<int> run_submit(const Context& context, const SubmitOptions& options) {
-    if (options.files.empty() == options.program.empty()) {
-        return fail(ErrorCode::InvalidArgument,
-                    "submit takes job files, or a program after --, and one of the two",
-                    "rollctl submit train.yaml, or rollctl submit -- sh -c 'echo hello'");
-    }
     std::vector<Source> sources;
     for (const std::string& file : options.files) {
         ROLL_TRY(std::vector<Source> of_file, read_job_file(file));
         for (Source& source : of_file) sources.push_back(std::move(source));
     }
-    if (!options.program.empty()) sources.push_back(command_source(options.program));
+    const bool script = sources.size() == 1 && is_script(sources[0]);
+    if (script) {
+        for (const std::string& word : options.program)
+            sources[0].document["command"].push_back(word);
+    } else if (options.files.empty() == options.program.empty()) {
+        return fail(ErrorCode::InvalidArgument,
+                    "submit takes job files, or a program after --, or a script and after -- its "
+                    "arguments",
+                    "rollctl submit train.yaml, or rollctl submit -- sh -c 'echo hello'");
+    } else if (!options.program.empty()) {
+        sources.push_back(command_source(options.program));
+    }
     return submit_sources(context, options, std::move(sources));
 }
 

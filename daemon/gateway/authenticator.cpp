@@ -1,7 +1,12 @@
 #include "daemon/gateway/authenticator.hpp"
 
 #include <array>
+#include <cstdio>
 
+#include <fmt/format.h>
+#include <pwd.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "common/check.hpp"
@@ -26,12 +31,43 @@ std::string to_z85(const std::string& key) {
     return text.data();
 }
 
+std::string own_name() {
+    const passwd* entry = ::getpwuid(::geteuid());
+    return entry != nullptr ? entry->pw_name : fmt::format("{}", ::geteuid());
+}
+
 }  // namespace
+
+Identity identity_of(const std::string& file, const std::string& owner) {
+    constexpr std::string_view kUser = "client-";
+    if (file.starts_with("worker")) return {Role::Worker, ""};
+    if (file == "client") return {Role::Operator, owner};
+    if (file.starts_with(kUser) && file.size() > kUser.size())
+        return {Role::Client, file.substr(kUser.size())};
+    return {};
+}
+
+std::optional<uid_t> uid_of(const std::string& address) {
+    unsigned long uid = 0;
+    int end = 0;
+    if (std::sscanf(address.c_str(), "localhost:%lu:%*u:%*d%n", &uid, &end) != 1 || end == 0)
+        return std::nullopt;
+    return static_cast<uid_t>(uid);
+}
 
 Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& context,
                              std::filesystem::path authorized)
     : reader_(io, zap_socket(context)),
-      authorized_(std::move(authorized)) {}
+      authorized_(std::move(authorized)),
+      owner_(own_name()) {}
+
+bool Authenticator::allows(const std::string& key, const std::string& address) {
+    if (who(key).role == Role::None) return false;
+    const auto uid = uid_of(address);
+    if (!uid || *uid == ::geteuid() || *uid == 0) return true;
+    spdlog::warn("a process of user {} has a key of this rolld, and was turned away", *uid);
+    return false;
+}
 
 // ZAP request: version, request id, domain, address, routing id, mechanism, credentials.
 io::Task<void> Authenticator::run() {
@@ -41,7 +77,7 @@ io::Task<void> Authenticator::run() {
             const bool is_curve =
                 frames.size() == 7 && frames[5] == "CURVE" && frames[6].size() == kKeyBytes;
             const std::string key = is_curve ? to_z85(frames[6]) : "";
-            const bool allowed = is_curve && role_of(key) != Role::None;
+            const bool allowed = is_curve && allows(key, frames[3]);
             const std::string id = frames.size() > 1 ? frames[1] : "";
             reader_.send({"1.0", id, allowed ? "200" : "400", allowed ? "OK" : "unknown key",
                           allowed ? key : "", ""});
@@ -61,12 +97,10 @@ void Authenticator::refresh() {
     read_at_ = !error && settled ? changed : std::filesystem::file_time_type{};
 }
 
-Role Authenticator::role_of(const std::string& user_id) {
+Identity Authenticator::who(const std::string& user_id) {
     refresh();
     const auto found = names_.find(user_id);
-    if (found == names_.end()) return Role::None;
-    if (found->second.starts_with("worker")) return Role::Worker;
-    return found->second.starts_with("client") ? Role::Client : Role::None;
+    return found == names_.end() ? Identity{} : identity_of(found->second, owner_);
 }
 
 }  // namespace roll::gateway

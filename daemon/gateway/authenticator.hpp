@@ -1,16 +1,37 @@
 // Who may connect (ZAP over CURVE): the public keys in keys/authorized. A removed file revokes at
 // once, for connections already up as well: each message is asked about.
+//
+// A key's file says what it is for: client.pub is the user whose rolld this is, who may do all;
+// client-NAME.pub is a user NAME, who acts on own jobs only; worker*.pub are workers. On a Unix
+// socket the kernel says besides whose process it is (SO_PEERCRED): another user's is turned away,
+// whatever key it has.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+
+#include <sys/types.h>
 
 #include "common/io/zmq_reader.hpp"
 
 namespace roll::gateway {
 
-enum class Role { None, Client, Worker };
+enum class Role { None, Client, Operator, Worker };
+
+struct Identity {
+    Role role = Role::None;
+    std::string user;  // of a Client or an Operator
+    friend bool operator==(const Identity&, const Identity&) = default;
+};
+
+// What a file of keys/authorized makes of its key; `owner` is the user whose rolld this is.
+Identity identity_of(const std::string& file, const std::string& owner);
+
+// The user id that libzmq appends to a Unix socket's peer address, "localhost:UID:GID:PID"; nothing
+// for one of the network.
+std::optional<uid_t> uid_of(const std::string& address);
 
 class Authenticator {
   public:
@@ -22,13 +43,15 @@ class Authenticator {
     void stop() { reader_.stop(); }
 
     // What the key may do now; `user_id` is what run() said of it, the key itself.
-    Role role_of(const std::string& user_id);
+    Identity who(const std::string& user_id);
 
   private:
     void refresh();
+    bool allows(const std::string& key, const std::string& address);
 
     io::ZmqReader reader_;
     std::filesystem::path authorized_;
+    std::string owner_;
     std::filesystem::file_time_type read_at_{};
     std::map<std::string, std::string> names_{};
 };

@@ -1,6 +1,7 @@
 // The operations of the client protocol (docs/internals.md).
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "daemon/server/server.hpp"
@@ -24,10 +25,33 @@ std::size_t Server::add(core::Input input) {
     return inputs_.size() - 1;
 }
 
-void Server::take_request(const Peer& peer, const std::string& frame) {
+// What anybody with a key may do: an operator all, a client what touches no one else.
+Result<void> Server::admit(const Client& client, const protocol::Request& request) {
+    if (!rate_.take(client.who.user, std::chrono::steady_clock::now())) {
+        return fail(ErrorCode::Refused,
+                    fmt::format("{} asks more than {} requests a second", client.who.user,
+                                rate_.per_second()),
+                    "wait a moment; many jobs fit into one file, submitted at once");
+    }
+    static constexpr std::array kForOperators = {"drain", "undrain", "shutdown"};
+    if (client.who.role != Role::Operator &&
+        std::ranges::find(kForOperators, request.op) != kForOperators.end()) {
+        return fail(ErrorCode::Refused,
+                    fmt::format("{} is for the user whose rolld this is, not for {}", request.op,
+                                client.who.user));
+    }
+    return {};
+}
+
+void Server::take_request(const Client& client, const std::string& frame) {
+    const Peer& peer = client.peer;
     const auto request = protocol::decode_request(frame);
     if (!request) {
         reply(peer, protocol::request_id(frame), tl::unexpected(request.error()));
+        return;
+    }
+    if (const auto admitted = admit(client, *request); !admitted) {
+        reply(peer, request->id, tl::unexpected(admitted.error()));
         return;
     }
     static constexpr std::array kQueries = {"version", "jobs", "show", "nodes", "shutdown"};
@@ -35,7 +59,7 @@ void Server::take_request(const Peer& peer, const std::string& frame) {
         reply(peer, request->id, query(*request));
         return;
     }
-    const auto claimed = claim(peer, *request);
+    const auto claimed = claim(client, *request);
     if (!claimed) reply(peer, request->id, tl::unexpected(claimed.error()));
 }
 
@@ -56,13 +80,25 @@ Result<Json> Server::query(const protocol::Request& request) {
                 {"started_at", to_iso8601(started_at_)}};
 }
 
+// Error Refused: one of the jobs is somebody else's.
+Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids) const {
+    for (const JobId id : ids) {
+        const core::Job& job = engine_.state().jobs.at(id);
+        if (job.user == user) continue;
+        return fail(ErrorCode::Refused,
+                    fmt::format("job {} is {}'s, not {}'s", id.value, job.user, user),
+                    "rollctl jobs -a @me");
+    }
+    return {};
+}
+
 // An error here is one that no turn is needed for.
-Result<void> Server::claim(const Peer& peer, const protocol::Request& request) {
-    if (request.op == "submit") return claim_submit(peer, request);
-    if (request.op == "events") return wait_events(peer, request);
+Result<void> Server::claim(const Client& client, const protocol::Request& request) {
+    if (request.op == "submit") return claim_submit(client, request);
+    if (request.op == "events") return wait_events(client.peer, request);
     static constexpr std::array kSelecting = {"cancel", "hold", "release", "update"};
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
-        return claim_each(peer, request);
+        return claim_each(client, request);
     if (request.op == "drain" || request.op == "undrain") {
         JsonReader r(request.args, request.op);
         const auto node = r.get<std::string>("node");
@@ -70,7 +106,7 @@ Result<void> Server::claim(const Peer& peer, const protocol::Request& request) {
         const bool draining = request.op == "drain";
         const std::size_t input = add(core::Drain{node, draining});
         asked_.push_back(
-            {{input}, peer, request.id, [node, draining](bool) {
+            {{input}, client.peer, request.id, [node, draining](bool) {
                  return Json{{"schema", "roll.node/1"}, {"node", node}, {"draining", draining}};
              }});
         return {};
@@ -79,7 +115,7 @@ Result<void> Server::claim(const Peer& peer, const protocol::Request& request) {
                 "rollctl and rolld may be of different versions; see `rollctl version`");
 }
 
-Result<void> Server::claim_submit(const Peer& peer, const protocol::Request& request) {
+Result<void> Server::claim_submit(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, "submit");
     const auto key = r.get<std::string>("key");
     const auto user = r.get_or<std::string>("user", "");
@@ -88,8 +124,11 @@ Result<void> Server::claim_submit(const Peer& peer, const protocol::Request& req
     if (key.empty())
         return fail(ErrorCode::InvalidArgument, "a submit needs a key that is not empty");
     ROLL_TRY(spec::JobSpec spec, spec::job_spec_from_json(dump(spec_json)));
-    const std::size_t input = add(core::Submit{key, user, std::move(spec)});
-    asked_.push_back({{input}, peer, request.id, [this, key](bool changed) {
+    // Who it is was shown by the key; an operator may queue for somebody else.
+    const bool for_another = client.who.role == Role::Operator && !user.empty();
+    const std::size_t input =
+        add(core::Submit{key, for_another ? user : client.who.user, std::move(spec)});
+    asked_.push_back({{input}, client.peer, request.id, [this, key](bool changed) {
                           const JobId id = engine_.state().keys.at(key);
                           const core::Job& job = engine_.state().jobs.at(id);
                           return Json{{"schema", "roll.submit/1"},
@@ -101,7 +140,7 @@ Result<void> Server::claim_submit(const Peer& peer, const protocol::Request& req
     return {};
 }
 
-Result<void> Server::claim_each(const Peer& peer, const protocol::Request& request) {
+Result<void> Server::claim_each(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const auto selector = r.get<std::string>("selector");
     const auto user = r.get_or<std::string>("me", "");
@@ -109,7 +148,8 @@ Result<void> Server::claim_each(const Peer& peer, const protocol::Request& reque
     const auto priority = r.get_or("priority", 0);
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(const auto ids, query::select(engine_.state(), selector, user));
-    Asked asked{{}, peer, request.id, {}};
+    if (client.who.role != Role::Operator) ROLL_TRY_VOID(owns(client.who.user, ids));
+    Asked asked{{}, client.peer, request.id, {}};
     std::vector<JobId> over;
     std::vector<JobId> open;
     for (const JobId id : ids) {

@@ -95,6 +95,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       ledger_(std::move(ledger)),
       engine_(std::move(engine)),
       sessions_(options_.leases),
+      rate_(options_.requests_per_second, options_.request_burst),
       timer_(io),
       started_at_(wall_clock_now()) {}
 
@@ -169,10 +170,12 @@ bool Server::drain() {
 void Server::take(const io::ZmqMessage& message) {
     if (message.frames.size() != 2) return;
     const Peer peer{message.frames[0], message.user_id};
-    switch (authenticator_->role_of(message.user_id)) {
+    const Identity who = authenticator_->who(message.user_id);
+    switch (who.role) {
         case Role::None: return;  // revoked since it connected: no answer
         case Role::Worker: return take_heartbeat(peer, message.frames[1]);
-        case Role::Client: return take_request(peer, message.frames[1]);
+        case Role::Client:
+        case Role::Operator: return take_request({peer, who}, message.frames[1]);
     }
 }
 
@@ -216,7 +219,7 @@ void Server::turn() {
 
 // Nothing goes to a peer whose key was revoked since it asked.
 void Server::send(const Peer& peer, std::string frame) {
-    if (authenticator_->role_of(peer.key) == Role::None) return;
+    if (authenticator_->who(peer.key).role == Role::None) return;
     reader_.send({peer.route, std::move(frame)});
 }
 

@@ -19,6 +19,7 @@
 #include "daemon/engine/engine.hpp"
 #include "daemon/gateway/authenticator.hpp"
 #include "daemon/gateway/beacon_writer.hpp"
+#include "daemon/gateway/rate_limit.hpp"
 #include "daemon/gateway/sessions.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/query/query.hpp"
@@ -27,6 +28,7 @@ namespace roll::server {
 
 using gateway::Authenticator;
 using gateway::BeaconWriter;
+using gateway::Identity;
 using gateway::Instant;
 using gateway::LeaseRules;
 using gateway::Peer;
@@ -42,6 +44,8 @@ struct ServerOptions {
     std::string cluster;               // names the ledger
     std::string nonce;                 // of this process
     LeaseRules leases;
+    double requests_per_second = 5000;  // of each user; 0: no limit
+    double request_burst = 20000;
 };
 
 class Server {
@@ -56,6 +60,10 @@ class Server {
     std::string endpoint() const { return reader_.bound_endpoint(); }
 
   private:
+    struct Client {
+        Peer peer;
+        Identity who;
+    };
     struct Waiting {  // an `events` request that is held back
         Peer peer;
         std::uint64_t id = 0;
@@ -80,11 +88,13 @@ class Server {
     bool drain();
     void take(const io::ZmqMessage& message);
     void take_heartbeat(const Peer& peer, const std::string& frame);
-    void take_request(const Peer& peer, const std::string& frame);
+    void take_request(const Client& client, const std::string& frame);
+    Result<void> admit(const Client& client, const protocol::Request& request);
     Result<Json> query(const protocol::Request& request);
-    Result<void> claim(const Peer& peer, const protocol::Request& request);
-    Result<void> claim_submit(const Peer& peer, const protocol::Request& request);
-    Result<void> claim_each(const Peer& peer, const protocol::Request& request);
+    Result<void> claim(const Client& client, const protocol::Request& request);
+    Result<void> claim_submit(const Client& client, const protocol::Request& request);
+    Result<void> claim_each(const Client& client, const protocol::Request& request);
+    Result<void> owns(const std::string& user, const std::vector<JobId>& ids) const;
     Result<void> wait_events(const Peer& peer, const protocol::Request& request);
     std::size_t add(core::Input input);
     void turn();
@@ -106,6 +116,7 @@ class Server {
     std::unique_ptr<ledger::Ledger> ledger_;
     engine::Engine engine_;
     Sessions sessions_;
+    gateway::RateLimit rate_;
     boost::asio::steady_timer timer_;
     std::vector<core::Input> inputs_{};
     std::vector<Asked> asked_{};

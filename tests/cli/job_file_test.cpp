@@ -36,6 +36,24 @@ TEST(JobOptions, WinOverTheFile) {
         "resources": {"slots_per_node": 4, "nodes": 2, "time": "90s"}})"));
 }
 
+TEST(Directives, AreTheCommentsAtAScriptsHead) {
+    const auto options = read_directives(
+        "#!/bin/sh\n# a remark\n#ROLL --slots 2 --time '1h 30m'\n\n#ROLL --after ok:3\n"
+        "#ROLL --after any:4 --set env.X=1\n#ROLLING on\necho\n#ROLL --slots 8\n",
+        "a.sh");
+    ASSERT_TRUE(options) << options.error().message;
+    EXPECT_EQ(options->slots, 2);
+    EXPECT_EQ(options->time, "1h 30m");
+    EXPECT_EQ(options->after, (std::vector<std::string>{"ok:3", "any:4"}));
+    EXPECT_EQ(options->sets, (std::vector<std::string>{"env.X=1"}));
+}
+
+TEST(Directives, NameTheLineThatIsWrong) {
+    const auto options = read_directives("#!/bin/sh\n#ROLL --slots 2\n#ROLL --slot 2\n", "a.sh");
+    ASSERT_FALSE(options);
+    EXPECT_TRUE(options.error().message.starts_with("a.sh:3: ")) << options.error().message;
+}
+
 TEST(ParseSources, ReportsTheProblemsOfEveryFile) {
     const std::vector<Source> sources = {
         {"a.yaml", Json::parse(R"({"kind": "command"})"), "/"},

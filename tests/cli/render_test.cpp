@@ -23,7 +23,7 @@ Json jobs() {
 }
 
 TEST(JobsTable, ShowsWhatMattersInEachState) {
-    EXPECT_EQ(jobs_text(jobs(), "", kNow, false),
+    EXPECT_EQ(jobs_text(jobs(), {}, kNow, false),
               "ID  NAME  KIND     STATE      TIME  NODES  INFO\n"
               " 7  kjv   train    running  1m 05s  n1     step 120/300  loss 2.3100  41.2k "
               "tokens/s  1m 05s left\n"
@@ -32,17 +32,26 @@ TEST(JobsTable, ShowsWhatMattersInEachState) {
 }
 
 TEST(JobsTable, TakesOtherColumns) {
-    EXPECT_EQ(jobs_text(jobs(), "id,state,exit_code", kNow, false),
+    EXPECT_EQ(jobs_text(jobs(), *job_keys("id,state,exit_code"), kNow, false),
               "id  state    exit_code\n"
               "7   running\n"
               "8   queued\n"
               "9   failed   3\n");
-    EXPECT_EQ(jobs_text(Json::array(), "id,name", kNow, false), "id  name\n");
+    EXPECT_EQ(jobs_text(Json::array(), *job_keys("id,name"), kNow, false), "id  name\n");
+}
+
+TEST(JobsTable, RefusesAColumnThatNoJobHas) {
+    const auto keys = job_keys("id,stat");
+    ASSERT_FALSE(keys);
+    EXPECT_EQ(keys.error().code, ErrorCode::InvalidArgument);
+    EXPECT_EQ(keys.error().message, "-o id,stat: a job has no stat; did you mean state?");
+    EXPECT_FALSE(job_keys("id,"));
+    EXPECT_TRUE(job_keys("")->empty());
 }
 
 TEST(JobsTable, PaintsStatesOnlyWhenAsked) {
-    EXPECT_NE(jobs_text(jobs(), "", kNow, true).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
-    EXPECT_EQ(jobs_text(jobs(), "", kNow, false).find('\x1b'), std::string::npos);
+    EXPECT_NE(jobs_text(jobs(), {}, kNow, true).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
+    EXPECT_EQ(jobs_text(jobs(), {}, kNow, false).find('\x1b'), std::string::npos);
 }
 
 TEST(ExitStatus, IsTheJobsOwnCode) {

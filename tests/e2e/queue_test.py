@@ -64,6 +64,16 @@ class Queue(RollTest):
         self.assertEqual(bad.returncode, 7, bad.stderr)
         self.assertEqual(self.ctl('wait', good).returncode, 0)
 
+    def test_a_script_is_queued_as_it_is_now_with_its_directives(self):
+        self.up()
+        path = self.write('say.sh', '#!/bin/sh\n#ROLL --name said --hold\necho "got $1"\nexit 5\n')
+        job = self.submit(path, '--', 'a word')
+        self.write('say.sh', '#!/bin/sh\nexit 0\n')
+        self.ctl('release', job)
+        self.assertEqual(self.ctl('wait', job, check=False).returncode, 5)
+        self.assertIn('got a word', self.ctl('logs', job).stdout)
+        self.assertEqual(self.json('show', job)['job']['name'], 'said')
+
     def test_a_dependent_job_starts_after_the_one_it_waits_for(self):
         self.up()
         mark = os.path.join(self.work, 'mark')

@@ -14,6 +14,7 @@ using Environment = std::map<std::string, std::string>;
 
 struct CommandDocument {
     std::vector<std::string> command;
+    std::string script;
     Environment environment;
     std::string workdir;
 };
@@ -24,6 +25,7 @@ Result<CommandDocument> read_command(const std::string& document) {
     JsonReader r(json, "job");
     CommandDocument result;
     result.command = r.get<std::vector<std::string>>("command");
+    result.script = r.get_or("script", std::string{});
     result.workdir = r.get_or("workdir", std::string{});
     const Json& environment = r.raw("env");
     ROLL_TRY_VOID(r.finish_lenient());
@@ -92,10 +94,33 @@ std::string log_of(const protocol::StartOrder& order, int program) {
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
 }
 
-void plan_command(const protocol::StartOrder& order, const CommandDocument& document,
+// What execve makes of "#!INTERPRETER [ARGUMENT]", so that the file needs no right to execute.
+std::vector<std::string> interpreter_of(const std::string& script) {
+    const std::string line = script.substr(2, script.find('\n') - 2);
+    std::vector<std::string> words;
+    constexpr const char* kBlanks = " \t\r";
+    const std::size_t begin = line.find_first_not_of(kBlanks);
+    if (begin == std::string::npos) return {"/bin/sh"};
+    const std::size_t end = std::min(line.find_first_of(kBlanks, begin), line.size());
+    words.push_back(line.substr(begin, end - begin));
+    const std::size_t argument = line.find_first_not_of(kBlanks, end);
+    if (argument != std::string::npos)
+        words.push_back(line.substr(argument, line.find_last_not_of(kBlanks) + 1 - argument));
+    return words;
+}
+
+void plan_command(const protocol::StartOrder& order, CommandDocument document,
                   Environment environment, GuardPlan& plan) {
     for (const auto& [name, value] : document.environment) environment[name] = value;
     plan.own_programs = false;
+    if (!document.script.empty()) {
+        plan.launch_file = logs_of(order) + "/script-" + std::to_string(order.node_rank);
+        plan.launch = document.script;
+        std::vector<std::string> words = interpreter_of(document.script);
+        words.push_back(plan.launch_file);
+        words.insert(words.end(), document.command.begin() + 1, document.command.end());
+        document.command = std::move(words);
+    }
     plan.programs.push_back({document.command, join(environment),
                              document.workdir.empty() ? order.output : document.workdir,
                              log_of(order, 0)});
@@ -131,8 +156,8 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     plan.directories = {order.output, logs_of(order)};
     const Environment environment = environment_of(order, site);
     if (order.kind == "command") {
-        ROLL_TRY(const CommandDocument document, read_command(order.document));
-        plan_command(order, document, environment, plan);
+        ROLL_TRY(CommandDocument document, read_command(order.document));
+        plan_command(order, std::move(document), environment, plan);
     } else {
         plan_programs(order, site, environment, plan);
     }

@@ -104,6 +104,55 @@ TEST(Rolld, ARevokedKeyIsCutOffAlsoWhereItIsConnected) {
     EXPECT_TRUE(client.ask("version", Json::object(), 30s));
 }
 
+// A client of the user "bob", whose key's file is client-bob.pub.
+io::Client client_of_bob(const Daemon& daemon) {
+    const auto directory = daemon.directory();
+    const auto keys =
+        io::load_or_make_curve_keys(directory.keys(), "client-bob", directory.authorized());
+    const auto server = io::load_public_key(directory.keys() / "server.pub");
+    auto bob = io::Client::connect(*directory.read_endpoint(), *keys, *server);
+    EXPECT_TRUE(bob);
+    return *std::move(bob);
+}
+
+TEST(Rolld, AUserActsOnOwnJobsOnly) {
+    Daemon daemon;
+    daemon.start();
+    io::Client owner = daemon.client();
+    io::Client bob = client_of_bob(daemon);
+    ASSERT_TRUE(owner.ask("submit", submit_args("a"), 30s));
+    ASSERT_TRUE(bob.ask("submit", submit_args("b"), 30s)) << "says that it is ann's";
+    const auto shown = bob.ask("show", {{"id", 2}}, 30s);
+    ASSERT_TRUE(shown);
+    EXPECT_EQ((*shown)["job"]["user"], "bob") << "the key says who it is";
+    for (const char* op : {"cancel", "hold", "update"}) {
+        const auto refused = bob.ask(op, {{"selector", "1-2"}, {"me", "ann"}}, 30s);
+        ASSERT_FALSE(refused) << op;
+        EXPECT_EQ(refused.error().code, ErrorCode::Refused);
+        EXPECT_EQ(refused.error().message, "job 1 is ann's, not bob's");
+    }
+    for (const char* op : {"drain", "shutdown"})
+        EXPECT_EQ(bob.ask(op, {{"node", "n"}}, 30s).error().code, ErrorCode::Refused) << op;
+    EXPECT_EQ((*bob.ask("cancel", {{"selector", "2"}}, 30s))["cancelled"], Json({2}));
+    EXPECT_TRUE(owner.ask("cancel", {{"selector", "all"}}, 30s));
+}
+
+TEST(Rolld, AUserThatAsksTooFastIsToldSoAndOthersAreServed) {
+    Daemon daemon;
+    daemon.start({"--rate-limit", "1"});
+    io::Client owner = daemon.client();
+    io::Client bob = client_of_bob(daemon);
+    std::optional<Error> refused;
+    for (int i = 0; i < 100 && !refused; ++i) {
+        const auto reply = owner.ask("version", Json::object(), 30s);
+        if (!reply) refused = reply.error();
+    }
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->code, ErrorCode::Refused);
+    EXPECT_NE(refused->message.find("more than 1 requests a second"), std::string::npos);
+    EXPECT_TRUE(bob.ask("version", Json::object(), 30s));
+}
+
 TEST(Rolld, ARevokedWorkerHearsNothingMore) {
     Daemon daemon;
     daemon.start();

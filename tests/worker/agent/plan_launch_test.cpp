@@ -40,6 +40,21 @@ bool names(const Program& program, const std::string& name) {
     });
 }
 
+TEST(PlanLaunch, AScriptIsWrittenAndStartedByItsFirstLine) {
+    auto script = order("command");
+    script.document = R"({"command": ["a.sh", "x y"], "workdir": "/w",
+                          "script": "#! /usr/bin/env -S python3 -u \nprint(1)\n"})";
+    const auto plan = plan_launch(script, site());
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->launch_file, "/runs/a-7/logs/attempt-2/script-1");
+    EXPECT_EQ(plan->launch, "#! /usr/bin/env -S python3 -u \nprint(1)\n");
+    EXPECT_EQ(
+        plan->programs[0].arguments,
+        (std::vector<std::string>{"/usr/bin/env", "-S python3 -u", plan->launch_file, "x y"}));
+    script.document = R"({"command": ["a.sh"], "script": "#!/bin/sh"})";
+    EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
+}
+
 TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
     const auto plan = plan_launch(order("train"), site());
     ASSERT_TRUE(plan);

@@ -1,0 +1,114 @@
+#include "cli/job_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/yaml.hpp"
+
+namespace roll::cli {
+namespace {
+
+Result<void> set_key(Json& document, const std::string& assignment) {
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string::npos || equals == 0) {
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("--set {} is no KEY=VALUE; for example --set train.steps=600", assignment));
+    }
+    ROLL_TRY(Json value, read_yaml_value(assignment.substr(equals + 1)));
+    const std::string path = assignment.substr(0, equals);
+    Json* place = &document;
+    for (std::size_t from = 0;;) {
+        const std::size_t dot = path.find('.', from);
+        const std::string key = path.substr(from, dot - from);
+        if (place->is_null()) *place = Json::object();
+        if (!place->is_object() || key.empty()) {
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("--set {}: {} is no key of a mapping", assignment, path));
+        }
+        place = &(*place)[key];
+        if (dot == std::string::npos) break;
+        from = dot + 1;
+    }
+    *place = std::move(value);
+    return {};
+}
+
+constexpr std::string_view kDirective = "#ROLL ";
+
+Result<void> parse_words(const std::string& words, JobOptions& options) {
+    CLI::App app;
+    app.set_help_flag();
+    add_queue_options(app, options);
+    try {
+        app.parse(words);
+    } catch (const CLI::ParseError& e) {
+        return fail(ErrorCode::InvalidArgument, e.what(),
+                    "a #ROLL line takes the options of `rollctl submit --help` that a job file has "
+                    "a key for");
+    }
+    return {};
+}
+
+}  // namespace
+
+void add_job_options(CLI::App& app, JobOptions& options) {
+    app.add_option("--set", options.sets, "KEY=VALUE of the job file, e.g. train.steps=600")
+        ->allow_extra_args(false);
+    app.add_option("--slots", options.slots, "CPU slots of each node");
+    app.add_option("--gpus", options.gpus, "GPUs of each node");
+    app.add_option("--nodes", options.nodes, "Nodes");
+    app.add_option("--time", options.time, "Limit of one attempt: 90s, 1h 30m, 1-12:00:00");
+    app.add_option("--name", options.name, "The job's name");
+}
+
+void add_queue_options(CLI::App& app, JobOptions& options) {
+    add_job_options(app, options);
+    app.add_option("--after", options.after, "ok:ID, any:ID or failed:ID; again for more")
+        ->allow_extra_args(false);
+    app.add_flag("--hold", options.hold, "Wait until rollctl release");
+}
+
+Result<void> apply_options(const JobOptions& options, Json& document) {
+    if (!document.is_object()) return {};  // the schema says what is wrong with it
+    for (const std::string& assignment : options.sets) {
+        ROLL_TRY_VOID(set_key(document, assignment));
+    }
+    const auto resource = [&](const char* key, const Json& value) {
+        if (!document.contains("resources")) document["resources"] = Json::object();
+        if (document["resources"].is_object()) document["resources"][key] = value;
+    };
+    if (options.slots) resource("slots_per_node", *options.slots);
+    if (options.gpus) resource("gpus_per_node", *options.gpus);
+    if (options.nodes) resource("nodes", *options.nodes);
+    if (!options.time.empty()) resource("time", options.time);
+    if (!options.name.empty()) document["name"] = options.name;
+    if (options.hold) document["hold"] = true;
+    for (const std::string& one : options.after) {
+        if (!document.contains("after")) document["after"] = Json::array();
+        if (document["after"].is_array()) document["after"].push_back(one);
+    }
+    return {};
+}
+
+Result<JobOptions> read_directives(std::string_view script, const std::string& file) {
+    std::string all;
+    JobOptions options;
+    for (int number = 1; !script.empty(); ++number) {
+        const std::string_view line = script.substr(0, script.find('\n'));
+        script.remove_prefix(std::min(line.size() + 1, script.size()));
+        if (!line.empty() && line[0] != '#') break;
+        if (!line.starts_with(kDirective)) continue;
+        const std::string words(line.substr(kDirective.size()));
+        JobOptions alone;  // read by itself, an error has a line
+        if (auto read = parse_words(words, alone); !read) {
+            read.error().message = fmt::format("{}:{}: {}", file, number, read.error().message);
+            return tl::unexpected(std::move(read).error());
+        }
+        all += words + " ";
+    }
+    ROLL_TRY_VOID(parse_words(all, options));
+    return options;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,41 @@
+// The options of submit, resume and plan that stand for keys of a job file, on a command line and
+// on a script's #ROLL lines alike.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace roll::cli {
+
+// What is set wins over the file.
+struct JobOptions {
+    std::vector<std::string> sets;   // "a.b=value"
+    std::vector<std::string> after;  // "ok:ID"
+    bool hold = false;
+    std::string name;
+    std::string time;
+    std::optional<int> slots;
+    std::optional<int> gpus;
+    std::optional<int> nodes;
+};
+
+void add_job_options(CLI::App& app, JobOptions& options);    // what plan takes too
+void add_queue_options(CLI::App& app, JobOptions& options);  // and what only queueing needs
+
+// Error InvalidArgument: a --set that is no a.b=value, or goes through what is no mapping.
+Result<void> apply_options(const JobOptions& options, Json& document);
+
+// The options on the "#ROLL ..." lines in the comments at a script's head: they end at the first
+// line that is none. Error InvalidArgument, "FILE:LINE: ...".
+Result<JobOptions> read_directives(std::string_view script, const std::string& file);
+
+}  // namespace roll::cli

@@ -1,0 +1,49 @@
+// Who may do what, and how often.
+#include <gtest/gtest.h>
+
+#include "daemon/gateway/authenticator.hpp"
+#include "daemon/gateway/rate_limit.hpp"
+
+namespace roll::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Identity, IsWhatTheKeysFileSays) {
+    EXPECT_EQ(identity_of("client", "ann"), (Identity{Role::Operator, "ann"}));
+    EXPECT_EQ(identity_of("client-bob", "ann"), (Identity{Role::Client, "bob"}));
+    EXPECT_EQ(identity_of("worker", "ann").role, Role::Worker);
+    EXPECT_EQ(identity_of("worker-n1", "ann").role, Role::Worker);
+    for (const char* name : {"", "clients", "client-", "server", "anybody"})
+        EXPECT_EQ(identity_of(name, "ann").role, Role::None) << name;
+}
+
+TEST(PeerAddress, TellsTheUserOfAUnixSocket) {
+    EXPECT_EQ(uid_of("localhost:1000:100:4711"), 1000u);
+    EXPECT_EQ(uid_of("localhost:0:0:1"), 0u);
+    for (const char* address :
+         {"", "127.0.0.1", "10.1.2.3:1000", "localhost", "localhost:x:0:1", "localhost:1000:100"})
+        EXPECT_EQ(uid_of(address), std::nullopt) << address;
+}
+
+TEST(RateLimit, AllowsABurstAndThenItsRate) {
+    RateLimit rate(10, 5);
+    RateLimit::Instant now{};
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(rate.take("ann", now));
+    EXPECT_FALSE(rate.take("ann", now));
+    EXPECT_TRUE(rate.take("bob", now)) << "each user has a bucket";
+    now += 100ms;
+    EXPECT_TRUE(rate.take("ann", now));
+    EXPECT_FALSE(rate.take("ann", now));
+    now += 1h;
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(rate.take("ann", now));
+    EXPECT_FALSE(rate.take("ann", now)) << "a long pause saves no more than the burst";
+}
+
+TEST(RateLimit, OfZeroIsNone) {
+    RateLimit rate(0, 0);
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(rate.take("ann", {}));
+}
+
+}  // namespace
+}  // namespace roll::gateway
