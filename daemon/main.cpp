@@ -12,9 +12,12 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
+#include "common/io/beacon.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
+#include "common/spec/units.hpp"
 #include "common/time.hpp"
+#include "daemon/ledger/backup.hpp"
 #include "daemon/server/server.hpp"
 
 namespace roll {
@@ -27,6 +30,10 @@ struct Options {
     std::string endpoint;
     bool no_beacon = false;
     double rate_limit = 5000;
+    std::string keep_ended;
+    std::string backup;
+    std::string restore;
+    bool check = false;
     std::string log_level = "info";
 };
 
@@ -97,11 +104,57 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     return made;
 }
 
+// Forgets jobs that ended longer ago than --keep-ended.
+Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
+    if (keep.empty()) return {};
+    ROLL_TRY(const std::chrono::seconds kept, spec::parse_duration(keep));
+    const Time now = wall_clock_now();
+    ROLL_TRY(const core::State state, ledger.load());
+    ROLL_TRY(const std::size_t jobs, ledger.prune(state, now - kept, now));
+    if (jobs > 0) spdlog::info("forgot {} jobs that ended more than {} ago", jobs, keep);
+    return {};
+}
+
+Result<void> check(const io::StateDirectory& directory) {
+    ROLL_TRY(const ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
+    ROLL_TRY(const core::State state, ledger.load());
+    fmt::print("{}: {} jobs, newest event {}, no damage\n", directory.ledger().string(),
+               state.jobs.size(), ledger.newest());
+    return {};
+}
+
+Result<void> back_up(const io::StateDirectory& directory, const std::string& target) {
+    ROLL_TRY(const std::int64_t newest, ledger::back_up(directory.root(), target));
+    fmt::print("{}: up to event {}\n", target, newest);
+    return {};
+}
+
+Result<void> restore(const io::StateDirectory& directory, const std::string& backup) {
+    const auto beacon = io::read_beacon(directory.beacon());
+    ROLL_TRY(const std::int64_t newest,
+             ledger::restore(backup, directory.root(), beacon ? beacon->incarnation + 1 : 0,
+                             wall_clock_now()));
+    fmt::print("{}: restored up to event {}; what was there lies in {}/ledger-before-*\n",
+               directory.ledger().string(), newest, directory.root().string());
+    return {};
+}
+
+// What rolld does to a ledger instead of serving it.
+std::optional<Result<void>> keep_house(const Options& options) {
+    if (!options.check && options.backup.empty() && options.restore.empty()) return std::nullopt;
+    auto directory = io::StateDirectory::find(options.dir);
+    if (!directory) return tl::unexpected(directory.error());
+    if (options.check) return check(*directory);
+    if (!options.backup.empty()) return back_up(*directory, options.backup);
+    return restore(*directory, options.restore);
+}
+
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     ROLL_TRY_VOID(directory.make());
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
+    ROLL_TRY_VOID(prune(ledger, options.keep_ended));
     ROLL_TRY(server::ServerOptions server_options_, server_options(directory, options));
     boost::asio::io_context io(1);
     ROLL_TRY(const std::unique_ptr<server::Server> server,
@@ -130,6 +183,15 @@ int run(int argc, char** argv) {
     app.add_option("--rate-limit", options.rate_limit,
                    "Requests a second of each user, four times as many at once; 0: no limit [5000]")
         ->check(CLI::NonNegativeNumber);
+    app.add_option("--keep-ended", options.keep_ended,
+                   "Forget jobs that ended longer ago, at each start, e.g. 90 d [never]");
+    auto* house = app.add_option_group("house", "Instead of serving");
+    house->add_flag("--check", options.check, "Look for damage in the ledger");
+    house->add_option("--backup", options.backup,
+                      "Copy the ledger to DIR, while a rolld serves it");
+    house->add_option("--restore", options.restore,
+                      "Put the ledger of the backup DIR in its place");
+    house->require_option(0, 1);
     app.add_option("--log-level", options.log_level, "debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
     try {
@@ -138,7 +200,8 @@ int run(int argc, char** argv) {
         return app.exit(e) == 0 ? 0 : 2;
     }
     ::umask(077);
-    const auto served = serve(options);
+    const auto kept = keep_house(options);
+    const auto served = kept ? *kept : serve(options);
     if (served) return 0;
     fmt::print(stderr, "rolld: {}\n", served.error().message);
     if (!served.error().hint.empty()) fmt::print(stderr, "  {}\n", served.error().hint);

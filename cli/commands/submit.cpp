@@ -7,6 +7,7 @@
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "common/hash.hpp"
+#include "common/spec/job_json.hpp"
 
 namespace roll::cli {
 namespace {
@@ -19,8 +20,7 @@ std::string draw_key() {
 
 // Asked again with the same key after a break, so a job is queued once however often it is sent.
 Result<Json> send(Daemon& daemon, const spec::JobSpec& spec, const std::string& key) {
-    const Json args = {
-        {"key", key}, {"user", user_name()}, {"spec", Json::parse(spec::to_json(spec))}};
+    const Json args = {{"key", key}, {"user", user_name()}, {"spec", spec::json_of(spec)}};
     return daemon.ask_patiently("submit", args, std::chrono::seconds(20));
 }
 
@@ -91,7 +91,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
 int print_specs(const std::vector<spec::JobSpec>& specs) {
     Json jobs = Json::array();
     for (const spec::JobSpec& spec : specs) {
-        Json job = Json::parse(spec::to_json(spec));
+        Json job = spec::json_of(spec);
         job["document"] = Json::parse(spec.document);
         jobs.push_back(std::move(job));
     }

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
+#include "common/spec/job_json.hpp"
 
-#include "common/json.hpp"
-#include "common/spec/job.hpp"
+#include <fmt/format.h>
 
 namespace roll::spec {
 namespace {
@@ -45,12 +44,12 @@ Result<Resources> read_resources(const Json& json) {
 
 }  // namespace
 
-std::string to_json(const JobSpec& spec) {
+Json json_of(const JobSpec& spec) {
     Json after = Json::array();
     for (const After& one : spec.after) {
         after.push_back({{"condition", name_of_condition(one.condition)}, {"job", one.job.value}});
     }
-    const Json json = {
+    return {
         {"name", spec.name},
         {"kind", name_of(spec.kind)},
         {"resources",
@@ -67,11 +66,16 @@ std::string to_json(const JobSpec& spec) {
         {"export_document", spec.export_document},
         {"document", spec.document},
     };
-    return json.dump();
 }
+
+std::string to_json(const JobSpec& spec) { return json_of(spec).dump(); }
 
 Result<JobSpec> job_spec_from_json(std::string_view text) {
     ROLL_TRY(const Json json, parse_json(text));
+    return job_spec_of(json);
+}
+
+Result<JobSpec> job_spec_of(const Json& json) {
     JsonReader reader(json, "job");
     JobSpec spec;
     spec.name = reader.get<std::string>("name");

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "common/json.hpp"
+#include "common/spec/job_json.hpp"
 #include "daemon/ledger/event_fields.hpp"
 
 namespace roll::ledger {
@@ -45,7 +46,7 @@ Json put(const AttemptKey& key) {
 Json put(const Time& time) { return time.time_since_epoch().count(); }
 Json put(const core::JobPhase& phase) { return kPhases[static_cast<std::size_t>(phase)]; }
 Json put(const core::Outcome& outcome) { return kOutcomes[static_cast<std::size_t>(outcome)]; }
-Json put(const spec::JobSpec& spec) { return Json::parse(spec::to_json(spec)); }
+Json put(const spec::JobSpec& spec) { return spec::json_of(spec); }
 Json put(const std::vector<core::Place>& places) {
     Json all = Json::array();
     for (const core::Place& place : places) {
@@ -83,7 +84,7 @@ void take(const Json& json, core::Outcome& outcome) {
     outcome = enum_from<core::Outcome>(json, kOutcomes);
 }
 void take(const Json& json, spec::JobSpec& spec) {
-    auto parsed = spec::job_spec_from_json(json.dump());
+    auto parsed = spec::job_spec_of(json);
     if (!parsed) throw std::invalid_argument(parsed.error().message);
     spec = *std::move(parsed);
 }

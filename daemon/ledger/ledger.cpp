@@ -1,85 +1,21 @@
 #include "daemon/ledger/ledger.hpp"
 
-#include <cerrno>
-#include <system_error>
-
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "common/check.hpp"
 #include "common/files.hpp"
-#include "common/hash.hpp"
+#include "daemon/ledger/chain.hpp"
 #include "daemon/ledger/event_json.hpp"
+#include "daemon/ledger/lock.hpp"
 #include "daemon/ledger/mark.hpp"
 #include "daemon/ledger/migrations.hpp"
+#include "daemon/ledger/prune.hpp"
 #include "daemon/ledger/sqlite.hpp"
 
 namespace roll::ledger {
 namespace {
 
-std::uint64_t chain(std::uint64_t before, const Row& row) {
-    const std::string head =
-        fmt::format("{} {} {} ", row.seq, row.at.time_since_epoch().count(), row.kind);
-    return hash64(row.body, hash64(head, before));
-}
-
-// A lock of a file beside the database: the database file itself is SQLite's alone.
-class Lock {
-  public:
-    static Result<Lock> take(const std::filesystem::path& path) {
-        Lock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-        if (lock.fd_ < 0) {
-            return fail(ErrorCode::Failed, "cannot open " + path.string() + ": " +
-                                               std::generic_category().message(errno));
-        }
-        if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-            return fail(ErrorCode::Refused, "another rolld serves " + path.parent_path().string(),
-                        "use that one, end it with `rollctl down`, or give another --dir");
-        }
-        return lock;
-    }
-    Lock(Lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Lock& operator=(Lock&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-    ~Lock() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-
-  private:
-    explicit Lock(int fd) : fd_(fd) {}
-    int fd_;
-};
-
-tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what) {
-    return fail(
-        ErrorCode::Corrupt, path.string() + " is damaged: " + what,
-        "restore " + path.parent_path().string() +
-            " from a backup, or move ledger.db* and ledger.mark away to begin an empty queue "
-            "(checkpoints and exports are not touched)");
-}
-
-Result<void> check_pages(sqlite3* database, const std::filesystem::path& path) {
-    const auto statement = prepare(database, "PRAGMA integrity_check(1)");
-    if (!statement) return damaged(path, statement.error().message);
-    const auto row = step(statement->get());
-    if (!row) return damaged(path, row.error().message);
-    const std::string verdict = column_text(statement->get(), 0);
-    if (verdict != "ok") return damaged(path, verdict);
-    return {};
-}
-
-Row row_of(sqlite3_stmt* statement) {
-    return {.seq = sqlite3_column_int64(statement, 0),
-            .at = Time{std::chrono::milliseconds{sqlite3_column_int64(statement, 1)}},
-            .kind = column_text(statement, 2),
-            .body = column_text(statement, 3)};
-}
+constexpr std::size_t kPruneShare = 10;  // every row is rehashed: worth it from a tenth on
 
 }  // namespace
 
@@ -91,10 +27,16 @@ struct Ledger::Impl {
     Statement insert;
     Mark head{};  // the newest row
 
-    Result<void> check_chain();
     Result<void> insert_row(const Row& row, std::optional<JobId> job, std::uint64_t hash);
     Result<Mark> insert_all(std::span<const core::Event> events, Time at);
+    Result<void> drop(const std::set<JobId>& jobs, Time now);
+    void roll_back() const;
 };
+
+void Ledger::Impl::roll_back() const {
+    if (sqlite3_get_autocommit(database.get()) == 0)
+        sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+}
 
 Ledger::Ledger(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Ledger::Ledger(Ledger&&) noexcept = default;
@@ -103,36 +45,10 @@ Ledger::~Ledger() = default;
 
 std::int64_t Ledger::newest() const { return impl_->head.seq; }
 
-// Walks every row: each hash follows from the one before, and the mark's row is among them.
-Result<void> Ledger::Impl::check_chain() {
-    const auto marked = mark.read();
-    ROLL_TRY(const Statement all,
-             prepare(database.get(), "SELECT seq, at, kind, body, hash FROM events ORDER BY seq"));
-    bool mark_found = !marked || marked->seq == 0;
-    for (;;) {
-        const auto more = step(all.get());
-        if (!more) return damaged(path, more.error().message);
-        if (!*more) break;
-        const Row row = row_of(all.get());
-        const auto stored = static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4));
-        if (row.seq != head.seq + 1)
-            return damaged(path, fmt::format("event {} is followed by {}", head.seq, row.seq));
-        head = {row.seq, chain(head.hash, row)};
-        if (head.hash != stored)
-            return damaged(path, fmt::format("event {} is not what was written", row.seq));
-        if (marked && head == *marked) mark_found = true;
-    }
-    if (mark_found) return {};
-    return damaged(path,
-                   fmt::format("it ends at event {}, but event {} had been committed (the WAL "
-                               "{}-wal lost what followed)",
-                               head.seq, marked->seq, path.string()));
-}
-
 Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY_VOID(make_directories(directory));
     const std::filesystem::path path = directory / "ledger.db";
-    ROLL_TRY(Lock lock, Lock::take(directory / "ledger.lock"));
+    ROLL_TRY(Lock lock, Lock::take(directory));
     ROLL_TRY(MarkFile mark, MarkFile::open(directory / "ledger.mark"));
     ROLL_TRY(Database database, open_database(path));
     if (const auto checked = check_pages(database.get(), path); !checked)
@@ -149,7 +65,8 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
                                        "VALUES (?, ?, ?, ?, ?, ?)"));
     auto impl = std::make_unique<Impl>(
         Impl{path, std::move(lock), std::move(mark), std::move(database), std::move(insert)});
-    ROLL_TRY_VOID(impl->check_chain());
+    ROLL_TRY(impl->head, check_chain(impl->database.get(), path, impl->mark.read()));
+    impl->mark.write(impl->head);
     return Ledger(std::move(impl));
 }
 
@@ -184,8 +101,7 @@ Result<Mark> Ledger::Impl::insert_all(std::span<const core::Event> events, Time 
 Result<void> Ledger::append(std::span<const core::Event> events, Time at) {
     auto next = impl_->insert_all(events, at);
     if (!next) {
-        if (sqlite3_get_autocommit(impl_->database.get()) == 0)
-            sqlite3_exec(impl_->database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+        impl_->roll_back();
         return tl::unexpected(next.error());
     }
     impl_->head = *next;
@@ -195,16 +111,68 @@ Result<void> Ledger::append(std::span<const core::Event> events, Time at) {
 
 Result<core::State> Ledger::load() const {
     core::State state;
-    ROLL_TRY(const Statement all,
-             prepare(impl_->database.get(), "SELECT seq, at, kind, body FROM events ORDER BY seq"));
+    ROLL_TRY(
+        const Statement all,
+        prepare(impl_->database.get(), "SELECT seq, at, kind, body, job FROM events ORDER BY seq"));
     for (;;) {
         ROLL_TRY(const bool more, step(all.get()));
         if (!more) return state;
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
         if (!event) return damaged(impl_->path, event.error().message);
+        // The column is outside the chain, but follows from what is inside.
+        const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
+        if (job_of(*event).value_or(JobId{}) != filed)
+            return damaged(impl_->path,
+                           fmt::format("event {} is filed under job {}", row.seq, filed.value));
         core::apply(state, *event);
     }
+}
+
+Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, Time now) {
+    ROLL_TRY_VOID(execute(database.get(), "BEGIN IMMEDIATE"));
+    ROLL_TRY(const Statement note,
+             prepare(database.get(), "INSERT INTO pruned (seq, hash, at) VALUES (?, ?, ?)"));
+    bind_value(note.get(), 1, head.seq);
+    bind_value(note.get(), 2, static_cast<std::int64_t>(head.hash));
+    bind_value(note.get(), 3, static_cast<std::int64_t>(now.time_since_epoch().count()));
+    ROLL_TRY_VOID(step(note.get()));
+    ROLL_TRY(const Statement remove, prepare(database.get(), "DELETE FROM events WHERE job = ?"));
+    for (const JobId job : jobs) {
+        bind_value(remove.get(), 1, static_cast<std::int64_t>(job.value));
+        ROLL_TRY_VOID(step(remove.get()));
+        sqlite3_reset(remove.get());
+    }
+    ROLL_TRY(const Statement all,
+             prepare(database.get(), "SELECT seq, at, kind, body FROM events ORDER BY seq"));
+    ROLL_TRY(const Statement set,
+             prepare(database.get(), "UPDATE events SET hash = ? WHERE seq = ?"));
+    Mark next;
+    for (;;) {
+        ROLL_TRY(const bool more, step(all.get()));
+        if (!more) break;
+        const Row row = row_of(all.get());
+        next = {row.seq, chain(next.hash, row)};
+        bind_value(set.get(), 1, static_cast<std::int64_t>(next.hash));
+        bind_value(set.get(), 2, row.seq);
+        ROLL_TRY_VOID(step(set.get()));
+        sqlite3_reset(set.get());
+    }
+    sqlite3_reset(all.get());
+    ROLL_TRY_VOID(execute(database.get(), "COMMIT"));
+    head = next;
+    mark.write(head);
+    return {};
+}
+
+Result<std::size_t> Ledger::prune(const core::State& state, Time cutoff, Time now) {
+    const std::set<JobId> jobs = forgettable(state, cutoff);
+    if (jobs.size() * kPruneShare < state.jobs.size() || jobs.empty()) return 0;
+    if (auto dropped = impl_->drop(jobs, now); !dropped) {
+        impl_->roll_back();
+        return tl::unexpected(std::move(dropped).error());
+    }
+    return jobs.size();
 }
 
 Result<std::vector<Row>> Ledger::read(std::int64_t since, int limit,

@@ -46,6 +46,11 @@ class Ledger {
     // Events after `since`, at most `limit`, of one job if given.
     Result<std::vector<Row>> read(std::int64_t since, int limit, std::optional<JobId> job) const;
 
+    // Drops every event of the jobs that ended before `cutoff` and that no other job needs, if they
+    // are a tenth of all; `state` is what load() gave. How many jobs. To be called before the state
+    // is served: load() then gives one without them. Events keep their numbers.
+    Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
+
     std::int64_t newest() const;
 
   private:

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/spec/job_json.hpp"
 #include "daemon/server/server.hpp"
 
 namespace roll::server {
@@ -123,7 +124,7 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
     ROLL_TRY_VOID(r.finish_lenient());
     if (key.empty())
         return fail(ErrorCode::InvalidArgument, "a submit needs a key that is not empty");
-    ROLL_TRY(spec::JobSpec spec, spec::job_spec_from_json(dump(spec_json)));
+    ROLL_TRY(spec::JobSpec spec, spec::job_spec_of(spec_json));
     // Who it is was shown by the key; an operator may queue for somebody else.
     const bool for_another = client.who.role == Role::Operator && !user.empty();
     const std::size_t input =

@@ -1,0 +1,132 @@
+#include "daemon/ledger/backup.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "daemon/ledger/ledger.hpp"
+#include "daemon/ledger/lock.hpp"
+#include "daemon/ledger/sqlite.hpp"
+
+namespace roll::ledger {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<void> move_file(const fs::path& from, const fs::path& to) {
+    std::error_code error;
+    fs::rename(from, to, error);
+    if (error && error != std::errc::no_such_file_or_directory) {
+        return fail(ErrorCode::Failed, fmt::format("cannot rename {} to {}: {}", from.string(),
+                                                   to.string(), error.message()));
+    }
+    return {};
+}
+
+// A directory that is gone when this object is, unless it was renamed.
+struct Scratch {
+    fs::path path;
+    explicit Scratch(fs::path directory) : path(std::move(directory)) { clear(); }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch() { clear(); }
+    void clear() const {
+        std::error_code ignored;
+        fs::remove_all(path, ignored);
+    }
+};
+
+// The newest event of the ledger in `directory`, which is checked, and closed again: its WAL is
+// then part of the database.
+Result<std::int64_t> check_and_close(const fs::path& directory) {
+    std::int64_t newest = 0;
+    {
+        ROLL_TRY(const Ledger ledger, Ledger::open(directory));
+        ROLL_TRY_VOID(ledger.load());
+        newest = ledger.newest();
+    }
+    std::error_code ignored;
+    fs::remove(directory / "ledger.lock", ignored);
+    return newest;
+}
+
+Result<void> sync_file(const fs::path& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool synced = fd >= 0 && ::fsync(fd) == 0;
+    const int number = errno;
+    if (fd >= 0) ::close(fd);
+    if (synced) return {};
+    return fail(ErrorCode::Failed,
+                fmt::format("cannot sync {}: {}", path.string(), std::strerror(number)));
+}
+
+Result<void> copy_synced(const fs::path& from, const fs::path& to) {
+    std::error_code error;
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+    if (!error) return sync_file(to);
+    const bool missing = error == std::errc::no_such_file_or_directory;
+    return fail(
+        missing ? ErrorCode::NotFound : ErrorCode::Failed,
+        fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), error.message()));
+}
+
+}  // namespace
+
+Result<std::int64_t> back_up(const fs::path& state, const fs::path& target) {
+    const fs::path source = state / "ledger.db";
+    if (!fs::exists(source))
+        return fail(ErrorCode::NotFound, "there is no ledger in " + state.string());
+    if (fs::exists(target)) {
+        return fail(ErrorCode::Refused, target.string() + " exists",
+                    "give a directory that is not there yet");
+    }
+    const Scratch scratch(target.string() + ".tmp");
+    ROLL_TRY_VOID(make_directories(scratch.path));
+    {
+        ROLL_TRY(const Database database, open_database(source));
+        ROLL_TRY(const Statement copy, prepare(database.get(), "VACUUM INTO ?"));
+        const std::string to = (scratch.path / "ledger.db").string();
+        bind_value(copy.get(), 1, to);
+        ROLL_TRY_VOID(step(copy.get()));
+    }
+    ROLL_TRY(const std::int64_t newest, check_and_close(scratch.path));
+    ROLL_TRY_VOID(sync_file(scratch.path / "ledger.db"));
+    ROLL_TRY_VOID(sync_file(scratch.path / "ledger.mark"));
+    ROLL_TRY_VOID(rename_new(scratch.path, target));
+    return newest;
+}
+
+Result<std::int64_t> restore(const fs::path& backup, const fs::path& state,
+                             std::uint64_t incarnation, Time now) {
+    ROLL_TRY(const Lock lock, Lock::take(state));
+    const Scratch scratch(state / ".ledger-restore");
+    ROLL_TRY_VOID(make_directories(scratch.path));
+    ROLL_TRY_VOID(copy_synced(backup / "ledger.db", scratch.path / "ledger.db"));
+    ROLL_TRY_VOID(copy_synced(backup / "ledger.mark", scratch.path / "ledger.mark"));
+    {
+        ROLL_TRY(Ledger copy, Ledger::open(scratch.path));
+        ROLL_TRY(const core::State known, copy.load());
+        const core::Event raised =
+            core::IncarnationRaised{std::max(incarnation, known.incarnation + 1), now};
+        ROLL_TRY_VOID(copy.append({&raised, 1}, now));
+    }
+    ROLL_TRY(const std::int64_t newest, check_and_close(scratch.path));
+    const fs::path before = state / fmt::format("ledger-before-{}", now.time_since_epoch().count());
+    ROLL_TRY_VOID(make_directories(before));
+    // The old mark goes last: until the new one is there, a start would find that a ledger is
+    // missing or is not the marked one, and refuse.
+    for (const char* name : {"ledger.db-wal", "ledger.db-shm", "ledger.db"})
+        ROLL_TRY_VOID(move_file(state / name, before / name));
+    ROLL_TRY_VOID(copy_synced(scratch.path / "ledger.db", state / "ledger.db"));
+    std::error_code ignored;
+    fs::copy_file(state / "ledger.mark", before / "ledger.mark", ignored);
+    ROLL_TRY_VOID(copy_synced(scratch.path / "ledger.mark", state / "ledger.mark"));
+    ROLL_TRY_VOID(fsync_directory(state));
+    return newest;
+}
+
+}  // namespace roll::ledger

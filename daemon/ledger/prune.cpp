@@ -1,0 +1,46 @@
+#include "daemon/ledger/prune.hpp"
+
+#include <map>
+#include <vector>
+
+namespace roll::ledger {
+namespace {
+
+// Who stays if a job stays.
+std::map<JobId, std::vector<JobId>> references(const core::State& state) {
+    std::map<JobId, std::vector<JobId>> kept_by;
+    for (const auto& [id, job] : state.jobs) {
+        for (const spec::After& after : job.spec.after) kept_by[id].push_back(after.job);
+        if (job.spec.source_job) kept_by[id].push_back(*job.spec.source_job);
+        if (!job.export_job) continue;
+        kept_by[id].push_back(*job.export_job);
+        kept_by[*job.export_job].push_back(id);
+    }
+    return kept_by;
+}
+
+}  // namespace
+
+std::set<JobId> forgettable(const core::State& state, Time cutoff) {
+    std::set<JobId> forgotten;
+    std::vector<JobId> staying;
+    for (const auto& [id, job] : state.jobs) {
+        const bool old = core::is_over(job.phase) && job.ended_at && *job.ended_at < cutoff;
+        if (old && id != state.jobs.rbegin()->first)
+            forgotten.insert(id);
+        else
+            staying.push_back(id);
+    }
+    const auto kept_by = references(state);
+    while (!staying.empty()) {
+        const auto found = kept_by.find(staying.back());
+        staying.pop_back();
+        if (found == kept_by.end()) continue;
+        for (const JobId id : found->second) {
+            if (forgotten.erase(id) > 0) staying.push_back(id);
+        }
+    }
+    return forgotten;
+}
+
+}  // namespace roll::ledger

@@ -1,0 +1,185 @@
+// Backup, restore and pruning.
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "common/files.hpp"
+#include "daemon/ledger/backup.hpp"
+#include "daemon/ledger/ledger.hpp"
+#include "daemon/ledger/mark.hpp"
+#include "daemon/ledger/prune.hpp"
+#include "daemon/ledger/sqlite.hpp"
+
+namespace roll::ledger {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr Time kDay0{1'700'000'000'000ms};
+
+class Folder {
+  public:
+    Folder() {
+        std::string pattern = std::filesystem::temp_directory_path() / "roll-upkeep-XXXXXX";
+        EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+        path = pattern;
+    }
+    ~Folder() { std::filesystem::remove_all(path); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    std::filesystem::path path;
+};
+
+core::Event submitted(std::uint64_t id, std::vector<spec::After> after = {}) {
+    spec::JobSpec spec;
+    spec.name = "j";
+    spec.output = "/o";
+    spec.document = "{}";
+    spec.after = std::move(after);
+    return core::JobSubmitted{JobId{id}, "k" + std::to_string(id), "ann", spec, kDay0};
+}
+
+core::Event ended(std::uint64_t id, int day) {
+    return core::JobEnded{JobId{id}, core::JobPhase::Cancelled, 0, "", kDay0 + day * 24h};
+}
+
+// Jobs 1 to 6, one ended a day; 5 ran after 2; 6 is queued.
+core::Events history() {
+    core::Events events;
+    for (std::uint64_t id = 1; id <= 6; ++id) {
+        std::vector<spec::After> after;
+        if (id == 5) after.push_back({spec::After::Condition::Any, JobId{2}});
+        events.push_back(submitted(id, after));
+    }
+    for (int id = 1; id <= 5; ++id) events.push_back(ended(static_cast<std::uint64_t>(id), id));
+    return events;
+}
+
+core::State fold(const core::Events& events) {
+    core::State state;
+    for (const core::Event& event : events) core::apply(state, event);
+    return state;
+}
+
+TEST(Prune, KeepsWhatIsYoungOrNeededAndTheNewest) {
+    const core::State state = fold(history());
+    EXPECT_EQ(forgettable(state, kDay0), std::set<JobId>{});
+    EXPECT_EQ(forgettable(state, kDay0 + 50h), (std::set<JobId>{{1}})) << "5 names 2";
+    EXPECT_EQ(forgettable(state, kDay0 + 100h), (std::set<JobId>{{1}, {3}, {4}}));
+    EXPECT_EQ(forgettable(state, kDay0 + 1000h), (std::set<JobId>{{1}, {2}, {3}, {4}, {5}}));
+}
+
+TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
+    const Folder folder;
+    {
+        auto ledger = Ledger::open(folder.path);
+        ASSERT_TRUE(ledger->append(history(), kDay0));
+        const core::State state = *ledger->load();
+        EXPECT_EQ(*ledger->prune(state, kDay0 + 100h, kDay0 + 200h), 3u);
+    }
+    auto ledger = Ledger::open(folder.path);
+    ASSERT_TRUE(ledger) << ledger.error().message;
+    core::State expected = fold(history());
+    for (const std::uint64_t id : {1, 3, 4}) {
+        expected.jobs.erase(JobId{id});
+        expected.keys.erase("k" + std::to_string(id));
+    }
+    EXPECT_EQ(*ledger->load(), expected);
+    EXPECT_EQ(ledger->newest(), 11);
+    const core::Event next = submitted(7);
+    ASSERT_TRUE(ledger->append({&next, 1}, kDay0));
+    EXPECT_EQ(ledger->newest(), 12);
+}
+
+TEST(Prune, IsNotTakenForDamageIfItsMarkWasNotWritten) {
+    const Folder folder;
+    std::string mark;
+    {
+        auto ledger = Ledger::open(folder.path);
+        ASSERT_TRUE(ledger->append(history(), kDay0));
+        mark = *read_file(folder.path / "ledger.mark");
+        ASSERT_TRUE(ledger->prune(*ledger->load(), kDay0 + 100h, kDay0));
+    }
+    ASSERT_TRUE(write_file_atomically(folder.path / "ledger.mark", mark));
+    EXPECT_TRUE(Ledger::open(folder.path));
+}
+
+TEST(Ledger, FindsAJobNumberThatWasChanged) {
+    const Folder folder;
+    { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }
+    {
+        auto database = open_database(folder.path / "ledger.db");
+        ASSERT_TRUE(execute(database->get(), "UPDATE events SET job = 3 WHERE seq = 2"));
+    }
+    const auto state = Ledger::open(folder.path)->load();
+    ASSERT_FALSE(state);
+    EXPECT_NE(state.error().message.find("event 2 is filed under job 3"), std::string::npos);
+}
+
+TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
+    const Folder folder;
+    const auto state = folder.path / "state";
+    const auto copy = folder.path / "copy";
+    {
+        auto ledger = Ledger::open(state);
+        ASSERT_TRUE(ledger->append(history(), kDay0));
+        const auto newest = back_up(state, copy);  // while it is open
+        ASSERT_TRUE(newest) << newest.error().message;
+        EXPECT_EQ(*newest, 11);
+        const core::Event later = submitted(7);
+        ASSERT_TRUE(ledger->append({&later, 1}, kDay0));
+        EXPECT_EQ(back_up(state, copy).error().code, ErrorCode::Refused) << "it is there";
+        EXPECT_EQ(restore(copy, state, 9, kDay0).error().code, ErrorCode::Refused) << "served";
+    }
+    const auto restored = restore(copy, state, 9, kDay0);
+    ASSERT_TRUE(restored) << restored.error().message;
+    core::State expected = fold(history());
+    expected.incarnation = 9;
+    EXPECT_EQ(*Ledger::open(state)->load(), expected);
+    const auto before =
+        state / ("ledger-before-" + std::to_string(kDay0.time_since_epoch().count()));
+    EXPECT_TRUE(std::filesystem::exists(before / "ledger.db")) << "what was there is kept";
+}
+
+TEST(Backup, ThatIsDamagedIsNotRestored) {
+    const Folder folder;
+    const auto state = folder.path / "state";
+    const auto copy = folder.path / "copy";
+    { ASSERT_TRUE(Ledger::open(state)->append(history(), kDay0)); }
+    ASSERT_TRUE(back_up(state, copy));
+    {
+        auto database = open_database(copy / "ledger.db");
+        ASSERT_TRUE(execute(database->get(), "UPDATE events SET body = '{}' WHERE seq = 4"));
+    }
+    const auto restored = restore(copy, state, 0, kDay0);
+    ASSERT_FALSE(restored);
+    EXPECT_EQ(restored.error().code, ErrorCode::Corrupt);
+    EXPECT_EQ(*Ledger::open(state)->load(), fold(history()));
+}
+
+// A start in the middle of a restore finds that something is wrong: never an empty queue.
+TEST(Backup, ThatIsHalfRestoredIsNoEmptyLedger) {
+    const Folder folder;
+    { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }
+    for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.db-shm"})
+        std::filesystem::remove(folder.path / name);
+    const auto opened = Ledger::open(folder.path);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, ErrorCode::Corrupt);
+}
+
+// The database as the first rolld made it, format 1.
+TEST(Migrations, BringAnOlderLedgerForward) {
+    const Folder folder;
+    { ASSERT_TRUE(Ledger::open(folder.path)->append(history(), kDay0)); }
+    {
+        auto database = open_database(folder.path / "ledger.db");
+        ASSERT_TRUE(execute(database->get(), "DROP TABLE pruned; PRAGMA user_version = 1"));
+    }
+    auto ledger = Ledger::open(folder.path);
+    ASSERT_TRUE(ledger) << ledger.error().message;
+    EXPECT_EQ(*ledger->load(), fold(history()));
+    EXPECT_EQ(*ledger->prune(*ledger->load(), kDay0 + 100h, kDay0), 3u);
+}
+
+}  // namespace
+}  // namespace roll::ledger
