@@ -30,6 +30,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     }
     spec.target = reader.get<std::string>("target");
     spec.to = reader.get_or<std::string>("to", "");
+    spec.config = reader.get_or<std::string>("config", "");
     spec.dtype = reader.get_or<std::string>("dtype", "keep");
     spec.tp = reader.get_or("tp", 1);
     spec.pp = reader.get_or("pp", 1);
@@ -63,6 +64,7 @@ std::string document_of(const ConvertSpec& spec) {
     if (!spec.source.empty()) json[merges ? "base" : "source"] = spec.source;
     if (merges) json["adapters"] = spec.adapters;
     if (!spec.to.empty()) json["to"] = spec.to;
+    if (!spec.config.empty()) json["config"] = spec.config;
     if (spec.etp > 0) json["etp"] = spec.etp;
     if (!spec.layout.empty()) json["layout"] = spec.layout;
     if (spec.moe_grouped_gemm) json["moe_grouped_gemm"] = *spec.moe_grouped_gemm;

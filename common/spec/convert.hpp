@@ -16,7 +16,8 @@ struct ConvertSpec {
     std::string source;                 // empty: the checkpoint that the launch names
     std::vector<std::string> adapters;  // a merge's
     std::string target;
-    std::string to;              // "hf", "mca"; empty: an HF source becomes MCA, anything else HF
+    std::string to;      // "hf", "mca", ...; empty: an HF source becomes MCA, anything else HF
+    std::string config;  // whose config a source has that has none itself
     std::string dtype = "keep";  // keep, fp32, bf16, fp16
     int tp = 1;
     int pp = 1;

@@ -56,7 +56,7 @@ Json inspect_json(const Source& source, const Plan& plan) {
 
 Result<int> run(const InspectCommand& command, const families::Families& families,
                 const Environment& /*environment*/) {
-    ROLL_TRY(const Source source, open_source(command.directory, families));
+    ROLL_TRY(const Source source, open_source(command.directory, families, command.config));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     if (command.json) {
         print(inspect_json(source, plan));
@@ -76,7 +76,7 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
 
 Result<int> run(const VerifyCommand& command, const families::Families& families,
                 const Environment& environment) {
-    ROLL_TRY(const Source source, open_source(command.directory, families));
+    ROLL_TRY(const Source source, open_source(command.directory, families, command.config));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     for (const Comparison& comparison : plan.comparisons) {
         if (environment.hooks.stopped()) return fail(ErrorCode::Unavailable, "stopped");
@@ -112,8 +112,8 @@ Json diff_json(const DiffCommand& command, const Diff& found) {
 
 Result<int> run(const DiffCommand& command, const families::Families& families,
                 const Environment& environment) {
-    ROLL_TRY(const Source first, open_source(command.first, families));
-    ROLL_TRY(const Source second, open_source(command.second, families));
+    ROLL_TRY(const Source first, open_source(command.first, families, command.config));
+    ROLL_TRY(const Source second, open_source(command.second, families, command.config));
     ROLL_TRY(const Diff found, diff(first, second, command.cast, environment.hooks.stopped));
     if (command.json) {
         print(diff_json(command, found));

@@ -140,7 +140,7 @@ Result<void> check_result(const Source& source, const fs::path& directory,
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks) {
     ROLL_TRY_VOID(check_places(request));
-    ROLL_TRY(Source source, open_source(request.source, families));
+    ROLL_TRY(Source source, open_source(request.source, families, request.config));
     for (const fs::path& adapter : request.adapters) ROLL_TRY_VOID(attach_adapter(source, adapter));
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
     ROLL_TRY(const std::vector<Stored> layout, target_layout(source, request, to));

@@ -19,6 +19,7 @@ constexpr std::int64_t kShardBytes = 5'000'000'000;
 struct Request {
     std::filesystem::path source;
     std::filesystem::path target;
+    std::filesystem::path config = {};                 // of a source that has none: where it is
     std::vector<std::filesystem::path> adapters = {};  // merged into the weights
     std::optional<Format> to = {};  // nothing: an Hf source becomes Mca, anything else Hf
     formats::McaLayout layout = {};

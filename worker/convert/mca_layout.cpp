@@ -24,11 +24,6 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kSpellings{
      {".linear_kv_up_proj.layer_norm_weight", ".kv_layernorm.weight"}}};
 constexpr const char* kExperts = ".experts.local_experts.";
 
-struct Shard {
-    Shape shape;
-    std::vector<Piece> pieces;
-};
-
 tl::unexpected<Error> not_divisible(const std::string& name, const std::string& what,
                                     std::int64_t size, int tp) {
     return fail(ErrorCode::InvalidArgument, name + ": " + what + " " + std::to_string(size) +
@@ -94,19 +89,6 @@ Result<Shard> row_shard(const NativeTensor& tensor, const Model& model, int tp, 
     shard.pieces[0].begin[1] = rank * columns / tp;
     shard.pieces[0].size[1] = columns / tp;
     return shard;
-}
-
-Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, int rank) {
-    const bool split = tensor.split != Split::None;
-    const int parts = split ? tp : 1;
-    const int part = split ? rank : 0;
-    if (tensor.split == Split::Row) return row_shard(tensor, model, parts, part);
-    switch (tensor.operation) {
-        case Operation::Qkv: return qkv_shard(tensor, model, parts, part);
-        case Operation::Copy:
-        case Operation::GateUp: return column_shard(tensor, model, parts, part);
-    }
-    ROLL_CHECK(false);
 }
 
 // "…experts.local_experts.5.linear_fc1.weight" as that of the rank's expert `local`; grouped
@@ -212,6 +194,19 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
 }
 
 }  // namespace
+
+Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, int rank) {
+    const bool split = tensor.split != Split::None;
+    const int parts = split ? tp : 1;
+    const int part = split ? rank : 0;
+    if (tensor.split == Split::Row) return row_shard(tensor, model, parts, part);
+    switch (tensor.operation) {
+        case Operation::Qkv: return qkv_shard(tensor, model, parts, part);
+        case Operation::Copy:
+        case Operation::GateUp: return column_shard(tensor, model, parts, part);
+    }
+    ROLL_CHECK(false);
+}
 
 Result<std::vector<Stored>> mca_layout(const std::vector<NativeTensor>& native, const Model& model,
                                        const formats::McaConfig& config) {

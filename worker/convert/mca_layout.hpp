@@ -15,6 +15,14 @@ namespace roll::convert {
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
+// What a tensor-parallel rank has of a native tensor. Of tp 1: the whole tensor, and where its
+// HuggingFace parts are in it. InvalidArgument names the numbers that do not divide.
+struct Shard {
+    Shape shape;
+    std::vector<Piece> pieces;
+};
+Result<Shard> shard_of(const families::NativeTensor& tensor, const Model& model, int tp, int rank);
+
 // The same tensor's name as a model without TransformerEngine spells it, or with it.
 std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);

@@ -20,7 +20,7 @@ struct Option {
 };
 
 // ROLL's arguments under our names, and those that change only how a model is run.
-constexpr std::array<Option, 64> kOptions{{
+constexpr std::array<Option, 65> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},
     {"pp", Takes::Value, nullptr},
@@ -30,6 +30,7 @@ constexpr std::array<Option, 64> kOptions{{
     {"layout", Takes::Value, nullptr},
     {"dtype", Takes::Value, nullptr},
     {"adapter", Takes::Value, nullptr},
+    {"config", Takes::Value, nullptr},
     {"max-shard-size", Takes::Value, nullptr},
     {"threads", Takes::Value, nullptr},
     {"overwrite", Takes::Nothing, nullptr},
@@ -274,6 +275,7 @@ Result<CommandLine> parse_convert(Words words) {
         request.model_max_length = positions;
     }
     ROLL_TRY_VOID(options.size("threads", request.threads));
+    request.config = options.text("config").value_or("");
     if (options.text("adapter"))
         return invalid("--adapter is not built yet; roll-convert merge merges one");
     request.overwrite = options.flag("overwrite");
@@ -306,19 +308,21 @@ Result<CommandLine> parse_other(const std::string& name, Words words) {
     Options options(std::move(words.options));
     const bool json = options.flag("json");
     const bool cast = options.flag("cast");
+    const std::string config = options.text("config").value_or("");
     ROLL_TRY_VOID(options.finish());
     if (cast && name != "diff") return invalid("--cast belongs to diff");
+    if (!config.empty() && name == "families") return invalid("--config belongs to a checkpoint");
     if (name == "inspect") {
         ROLL_TRY(std::string directory, one_directory(words, "inspect"));
-        return InspectCommand{std::move(directory), json};
+        return InspectCommand{std::move(directory), config, json};
     }
     if (name == "verify") {
         ROLL_TRY(std::string directory, one_directory(words, "verify"));
-        return VerifyCommand{std::move(directory), json};
+        return VerifyCommand{std::move(directory), config, json};
     }
     if (name == "diff") {
         if (words.positional.size() != 2) return invalid("diff takes two directories");
-        return DiffCommand{words.positional[0], words.positional[1], cast, json};
+        return DiffCommand{words.positional[0], words.positional[1], config, cast, json};
     }
     if (name == "families") {
         if (words.positional.empty()) return FamiliesCommand{"", json};
@@ -365,11 +369,11 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
 }
 
 Result<Format> parse_format(const std::string& name) {
-    if (name == "hf") return Format::Hf;
-    if (name == "mca") return Format::Mca;
-    for (const char* later : {"torch_dist", "megatron", "nemo", "peft"})
+    for (const Format format : {Format::Hf, Format::Mca, Format::TorchDist, Format::Dcp})
+        if (name == name_of(format)) return format;
+    for (const char* later : {"megatron", "nemo", "peft"})
         if (name == later) return invalid("format " + name + " is not built yet");
-    return invalid("the format is hf or mca, not " + name);
+    return invalid("the format is hf, mca, torch_dist or dcp, not " + name);
 }
 
 Result<std::int64_t> parse_bytes(const std::string& text) {
@@ -397,7 +401,8 @@ std::string help_text() {
     return R"(roll-convert: checkpoints from one format, layout or type to another. No Python, no GPU.
 
   roll-convert convert SRC DST [options]    HuggingFace -> MCA, anything else -> HuggingFace
-      --to hf|mca                           another target
+      --to hf|mca|torch_dist|dcp            another target
+      --config MODEL                        whose config a source has that has none itself
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"

@@ -17,15 +17,18 @@ struct ConvertCommand {
 };
 struct InspectCommand {
     std::string directory;
+    std::string config;  // of a checkpoint that has none: where it is
     bool json = false;
 };
 struct VerifyCommand {
     std::string directory;
+    std::string config;
     bool json = false;
 };
 struct DiffCommand {
     std::string first;
     std::string second;
+    std::string config;
     bool cast = false;  // compare over types: the first is cast to the second's
     bool json = false;
 };
@@ -45,7 +48,7 @@ using CommandLine = std::variant<ConvertCommand, InspectCommand, VerifyCommand, 
 // Names may be spelled with - or _, values follow after a space or =.
 Result<CommandLine> parse_command_line(std::span<const std::string> arguments);
 
-// "hf", "mca"; and "keep" (nothing), "fp32", "bf16", "fp16".
+// "hf", "mca", "torch_dist", "dcp"; and "keep" (nothing), "fp32", "bf16", "fp16".
 Result<Format> parse_format(const std::string& name);
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
 std::string dtype_word(std::optional<tensor::DType> dtype);  // its inverse

@@ -31,6 +31,10 @@ struct Stored {
     Shape shape;
     std::vector<Piece> pieces;
     bool optional = false;  // a checkpoint may lack it: a copy of another, kept by some writers
+    // Of a chunk of a larger tensor (torch_dist): that tensor's shape, and where in it the chunk
+    // begins. Both have dims in front, of size 1 in the chunk, that `shape` leaves out.
+    Shape whole = {};
+    Shape origin = {};
 };
 
 // The HuggingFace tensors of a model, numbered.

@@ -146,18 +146,26 @@ Result<Plan> make_plan(const Source& source, const std::vector<Stored>& layout,
     for (const Stored& stored : layout) {
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
-        if (added) plan.files.push_back({stored.file, !stored.section.empty(), {}, {}});
+        if (added) plan.files.push_back({stored.file, {}, {}});
         TargetFile& file = plan.files[place->second];
-        if (!written.insert(stored.file + '\n' + stored.section + '\n' + stored.name).second)
+        if (!written
+                 .insert(stored.file + '\n' + stored.section + '\n' + stored.name +
+                         tensor::to_string(stored.origin))
+                 .second)
             return fail(ErrorCode::InvalidArgument, stored.name + " would be written twice");
         TargetTensor target{place->second,
                             file.tensors.size(),
                             stored.section,
                             {stored.name, tensor::DType::F32, stored.shape},
+                            stored.whole,
+                            stored.origin,
                             {}};
         for (const Piece& piece : stored.pieces) ROLL_TRY_VOID(cover(piece, holders, target));
         ROLL_TRY(target.info.dtype, dtype_of(source, target, dtype));
         file.tensors.push_back(target.info);
+        Shape& in_file = file.tensors.back().shape;
+        if (in_file.size() < stored.origin.size())
+            in_file.insert(in_file.begin(), stored.origin.size() - in_file.size(), 1);
         file.sections.push_back(target.section);
         plan.tensors.push_back(std::move(target));
     }

@@ -26,14 +26,15 @@ struct TargetTensor {
     std::size_t ordinal = 0;  // among the file's tensors
     std::string section;
     tensor::TensorInfo info;
+    Shape whole;  // and origin: as Stored has them
+    Shape origin;
     std::vector<Copy> copies;
 };
 
 struct TargetFile {
-    std::string path;  // from the target's directory
-    bool torch = false;
-    std::vector<tensor::TensorInfo> tensors;
-    std::vector<std::string> sections;  // of each tensor
+    std::string path;                         // from the target's directory
+    std::vector<tensor::TensorInfo> tensors;  // shapes as the file has them: dims in front included
+    std::vector<std::string> sections;        // of each tensor
 };
 
 // Two places that hold the same part of the model and must be equal, bit for bit.

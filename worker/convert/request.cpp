@@ -10,6 +10,7 @@ spec::ConvertSpec spec_of(const Request& request) {
     for (const std::filesystem::path& adapter : request.adapters) spec.adapters.push_back(adapter);
     spec.target = request.target;
     if (request.to) spec.to = name_of(*request.to);
+    spec.config = request.config;
     spec.dtype = dtype_word(request.dtype);
     const formats::McaLayout& layout = request.layout;
     spec.tp = layout.tp;
@@ -37,6 +38,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     if (!spec.to.empty()) {
         ROLL_TRY(request.to, parse_format(spec.to));
     }
+    request.config = spec.config;
     ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
     request.layout = {.tp = spec.tp,
                       .pp = spec.pp,

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "worker/convert/dist_source.hpp"
+#include "worker/convert/matcher.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/source_config.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/torch_file.hpp"
 
@@ -16,102 +19,6 @@ bool is_there(const fs::path& path) {
     std::error_code error;
     return fs::exists(path, error);
 }
-
-// "model.layers.{layer}.x" matches "model.layers.12.x".
-bool matches(std::string_view pattern, std::string_view name) {
-    while (!pattern.empty()) {
-        if (!pattern.starts_with("{layer}")) {
-            if (name.empty() || name.front() != pattern.front()) return false;
-            pattern.remove_prefix(1);
-            name.remove_prefix(1);
-            continue;
-        }
-        pattern.remove_prefix(7);
-        std::size_t digits = 0;
-        while (digits < name.size() && name[digits] >= '0' && name[digits] <= '9') ++digits;
-        if (digits == 0) return false;
-        name.remove_prefix(digits);
-    }
-    return name.empty();
-}
-
-std::string place_of(const Stored& stored) {
-    return stored.file + (stored.section.empty() ? "" : " " + stored.section);
-}
-
-// "a, b, c and 4 more": an error stays one line whatever the model's size.
-std::string listed(const std::vector<std::string>& names) {
-    constexpr std::size_t kShown = 5;
-    std::string text;
-    for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
-        text += (i == 0 ? "" : ", ") + names[i];
-    if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
-    return text;
-}
-
-// What is expected, by where it is; entries are taken out as tensors are found.
-class Matcher {
-  public:
-    Matcher(std::vector<Stored> expected, Source& source)
-        : expected_(std::move(expected)),
-          source_(source) {
-        for (std::size_t i = 0; i < expected_.size(); ++i)
-            places_[{expected_[i].file, expected_[i].section, expected_[i].name}] = i;
-    }
-
-    // False if nothing expects a tensor of this name here. `found_in` is the file that has it.
-    Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
-                      const tensor::StridedView& view) {
-        const auto found = places_.find({where.file, where.section, name});
-        if (found == places_.end()) return false;
-        Stored& stored = expected_[found->second];
-        if (view.info.shape != stored.shape)
-            return fail(
-                ErrorCode::Corrupt,
-                (stored.file.empty() ? (source_.directory / found_in).string() : place_of(stored)) +
-                    ": " + name + " has shape " + tensor::to_string(view.info.shape) +
-                    "; the config says " + tensor::to_string(stored.shape));
-        stored.file = found_in;
-        source_.tensors.push_back({std::move(stored), view});
-        places_.erase(found);
-        return true;
-    }
-
-    // A tensor that nothing expects anywhere.
-    void add_unexpected(const std::string& file, const std::string& name) {
-        if (unexpected_.empty()) unexpected_in_ = source_.directory / file;
-        unexpected_.push_back(name);
-    }
-
-    Result<void> finish() const {
-        std::vector<std::string> missing;
-        std::string place;
-        for (const auto& [at, index] : places_) {
-            const Stored& stored = expected_[index];
-            if (stored.optional) continue;
-            if (missing.empty())
-                place = stored.file.empty() ? source_.directory.string() : place_of(stored);
-            missing.push_back(stored.name);
-        }
-        const std::string lacks =
-            listed(missing) + (missing.size() == 1 ? " is missing" : " are missing");
-        if (!unexpected_.empty())
-            return fail(
-                ErrorCode::InvalidArgument,
-                unexpected_in_.string() + ": no rule of family " + source_.family->name +
-                    " names " + listed(unexpected_) + (missing.empty() ? "" : "; " + lacks),
-                "add a rule to the family's file (docs/families.md); nothing is dropped silently");
-        if (!missing.empty()) return fail(ErrorCode::Corrupt, place + ": " + lacks);
-        return {};
-    }
-
-  private:
-    fs::path unexpected_in_;  // the first one's file
-    std::vector<std::string> unexpected_;
-    std::vector<Stored> expected_;
-    std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places_;
-    Source& source_;
-};
 
 // Hf --------------------------------------------------------------------------------------------
 
@@ -148,10 +55,7 @@ Result<void> read_hf_tensors(Source& source) {
                                                     " is in another file as well");
             ROLL_TRY(const bool taken, matcher.take({}, file, name, view));
             if (taken) continue;
-            bool dropped = false;
-            for (const std::string& pattern : source.family->drop)
-                dropped |= matches(pattern, name);
-            if (dropped)
+            if (is_dropped(*source.family, name))
                 source.dropped.push_back({file, name, "the family drops it"});
             else
                 matcher.add_unexpected(file, name);
@@ -164,12 +68,11 @@ Result<void> read_hf_tensors(Source& source) {
     return matcher.finish();
 }
 
-// transformers keeps no layers of multi-token prediction, but leaves their number in the config: a
-// model whose files have none of them has none.
-Result<void> settle_mtp(Source& source) {
-    Json& native = source.config.native;
+// If the files have any of the layers of multi-token prediction that the config speaks of.
+Result<bool> has_mtp(const Source& source) {
+    const Json& native = source.config.native;
     const auto mtp = native.find("mtp_num_layers");
-    if (mtp == native.end() || !mtp->is_number_integer() || *mtp == 0) return {};
+    if (mtp == native.end() || !mtp->is_number_integer() || *mtp == 0) return false;
     ROLL_TRY(const auto with,
              families::native_tensors(*source.family, native, source.config.hf_config));
     std::set<std::string> names;
@@ -178,31 +81,21 @@ Result<void> settle_mtp(Source& source) {
             for (const families::HfTensor& one : tensor.sources) names.insert(one.name);
     ROLL_TRY(const formats::HfWeights weights, formats::find_hf_weights(source.directory));
     for (const auto& [name, file] : weights.index)
-        if (names.contains(name)) return {};
+        if (names.contains(name)) return true;
     for (const std::string& file : weights.files) {
         if (!weights.index.empty()) break;
         ROLL_TRY(const formats::HfFile opened, formats::open_hf_file(source.directory / file));
         for (const tensor::StridedView& view : opened.tensors)
-            if (names.contains(view.info.name)) return {};
+            if (names.contains(view.info.name)) return true;
     }
-    native["mtp_num_layers"] = 0;
-    return {};
+    return false;
 }
 
 Result<void> open_hf(Source& source, const families::Families& families) {
     ROLL_TRY(source.config.hf_config, formats::read_hf_config(source.directory));
-    const auto type = source.config.hf_config.find("model_type");
-    if (type == source.config.hf_config.end() || !type->is_string())
-        return fail(ErrorCode::InvalidArgument,
-                    (source.directory / "config.json").string() + " has no model_type");
-    source.config.model_type = type->get<std::string>();
-    ROLL_TRY(source.family, families.find(source.config.model_type));
-    ROLL_TRY(source.config.native,
-             families::native_config(*source.family, source.config.hf_config));
-    ROLL_TRY_VOID(settle_mtp(source));
-    ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native,
-                                                     source.config.hf_config));
-    source.model = model_of(source.native);
+    ROLL_TRY_VOID(use_hf_config(source, families));
+    ROLL_TRY(const bool mtp, has_mtp(source));
+    ROLL_TRY_VOID(use_tensors(source, mtp));
     return read_hf_tensors(source);
 }
 
@@ -273,16 +166,8 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
 }
 
 Result<void> open_mca(Source& source, const families::Families& families) {
-    ROLL_TRY(source.config, formats::read_mca_config(source.directory));
-    ROLL_TRY(source.family, families.find(source.config.model_type));
-    // What the file does not say follows from the HuggingFace config in it.
-    ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
-    for (const auto& [key, value] : source.config.native.items())
-        if (!value.is_null()) native[key] = value;
-    source.config.native = std::move(native);
-    ROLL_TRY(source.native, families::native_tensors(*source.family, source.config.native,
-                                                     source.config.hf_config));
-    source.model = model_of(source.native);
+    ROLL_TRY_VOID(use_mca_config(source, source.directory, families));
+    ROLL_TRY_VOID(use_tensors(source, true));
     ROLL_TRY(const fs::path iteration, formats::mca_iteration_directory(source.directory));
     ROLL_TRY_VOID(check_rank_files(iteration, source.config.layout));
     ROLL_TRY(const std::vector<Stored> expected,
@@ -307,21 +192,27 @@ const char* name_of(Format format) {
     switch (format) {
         case Format::Hf: return "hf";
         case Format::Mca: return "mca";
+        case Format::TorchDist: return "torch_dist";
+        case Format::Dcp: return "dcp";
     }
     return "";
 }
 
 Result<Format> detect_format(const fs::path& directory) {
-    if (is_there(directory / "mca_config.json")) return Format::Mca;
-    if (is_there(directory / "config.json")) return Format::Hf;
     if (!is_there(directory))
         return fail(ErrorCode::NotFound, directory.string() + " is not there");
+    const auto distributed = dist_directory(directory);
+    if (is_there(directory / "mca_config.json") && !distributed) return Format::Mca;
+    if (formats::find_hf_weights(directory)) return Format::Hf;
+    if (distributed) return dist_format(*distributed);
+    if (is_there(directory / "config.json")) return Format::Hf;
     return fail(ErrorCode::NotFound, directory.string() +
                                          " is no checkpoint that we know: it has neither "
-                                         "mca_config.json nor config.json");
+                                         "mca_config.json nor config.json, nor .metadata");
 }
 
-Result<Source> open_source(const fs::path& directory, const families::Families& families) {
+Result<Source> open_source(const fs::path& directory, const families::Families& families,
+                           const fs::path& config) {
     Source source;
     source.directory = directory;
     source.mapped = true;
@@ -329,6 +220,8 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
     switch (source.format) {
         case Format::Hf: ROLL_TRY_VOID(open_hf(source, families)); break;
         case Format::Mca: ROLL_TRY_VOID(open_mca(source, families)); break;
+        case Format::TorchDist:
+        case Format::Dcp: ROLL_TRY_VOID(open_dist(source, families, config)); break;
     }
     return source;
 }

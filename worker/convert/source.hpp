@@ -16,11 +16,11 @@
 
 namespace roll::convert {
 
-enum class Format { Hf, Mca };
+enum class Format { Hf, Mca, TorchDist, Dcp };
 
 const char* name_of(Format format);
 
-// Hf or Mca, by the files in the directory. NotFound: neither.
+// By the files in the directory. NotFound: none that we know.
 Result<Format> detect_format(const std::filesystem::path& directory);
 
 struct SourceTensor {
@@ -50,8 +50,10 @@ struct Source {
 };
 
 // Maps every file. Corrupt or InvalidArgument: a tensor that is missing, has another shape than the
-// config says, or that no rule names; each error names tensor and file.
+// config says, or that no rule names; each error names tensor and file. `config`: where the config
+// of a checkpoint is that has none (a config.json, or a directory with one).
 Result<Source> open_source(const std::filesystem::path& directory,
-                           const families::Families& families);
+                           const families::Families& families,
+                           const std::filesystem::path& config = {});
 
 }  // namespace roll::convert

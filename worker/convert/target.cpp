@@ -4,6 +4,7 @@
 #include "common/files.hpp"
 #include "common/tensor/output_file.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "worker/convert/dist_target.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
@@ -122,6 +123,8 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
         case Format::Hf: return sharded_hf_layout(source, request);
         case Format::Mca:
             return mca_layout(source.native, source.model, mca_config_of(source, request));
+        case Format::TorchDist: return torch_dist_layout(source, mca_config_of(source, request));
+        case Format::Dcp: return dcp_layout(source);
     }
     ROLL_CHECK(false);
 }
@@ -143,6 +146,16 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
         case Format::Hf: return write_hf_companions(source, plan, request, directory);
         case Format::Mca:
             return formats::write_mca_root(directory, mca_config_of(source, request), plan.dtype);
+        case Format::TorchDist: {
+            formats::McaConfig config = mca_config_of(source, request);
+            config.layout = {};
+            ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
+            return finish_torch_dist(plan, directory);
+        }
+        case Format::Dcp:
+            ROLL_TRY_VOID(write_file_atomically(
+                directory / "config.json", exported_config(source, plan, request).dump(2) + "\n"));
+            return finish_dcp(plan, directory);
     }
     ROLL_CHECK(false);
 }
@@ -151,7 +164,8 @@ Result<std::unique_ptr<TargetWriter>> create_target(const fs::path& directory,
                                                     const TargetFile& file) {
     const fs::path path = directory / file.path;
     ROLL_TRY_VOID(make_directories(path.parent_path()));
-    return file.torch ? create_torch(path, file) : create_safetensors(path, file);
+    if (path.extension() == ".safetensors") return create_safetensors(path, file);
+    return path.extension() == ".distcp" ? create_distcp(path, file) : create_torch(path, file);
 }
 
 }  // namespace roll::convert

@@ -4,56 +4,10 @@
 #include <array>
 
 #include "common/check.hpp"
+#include "worker/formats/torch_values.hpp"
 
 namespace roll::formats {
 namespace {
-
-using tensor::DType;
-
-struct StorageRow {
-    const char* global;
-    DType dtype;
-};
-constexpr std::array<StorageRow, 9> kStorages{{{"torch FloatStorage", DType::F32},
-                                               {"torch DoubleStorage", DType::F64},
-                                               {"torch HalfStorage", DType::F16},
-                                               {"torch BFloat16Storage", DType::BF16},
-                                               {"torch LongStorage", DType::I64},
-                                               {"torch IntStorage", DType::I32},
-                                               {"torch CharStorage", DType::I8},
-                                               {"torch ByteStorage", DType::U8},
-                                               {"torch BoolStorage", DType::Bool}}};
-
-std::optional<DType> dtype_of_storage(std::string_view global) {
-    for (const StorageRow& row : kStorages)
-        if (global == row.global) return row.dtype;
-    return std::nullopt;
-}
-
-std::optional<DType> dtype_of_torch(std::string_view global) {
-    for (int i = 0; i < tensor::kDTypes; ++i) {
-        const auto dtype = static_cast<DType>(i);
-        const std::string_view name = tensor::torch_name_of(dtype);
-        if (!name.empty() && global == "torch " + std::string(name)) return dtype;
-    }
-    return std::nullopt;
-}
-
-std::optional<std::vector<std::int64_t>> integers(const Pickle& pickle, PickleId id) {
-    PickleId tuple = id;  // torch.Size is called with a tuple or a list
-    if (const PickleNode* size = pickle.arguments_of(id, "torch Size"); size != nullptr) {
-        if (size->items.size() != 1) return std::nullopt;
-        tuple = size->items[0];
-    }
-    const PickleNode& node = pickle.at(tuple);
-    if (node.kind != PickleKind::Tuple && node.kind != PickleKind::List) return std::nullopt;
-    std::vector<std::int64_t> values;
-    for (const PickleId item : node.items) {
-        if (!pickle.is(item, PickleKind::Int)) return std::nullopt;
-        values.push_back(pickle.at(item).integer);
-    }
-    return values;
-}
 
 // The number of storage elements that a view reaches into, or nothing if it leaves 64 bits.
 std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shape,
@@ -74,121 +28,31 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 
 // Writing ---------------------------------------------------------------------------------------
 
-// The opcodes of protocol 2 that weights_only=True knows; globals and repeated words are memoized.
-class PickleWriter {
-  public:
-    PickleWriter() { out_ = "\x80\x02"; }
-    std::string finish() && {
-        out_ += '.';
-        return std::move(out_);
-    }
-    void op(char code) { out_ += code; }
-    void text(std::string_view text) {
-        out_ += 'X';
-        fixed(static_cast<std::uint32_t>(text.size()));
-        out_ += text;
-    }
-    void word(const std::string& text) {
-        once("t " + text, [&] { this->text(text); });
-    }
-    void global(const std::string& module, const std::string& name) {
-        once(module + " " + name, [&] { out_ += "c" + module + "\n" + name + "\n"; });
-    }
-    void integer(std::int64_t value) {
-        if (value >= 0 && value < 256) {
-            out_ += 'K';
-            out_ += static_cast<char>(value);
-        } else if (value >= INT32_MIN && value <= INT32_MAX) {
-            out_ += 'J';
-            fixed(static_cast<std::int32_t>(value));
-        } else {
-            out_ += "\x8a\x08";
-            fixed(value);
-        }
-    }
-    void integers(const std::vector<std::int64_t>& values) {
-        out_ += '(';
-        for (const std::int64_t value : values) integer(value);
-        out_ += 't';
-    }
-
-  private:
-    template <class T>
-    void fixed(T value) {
-        out_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    }
-    template <class Make>
-    void once(const std::string& what, Make make) {
-        const auto known = memo_.find(what);
-        if (known != memo_.end()) {
-            out_ += 'j';
-            fixed(known->second);
-            return;
-        }
-        make();
-        const auto index = static_cast<std::uint32_t>(memo_.size());
-        memo_[what] = index;
-        out_ += 'r';
-        fixed(index);
-    }
-    std::string out_;
-    std::map<std::string, std::uint32_t> memo_;
-};
-
-const char* storage_name_of(DType dtype) {
-    for (const StorageRow& row : kStorages)
-        if (row.dtype == dtype) return row.global + sizeof "torch";
-    return nullptr;
-}
-
-// torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict())
-void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : info.shape) count *= dim;
-    out.global("torch._utils", "_rebuild_tensor_v2");
-    out.op('(');
-    out.op('(');
-    out.word("storage");
-    out.global("torch", storage_name_of(info.dtype));
-    out.text(std::to_string(key));
-    out.word("cpu");
-    out.integer(count);
-    out.op('t');
-    out.op('Q');
-    out.integer(0);
-    out.integers(info.shape);
-    out.integers(tensor::row_major(info.shape));
-    out.op('\x89');
-    out.global("collections", "OrderedDict");
-    out.op(')');
-    out.op('R');
-    out.op('t');
-    out.op('R');
-}
-
-std::string pickle_of(const std::vector<TorchSection>& sections) {
+std::string pickle_of(const std::vector<TorchSection>& sections,
+                      const std::function<void(PickleWriter&)>& more) {
     PickleWriter out;
     std::size_t key = 0;
     const auto write_section = [&](const TorchSection& section) {
-        out.op('}');
-        out.op('(');
+        out.op(pickle_op::kEmptyDict);
+        out.op(pickle_op::kMark);
         for (const tensor::TensorInfo& info : section.tensors) {
             out.text(info.name);
             write_tensor(out, info, key++);
         }
-        out.op('u');
+        out.op(pickle_op::kSetItems);
     };
     if (sections.size() == 1 && sections[0].key.empty()) {
         write_section(sections[0]);
         return std::move(out).finish();
     }
-    out.op('}');
-    out.op('(');
+    out.op(pickle_op::kEmptyDict);
+    out.op(pickle_op::kMark);
     for (const TorchSection& section : sections) {
         out.text(section.key);
         write_section(section);
     }
-    out.op('u');
+    if (more) more(out);
+    out.op(pickle_op::kSetItems);
     return std::move(out).finish();
 }
 
@@ -197,8 +61,15 @@ std::string pickle_of(const std::vector<TorchSection>& sections) {
 // Reading ---------------------------------------------------------------------------------------
 
 Result<TorchFile> TorchFile::open(const std::filesystem::path& path) {
-    ROLL_TRY(MappedFile file, MappedFile::open(path));
-    const auto bytes = file.bytes();
+    ROLL_TRY(MappedFile opened, MappedFile::open(path));
+    const auto file = std::make_shared<MappedFile>(std::move(opened));
+    ROLL_TRY(TorchFile result, parse(path, file->bytes()));
+    result.file_ = file;
+    return result;
+}
+
+Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
+                                   std::span<const std::byte> bytes) {
     const auto refuse = [&](const std::string& what) {
         return fail(ErrorCode::Corrupt, path.string() + ": " + what);
     };
@@ -222,7 +93,7 @@ Result<TorchFile> TorchFile::open(const std::filesystem::path& path) {
     if (data == nullptr) return refuse("no data.pkl: not a file of torch.save");
     auto pickle = Pickle::parse(content(*data));
     if (!pickle) return refuse(pickle.error().message);
-    TorchFile result(path, std::move(file), *std::move(pickle));
+    TorchFile result(path, bytes, *std::move(pickle));
     for (const ZipMember& member : *members) {
         if (member.name == top + "byteorder") {
             const auto order = content(member);
@@ -254,8 +125,8 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
     if (!dtype) return corrupt("a tensor has the element type " + type + ", which we do not read");
     view.info.dtype = *dtype;
 
-    const auto shape = integers(pickle_, arguments.items[2]);
-    const auto strides = integers(pickle_, arguments.items[3]);
+    const auto shape = integers_of(pickle_, arguments.items[2]);
+    const auto strides = integers_of(pickle_, arguments.items[3]);
     if (!shape || !strides || shape->size() != strides->size() || shape->size() > 64)
         return corrupt("a tensor has no shape");
     view.info.shape = *shape;
@@ -270,7 +141,7 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
         return corrupt("a tensor of shape " + tensor::to_string(*shape) + " leaves its storage " +
                        key + " of " + std::to_string(storage->second.size) + " bytes");
     ROLL_TRY_VOID(tensor::byte_count(*dtype, *shape));
-    view.first = file_.bytes().data() + storage->second.begin + (*needed > 0 ? offset * bytes : 0);
+    view.first = bytes_.data() + storage->second.begin + (*needed > 0 ? offset * bytes : 0);
     return view;
 }
 
@@ -314,8 +185,8 @@ Result<StateDict> TorchFile::state_dict(PickleId id) const {
 // Writing ---------------------------------------------------------------------------------------
 
 Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& path,
-                                                std::vector<TorchSection> sections) {
-    const std::string top = path.stem().string();
+                                                std::vector<TorchSection> sections,
+                                                const std::function<void(PickleWriter&)>& more) {
     std::vector<std::int64_t> sizes;
     for (const TorchSection& section : sections) {
         for (const tensor::TensorInfo& info : section.tensors) {
@@ -327,7 +198,13 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& pat
             sizes.push_back(bytes);
         }
     }
-    const std::string pickle = pickle_of(sections);
+    return begin(path, pickle_of(sections, more), sizes);
+}
+
+Result<TorchFileWriter> TorchFileWriter::begin(const std::filesystem::path& path,
+                                               const std::string& pickle,
+                                               const std::vector<std::int64_t>& sizes) {
+    const std::string top = path.stem().string();
     ZipLayout layout;
     layout.add(top + "/data.pkl", static_cast<std::int64_t>(pickle.size()));
     for (std::size_t i = 0; i < sizes.size(); ++i)
@@ -376,6 +253,11 @@ Result<void> write_torch_file(const std::filesystem::path& path, const std::stri
     ROLL_TRY(TorchFileWriter writer, TorchFileWriter::create(path, {std::move(section)}));
     for (std::size_t i = 0; i < tensors.size(); ++i)
         ROLL_TRY_VOID(writer.append(i, tensors[i].bytes));
+    return writer.finish();
+}
+
+Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle) {
+    ROLL_TRY(TorchFileWriter writer, TorchFileWriter::begin(path, pickle, {}));
     return writer.finish();
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "common/tensor/output_file.hpp"
 #include "common/tensor/view.hpp"
 #include "worker/formats/pickle.hpp"
+#include "worker/formats/pickle_writer.hpp"
 #include "worker/formats/zip.hpp"
 
 namespace roll::formats {
@@ -28,6 +31,9 @@ class TorchFile {
   public:
     // Maps the file. Corrupt names the path.
     static Result<TorchFile> open(const std::filesystem::path& path);
+    // A torch file inside another file, `path`, which must stay mapped as long as this lives.
+    static Result<TorchFile> parse(const std::filesystem::path& path,
+                                   std::span<const std::byte> bytes);
 
     const Pickle& pickle() const { return pickle_; }
 
@@ -39,15 +45,16 @@ class TorchFile {
     Result<StateDict> state_dict(PickleId id) const;
 
   private:
-    TorchFile(std::filesystem::path path, MappedFile file, Pickle pickle)
+    TorchFile(std::filesystem::path path, std::span<const std::byte> bytes, Pickle pickle)
         : path_(std::move(path)),
-          file_(std::move(file)),
+          bytes_(bytes),
           pickle_(std::move(pickle)) {}
     tl::unexpected<Error> corrupt(const std::string& what) const;
     Result<tensor::StridedView> rebuild(const PickleNode& arguments, bool typed) const;
 
     std::filesystem::path path_;
-    MappedFile file_;
+    std::shared_ptr<const MappedFile> file_;  // of open()
+    std::span<const std::byte> bytes_;
     Pickle pickle_;
     std::map<std::string, ZipMember, std::less<>> storages_;  // by key
 };
@@ -62,9 +69,11 @@ struct TorchSection {
 // Writes tensor by tensor: tensors in any order, the bytes of one in order.
 class TorchFileWriter {
   public:
-    // InvalidArgument: a dtype that torch cannot store so.
+    // InvalidArgument: a dtype that torch cannot store so. `more` writes further keys of the dict,
+    // each with its value.
     static Result<TorchFileWriter> create(const std::filesystem::path& path,
-                                          std::vector<TorchSection> sections);
+                                          std::vector<TorchSection> sections,
+                                          const std::function<void(PickleWriter&)>& more = {});
 
     // `tensor` counts over all sections.
     Result<void> append(std::size_t tensor, std::span<const std::byte> bytes);
@@ -72,6 +81,11 @@ class TorchFileWriter {
     Result<void> finish();
 
   private:
+    friend Result<void> write_torch_pickle(const std::filesystem::path& path,
+                                           const std::string& pickle);
+    static Result<TorchFileWriter> begin(const std::filesystem::path& path,
+                                         const std::string& pickle,
+                                         const std::vector<std::int64_t>& storages);
     TorchFileWriter(tensor::OutputFile file, ZipLayout layout)
         : file_(std::move(file)),
           layout_(std::move(layout)) {}
@@ -84,5 +98,8 @@ class TorchFileWriter {
 // A whole file from memory: {key: {name: tensor, ...}}, or the inner dict alone if key is empty.
 Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
                               const std::vector<tensor::TensorView>& tensors);
+
+// A file of one value without tensors.
+Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle);
 
 }  // namespace roll::formats

@@ -268,17 +268,25 @@ void ZipLayout::add(std::string name, std::int64_t size) {
     members_.push_back(std::move(member));
 }
 
-Result<void> ZipLayout::write_headers(tensor::OutputFile& file) const {
+std::string ZipLayout::directory() const {
     std::string central;
-    for (std::size_t i = 0; i < members_.size(); ++i) {
-        const std::string local = local_header(members_[i], headers_[i]);
-        ROLL_TRY_VOID(file.write_at(headers_[i], tensor::as_bytes(local)));
+    for (std::size_t i = 0; i < members_.size(); ++i)
         central += central_header(members_[i], headers_[i]);
-    }
     const Directory directory{end_, static_cast<std::int64_t>(central.size()),
                               static_cast<std::int64_t>(members_.size())};
-    central += end_of_directory(directory);
-    return file.write_at(end_, tensor::as_bytes(central));
+    return central + end_of_directory(directory);
+}
+
+std::int64_t ZipLayout::size() const {
+    return end_ + static_cast<std::int64_t>(directory().size());
+}
+
+Result<void> ZipLayout::write_headers(tensor::OutputFile& file, std::int64_t base) const {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+        const std::string local = local_header(members_[i], headers_[i]);
+        ROLL_TRY_VOID(file.write_at(base + headers_[i], tensor::as_bytes(local)));
+    }
+    return file.write_at(base + end_, tensor::as_bytes(directory()));
 }
 
 }  // namespace roll::formats

@@ -33,10 +33,15 @@ class ZipLayout {
     std::vector<ZipMember>& members() { return members_; }
     const std::vector<ZipMember>& members() const { return members_; }
 
-    // Writes every local header and the central directory; members' content is the caller's.
-    Result<void> write_headers(tensor::OutputFile& file) const;
+    // Writes every local header and the central directory; members' content is the caller's. The
+    // archive begins at byte `base` of the file.
+    Result<void> write_headers(tensor::OutputFile& file, std::int64_t base = 0) const;
+
+    // Of the whole archive, in bytes.
+    std::int64_t size() const;
 
   private:
+    std::string directory() const;
     std::vector<ZipMember> members_;
     std::vector<std::int64_t> headers_;  // where each local header begins
     std::int64_t end_ = 0;

@@ -42,6 +42,9 @@ class Damaged : public ::testing::Test {
         request.target = root_ / "mca";
         request.layout.tp = 2;
         ASSERT_TRUE(convert(request, families_, {}));
+        request.target = root_ / "dist";
+        request.to = Format::TorchDist;
+        ASSERT_TRUE(convert(request, families_, {}));
     }
     void TearDown() override { fs::remove_all(root_); }
 
@@ -91,6 +94,14 @@ TEST_F(Damaged, AnyByteOfAHuggingFaceConfig) { damage(root_ / "hf", "config.json
 
 TEST_F(Damaged, AnyByteOfATorchFile) {
     damage(root_ / "mca", "iter_0000001/mp_rank_01/model_optim_rng.pt", 600);
+}
+
+TEST_F(Damaged, AnyByteOfTheMetadataOfADistributedCheckpoint) {
+    damage(root_ / "dist", "iter_0000001/dist_model/.metadata", 600);
+}
+
+TEST_F(Damaged, AnyByteOfADistcpFile) {
+    damage(root_ / "dist", "iter_0000001/dist_model/__0_0.distcp", 400);
 }
 
 TEST_F(Damaged, AnyByteOfAnMcaConfig) { damage(root_ / "mca", "mca_config.json", 600); }

@@ -1,0 +1,251 @@
+"""Distributed checkpoints against their own tools: torch.distributed.checkpoint, megatron-core.
+
+usage: dist_oracle.py ROLL_CONVERT
+"""
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import torch
+import torch.distributed.checkpoint as dcp
+import transformers
+from safetensors.torch import load_file
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+import megatron_ranks
+
+PROGRAM = sys.argv.pop(1)
+torch.set_num_threads(1)
+warnings.filterwarnings('ignore')
+transformers.utils.logging.disable_progress_bar()
+
+LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
+             num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=64)
+MEGATRON = dict(num_layers=4, hidden_size=32, ffn_hidden_size=48, num_attention_heads=8,
+                num_query_groups=4, kv_channels=4)
+MOE = dict(vocab_size=96, hidden_size=32, intermediate_size=48, moe_intermediate_size=16,
+           num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=4, head_dim=4,
+           num_experts=4, num_experts_per_tok=2, max_position_embeddings=64)
+
+
+def run(*args, code=0):
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
+    return done
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(('127.0.0.1', 0))
+        return one.getsockname()[1]
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-dist-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+
+    def make(self, name, model_type='llama', dtype=torch.float32, sizes=None, **changes):
+        torch.manual_seed(7)
+        sizes = {**(sizes or LLAMA), **changes}
+        model = transformers.AutoModelForCausalLM.from_config(
+            transformers.AutoConfig.for_model(model_type, **sizes)).to(dtype).eval()
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                torch.nn.init.normal_(parameter, 1, 0.1)
+        model.save_pretrained(self.root / name)
+        return model
+
+    def same(self, a, b, *options):
+        run('diff', self.root / a, self.root / b, *options)
+
+
+class Dcp(Case):
+    def test_torch_reads_what_we_write(self):
+        model = self.make('hf', dtype=torch.bfloat16)
+        run('convert', self.root / 'hf', self.root / 'dcp', '--to', 'dcp', '--verify')
+        state = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
+        dcp.load(state, checkpoint_id=self.root / 'dcp')
+        dcp_to_torch_save(self.root / 'dcp', self.root / 'all.pt')
+        again = torch.load(self.root / 'all.pt', weights_only=True)
+        for name, tensor in model.state_dict().items():
+            self.assertTrue(torch.equal(tensor, state[name]), name)
+            self.assertTrue(torch.equal(tensor, again[name]), name)
+        run('convert', self.root / 'dcp', self.root / 'back', '--to', 'hf')
+        self.assertEqual((self.root / 'hf/model.safetensors').read_bytes(),
+                         (self.root / 'back/model.safetensors').read_bytes())
+
+    def test_reads_what_torch_writes_under_any_prefix(self):
+        for number, wrap in enumerate((lambda s: s, lambda s: {'model': s},
+                                       lambda s: {'app': {'model': s}})):
+            model = self.make('hf')
+            state = {**wrap(model.state_dict()), 'step': 3,
+                     'optimizer': {'state': {'model.embed_tokens.weight': torch.zeros(3)}}}
+            dcp.save(state, checkpoint_id=self.root / f'dcp{number}')
+            self.same(f'dcp{number}', 'hf', '--config', self.root / 'hf')
+            seen = run('convert', self.root / f'dcp{number}', self.root / 'mca', '--config',
+                       self.root / 'hf/config.json', '--to', 'mca', '--tp', 2, '--json',
+                       '--overwrite')
+            self.assertIn('the optimizer\'s state',
+                          [one['rule'] for one in json.loads(seen.stdout)['dropped']])
+            self.same('mca', 'hf')
+
+    def test_a_tied_output_layer_is_a_copy(self):
+        model = self.make('hf', tie_word_embeddings=True)
+        dcp.save(model.state_dict(), checkpoint_id=self.root / 'dcp')
+        self.same('dcp', 'hf', '--config', self.root / 'hf')
+        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        state['lm_head.weight'][3] += 1
+        dcp.save(state, checkpoint_id=self.root / 'other')
+        done = run('verify', self.root / 'other', '--config', self.root / 'hf', code=1)
+        self.assertIn('differs', done.stderr)
+
+    def test_a_checkpoint_without_config_says_what_to_give(self):
+        model = self.make('hf')
+        dcp.save(model.state_dict(), checkpoint_id=self.root / 'dcp')
+        done = run('convert', self.root / 'dcp', self.root / 'out', code=3)
+        self.assertIn('--config MODEL', done.stderr)
+        run('inspect', self.root / 'dcp', '--config', self.root / 'nowhere', code=3)
+
+    def test_missing_and_unknown_tensors_are_named(self):
+        model = self.make('hf')
+        state = model.state_dict()
+        name = 'model.layers.1.mlp.up_proj.weight'
+        dcp.save({k: v for k, v in state.items() if k != name}, checkpoint_id=self.root / 'less')
+        done = run('verify', self.root / 'less', '--config', self.root / 'hf', code=1)
+        self.assertIn(name + ' is missing', done.stderr)
+        dcp.save({**state, 'model.extra': torch.zeros(2)}, checkpoint_id=self.root / 'more')
+        done = run('verify', self.root / 'more', '--config', self.root / 'hf', code=2)
+        self.assertIn('no rule of family llama names model.extra', done.stderr)
+
+
+class Metadata(Case):
+    """Forged and unfamiliar .metadata files."""
+
+    def change(self, change):
+        path = self.root / 'dcp/.metadata'
+        metadata = pickle.loads(path.read_bytes())
+        change(metadata)
+        path.write_bytes(pickle.dumps(metadata, protocol=4))
+
+    def setUp(self):
+        super().setUp()
+        self.make('hf')
+        run('convert', self.root / 'hf', self.root / 'dcp', '--to', 'dcp')
+
+    def refused(self, says):
+        self.assertIn(says, run('verify', self.root / 'dcp', code=1).stderr)
+
+    def places(self, metadata, name='lm_head.weight'):
+        return [info for index, info in metadata.storage_data.items() if index.fqn == name]
+
+    def test_unknown_classes_and_attributes_are_tolerated(self):
+        def change(metadata):
+            metadata.all_local_plans = [pathlib.PurePosixPath('/somewhere')]
+            metadata.mcore_data = {'nd_reformulated_orig_global_shape': complex(1, 2)}
+            metadata.storage_meta = dcp.metadata.StorageMeta(pathlib.PosixPath('/there'), 'a', 'b')
+        self.change(change)
+        self.same('dcp', 'hf')
+
+    def test_paths_that_leave_the_checkpoint_are_refused(self):
+        for path in ('../dcp/__0_0.distcp', '/etc/passwd', 'a/../../b'):
+            with self.subTest(path=path):
+                self.change(lambda m: setattr(self.places(m)[0], 'relative_path', path))
+                self.refused('outside the checkpoint')
+
+    def test_extents_and_chunks_that_cannot_be_are_refused(self):
+        self.change(lambda m: setattr(self.places(m)[0], 'offset', 1 << 60))
+        self.refused('beyond the end')
+        self.change(lambda m: setattr(self.places(m)[0], 'offset', 7))
+        self.refused('zip')
+
+        def shrink(metadata):
+            chunk = metadata.state_dict_metadata['lm_head.weight'].chunks[0]
+            chunk.sizes = torch.Size([95, 32])
+        self.change(shrink)
+        self.refused('do not fill it exactly')
+
+    def test_an_item_of_another_type_is_refused(self):
+        def change(metadata):
+            metadata.state_dict_metadata['lm_head.weight'].properties.dtype = torch.float64
+        self.change(change)
+        self.refused('the metadata says F64')
+
+    def test_truncated_files_are_refused(self):
+        path = self.root / 'dcp/.metadata'
+        whole = path.read_bytes()
+        path.write_bytes(whole[:len(whole) // 2])
+        self.refused('pickle')
+        path.write_bytes(whole)
+        data = self.root / 'dcp/__0_0.distcp'
+        os.truncate(data, data.stat().st_size - 100)
+        self.refused('beyond the end')
+        os.remove(data)
+        run('verify', self.root / 'dcp', code=3)
+
+
+@unittest.skipUnless(megatron_ranks.TransformerConfig, 'megatron-core is not installed')
+class Megatron(Case):
+    def through(self, name, sizes, layout, **changes):
+        shutil.rmtree(self.root / 'theirs', ignore_errors=True)
+        megatron_ranks.through_megatron(self.root / name / 'iter_0000001', self.root / 'theirs',
+                                        sizes, layout, free_port(), **changes)
+
+    def test_megatron_loads_ours_at_any_layout_and_we_read_what_it_saves(self):
+        self.make('hf')
+        run('convert', self.root / 'hf', self.root / 'ours', '--to', 'torch_dist', '--verify')
+        for layout in ({'tp': 2, 'pp': 2}, {'tp': 4}):
+            with self.subTest(layout=layout):
+                self.through('ours', MEGATRON, layout)
+                self.same('theirs', 'hf', '--config', self.root / 'hf')
+        run('convert', self.root / 'theirs', self.root / 'mca', '--to', 'mca', '--tp', 2, '--pp', 4,
+            '--config', self.root / 'hf')
+        self.same('mca', 'hf')
+
+    def test_logits_are_transformers_own(self):
+        model = self.make('hf')
+        run('convert', self.root / 'hf', self.root / 'ours', '--to', 'torch_dist')
+        tokens = torch.arange(24).reshape(2, 12)
+        file = self.root / 'logits.pt'
+        megatron_ranks.logits(self.root / 'ours/iter_0000001/dist_model', MEGATRON, tokens, file,
+                              free_port())
+        with torch.no_grad():
+            want = model(tokens).logits
+        self.assertLess((torch.load(file) - want).abs().max() / want.abs().max(), 1e-5)
+
+    def test_tied_embeddings_are_stored_once(self):
+        self.make('hf', tie_word_embeddings=True)
+        run('convert', self.root / 'hf', self.root / 'ours', '--to', 'torch_dist')
+        self.through('ours', MEGATRON, {'pp': 2}, share_embeddings_and_output_weights=True)
+        self.same('theirs', 'hf', '--config', self.root / 'hf')
+
+    def test_experts_have_an_axis_and_layers_too_if_all_are_of_one_kind(self):
+        self.make('hf', 'qwen3_moe', sizes=MOE)
+        run('convert', self.root / 'hf', self.root / 'mca')
+        path = self.root / 'mca/mca_config.json'
+        for frequency in ([1, 1], 1):
+            config = json.loads(path.read_text())
+            path.write_text(json.dumps({**config, 'moe_layer_freq': frequency}))
+            run('convert', self.root / 'mca', self.root / 'ours', '--to', 'torch_dist',
+                '--transformer-impl', 'local', '--overwrite')
+            keys = dcp.FileSystemReader(self.root / 'ours/iter_0000001').read_metadata()
+            shape = keys.state_dict_metadata[
+                'decoder.layers.mlp.experts.experts.linear_fc1.weight' if frequency == 1 else
+                'decoder.layers.1.mlp.experts.experts.linear_fc1.weight'].size
+            self.assertEqual(tuple(shape), (2, 4, 32, 32) if frequency == 1 else (4, 32, 32))
+            sizes = {**MEGATRON, 'num_layers': 2, 'num_moe_experts': 4, 'moe_ffn_hidden_size': 16,
+                     'qk_layernorm': True, 'moe_layer_freq': frequency}
+            self.through('ours', sizes, {'ep': 2})
+            self.same('theirs', 'hf', '--config', self.root / 'hf')
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

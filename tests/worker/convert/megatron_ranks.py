@@ -1,0 +1,93 @@
+"""Megatron's own model, on gloo and CPU: loads and saves distributed checkpoints at a layout.
+
+The ranks are forks of the process that imported Megatron.
+"""
+import contextlib
+import multiprocessing
+import os
+import warnings
+
+import torch
+
+warnings.filterwarnings('ignore')
+# Asked for whatever the device is.
+torch.cuda.current_device = lambda: 'cpu'
+torch.cuda.synchronize = lambda *_: None
+torch.Tensor.cuda = lambda self, *_, **__: self
+
+try:
+    from megatron.core import dist_checkpointing, parallel_state
+    from megatron.core.dist_checkpointing.strategies import filesystem_async
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
+    from megatron.core.transformer import TransformerConfig
+    CudaRNGStatesTracker.fork = lambda *_: contextlib.nullcontext()
+    # Its own spawns a process, which would import this one's main program again.
+    filesystem_async._get_write_results_queue = multiprocessing.get_context('fork').Manager().Queue
+except ImportError:
+    TransformerConfig = None
+
+VOCABULARY, POSITIONS = 96, 64
+
+
+def build(sizes, layout, **changes):
+    options = dict(
+        normalization='RMSNorm', gated_linear_unit=True, add_bias_linear=False,
+        activation_func=torch.nn.functional.silu, use_cpu_initialization=True, hidden_dropout=0.0,
+        attention_dropout=0.0, pipeline_dtype=torch.float32, layernorm_epsilon=1e-6,
+        gradient_accumulation_fusion=False, tensor_model_parallel_size=layout.get('tp', 1),
+        pipeline_model_parallel_size=layout.get('pp', 1),
+        expert_model_parallel_size=layout.get('ep', 1), sequence_parallel=layout.get('ep', 1) > 1
+        and layout.get('tp', 1) > 1)
+    config = TransformerConfig(**{**options, **sizes})
+    spec = get_gpt_layer_local_spec(config.num_moe_experts, False, config.qk_layernorm,
+                                    normalization='RMSNorm')
+    return GPTModel(config, spec, VOCABULARY, POSITIONS, position_embedding_type='rope',
+                    pre_process=parallel_state.is_pipeline_first_stage(),
+                    post_process=parallel_state.is_pipeline_last_stage(), rotary_base=10000,
+                    **{'share_embeddings_and_output_weights': False, **changes})
+
+
+def work(rank, world, port, layout, job):
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group('gloo', rank=rank, world_size=world)
+    parallel_state.initialize_model_parallel(
+        layout.get('tp', 1), layout.get('pp', 1), expert_model_parallel_size=layout.get('ep', 1),
+        expert_tensor_parallel_size=layout.get('tp', 1) if layout.get('ep', 1) == 1 else 1)
+    job(rank, layout)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def run(layout, job, port):
+    """Calls job(rank, layout) in each rank of the layout."""
+    world = layout.get('tp', 1) * layout.get('pp', 1) * layout.get('ep', 1)
+    torch.multiprocessing.start_processes(work, (world, port, layout, job), nprocs=world,
+                                          start_method='fork')
+
+
+def through_megatron(source, target, sizes, layout, port, **changes):
+    """Loads a checkpoint into Megatron's model at a layout, and saves that model's."""
+    def job(rank, _):
+        torch.manual_seed(1)
+        model = build(sizes, layout, **changes)
+        state = dist_checkpointing.load(model.sharded_state_dict(), str(source))
+        model.load_state_dict(state)
+        if rank == 0:
+            os.makedirs(target)
+        torch.distributed.barrier()
+        dist_checkpointing.save(model.sharded_state_dict(), str(target))
+    run(layout, job, port)
+
+
+def logits(source, sizes, tokens, file, port, **changes):
+    def job(*_):
+        model = build(sizes, {}, **changes)
+        model.load_state_dict(dist_checkpointing.load(model.sharded_state_dict(), str(source)))
+        length = tokens.shape[1]
+        mask = torch.triu(torch.ones(1, 1, length, length, dtype=torch.bool), 1)
+        with torch.no_grad():
+            torch.save(model(tokens, torch.arange(length).expand_as(tokens), mask), file)
+    run({}, job, port)

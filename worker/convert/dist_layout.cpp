@@ -1,0 +1,162 @@
+#include "worker/convert/dist_layout.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "worker/convert/mca_layout.hpp"
+
+namespace roll::convert {
+namespace {
+
+using families::NativeTensor;
+
+constexpr const char* kLocalExperts = ".experts.local_experts.";
+
+// "a.layers.3.b" -> "a.layers.b"
+std::string without_layer(std::string name, std::int64_t layer) {
+    const std::string infix = ".layers." + std::to_string(layer) + ".";
+    const std::size_t at = name.find(infix);
+    return at == std::string::npos ? name : name.replace(at, infix.size(), ".layers.");
+}
+
+// "….experts.local_experts.5.linear_fc1.weight" -> "….experts.experts.linear_fc1.weight"
+std::string without_expert(std::string name, std::int64_t expert) {
+    const std::string infix = kLocalExperts + std::to_string(expert) + ".";
+    const std::size_t at = name.find(infix);
+    return at == std::string::npos ? name : name.replace(at, infix.size(), ".experts.experts.");
+}
+
+// Adds parts in the order in which they come: layers, and experts in each, ascend.
+class Collector {
+  public:
+    Collector(const Model& model, std::int64_t layers) : model_(model), layers_(layers) {}
+
+    Result<void> add(const std::string& key, const NativeTensor& tensor, bool stacked) {
+        ROLL_TRY(Shard shard, shard_of(tensor, model_, 1, 0));
+        Stored part;
+        part.name = key;
+        part.shape = std::move(shard.shape);
+        part.pieces = std::move(shard.pieces);
+        if (stacked && tensor.layer) part.origin.push_back(*tensor.layer);
+        if (tensor.expert) part.origin.push_back(*tensor.expert);
+        DistTensor& one = keys_[key];
+        if (one.parts.empty()) one.shape = part.shape;
+        one.by_layer = stacked;
+        one.parts.push_back(std::move(part));
+        return {};
+    }
+
+    // Keys whose parts are not a full grid of equal tensors are no such tensors at all.
+    DistKeys take() && {
+        for (auto one = keys_.begin(); one != keys_.end();)
+            one = fill_in(one->second) ? std::next(one) : keys_.erase(one);
+        return std::move(keys_);
+    }
+
+  private:
+    bool fill_in(DistTensor& one) const {
+        one.stacked = one.parts.back().origin;
+        if (one.by_layer && one.stacked[0] != layers_ - 1) return false;
+        std::int64_t count = 1;
+        for (std::int64_t& dim : one.stacked) count *= ++dim;
+        if (count != static_cast<std::int64_t>(one.parts.size())) return false;
+        Shape whole = one.stacked;
+        whole.insert(whole.end(), one.shape.begin(), one.shape.end());
+        for (std::size_t i = 0; i < one.parts.size(); ++i) {
+            Stored& part = one.parts[i];
+            auto rest = static_cast<std::int64_t>(i);
+            for (std::size_t dim = one.stacked.size(); dim-- > 0; rest /= one.stacked[dim])
+                if (part.origin[dim] != rest % one.stacked[dim]) return false;
+            if (part.shape != one.shape) return false;
+            part.whole = whole;
+            part.origin.resize(whole.size(), 0);
+        }
+        return true;
+    }
+    const Model& model_;
+    std::int64_t layers_;
+    DistKeys keys_;
+};
+
+bool is_listed(const Json& config, const char* key) {
+    const auto found = config.find(key);
+    if (found == config.end()) return false;
+    return found->is_array() || (found->is_number_integer() && *found > 1);
+}
+
+bool is_set(const Json& config, const char* key) {
+    const auto found = config.find(key);
+    return found != config.end() && found->is_boolean() && found->get<bool>();
+}
+
+// Megatron's rule (TransformerBlock.sharded_state_dict): layers of several kinds are not stacked.
+bool has_kinds_of_layers(const Json& config) {
+    return is_listed(config, "moe_layer_freq") || is_listed(config, "linear_attention_freq") ||
+           is_set(config, "heterogeneous_block_specs") ||
+           is_set(config, "hetereogenous_dist_checkpoint");
+}
+
+}  // namespace
+
+Result<DistKeys> dist_keys(const std::vector<NativeTensor>& native, const Model& model) {
+    std::int64_t layers = 0;
+    for (const NativeTensor& tensor : native)
+        if (tensor.stage == families::Stage::Layer) layers = std::max(layers, *tensor.layer + 1);
+    Collector collector(model, layers);
+    for (const NativeTensor& tensor : native) {
+        const std::string name =
+            tensor.expert ? without_expert(tensor.name, *tensor.expert) : tensor.name;
+        for (const std::string& spelling :
+             std::set<std::string>{name, local_spelling(name), transformer_engine_spelling(name)}) {
+            ROLL_TRY_VOID(collector.add(spelling, tensor, false));
+            if (tensor.stage == families::Stage::Layer)
+                ROLL_TRY_VOID(collector.add(without_layer(spelling, *tensor.layer), tensor, true));
+        }
+    }
+    return std::move(collector).take();
+}
+
+Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native, const Model& model,
+                                        const formats::McaConfig& config, const std::string& file) {
+    ROLL_TRY(const DistKeys keys, dist_keys(native, model));
+    const bool per_layer = has_kinds_of_layers(config.native);
+    std::vector<Stored> layout;
+    std::set<std::string> done;
+    for (const NativeTensor& tensor : native) {
+        std::string key = tensor.expert ? without_expert(tensor.name, *tensor.expert) : tensor.name;
+        // Without TransformerEngine a MoE layer's norm too is kept under the name that is a dense
+        // layer's with it.
+        if (config.local_names && key.ends_with(".pre_mlp_layernorm.weight"))
+            key = transformer_engine_spelling(key);
+        if (tensor.stage == families::Stage::Layer && !per_layer) {
+            const std::string stacked = without_layer(key, *tensor.layer);
+            if (keys.contains(stacked)) key = stacked;
+        }
+        if (!done.insert(key).second) continue;
+        for (Stored part : keys.at(key).parts) {
+            part.file = file;
+            layout.push_back(std::move(part));
+        }
+    }
+    return layout;
+}
+
+Stored cut(const Stored& part, const Shape& begin, const Shape& size) {
+    Stored result{part.file, part.section, part.name, size, {}, part.optional};
+    for (Piece piece : part.pieces) {
+        bool empty = false;
+        for (std::size_t dim = 0; dim < size.size(); ++dim) {
+            const std::int64_t from = std::max(piece.stored_begin[dim], begin[dim]);
+            const std::int64_t to =
+                std::min(piece.stored_begin[dim] + piece.size[dim], begin[dim] + size[dim]);
+            empty |= from >= to;
+            piece.begin[dim] += from - piece.stored_begin[dim];
+            piece.size[dim] = to - from;
+            piece.stored_begin[dim] = from - begin[dim];
+        }
+        if (!empty) result.pieces.push_back(std::move(piece));
+    }
+    return result;
+}
+
+}  // namespace roll::convert

@@ -1,0 +1,241 @@
+#include "worker/convert/dist_source.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "common/files.hpp"
+#include "worker/convert/dist_layout.hpp"
+#include "worker/convert/matcher.hpp"
+#include "worker/convert/source_config.hpp"
+#include "worker/formats/dcp.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMark = "metadata.json";
+
+bool is_file(const fs::path& path) {
+    std::error_code error;
+    return fs::is_regular_file(path, error);
+}
+
+// What a key may be, native or HuggingFace's; a tied output layer that is kept all the same is a
+// copy of the embedding.
+Result<DistKeys> expected_keys(const Source& source) {
+    ROLL_TRY(DistKeys keys, dist_keys(source.native, source.model));
+    for (Stored& whole : hf_layout(source.model)) {
+        const std::string name = whole.name;
+        whole.whole = whole.shape;
+        whole.origin.assign(whole.shape.size(), 0);
+        keys.try_emplace(name, DistTensor{{}, false, whole.shape, {whole}});
+    }
+    const auto embedding = keys.find("embedding.word_embeddings.weight");
+    if (embedding != keys.end()) {
+        const DistTensor copy = embedding->second;
+        keys.try_emplace("output_layer.weight", copy);
+        for (const families::WeightRule& rule : source.family->weights)
+            if (rule.native == "output_layer.weight") keys.try_emplace(rule.hf[0], copy);
+    }
+    return keys;
+}
+
+bool is_optimizer(const std::string& key) { return key.starts_with("optim"); }
+
+// Some writers put all keys under a name: "model.", "module.". The one under which most are known.
+std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& keys) {
+    std::map<std::string, int> found;
+    for (const formats::DcpTensor& tensor : metadata.tensors) {
+        const std::string& key = tensor.info.name;
+        if (is_optimizer(key)) continue;
+        std::size_t at = 0;
+        while (at != std::string::npos) {
+            if (at > 0) ++at;  // the dot
+            if (keys.contains(key.substr(at))) ++found[key.substr(0, at)];
+            at = key.find('.', at);
+        }
+    }
+    std::string best;
+    for (const auto& [prefix, count] : found)
+        if (count > found[best]) best = prefix;
+    return best;
+}
+
+class DistOpener {
+  public:
+    DistOpener(Source& source, fs::path directory, DistKeys keys)
+        : source_(source),
+          directory_(std::move(directory)),
+          keys_(std::move(keys)) {}
+
+    Result<void> open(const formats::DcpMetadata& metadata) {
+        const std::string prefix = common_prefix(metadata, keys_);
+        for (const formats::DcpTensor& tensor : metadata.tensors)
+            ROLL_TRY_VOID(take(tensor, prefix));
+        for (const formats::DcpObject& object : metadata.objects)
+            drop(object.name, object.name.find("_extra_state") != std::string::npos
+                                  ? "TransformerEngine's state"
+                                  : "is no tensor");
+        if (!unexpected_.empty())
+            return no_rule_names(source_, directory_ / formats::kDcpMetadataFile, unexpected_, {});
+        return check_nothing_missing(source_);
+    }
+
+  private:
+    void drop(const std::string& key, const std::string& rule) {
+        source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
+    }
+
+    Result<void> take(const formats::DcpTensor& tensor, const std::string& prefix) {
+        const std::string& key = tensor.info.name;
+        const std::string name = key.starts_with(prefix) ? key.substr(prefix.size()) : key;
+        const auto known = keys_.find(name);
+        if (is_optimizer(key)) {
+            drop(key, "the optimizer's state");
+        } else if (known != keys_.end()) {
+            return take_known(tensor, known->second);
+        } else if (key.ends_with("_extra_state")) {
+            drop(key, "TransformerEngine's state");
+        } else if (is_dropped(*source_.family, name)) {
+            drop(key, "the family drops it");
+        } else {
+            unexpected_.push_back(key);
+        }
+        return {};
+    }
+
+    // Rows beyond the vocabulary are padding: Megatron rounds its size up.
+    static bool is_padded(const Shape& shape, const Shape& whole, const std::string& name) {
+        return (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") &&
+               shape.size() == 2 && shape[1] == whole[1] && shape[0] > whole[0];
+    }
+
+    Result<void> take_known(const formats::DcpTensor& tensor, const DistTensor& known) {
+        const Shape& whole = known.parts.front().whole;
+        const Shape& shape = tensor.info.shape;
+        if (shape != whole) {
+            if (!is_padded(shape, whole, known.parts.front().name))
+                return fail(ErrorCode::Corrupt,
+                            (directory_ / formats::kDcpMetadataFile).string() + ": " +
+                                tensor.info.name + " has shape " + tensor::to_string(shape) +
+                                "; the config says " + tensor::to_string(whole));
+            drop(tensor.info.name, std::to_string(shape[0] - whole[0]) +
+                                       " rows that pad the vocabulary of " +
+                                       std::to_string(whole[0]));
+        }
+        for (const formats::DcpChunk& chunk : tensor.chunks)
+            ROLL_TRY_VOID(take_chunk(tensor.info, chunk, known));
+        return {};
+    }
+
+    // A chunk may span several layers or experts: each has its own part of it.
+    Result<void> take_chunk(const tensor::TensorInfo& info, const formats::DcpChunk& chunk,
+                            const DistTensor& known) {
+        ROLL_TRY(const auto file, mapped(chunk.extent.file));
+        ROLL_TRY(const tensor::StridedView view,
+                 formats::open_dcp_chunk(directory_ / chunk.extent.file, file, info, chunk));
+        const std::size_t axes = known.stacked.size();
+        Shape at(chunk.begin.begin(), chunk.begin.begin() + static_cast<std::ptrdiff_t>(axes));
+        std::int64_t count = 1;
+        for (std::size_t dim = 0; dim < axes; ++dim) count *= chunk.size[dim];
+        for (std::int64_t i = 0; i < count; ++i) {
+            std::int64_t rest = i;
+            std::int64_t part = 0;
+            for (std::size_t dim = axes; dim-- > 0; rest /= chunk.size[dim])
+                at[dim] = chunk.begin[dim] + rest % chunk.size[dim];
+            for (std::size_t dim = 0; dim < axes; ++dim) part = part * known.stacked[dim] + at[dim];
+            add_part(known.parts[static_cast<std::size_t>(part)], chunk, view, at);
+        }
+        return {};
+    }
+
+    void add_part(const Stored& part, const formats::DcpChunk& chunk,
+                  const tensor::StridedView& view, const Shape& at) {
+        const std::size_t axes = at.size();
+        tensor::StridedView inner;
+        inner.info = {view.info.name, view.info.dtype, {}};
+        inner.first = view.first;
+        for (std::size_t dim = 0; dim < axes; ++dim)
+            inner.first += (at[dim] - chunk.begin[dim]) * view.strides[dim] *
+                           (tensor::bits_of(view.info.dtype) / 8);
+        Shape begin;
+        for (std::size_t dim = axes; dim < chunk.begin.size(); ++dim) {
+            const std::int64_t end =
+                std::min(chunk.begin[dim] + chunk.size[dim], part.shape[dim - axes]);
+            if (end <= chunk.begin[dim]) return;  // nothing but padding
+            begin.push_back(chunk.begin[dim]);
+            inner.info.shape.push_back(end - chunk.begin[dim]);
+            inner.strides.push_back(view.strides[dim]);
+        }
+        Stored stored = cut(part, begin, inner.info.shape);
+        stored.file = chunk.extent.file;
+        stored.whole = part.whole;
+        stored.origin = at;
+        stored.origin.insert(stored.origin.end(), begin.begin(), begin.end());
+        inner.info.name = stored.name;
+        source_.tensors.push_back({std::move(stored), std::move(inner)});
+    }
+
+    Result<std::span<const std::byte>> mapped(const std::string& file) {
+        const auto known = files_.find(file);
+        if (known != files_.end()) return known->second->bytes();
+        ROLL_TRY(MappedFile opened, MappedFile::open(directory_ / file));
+        const auto kept = std::make_shared<MappedFile>(std::move(opened));
+        source_.files.push_back(kept);
+        files_[file] = kept;
+        return kept->bytes();
+    }
+
+    Source& source_;
+    fs::path directory_;
+    DistKeys keys_;
+    std::vector<std::string> unexpected_;
+    std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+};
+
+}  // namespace
+
+std::optional<fs::path> dist_directory(const fs::path& root) {
+    std::vector<fs::path> places{root, root / "weights"};
+    if (const auto iteration = formats::mca_iteration_directory(root)) {
+        places.push_back(*iteration);
+        places.push_back(*iteration / "dist_model");
+    }
+    for (const fs::path& place : places)
+        if (is_file(place / formats::kDcpMetadataFile)) return place;
+    return std::nullopt;
+}
+
+Result<Format> dist_format(const fs::path& directory) {
+    if (!is_file(directory / kMark)) return Format::Dcp;
+    ROLL_TRY(const std::string text, read_file(directory / kMark));
+    const auto json = parse_json(text);
+    const bool is_known = json && json->is_object() && json->contains("sharded_backend") &&
+                          (*json)["sharded_backend"] == "torch_dist";
+    if (is_known) return Format::TorchDist;
+    return fail(ErrorCode::InvalidArgument,
+                (directory / kMark).string() + " does not name the torch_dist format");
+}
+
+Result<void> open_dist(Source& source, const families::Families& families, const fs::path& given) {
+    const auto directory = dist_directory(source.directory);
+    if (!directory)
+        return fail(ErrorCode::NotFound, source.directory.string() + " has no .metadata");
+    ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*directory));
+    ROLL_TRY_VOID(find_config(source, families,
+                              {source.directory, *directory, directory->parent_path(),
+                               directory->parent_path().parent_path()},
+                              given));
+    source.config.layout = {};  // a key is whole, whatever ranks wrote it
+    const bool has_mtp = std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
+                                     [](const formats::DcpTensor& tensor) {
+                                         return !is_optimizer(tensor.info.name) &&
+                                                tensor.info.name.find("mtp.") != std::string::npos;
+                                     });
+    ROLL_TRY_VOID(use_tensors(source, has_mtp));
+    ROLL_TRY(DistKeys keys, expected_keys(source));
+    return DistOpener(source, *directory, std::move(keys)).open(metadata);
+}
+
+}  // namespace roll::convert

@@ -1,0 +1,27 @@
+// Writes distributed checkpoints: one .distcp file with a chunk for each layer and expert, and the
+// metadata that makes any Megatron or torch read it at its own layout.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/target.hpp"
+
+namespace roll::convert {
+
+// In iter_0000001/dist_model, as ROLL has it; finish_torch_dist() puts names for Megatron beside.
+Result<std::vector<Stored>> torch_dist_layout(const Source& source,
+                                              const formats::McaConfig& config);
+// HuggingFace tensors, in the directory itself.
+std::vector<Stored> dcp_layout(const Source& source);
+
+Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path& path,
+                                                    const TargetFile& file);
+
+// The metadata, and what else makes the checkpoint whole, its mark last.
+Result<void> finish_torch_dist(const Plan& plan, const std::filesystem::path& directory);
+Result<void> finish_dcp(const Plan& plan, const std::filesystem::path& directory);
+
+}  // namespace roll::convert

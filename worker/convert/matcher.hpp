@@ -1,0 +1,55 @@
+// What a checkpoint must hold, and what it turns out to hold: nothing is lost or taken twice.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/source.hpp"
+
+namespace roll::convert {
+
+// "a, b, c and 4 more": an error stays one line whatever the model's size.
+std::string listed(const std::vector<std::string>& names);
+
+// "model.layers.{layer}.x" matches "model.layers.12.x".
+bool matches_pattern(std::string_view pattern, std::string_view name);
+
+// A tensor that the family names as carrying nothing.
+bool is_dropped(const families::Family& family, const std::string& name);
+
+// What is expected, by where it is; entries are taken out as tensors are found.
+class Matcher {
+  public:
+    Matcher(std::vector<Stored> expected, Source& source);
+
+    // False if nothing expects a tensor of this name here. `found_in` is the file that has it.
+    Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
+                      const tensor::StridedView& view);
+
+    // A tensor that nothing expects anywhere.
+    void add_unexpected(const std::string& file, const std::string& name);
+
+    // Everything that was expected is there, and nothing else.
+    Result<void> finish() const;
+
+  private:
+    std::filesystem::path unexpected_in_;  // the first one's file
+    std::vector<std::string> unexpected_;
+    std::vector<Stored> expected_;
+    std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places_;
+    Source& source_;
+};
+
+// "FILE: no rule of family F names a, b", and what is missing instead.
+tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
+                                    const std::vector<std::string>& names,
+                                    const std::vector<std::string>& missing);
+
+// Corrupt names the HuggingFace tensors of which no source tensor holds a part.
+Result<void> check_nothing_missing(const Source& source);
+
+}  // namespace roll::convert

@@ -1,0 +1,80 @@
+#include "worker/convert/source_config.hpp"
+
+#include "common/files.hpp"
+#include "worker/formats/hf.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+Result<void> use_file(Source& source, const fs::path& path, const families::Families& families) {
+    if (path.filename() == "mca_config.json")
+        return use_mca_config(source, path.parent_path(), families);
+    ROLL_TRY(const std::string text, read_file(path));
+    auto json = parse_json(text);
+    if (!json || !json->is_object())
+        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
+    source.config.hf_config = *std::move(json);
+    return use_hf_config(source, families);
+}
+
+}  // namespace
+
+Result<void> use_hf_config(Source& source, const families::Families& families) {
+    const auto type = source.config.hf_config.find("model_type");
+    if (type == source.config.hf_config.end() || !type->is_string())
+        return fail(ErrorCode::InvalidArgument,
+                    (source.directory / "config.json").string() + " has no model_type");
+    source.config.model_type = type->get<std::string>();
+    ROLL_TRY(source.family, families.find(source.config.model_type));
+    ROLL_TRY(source.config.native,
+             families::native_config(*source.family, source.config.hf_config));
+    return {};
+}
+
+Result<void> use_mca_config(Source& source, const fs::path& directory,
+                            const families::Families& families) {
+    ROLL_TRY(source.config, formats::read_mca_config(directory));
+    ROLL_TRY(source.family, families.find(source.config.model_type));
+    ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
+    for (const auto& [key, value] : source.config.native.items())
+        if (!value.is_null()) native[key] = value;
+    source.config.native = std::move(native);
+    return {};
+}
+
+Result<void> find_config(Source& source, const families::Families& families,
+                         const std::vector<fs::path>& places, const fs::path& given) {
+    std::vector<fs::path> files;
+    for (const fs::path& place : given.empty() ? places : std::vector<fs::path>{given}) {
+        files.push_back(place / "mca_config.json");
+        files.push_back(place / "config.json");
+    }
+    if (!given.empty()) files.push_back(given);
+    std::error_code error;
+    for (const fs::path& file : files)
+        if (fs::is_regular_file(file, error)) return use_file(source, file, families);
+    if (!given.empty() && !is_there(given))
+        return fail(ErrorCode::NotFound, given.string() + " is not there");
+    return fail(ErrorCode::NotFound,
+                (given.empty() ? source.directory : given).string() +
+                    " has no config.json: its weights alone do not say what model they are of",
+                "--config MODEL, the HuggingFace directory (or config.json) that it was made from");
+}
+
+Result<void> use_tensors(Source& source, bool has_mtp) {
+    Json& native = source.config.native;
+    if (!has_mtp && native.contains("mtp_num_layers")) native["mtp_num_layers"] = 0;
+    ROLL_TRY(source.native,
+             families::native_tensors(*source.family, native, source.config.hf_config));
+    source.model = model_of(source.native);
+    return {};
+}
+
+}  // namespace roll::convert

@@ -1,0 +1,31 @@
+// The config of an opened checkpoint, and what of the model follows from it.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/source.hpp"
+
+namespace roll::convert {
+
+// From source.config.hf_config: model type, family and native config. InvalidArgument: it names no
+// model type.
+Result<void> use_hf_config(Source& source, const families::Families& families);
+
+// From a directory's mca_config.json; what that does not say follows from the HuggingFace config in
+// it.
+Result<void> use_mca_config(Source& source, const std::filesystem::path& directory,
+                            const families::Families& families);
+
+// Of a format that has no config of its own: `given` (a config.json, or a directory with one or
+// with mca_config.json), else the first of `places` that has one. NotFound: nothing has.
+Result<void> find_config(Source& source, const families::Families& families,
+                         const std::vector<std::filesystem::path>& places,
+                         const std::filesystem::path& given);
+
+// Every tensor of the model, from the native config. transformers leaves the number of layers of
+// multi-token prediction in configs of models without them: `has_mtp` says if there are any.
+Result<void> use_tensors(Source& source, bool has_mtp);
+
+}  // namespace roll::convert

@@ -1,0 +1,65 @@
+// Writes pickles with the opcodes of protocol 2 that torch.load(weights_only=True) knows, which is
+// also what a plain pickle.load takes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace roll::formats {
+
+// Opcodes that a caller writes by name.
+namespace pickle_op {
+constexpr char kMark = '(';
+constexpr char kEmptyDict = '}';
+constexpr char kEmptyList = ']';
+constexpr char kEmptyTuple = ')';
+constexpr char kSetItems = 'u';  // (MARK key value ... on a dict)
+constexpr char kAppends = 'e';   // (MARK item ... on a list)
+constexpr char kTuple = 't';     // of all since MARK
+constexpr char kTuple1 = '\x85';
+constexpr char kReduce = 'R';
+constexpr char kNewObject = '\x81';
+constexpr char kBuild = 'b';
+constexpr char kPersistentId = 'Q';
+constexpr char kNone = 'N';
+constexpr char kTrue = '\x88';
+constexpr char kFalse = '\x89';
+}  // namespace pickle_op
+
+class PickleWriter {
+  public:
+    PickleWriter() { out_ = "\x80\x02"; }
+    std::string finish() && {
+        out_ += '.';
+        return std::move(out_);
+    }
+    void op(char code) { out_ += code; }
+    void text(std::string_view text);
+    // As text, but written once and then recalled.
+    void word(const std::string& text);
+    void global(const std::string& module, const std::string& name);
+    void integer(std::int64_t value);
+    void number(double value);
+    void boolean(bool value) { op(value ? pickle_op::kTrue : pickle_op::kFalse); }
+    // A tuple of integers.
+    void integers(const std::vector<std::int64_t>& values);
+    // An instance made without arguments, to be filled by a state and kBuild.
+    void object(const std::string& module, const std::string& name);
+
+  private:
+    template <class T>
+    void fixed(T value) {
+        out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    // The first time what `make` writes, which is one value; later that value again.
+    template <class Make>
+    void once(const std::string& what, Make make);
+
+    std::string out_;
+    std::map<std::string, std::uint32_t> memo_;
+};
+
+}  // namespace roll::formats

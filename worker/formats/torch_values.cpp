@@ -1,0 +1,87 @@
+#include "worker/formats/torch_values.hpp"
+
+#include <array>
+
+namespace roll::formats {
+namespace {
+
+using tensor::DType;
+
+struct StorageRow {
+    const char* global;
+    DType dtype;
+};
+constexpr std::array<StorageRow, 9> kStorages{{{"torch FloatStorage", DType::F32},
+                                               {"torch DoubleStorage", DType::F64},
+                                               {"torch HalfStorage", DType::F16},
+                                               {"torch BFloat16Storage", DType::BF16},
+                                               {"torch LongStorage", DType::I64},
+                                               {"torch IntStorage", DType::I32},
+                                               {"torch CharStorage", DType::I8},
+                                               {"torch ByteStorage", DType::U8},
+                                               {"torch BoolStorage", DType::Bool}}};
+
+}  // namespace
+
+std::optional<DType> dtype_of_storage(std::string_view global) {
+    for (const StorageRow& row : kStorages)
+        if (global == row.global) return row.dtype;
+    return std::nullopt;
+}
+
+std::optional<DType> dtype_of_torch(std::string_view global) {
+    for (int i = 0; i < tensor::kDTypes; ++i) {
+        const auto dtype = static_cast<DType>(i);
+        const std::string_view name = tensor::torch_name_of(dtype);
+        if (!name.empty() && global == "torch " + std::string(name)) return dtype;
+    }
+    return std::nullopt;
+}
+
+std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, PickleId id) {
+    PickleId tuple = id;  // torch.Size is called with a tuple or a list
+    if (const PickleNode* size = pickle.arguments_of(id, "torch Size"); size != nullptr) {
+        if (size->items.size() != 1) return std::nullopt;
+        tuple = size->items[0];
+    }
+    const PickleNode& node = pickle.at(tuple);
+    if (node.kind != PickleKind::Tuple && node.kind != PickleKind::List) return std::nullopt;
+    std::vector<std::int64_t> values;
+    for (const PickleId item : node.items) {
+        if (!pickle.is(item, PickleKind::Int)) return std::nullopt;
+        values.push_back(pickle.at(item).integer);
+    }
+    return values;
+}
+
+const char* storage_name_of(DType dtype) {
+    for (const StorageRow& row : kStorages)
+        if (row.dtype == dtype) return row.global + sizeof "torch";
+    return nullptr;
+}
+
+void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key) {
+    std::int64_t count = 1;
+    for (const std::int64_t dim : info.shape) count *= dim;
+    out.global("torch._utils", "_rebuild_tensor_v2");
+    out.op(pickle_op::kMark);
+    out.op(pickle_op::kMark);
+    out.word("storage");
+    out.global("torch", storage_name_of(info.dtype));
+    out.text(std::to_string(key));
+    out.word("cpu");
+    out.integer(count);
+    out.op(pickle_op::kTuple);
+    out.op(pickle_op::kPersistentId);
+    out.integer(0);
+    out.integers(info.shape);
+    out.integers(tensor::row_major(info.shape));
+    out.boolean(false);
+    out.global("collections", "OrderedDict");
+    out.op(pickle_op::kEmptyTuple);
+    out.op(pickle_op::kReduce);
+    out.op(pickle_op::kTuple);
+    out.op(pickle_op::kReduce);
+}
+
+}  // namespace roll::formats
