@@ -182,7 +182,7 @@ class Parser {
         CLI::App* release = command("release", "Let held jobs start",
                                     [this] { return run_hold(context_, word_, false); });
         release->add_option("JOBS", word_)->required();
-        CLI::App* update = command("update", "Change queued jobs: priority=N",
+        CLI::App* update = command("update", "Change queued jobs: priority=N, begin=+2h",
                                    [this] { return run_update(context_, word_, words_); });
         update->add_option("JOBS", word_)->required();
         update->add_option("SETTING", words_)->required();

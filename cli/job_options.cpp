@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/yaml.hpp"
+#include "common/spec/units.hpp"
 
 namespace roll::cli {
 namespace {
@@ -66,7 +67,17 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     add_job_options(app, options);
     app.add_option("--after", options.after, "ok:ID, any:ID or failed:ID; again for more")
         ->allow_extra_args(false);
+    app.add_option("--begin", options.begin, "Not before: 2026-11-22T08:00:00Z, or +2h");
+    app.add_option("--deadline", options.deadline, "Ended if not over by then");
+    app.add_option("--array", options.array, "A job for each index: 0-15, 1,4-9, 0-15%4");
     app.add_flag("--hold", options.hold, "Wait until rollctl release");
+}
+
+Result<Time> parse_when(const std::string& text, Time now) {
+    if (text == "now") return now;
+    if (!text.starts_with('+')) return spec::parse_instant(text);
+    ROLL_TRY(const std::chrono::seconds from_now, spec::parse_duration(text.substr(1)));
+    return now + from_now;
 }
 
 Result<void> apply_options(const JobOptions& options, Json& document) {
@@ -83,6 +94,13 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (options.nodes) resource("nodes", *options.nodes);
     if (!options.time.empty()) resource("time", options.time);
     if (!options.name.empty()) document["name"] = options.name;
+    if (!options.array.empty()) document["array"] = options.array;
+    for (const auto& [key, text] :
+         {std::pair("begin", &options.begin), std::pair("deadline", &options.deadline)}) {
+        if (text->empty()) continue;
+        ROLL_TRY(const Time when, parse_when(*text, wall_clock_now()));
+        document[key] = to_iso8601(when);
+    }
     if (options.hold) document["hold"] = true;
     for (const std::string& one : options.after) {
         if (!document.contains("after")) document["after"] = Json::array();

@@ -9,6 +9,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
+#include "common/time.hpp"
 
 namespace CLI {
 class App;
@@ -23,6 +24,9 @@ struct JobOptions {
     bool hold = false;
     std::string name;
     std::string time;
+    std::string begin;     // an instant, or "+2h" from now
+    std::string deadline;  // the same
+    std::string array;
     std::optional<int> slots;
     std::optional<int> gpus;
     std::optional<int> nodes;
@@ -30,6 +34,9 @@ struct JobOptions {
 
 void add_job_options(CLI::App& app, JobOptions& options);    // what plan takes too
 void add_queue_options(CLI::App& app, JobOptions& options);  // and what only queueing needs
+
+// "2026-11-22T08:00:00Z", "+2h" from `now`, or "now".
+Result<Time> parse_when(const std::string& text, Time now);
 
 // Error InvalidArgument: a --set that is no a.b=value, or goes through what is no mapping.
 Result<void> apply_options(const JobOptions& options, Json& document);

@@ -13,9 +13,17 @@ Result<int> run_explain(const Context& context, const std::string& selector) {
     const std::string state = field_text(job, "state");
     const std::string why = field_text(job, state == "queued" ? "waiting" : "reason");
     if (context.json) {
-        print_json({{"schema", "roll.explain/1"}, {"job", id}, {"state", state}, {"why", why}});
-    } else {
-        print(fmt::format("job {} {}{}{}\n", id, state, why.empty() ? "" : ": ", why));
+        print_json({{"schema", "roll.explain/1"},
+                    {"job", id},
+                    {"state", state},
+                    {"why", why},
+                    {"holds", job.value("holds", Json::array())}});
+        return 0;
+    }
+    print(fmt::format("job {} {}{}{}\n", id, state, why.empty() ? "" : ": ", why));
+    for (const Json& hold : job.value("holds", Json::array())) {
+        print(fmt::format("  {}: {}\n    {}\n", field_text(hold, "rule"), field_text(hold, "why"),
+                          field_text(hold, "remedy")));
     }
     return 0;
 }

@@ -27,12 +27,17 @@ Result<Json> send(Daemon& daemon, const spec::JobSpec& spec, const std::string& 
 void print_queued(const Context& context, const Json& reply, const spec::JobSpec& spec) {
     const auto id = reply.value("id", std::uint64_t{0});
     if (context.parsable) {
-        print(fmt::format("{}\n", id));
+        for (std::uint64_t task = 0; task < reply.value("jobs", std::uint64_t{1}); ++task)
+            print(fmt::format("{}\n", id + task));
         return;
     }
-    print(fmt::format(
-        "job {} {}{}\n", id, reply.value("name", spec.name),
-        reply.value("repeated", false) ? " (queued before with this key)" : " is queued"));
+    const auto jobs = reply.value("jobs", std::uint64_t{1});
+    const std::string which =
+        jobs == 1 ? fmt::format("job {}", id) : fmt::format("jobs {}-{}", id, id + jobs - 1);
+    print(fmt::format("{} {}{}\n", which, reply.value("name", spec.name),
+                      reply.value("repeated", false) ? " (queued before with this key)"
+                      : jobs == 1                    ? " is queued"
+                                                     : " are queued"));
     if (!context.terminal) return;
     say(fmt::format("  output  {}", reply.value("output", spec.output)));
     say(fmt::format("  follow  rollctl logs {} -f", id));
@@ -69,7 +74,9 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     for (std::size_t i = 0; i < specs.size(); ++i) {
         ROLL_TRY(const Json reply,
                  send(daemon, specs[i], i == 0 ? key : fmt::format("{}.{}", key, i)));
-        ids.push_back(reply.value("id", std::uint64_t{0}));
+        const auto id = reply.value("id", std::uint64_t{0});
+        for (std::uint64_t task = 0; task < reply.value("jobs", std::uint64_t{1}); ++task)
+            ids.push_back(id + task);
         if (!context.json) print_queued(context, reply, specs[i]);
         replies.push_back(reply);
     }
@@ -148,6 +155,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};
     document["hold"] = false;
+    for (const char* key : {"begin", "deadline", "array"}) document.erase(key);
     document["after"] = Json::array();
     // A directory of its own, beside the one that it goes on from.
     std::string output = document.value("output", "");

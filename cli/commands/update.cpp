@@ -8,36 +8,52 @@
 namespace roll::cli {
 namespace {
 
-Result<int> parse_priority(const std::vector<std::string>& settings) {
-    constexpr std::string_view kKey = "priority=";
-    int priority = 0;
-    if (settings.size() == 1 && settings[0].starts_with(kKey)) {
-        const char* end = settings[0].data() + settings[0].size();
-        const auto read = std::from_chars(settings[0].data() + kKey.size(), end, priority);
-        if (read.ec == std::errc() && read.ptr == end && settings[0].size() > kKey.size()) {
-            return priority;
+tl::unexpected<Error> no_setting(const std::string& text) {
+    return fail(
+        ErrorCode::InvalidArgument,
+        fmt::format("{} cannot be updated; allowed: priority=INTEGER, begin=now, begin=+2h, "
+                    "begin=2026-11-22T08:00:00Z",
+                    text));
+}
+
+// The arguments of the operation `update`.
+Result<Json> read_settings(const std::vector<std::string>& settings) {
+    if (settings.empty()) return no_setting("nothing");
+    Json args = Json::object();
+    for (const std::string& setting : settings) {
+        const std::size_t equals = std::min(setting.find('='), setting.size());
+        const std::string key = setting.substr(0, equals);
+        const std::string value = equals < setting.size() ? setting.substr(equals + 1) : "";
+        if (key == "priority") {
+            int priority = 0;
+            const auto read = std::from_chars(value.data(), value.data() + value.size(), priority);
+            if (value.empty() || read.ec != std::errc() || *read.ptr != 0)
+                return no_setting(setting);
+            args["priority"] = priority;
+        } else if (key == "begin") {
+            ROLL_TRY(const Time begin, parse_when(value, wall_clock_now()));
+            args["begin"] = begin.time_since_epoch().count();
+        } else {
+            return no_setting(setting);
         }
     }
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} cannot be updated; allowed: priority=INTEGER",
-                            settings.empty() ? "nothing" : settings.back()));
+    return args;
 }
 
 }  // namespace
 
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings) {
-    ROLL_TRY(const int priority, parse_priority(settings));
+    ROLL_TRY(Json args, read_settings(settings));
+    args["selector"] = selector;
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply,
-             daemon.ask("update", {{"selector", selector}, {"priority", priority}}));
+    ROLL_TRY(const Json reply, daemon.ask("update", args));
     if (context.json) {
         print_json(reply);
         return 0;
     }
     for (const Json& id : reply.value("jobs", Json::array())) {
-        print(context.parsable ? id.dump() + "\n"
-                               : fmt::format("job {} priority {}\n", id.dump(), priority));
+        print(context.parsable ? id.dump() + "\n" : fmt::format("job {} is updated\n", id.dump()));
     }
     return 0;
 }

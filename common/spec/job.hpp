@@ -12,6 +12,7 @@
 
 #include "common/error.hpp"
 #include "common/ids.hpp"
+#include "common/time.hpp"
 
 namespace roll::spec {
 
@@ -46,6 +47,23 @@ struct Retry {
     friend bool operator==(const Retry&, const Retry&) = default;
 };
 
+// One job for each index, as one submission: "{index}" stands for it in `output` and the document.
+struct Array {
+    std::string indices;  // "0-15", "1,4-9", "0-100:20"
+    int limit = 0;        // tasks that run at the same time; 0 is all
+    int index = -1;       // of this task; -1 until the tasks are made
+    friend bool operator==(const Array&, const Array&) = default;
+};
+constexpr int kArrayTasksMax = 10'000;
+
+// The indices of "1,4-9,0-100:20%4" without its "%4", each once and ascending.
+Result<std::vector<int>> array_indices(std::string_view text);
+// "0-15%4".
+Result<Array> parse_array(std::string_view text);
+// Task `index` of an array job: what the array's spec becomes for it.
+struct JobSpec;
+JobSpec array_task(const JobSpec& array, int index);
+
 struct JobSpec {
     std::string name;
     JobKind kind = JobKind::Command;
@@ -54,6 +72,9 @@ struct JobSpec {
     Retry retry;
     int priority = 0;
     bool hold = false;
+    std::optional<Time> begin{};     // not started earlier
+    std::optional<Time> deadline{};  // ended if it is not over by then
+    std::optional<Array> array{};
     // Absolute directory that the job writes to. "{id}" stands for the job's number until it is
     // known.
     std::string output;

@@ -42,6 +42,25 @@ Result<Resources> read_resources(const Json& json) {
     return resources;
 }
 
+Json put_time(const std::optional<Time>& time) {
+    return time ? Json(time->time_since_epoch().count()) : Json();
+}
+
+std::optional<Time> get_time(JsonReader& reader, const char* key) {
+    const auto ms = reader.get_or<std::int64_t>(key, -1);
+    return ms < 0 ? std::nullopt : std::optional(Time{std::chrono::milliseconds(ms)});
+}
+
+Result<Array> read_array(const Json& json) {
+    JsonReader reader(json, "job.array");
+    Array array;
+    array.indices = reader.get<std::string>("indices");
+    array.limit = reader.get<int>("limit");
+    array.index = reader.get<int>("index");
+    ROLL_TRY_VOID(reader.finish());
+    return array;
+}
+
 }  // namespace
 
 Json json_of(const JobSpec& spec) {
@@ -49,7 +68,7 @@ Json json_of(const JobSpec& spec) {
     for (const After& one : spec.after) {
         after.push_back({{"condition", name_of_condition(one.condition)}, {"job", one.job.value}});
     }
-    return {
+    Json json = {
         {"name", spec.name},
         {"kind", name_of(spec.kind)},
         {"resources",
@@ -66,6 +85,15 @@ Json json_of(const JobSpec& spec) {
         {"export_document", spec.export_document},
         {"document", spec.document},
     };
+    // Keys that not every job has are left out.
+    if (spec.begin) json["begin"] = put_time(spec.begin);
+    if (spec.deadline) json["deadline"] = put_time(spec.deadline);
+    if (spec.array) {
+        json["array"] = {{"indices", spec.array->indices},
+                         {"limit", spec.array->limit},
+                         {"index", spec.array->index}};
+    }
+    return json;
 }
 
 std::string to_json(const JobSpec& spec) { return json_of(spec).dump(); }
@@ -92,6 +120,11 @@ Result<JobSpec> job_spec_of(const Json& json) {
     if (source.is_number_unsigned()) spec.source_job = JobId{source.get<std::uint64_t>()};
     spec.export_document = reader.get<std::string>("export_document");
     spec.document = reader.get<std::string>("document");
+    spec.begin = get_time(reader, "begin");
+    spec.deadline = get_time(reader, "deadline");
+    if (reader.has("array")) {
+        ROLL_TRY(spec.array, read_array(reader.raw("array")));
+    }
     ROLL_TRY_VOID(reader.finish());
     ROLL_TRY_VOID(retry.finish());
     if (!source.is_null() && !source.is_number_unsigned()) {

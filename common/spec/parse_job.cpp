@@ -43,8 +43,21 @@ After read_after(const std::string& text) {
     return after;
 }
 
+// Begin, deadline and array. The tasks of an array command find their index in the environment.
+void read_when(Json& document, JobSpec& spec) {
+    const auto instant = [&](const char* key) -> std::optional<Time> {
+        if (!document.contains(key)) return std::nullopt;
+        return parse_instant(document[key].get<std::string>()).value();
+    };
+    spec.begin = instant("begin");
+    spec.deadline = instant("deadline");
+    if (!document.contains("array")) return;
+    spec.array = parse_array(document["array"].get<std::string>()).value();
+    if (spec.kind == JobKind::Command) document["env"]["ROLL_ARRAY_INDEX"] = "{index}";
+}
+
 // Reads what the schema's check has accepted and filled.
-JobSpec read_spec(const Json& document) {
+JobSpec read_spec(Json& document) {
     JobSpec spec;
     spec.name = document["name"];
     const auto kind = parse_kind(document["kind"].get<std::string>());
@@ -61,6 +74,7 @@ JobSpec read_spec(const Json& document) {
     spec.retry = {document["retry"]["infra"], document["retry"]["app"]};
     spec.priority = document["priority"];
     spec.hold = document["hold"];
+    read_when(document, spec);
     spec.output = document["output"];
     if (spec.kind == JobKind::Resume) spec.source_job = JobId{document["resume"]["job"]};
     if (spec.kind == JobKind::Convert && document["convert"].contains("source_job")) {

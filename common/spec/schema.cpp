@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "common/spec/nearest.hpp"
-#include "common/spec/units.hpp"
+#include "common/spec/string_format.hpp"
 
 namespace roll::spec {
 namespace {
@@ -85,9 +85,8 @@ std::string words_of_type(const std::string& type, const OrderedJson& schema) {
     if (type == "array") return "a list";
     if (type == "object") return "a mapping";
     if (type == "null") return "null";
-    if (schema.value("format", "") == "duration") {
-        return "a duration such as 90s, 1h 30m, 1-12:00:00 or HH:MM:SS";
-    }
+    if (schema.contains("format"))
+        return std::string(format_words(schema["format"].get<std::string>()));
     return "a string";
 }
 
@@ -193,10 +192,10 @@ class Checker {
         const bool other_pattern =
             schema.contains("pattern") &&
             !std::regex_search(text, std::regex(schema["pattern"].get<std::string>()));
-        const bool no_duration = schema.value("format", "") == "duration" && !parse_duration(text);
+        const bool other_format = !has_format(schema.value("format", ""), text);
         if (too_short) {
             note(path, "is empty");
-        } else if (other_pattern || no_duration) {
+        } else if (other_pattern || other_format) {
             note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
         } else if (schema.contains("x-built-suffixes")) {
             check_suffix(schema["x-built-suffixes"], text, path);

@@ -4,9 +4,9 @@
 // Read: type, properties, required, additionalProperties, enum, const, minimum, maximum,
 // exclusiveMinimum, exclusiveMaximum, minLength, pattern, items, minItems, oneOf (branches told
 // apart by their types), if/then/else, allOf, default, description; `false` for a key that may not
-// be there. Ours: "format": "duration"; x-allowed, the words for a pattern; x-built, the values of
-// an enum (or false: none) that are built already; x-built-suffixes, the same for file names;
-// x-path, a string that is a path; x-exists, one that must be there.
+// be there. Ours: "format"s of string_format.hpp; x-allowed, the words for a pattern; x-built, the
+// values of an enum (or false: none) that are built already; x-built-suffixes, the same for file
+// names; x-path, a string that is a path; x-exists, one that must be there.
 #pragma once
 
 #include <string>

@@ -89,6 +89,29 @@ Result<std::chrono::seconds> parse_duration(std::string_view text) {
     return std::chrono::seconds(static_cast<std::int64_t>(std::ceil(*seconds)));
 }
 
+Result<Time> parse_instant(std::string_view text) {
+    static const std::regex kInstant(
+        R"((\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|([+-])(\d\d):(\d\d)))?)");
+    std::cmatch match;
+    const bool read = std::regex_match(text.data(), text.data() + text.size(), match, kInstant);
+    const auto number = [&](std::size_t group) {
+        return match[group].matched ? std::stoi(match[group]) : 0;
+    };
+    using namespace std::chrono;
+    const auto date = year_month_day(year(read ? number(1) : 0),
+                                     month(read ? static_cast<unsigned>(number(2)) : 0u),
+                                     day(read ? static_cast<unsigned>(number(3)) : 0u));
+    if (!read || !date.ok() || number(4) > 23 || number(5) > 59 || number(6) > 60) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("\"{}\" is no time; allowed: 2026-11-22T08:00:00Z, "
+                                "2026-11-22T08:00+01:00, 2026-11-22",
+                                text));
+    }
+    const auto offset = hours(number(8)) + minutes(number(9));
+    return Time(sys_days(date)) + hours(number(4)) + minutes(number(5)) + seconds(number(6)) +
+           (match[7].str() == "-" ? offset : -offset);
+}
+
 Result<std::uint64_t> parse_size(std::string_view text) {
     std::string_view rest = text;
     const auto bytes = take(rest, kSizes);

@@ -5,6 +5,8 @@
 namespace roll::core {
 namespace {
 
+using namespace std::chrono_literals;
+
 Action owed(AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up) return KeepMember{place.worker, key};
@@ -19,8 +21,8 @@ void earliest(std::optional<Time>& wakeup, Time at, Time now) {
 
 std::vector<Action> actions(const State& state) {
     std::vector<Action> all;
-    for (const auto& [id, job] : state.jobs) {
-        if (!job.attempt) continue;
+    for (const JobId id : state.index.running) {
+        const Job& job = state.jobs.at(id);
         for (const Place& place : job.attempt->places) {
             if (place.ended || !state.workers.contains(place.worker)) continue;
             all.push_back(owed(job.attempt->phase, place, {id, job.attempt->token}));
@@ -31,10 +33,15 @@ std::vector<Action> actions(const State& state) {
 
 std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
-    for (const auto& [id, job] : state.jobs) {
-        if (job.phase == JobPhase::Queued) earliest(wakeup, job.not_before, now);
+    const Index& index = state.index;
+    if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
+    // What has passed is done with, or a running attempt that is stopping already.
+    const auto deadline = index.deadlines.lower_bound({now, JobId{}});
+    if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
+    for (const JobId id : index.running) {
+        const Job& job = state.jobs.at(id);
         const auto limit = job.spec.resources.time;
-        if (job.attempt && limit.count() > 0)
+        if (limit.count() > 0)
             earliest(wakeup, job.attempt->started_at.value_or(job.attempt->placed_at) + limit, now);
     }
     return wakeup;

@@ -2,6 +2,7 @@
 
 #include "common/check.hpp"
 #include "daemon/core/core.hpp"
+#include "daemon/core/index.hpp"
 
 namespace roll::core {
 namespace {
@@ -47,6 +48,8 @@ void on(State& s, const JobSubmitted& e) {
     job.user = e.user;
     job.submitted_at = e.at;
     job.held = e.spec.hold;
+    job.array = e.array;
+    job.due = due_at(job) <= e.at;
     if (!e.key.empty()) s.keys[e.key] = e.job;
 }
 void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }
@@ -65,6 +68,18 @@ void on(State& s, const JobRequeued& e) {
     job.not_before = e.not_before;
     job.infra_failures = e.infra_failures;
     job.app_failures = e.app_failures;
+    job.due = due_at(job) <= job.past.back().ended_at;
+}
+void on(State& s, const JobBeginChanged& e) {
+    Job& job = at(s.jobs, e.job);
+    job.spec.begin = e.begin;
+    job.not_before = std::min(job.not_before, e.begin);
+    if (job.phase == JobPhase::Queued) job.due = due_at(job) <= e.at;
+}
+void on(State& s, const JobDue& e) {
+    Job& job = at(s.jobs, e.job);
+    ROLL_CHECK(job.phase == JobPhase::Queued && !job.due);
+    job.due = true;
 }
 void on(State& s, const JobEnded& e) {
     Job& job = at(s.jobs, e.job);
@@ -149,10 +164,30 @@ void on(State& s, const WorkerJoined& e) {
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
 void on(State& s, const WorkerLost& e) { ROLL_CHECK(s.workers.erase(e.worker) == 1); }
 
+// The job that the event changes; 0: none.
+template <class E>
+JobId job_of(const E& e) {
+    if constexpr (requires { e.parent; }) {
+        return e.parent;
+    } else if constexpr (requires { e.job; }) {
+        return e.job;
+    } else if constexpr (requires { e.attempt; }) {
+        return e.attempt.job;
+    } else {
+        return {};
+    }
+}
+
 }  // namespace
 
 void apply(State& state, const Event& event) {
-    std::visit([&](const auto& e) { on(state, e); }, event);
+    const auto applied = [&](const auto& e) {
+        const JobId id = job_of(e);
+        if (state.jobs.contains(id)) unfile(state, id);
+        on(state, e);
+        if (id != JobId{}) file(state, id);
+    };
+    std::visit(applied, event);
 }
 
 }  // namespace roll::core

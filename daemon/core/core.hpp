@@ -31,7 +31,9 @@ std::vector<Action> actions(const State& state);
 // ends, a time limit is reached).
 std::optional<Time> next_wakeup(const State& state, Time now);
 
-// ROLL_CHECKs what must hold between turns.
+// ROLL_CHECKs what must hold of running attempts between turns: costs what runs.
+void check_running(const State& state);
+// All that must hold, the index included: costs what ever was. For tests and the simulator.
 void check_invariants(const State& state);
 
 }  // namespace roll::core

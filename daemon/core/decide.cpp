@@ -51,16 +51,47 @@ Result<void> check_sizes(const spec::JobSpec& spec) {
     }
     if (wanted.time.count() < 0 || spec.retry.infra < 0 || spec.retry.app < 0)
         return fail(ErrorCode::InvalidArgument, "resources.time and retry cannot be negative");
+    if (spec.array && (spec.array->limit < 0 || spec.array->index != -1))
+        return fail(ErrorCode::InvalidArgument, "array: a limit cannot be negative");
     return {};
 }
 
-// A key that is known names its job: said again it changes nothing. The priority does not tell two
-// jobs apart, since it may have been changed meanwhile.
+// The first job of an array stands for all of its jobs.
+Result<std::vector<spec::After>> expand(const State& s, const std::vector<spec::After>& afters) {
+    std::vector<spec::After> all;
+    for (const spec::After& after : afters) {
+        const Job* job = find(s.jobs, after.job);
+        if (job == nullptr) return no_such_job(after.job);
+        all.push_back(after);
+        if (job->array != after.job) continue;
+        for (JobId task{after.job.value + 1};; ++task.value) {
+            const Job* next = find(s.jobs, task);
+            if (next == nullptr || next->array != after.job) break;
+            all.push_back({after.condition, task});
+        }
+    }
+    return all;
+}
+
+// The spec of each job of a submission: one, or the tasks of an array.
+Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec) {
+    if (!spec.array) return std::vector{spec};
+    ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
+    std::vector<spec::JobSpec> tasks;
+    for (const int index : indices) tasks.push_back(spec::array_task(spec, index));
+    return tasks;
+}
+
+// A key that is known names its job: said again it changes nothing. Priority and begin do not
+// tell two jobs apart, since they may have been changed meanwhile.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
-    spec::JobSpec spec = in.spec;
+    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec));
+    spec::JobSpec spec = std::move(tasks.front());
     spec.output = resolve(spec.output, id);
+    ROLL_TRY(spec.after, expand(s, spec.after));
     spec.priority = job.spec.priority;
+    spec.begin = job.spec.begin;
     if (job.user == in.user && job.spec == spec) return Events{};
     return fail(ErrorCode::Refused,
                 "the key " + in.key + " was used for another job, " + std::to_string(id.value),
@@ -70,15 +101,21 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
 Result<Events> on(const State& s, const Submit& in, Time now) {
     if (const auto known = s.keys.find(in.key); known != s.keys.end())
         return repeated(s, in, known->second);
-    spec::JobSpec spec = in.spec;
-    ROLL_TRY_VOID(check_sizes(spec));
-    for (const spec::After& after : spec.after) {
-        if (!s.jobs.contains(after.job)) return no_such_job(after.job);
+    ROLL_TRY_VOID(check_sizes(in.spec));
+    if (in.spec.source_job && !s.jobs.contains(*in.spec.source_job))
+        return no_such_job(*in.spec.source_job);
+    ROLL_TRY(const std::vector<spec::After> after, expand(s, in.spec.after));
+    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec));
+    Events events;
+    for (spec::JobSpec& spec : tasks) {
+        const JobId id{s.next_job + events.size()};
+        spec.output = resolve(spec.output, id);
+        spec.after = after;
+        const JobId array{in.spec.array ? s.next_job : 0};
+        events.push_back(
+            JobSubmitted{id, events.empty() ? in.key : "", in.user, std::move(spec), now, array});
     }
-    if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
-    const JobId id{s.next_job};
-    spec.output = resolve(spec.output, id);
-    return Events{JobSubmitted{id, in.key, in.user, std::move(spec), now}};
+    return events;
 }
 
 Result<Events> on(const State& s, const Cancel& in, Time now) {
@@ -100,6 +137,14 @@ Result<Events> on(const State& s, const SetPriority& in, Time) {
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || job->spec.priority == in.priority) return Events{};
     return Events{JobPriorityChanged{in.job, in.priority}};
+}
+
+Result<Events> on(const State& s, const SetBegin& in, Time now) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    if (is_over(job->phase) || (job->spec.begin == in.begin && job->not_before <= in.begin))
+        return Events{};
+    return Events{JobBeginChanged{in.job, in.begin, now}};
 }
 
 Result<Events> on(const State& s, const Drain& in, Time) {

@@ -9,12 +9,14 @@ namespace roll::core {
 
 // clang-format off
 struct IncarnationRaised { std::uint64_t incarnation = 0; Time at{}; };  // rolld started
-struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; };
+struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{}; };
 struct ExportQueued { JobId parent; JobId job; };                        // follows the export's JobSubmitted
 struct JobHeld { JobId job; bool held = true; };
 struct JobPriorityChanged { JobId job; int priority = 0; };
+struct JobBeginChanged { JobId job; Time begin{}; Time at{}; };
 struct JobCancelRequested { JobId job; std::string reason; Time at{}; };
 struct JobRequeued { JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; };
+struct JobDue { JobId job; };                                             // its begin time or back-off has come
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; };
 struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // every member is up
@@ -34,7 +36,8 @@ using Event =
     std::variant<IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged,
                  JobCancelRequested, JobRequeued, JobEnded, AttemptPlaced, AttemptStarted,
                  AttemptStopping, MemberEnded, AttemptEnded, CheckpointRecorded, CheckpointPruned,
-                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp>;
+                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
+                 JobBeginChanged>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

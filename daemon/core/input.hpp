@@ -13,6 +13,7 @@ struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct Cancel { JobId job; std::string reason; };
 struct Hold { JobId job; bool held = true; };
 struct SetPriority { JobId job; int priority = 0; };
+struct SetBegin { JobId job; Time begin{}; };          // ends a back-off too
 struct Drain { std::string node; bool draining = true; };
 struct WorkerHello { std::string node; std::string session; int slots = 0; int gpus = 0; };
 struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
@@ -25,7 +26,7 @@ struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string director
 struct Tick { };                                                        // time passed
 // clang-format on
 
-using Input = std::variant<Started, Submit, Cancel, Hold, SetPriority, Drain, WorkerHello,
+using Input = std::variant<Started, Submit, Cancel, Hold, SetPriority, SetBegin, Drain, WorkerHello,
                            WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                            CheckpointWritten, CheckpointDeleted, ExportWritten, Tick>;
 

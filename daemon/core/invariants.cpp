@@ -28,16 +28,8 @@ void check_place(const State& state, const Job& job, const Place& place, Taken& 
     }
 }
 
-void check_job(const State& state, JobId id, const Job& job, Taken& taken) {
-    ROLL_CHECK(id.value < state.next_job);
-    ROLL_CHECK(job.attempt.has_value() == (job.phase == JobPhase::Running));
-    ROLL_CHECK(job.ended_at.has_value() == is_over(job.phase));
-    ROLL_CHECK(job.past.size() + (job.attempt ? 1 : 0) == job.attempts);
-    for (std::size_t i = 0; i < job.past.size(); ++i)
-        ROLL_CHECK(job.past[i].token.attempt == i + 1);
-    for (std::size_t i = 1; i < job.checkpoints.size(); ++i)
-        ROLL_CHECK(job.checkpoints[i - 1].step < job.checkpoints[i].step);
-    if (!job.attempt) return;
+void check_attempt(const State& state, const Job& job, Taken& taken) {
+    ROLL_CHECK(job.attempt.has_value());
     ROLL_CHECK(job.attempt->token.attempt == job.attempts);
     ROLL_CHECK(std::ssize(job.attempt->places) == job.spec.resources.nodes);
     bool all_ended = true;
@@ -48,11 +40,29 @@ void check_job(const State& state, JobId id, const Job& job, Taken& taken) {
     ROLL_CHECK(!all_ended);
 }
 
+void check_job(const State& state, JobId id, const Job& job) {
+    ROLL_CHECK(id.value < state.next_job);
+    ROLL_CHECK(job.attempt.has_value() == (job.phase == JobPhase::Running));
+    ROLL_CHECK(job.due || job.phase != JobPhase::Running);
+    ROLL_CHECK(job.ended_at.has_value() == is_over(job.phase));
+    ROLL_CHECK(job.past.size() + (job.attempt ? 1 : 0) == job.attempts);
+    for (std::size_t i = 0; i < job.past.size(); ++i)
+        ROLL_CHECK(job.past[i].token.attempt == i + 1);
+    for (std::size_t i = 1; i < job.checkpoints.size(); ++i)
+        ROLL_CHECK(job.checkpoints[i - 1].step < job.checkpoints[i].step);
+}
+
 }  // namespace
 
-void check_invariants(const State& state) {
+void check_running(const State& state) {
     Taken taken;
-    for (const auto& [id, job] : state.jobs) check_job(state, id, job, taken);
+    for (const JobId id : state.index.running) check_attempt(state, state.jobs.at(id), taken);
+}
+
+void check_invariants(const State& state) {
+    for (const auto& [id, job] : state.jobs) check_job(state, id, job);
+    check_running(state);
+    ROLL_CHECK(state.index == make_index(state));
     for (const auto& [key, id] : state.keys) ROLL_CHECK(state.jobs.at(id).key == key);
     std::set<std::string> nodes;
     for (const auto& [id, worker] : state.workers) {

@@ -13,6 +13,7 @@
 #include "common/ids.hpp"
 #include "common/spec/job.hpp"
 #include "common/time.hpp"
+#include "daemon/core/index.hpp"
 
 namespace roll::core {
 
@@ -83,6 +84,8 @@ struct Job {
     bool cancel_requested = false;
     std::string cancel_reason{};
     Time not_before{};  // back-off: not placed earlier than this
+    bool due = true;    // begin time and back-off are over
+    JobId array{};      // the first job of its array; 0: it is in none
     int infra_failures = 0;
     int app_failures = 0;
     std::uint64_t attempts = 0;        // attempt numbers given so far
@@ -117,6 +120,7 @@ struct State {
     std::map<std::string, std::vector<std::string>> sessions;
     std::uint64_t next_job = 1;
     std::uint64_t next_worker = 1;
+    Index index;  // follows from the rest
     friend bool operator==(const State&, const State&) = default;
 };
 

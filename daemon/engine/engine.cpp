@@ -15,7 +15,7 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
         if (turn.replies.back()) take(*turn.replies.back());
     }
     for (const core::Rule rule : core::rules()) take(rule(state_, now));
-    core::check_invariants(state_);
+    core::check_running(state_);
     return batch;
 }
 

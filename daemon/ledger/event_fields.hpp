@@ -9,7 +9,7 @@ namespace roll::ledger {
 template <class V> void fields(V& v, core::IncarnationRaised& e) { v("incarnation", e.incarnation); v("at", e.at); }
 template <class V> void fields(V& v, core::JobSubmitted& e) {
     v("job", e.job); v("key", e.key); v("user", e.user);
-    v("spec", e.spec); v("at", e.at);
+    v("spec", e.spec); v("at", e.at); v.added("array", e.array);
 }
 template <class V> void fields(V& v, core::ExportQueued& e) { v("parent", e.parent); v("job", e.job); }
 template <class V> void fields(V& v, core::JobHeld& e) { v("job", e.job); v("held", e.held); }
@@ -46,6 +46,8 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
+template <class V> void fields(V& v, core::JobBeginChanged& e) { v("job", e.job); v("begin", e.begin); v("at", e.at); }
+template <class V> void fields(V& v, core::JobDue& e) { v("job", e.job); }
 template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
 // clang-format on
 

@@ -11,11 +11,28 @@ namespace {
 
 // In the order of core::Event's alternatives.
 constexpr std::array kKinds = {
-    "incarnation_raised",   "job_submitted",        "export_queued",     "job_held",
-    "job_priority_changed", "job_cancel_requested", "job_requeued",      "job_ended",
-    "attempt_placed",       "attempt_started",      "attempt_stopping",  "member_ended",
-    "attempt_ended",        "checkpoint_recorded",  "checkpoint_pruned", "export_recorded",
-    "worker_joined",        "worker_drained",       "worker_lost",       "member_up",
+    "incarnation_raised",
+    "job_submitted",
+    "export_queued",
+    "job_held",
+    "job_priority_changed",
+    "job_cancel_requested",
+    "job_requeued",
+    "job_ended",
+    "attempt_placed",
+    "attempt_started",
+    "attempt_stopping",
+    "member_ended",
+    "attempt_ended",
+    "checkpoint_recorded",
+    "checkpoint_pruned",
+    "export_recorded",
+    "worker_joined",
+    "worker_drained",
+    "worker_lost",
+    "member_up",
+    "job_due",
+    "job_begin_changed",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 
@@ -104,6 +121,11 @@ struct Writer {
     void operator()(const char* name, const T& value) {
         object[name] = put(value);
     }
+    // A field that older ledgers lack; not written where it says nothing.
+    template <class T>
+    void added(const char* name, const T& value) {
+        if (value != T{}) (*this)(name, value);
+    }
 };
 
 struct Reader {
@@ -114,6 +136,10 @@ struct Reader {
         take(object.at(name), value);
         ++read;
     }
+    template <class T>
+    void added(const char* name, T& value) {
+        if (object.contains(name)) (*this)(name, value);
+    }
 };
 
 struct JobFinder {
@@ -122,6 +148,8 @@ struct JobFinder {
     void operator()(const char*, const AttemptKey& key) { job = key.job; }
     template <class T>
     void operator()(const char*, const T&) {}
+    template <class T>
+    void added(const char*, const T&) {}
 };
 
 template <std::size_t I>

@@ -55,6 +55,8 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "job_priority_changed") return "priority set to " + text_of(body, "priority");
     if (kind == "job_cancel_requested") return with_reason("cancel requested", body);
     if (kind == "job_requeued") return "back to the queue";
+    if (kind == "job_due") return "is due";
+    if (kind == "job_begin_changed") return "begin time changed";
     if (kind == "job_ended")
         return with_reason(
             fmt::format("{} with {}", text_of(body, "phase"), text_of(body, "exit_code")), body);

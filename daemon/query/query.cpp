@@ -24,10 +24,6 @@ Json optional_time(const std::optional<Time>& time) {
 
 Json optional_id(const std::optional<JobId>& id) { return id ? Json(id->value) : Json(nullptr); }
 
-std::string condition_text(const spec::After& after) {
-    return fmt::format("{}:{}", name(after.condition, kConditions), after.job.value);
-}
-
 Json resources_json(const spec::Resources& r) {
     return {{"nodes", r.nodes},
             {"slots_per_node", r.slots_per_node},
@@ -73,39 +69,25 @@ Json checkpoints_json(const core::Job& job) {
     return all;
 }
 
-// The widest free room, in words, for the reason why a gang waits.
-std::string room_text(const core::State& state, const spec::Resources& wanted) {
-    if (state.workers.empty()) return "no worker is connected";
-    int fitting = 0;
-    for (const auto& [id, worker] : state.workers) {
-        const bool fits =
-            worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
-        if (fits && !worker.draining) ++fitting;
-    }
-    const std::string need =
-        fmt::format("{} node{} with {} slots and {} GPUs each", wanted.nodes,
-                    wanted.nodes == 1 ? "" : "s", wanted.slots_per_node, wanted.gpus_per_node);
-    if (fitting < wanted.nodes) {
-        return fmt::format(
-            "no set of connected workers is that large: it needs {}, {} of {} "
-            "workers have that",
-            need, fitting, state.workers.size());
-    }
-    return "waits for free slots: it needs " + need;
+Json times_json(const spec::JobSpec& spec) {
+    Json times = Json::object();
+    if (spec.begin) times["begin"] = to_iso8601(*spec.begin);
+    if (spec.deadline) times["deadline"] = to_iso8601(*spec.deadline);
+    return times;
+}
+
+Json array_json(const core::Job& job) {
+    if (!job.spec.array) return nullptr;
+    return {{"job", job.array.value},
+            {"index", job.spec.array->index},
+            {"indices", job.spec.array->indices},
+            {"limit", job.spec.array->limit}};
 }
 
 }  // namespace
 
-std::string waiting(const core::State& state, JobId id, Time now) {
-    const core::Job& job = state.jobs.at(id);
-    if (job.phase != core::JobPhase::Queued) return {};
-    if (job.held) return fmt::format("held; rollctl release {}", id.value);
-    for (const spec::After& after : job.spec.after) {
-        if (!core::is_over(state.jobs.at(after.job).phase))
-            return "waits for " + condition_text(after);
-    }
-    if (job.not_before > now) return "backs off until " + to_iso8601(job.not_before);
-    return room_text(state, job.spec.resources);
+std::string condition_text(const spec::After& after) {
+    return fmt::format("{}:{}", name(after.condition, kConditions), after.job.value);
 }
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
@@ -137,6 +119,8 @@ Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time no
             {"export_job", optional_id(job.export_job)},
             {"after", after},
             {"resources", resources_json(job.spec.resources)},
+            {"times", times_json(job.spec)},
+            {"array", array_json(job)},
             {"progress", progress == hearsay.progress.end() ? Json(nullptr) : progress->second}};
 }
 
@@ -181,6 +165,10 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     value["attempts"] = attempts_json(job);
     value["checkpoints"] = checkpoints_json(job);
     value["exported"] = job.exported;
+    value["holds"] = Json::array();
+    for (const Hold& hold : holds(state, id, now)) {
+        value["holds"].push_back({{"rule", hold.rule}, {"why", hold.why}, {"remedy", hold.remedy}});
+    }
     value["retries"] = {{"infra", job.infra_failures}, {"app", job.app_failures}};
     value["spec"] = Json::parse(job.spec.document, nullptr, false);
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
@@ -192,9 +180,8 @@ Json nodes(const core::State& state, const Hearsay& hearsay) {
         std::size_t slots = 0;
         std::size_t gpus = 0;
         Json running = Json::array();
-        for (const auto& [job_id, job] : state.jobs) {
-            if (!job.attempt) continue;
-            for (const core::Place& place : job.attempt->places) {
+        for (const JobId job_id : state.index.running) {
+            for (const core::Place& place : state.jobs.at(job_id).attempt->places) {
                 if (place.worker != id) continue;
                 slots += place.slots.size();
                 gpus += place.gpus.size();

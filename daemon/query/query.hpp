@@ -30,6 +30,15 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
 Json nodes(const core::State& state, const Hearsay& hearsay);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
+// One rule that holds a queued job, and what would make it start.
+struct Hold {
+    std::string rule;  // hold, after, begin, retry, array, workers, room
+    std::string why;
+    std::string remedy;
+};
+std::vector<Hold> holds(const core::State& state, JobId id, Time now);
+std::string condition_text(const spec::After& after);  // "ok:12"
+
 // Why a queued job waits, one sentence; empty if it does not.
 std::string waiting(const core::State& state, JobId id, Time now);
 

@@ -19,6 +19,11 @@ Json ids_json(const std::vector<JobId>& ids) {
     return list;
 }
 
+// Jobs of one submission: an array's tasks have numbers in a row.
+std::size_t array_size(const core::Job& job) {
+    return job.spec.array ? spec::array_indices(job.spec.array->indices)->size() : 1;
+}
+
 }  // namespace
 
 std::size_t Server::add(core::Input input) {
@@ -132,11 +137,9 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
     asked_.push_back({{input}, client.peer, request.id, [this, key](bool changed) {
                           const JobId id = engine_.state().keys.at(key);
                           const core::Job& job = engine_.state().jobs.at(id);
-                          return Json{{"schema", "roll.submit/1"},
-                                      {"id", id.value},
-                                      {"name", job.spec.name},
-                                      {"output", job.spec.output},
-                                      {"repeated", !changed}};
+                          return Json{{"schema", "roll.submit/1"}, {"id", id.value},
+                                      {"name", job.spec.name},     {"output", job.spec.output},
+                                      {"jobs", array_size(job)},   {"repeated", !changed}};
                       }});
     return {};
 }
@@ -146,7 +149,10 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
     const auto selector = r.get<std::string>("selector");
     const auto user = r.get_or<std::string>("me", "");
     const auto reason = r.get_or<std::string>("reason", "");
+    const bool has_priority = r.has("priority");
     const auto priority = r.get_or("priority", 0);
+    const bool has_begin = r.has("begin");
+    const Time begin{std::chrono::milliseconds(r.get_or<std::int64_t>("begin", 0))};
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(const auto ids, query::select(engine_.state(), selector, user));
     if (client.who.role != Role::Operator) ROLL_TRY_VOID(owns(client.who.user, ids));
@@ -160,7 +166,9 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
         if (request.op == "cancel") asked.inputs.push_back(add(core::Cancel{id, reason}));
         if (request.op == "hold") asked.inputs.push_back(add(core::Hold{id, true}));
         if (request.op == "release") asked.inputs.push_back(add(core::Hold{id, false}));
-        if (request.op == "update") asked.inputs.push_back(add(core::SetPriority{id, priority}));
+        if (request.op != "update") continue;
+        if (has_priority) asked.inputs.push_back(add(core::SetPriority{id, priority}));
+        if (has_begin) asked.inputs.push_back(add(core::SetBegin{id, begin}));
     }
     const std::string op = request.op;
     asked.reply = [op, over, open](bool) {

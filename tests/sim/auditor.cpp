@@ -54,7 +54,19 @@ void Auditor::on(const core::IncarnationRaised& e) {
 void Auditor::on(const core::JobSubmitted& e) {
     ROLL_CHECK(jobs_.empty() || e.job > jobs_.rbegin()->first);
     ROLL_CHECK(e.spec.output.find("{id}") == std::string::npos);
-    jobs_[e.job] = Job{.spec = e.spec, .submitted = e.at, .held = e.spec.hold};
+    jobs_[e.job] = Job{.spec = e.spec, .submitted = e.at, .held = e.spec.hold, .array = e.array};
+    ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
+    for (const auto& [condition, other] : e.spec.after) {
+        const JobId first = job(other).array;
+        for (const auto& [id, task] : jobs_) {
+            const bool same = task.array == other && first == other;
+            if (same) ROLL_CHECK(std::ranges::count(e.spec.after, id, &spec::After::job) > 0);
+        }
+    }
+    if (!e.spec.array) return;
+    // The tasks of an array come in a row, each index once.
+    const auto indices = spec::array_indices(e.spec.array->indices).value();
+    ROLL_CHECK(indices.at(e.job.value - e.array.value) == e.spec.array->index);
 }
 void Auditor::on(const core::ExportQueued& e) {
     Job& parent = job(e.parent);
@@ -67,6 +79,15 @@ void Auditor::on(const core::JobPriorityChanged& e) { job(e.job).spec.priority =
 void Auditor::on(const core::JobCancelRequested& e) {
     ROLL_CHECK(!job(e.job).over && !job(e.job).cancelled);
     job(e.job).cancelled = e.at;
+}
+
+void Auditor::on(const core::JobDue& e) {
+    const Job& j = job(e.job);
+    ROLL_CHECK(!j.run && !j.over && due_at(j) <= now_);
+}
+void Auditor::on(const core::JobBeginChanged& e) {
+    job(e.job).spec.begin = e.begin;
+    job(e.job).not_before = std::min(job(e.job).not_before, e.begin);
 }
 
 // Every end that is not the last is followed by exactly one of requeue and end.
@@ -96,7 +117,7 @@ void Auditor::on(const core::JobEnded& e) {
     }
     ROLL_CHECK(!e.reason.empty() && e.exit_code != 0);
     if (e.phase == JobPhase::Cancelled) {
-        ROLL_CHECK(j.cancelled || hopeless(j));
+        ROLL_CHECK(j.cancelled || hopeless(j) || too_late(j, now_));
         return;
     }
     ROLL_CHECK(e.phase == JobPhase::Failed && just_ended && !j.cancelled);
@@ -143,11 +164,9 @@ void Auditor::on(const core::AttemptStarted& e) {
 void Auditor::on(const core::AttemptStopping& e) {
     const Run& r = run(e.attempt);
     const Job& j = job(e.attempt.job);
-    const auto limit = j.spec.resources.time;
-    const bool late = limit.count() > 0 && r.since + limit <= now_;
     const bool broken =
         std::ranges::any_of(r.ends, [](const auto& end) { return end.outcome != Outcome::Done; });
-    ROLL_CHECK(late || broken || j.cancelled);
+    ROLL_CHECK(late(j, r, now_) || broken || j.cancelled);
 }
 void Auditor::on(const core::MemberEnded& e) {
     Member& m = member(e.attempt, e.worker);
@@ -175,8 +194,7 @@ void Auditor::on(const core::AttemptEnded& e) {
     for (const Member& m : r.members) ROLL_CHECK(m.ended);
     check_judgement(e, r);
     Job& j = job(e.attempt.job);
-    const auto limit = j.spec.resources.time;
-    j.time_was_up = limit.count() > 0 && r.since + limit <= now_;
+    j.time_was_up = late(j, r, now_);
     const bool stopped = e.outcome == Outcome::Stopped && !j.cancelled && !j.time_was_up;
     if (e.outcome == Outcome::Infra || stopped) ++j.infra;
     if (e.outcome == Outcome::App) ++j.app;
@@ -236,6 +254,25 @@ bool Auditor::fits(const spec::Resources& wanted, const Room& room) {
     return std::ranges::count_if(room, enough) >= wanted.nodes;
 }
 
+bool Auditor::late(const Job& j, const Run& run, Time now) {
+    const auto limit = j.spec.resources.time;
+    const bool over_limit = limit.count() > 0 && run.since + limit <= now;
+    return over_limit || (j.spec.deadline && *j.spec.deadline < now);
+}
+bool Auditor::too_late(const Job& j, Time now) {
+    return j.spec.deadline && now + j.spec.resources.time > *j.spec.deadline;
+}
+
+bool Auditor::array_is_full(const Job& j) const {
+    if (!j.spec.array || j.spec.array->limit == 0) return false;
+    const auto runs = [&](const auto& item) {
+        return item.second.run && item.second.array == j.array;
+    };
+    const auto running = std::ranges::count_if(jobs_, runs);
+    ROLL_CHECK(running <= j.spec.array->limit);
+    return running == j.spec.array->limit;
+}
+
 bool Auditor::allowed(const Job& j) const {
     if (j.run || j.over || j.held || j.cancelled) return false;
     return std::ranges::all_of(j.spec.after, [&](const spec::After& after) {
@@ -278,17 +315,15 @@ void Auditor::check_duties(const core::State& state, Time now, bool calm) const 
         const core::Job& real = state.jobs.at(id);
         ROLL_CHECK(!j.requeue_due);
         ROLL_CHECK(j.over ? real.phase == *j.over : !core::is_over(real.phase));
-        if (!j.over && !j.run) ROLL_CHECK(!j.cancelled && !hopeless(j));
+        if (!j.over && !j.run) ROLL_CHECK(!j.cancelled && !hopeless(j) && !too_late(j, now));
         if (j.over == JobPhase::Done)
             ROLL_CHECK(j.export_job.has_value() == !j.spec.export_document.empty());
         if (calm && j.cancelled && !j.over) ROLL_CHECK(now - *j.cancelled < 120s);
         if (!j.run) continue;
-        const auto limit = j.spec.resources.time;
-        const bool late = limit.count() > 0 && j.run->since + limit <= now;
         const bool broken = std::ranges::any_of(
             j.run->ends, [](const auto& end) { return end.outcome != Outcome::Done; });
         const bool stopping = real.attempt->phase == core::AttemptPhase::Stopping;
-        ROLL_CHECK(stopping || !(late || broken || j.cancelled));
+        ROLL_CHECK(stopping || !(late(j, *j.run, now) || broken || j.cancelled));
     }
 }
 

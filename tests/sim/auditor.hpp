@@ -59,6 +59,7 @@ class Auditor {
         int app = 0;
         bool time_was_up = false;
         Time not_before{};
+        JobId array{};
         std::optional<core::JobPhase> over{};
         bool requeue_due = false;
         std::optional<JobId> export_job{};
@@ -77,6 +78,8 @@ class Auditor {
     void on(const core::JobPriorityChanged& e);
     void on(const core::JobCancelRequested& e);
     void on(const core::JobRequeued& e);
+    void on(const core::JobDue& e);
+    void on(const core::JobBeginChanged& e);
     void on(const core::JobEnded& e);
     void on(const core::AttemptPlaced& e);
     void on(const core::AttemptStarted& e);
@@ -98,7 +101,16 @@ class Auditor {
     static bool fits(const spec::Resources& wanted, const Room& room);
     bool allowed(const Job& job) const;
     bool hopeless(const Job& job) const;
-    bool due(const Job& job, Time now) const { return allowed(job) && job.not_before <= now; }
+    bool due(const Job& job, Time now) const {
+        return allowed(job) && due_at(job) <= now && !array_is_full(job);
+    }
+    static Time due_at(const Job& job) {
+        return std::max(job.not_before, job.spec.begin.value_or(Time{}));
+    }
+    bool array_is_full(const Job& job) const;
+    // Time and deadline of a running attempt, and of a job that has not started.
+    static bool late(const Job& job, const Run& run, Time now);
+    static bool too_late(const Job& job, Time now);
     void check_judgement(const core::AttemptEnded& e, const Run& run) const;
     void check_placement(Time now) const;
     void check_duties(const core::State& state, Time now, bool calm) const;

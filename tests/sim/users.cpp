@@ -20,6 +20,15 @@ spec::JobSpec World::invent(int number) {
     spec.priority = random_.percent(70) ? 0 : random_.between(-2, 2);
     spec.hold = random_.percent(8);
     spec.output = "/runs/x-{id}";
+    if (random_.percent(15)) spec.begin = now() + std::chrono::seconds(random_.between(-20, 300));
+    if (random_.percent(15)) spec.deadline = now() + std::chrono::seconds(random_.between(5, 600));
+    if (random_.percent(12)) {
+        const int first = random_.between(0, 9);
+        spec.array = spec::parse_array(std::to_string(first) + "-" +
+                                       std::to_string(first + random_.between(0, 4)))
+                         .value();
+        spec.array->limit = random_.between(0, 2);
+    }
     if (spec.kind == spec::JobKind::Train && random_.percent(60)) spec.export_document = "{}";
     for (int i = random_.percent(40) ? random_.between(1, 2) : 0; i > 0 && !known_.empty(); --i) {
         auto one = known_.begin();
@@ -73,7 +82,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
 void World::meddle() {
     Node& node =
         nodes_[static_cast<std::size_t>(random_.between(0, static_cast<int>(nodes_.size()) - 1))];
-    const JobId job{static_cast<std::uint64_t>(random_.between(1, 24))};
+    const JobId job{static_cast<std::uint64_t>(random_.between(1, 40))};
     switch (random_.between(1, 200)) {
         case 1: inbox_.push_back({core::Cancel{job, "not wanted"}}); break;
         case 2: inbox_.push_back({core::Hold{job, true}}); break;
@@ -83,6 +92,10 @@ void World::meddle() {
         case 6: inbox_.push_back({core::Drain{node.name, true}}); break;
         case 7:
         case 8: inbox_.push_back({core::Drain{node.name, false}}); break;
+        case 17:
+            inbox_.push_back(
+                {core::SetBegin{job, now() + std::chrono::seconds(random_.between(-5, 200))}});
+            break;
         case 9:  // roll-worker dies, its copies with it; a new one starts
             node.process.reset();
             later(random_.between(1, 60), [this, &node] {

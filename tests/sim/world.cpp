@@ -138,6 +138,7 @@ void World::step() {
 void World::settle_turn(const engine::Turn& turn, const std::vector<Request>& requests) {
     ROLL_CHECK(turn.replies.size() == requests.size());
     wakeup_ = core::next_wakeup(engine_->state(), now());
+    core::check_invariants(engine_->state());
     if (!turn.full) {
         for (const core::Rule rule : core::rules())
             ROLL_CHECK(rule(engine_->state(), now()).empty());

@@ -5,9 +5,8 @@ namespace roll::core {
 Events queue_exports(const State& state, Time now) {
     Events events;
     std::uint64_t next = state.next_job;
-    for (const auto& [id, job] : state.jobs) {
-        const bool wants = job.phase == JobPhase::Done && !job.spec.export_document.empty();
-        if (!wants || job.export_job) continue;
+    for (const JobId id : state.index.to_export) {
+        const Job& job = state.jobs.at(id);
         const JobId export_id{next++};
         events.push_back(
             JobSubmitted{export_id, "", job.user, spec::export_job(job.spec, id), now});

@@ -1,26 +1,12 @@
+#include <deque>
+
+#include "daemon/core/dependency.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {
 
-enum class Held { Not, Yes, Never };
-
-// The phases of jobs that this very turn ends, over those in State.
-using Ended = std::map<JobId, JobPhase>;
-
-Held holds(const State& state, const Ended& ended, const spec::After& after) {
-    const auto now_ended = ended.find(after.job);
-    const JobPhase phase =
-        now_ended == ended.end() ? state.jobs.at(after.job).phase : now_ended->second;
-    if (!is_over(phase)) return Held::Not;
-    const bool ok = phase == JobPhase::Done;
-    switch (after.condition) {
-        case spec::After::Condition::Ok: return ok ? Held::Yes : Held::Never;
-        case spec::After::Condition::Failed: return ok ? Held::Never : Held::Yes;
-        case spec::After::Condition::Any: return Held::Yes;
-    }
-    return Held::Never;
-}
+constexpr int kExitCancelled = 130;
 
 std::string hopeless(const spec::After& after) {
     const std::string job = "job " + std::to_string(after.job.value);
@@ -29,36 +15,57 @@ std::string hopeless(const spec::After& after) {
     return job + " did not end well, and this job waits for that";
 }
 
+// The queued jobs that end in this turn, in order, each once, and those that fall with them.
+class Ends {
+  public:
+    Ends(const State& state, Time now) : state_(state), now_(now) {}
+
+    void cancel(JobId first, const std::string& reason) {
+        falling_.push_back({first, reason});
+        while (!falling_.empty()) {
+            const auto [id, why] = std::move(falling_.front());
+            falling_.pop_front();
+            if (!ended_.insert(id).second) continue;
+            events_.push_back(JobEnded{id, JobPhase::Cancelled, kExitCancelled, why, now_});
+            add_dependents(id);
+        }
+    }
+    Events take() { return std::move(events_); }
+
+  private:
+    void add_dependents(JobId id) {
+        const auto waiting = state_.index.dependents.find(id);
+        if (waiting == state_.index.dependents.end()) return;
+        for (const JobId dependent : waiting->second) {
+            for (const spec::After& after : state_.jobs.at(dependent).spec.after) {
+                if (after.job == id && after.condition == spec::After::Condition::Ok)
+                    falling_.push_back({dependent, hopeless(after)});
+            }
+        }
+    }
+
+    const State& state_;
+    Time now_;
+    Events events_;
+    std::set<JobId> ended_;
+    std::deque<std::pair<JobId, std::string>> falling_;
+};
+
 }  // namespace
 
-bool dependencies_hold(const State& state, const Job& job) {
-    for (const spec::After& after : job.spec.after) {
-        if (holds(state, {}, after) != Held::Yes) return false;
-    }
-    return true;
-}
-
 Events end_hopeless_jobs(const State& state, Time now) {
-    constexpr int kExitCancelled = 130;
-    Events events;
-    Ended ended;  // a job's dependencies have smaller ids, so one pass sees whole chains
-    const auto cancel = [&](JobId id, const std::string& reason) {
-        events.push_back(JobEnded{id, JobPhase::Cancelled, kExitCancelled, reason, now});
-        ended[id] = JobPhase::Cancelled;
-    };
-    for (const auto& [id, job] : state.jobs) {
-        if (job.phase != JobPhase::Queued) continue;
-        if (job.cancel_requested) {
-            cancel(id, job.cancel_reason);
-            continue;
-        }
-        for (const spec::After& after : job.spec.after) {
-            if (holds(state, ended, after) != Held::Never) continue;
-            cancel(id, hopeless(after));
-            break;
-        }
+    Ends ends(state, now);
+    for (const JobId id : state.index.doomed) {
+        const Job& job = state.jobs.at(id);
+        const spec::After* never = impossible(state, job);
+        ends.cancel(id, job.cancel_requested ? job.cancel_reason : hopeless(*never));
     }
-    return events;
+    for (const auto& [at, id] : state.index.deadlines) {
+        if (at >= now) break;
+        if (state.jobs.at(id).phase == JobPhase::Queued)
+            ends.cancel(id, "could not start in time for its deadline");
+    }
+    return ends.take();
 }
 
 }  // namespace roll::core

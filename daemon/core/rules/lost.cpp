@@ -4,8 +4,8 @@ namespace roll::core {
 
 Events end_lost_members(const State& state, Time) {
     Events events;
-    for (const auto& [id, job] : state.jobs) {
-        if (!job.attempt) continue;
+    for (const JobId id : state.index.running) {
+        const Job& job = state.jobs.at(id);
         for (const Place& place : job.attempt->places) {
             if (place.ended || state.workers.contains(place.worker)) continue;
             events.push_back(MemberEnded{

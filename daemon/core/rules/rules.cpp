@@ -8,7 +8,8 @@ namespace roll::core {
 std::span<const Rule> rules() {
     static constexpr std::array kRules = {
         Rule{end_lost_members},  Rule{stop_broken_attempts}, Rule{settle_attempts},
-        Rule{end_hopeless_jobs}, Rule{queue_exports},        Rule{place_jobs},
+        Rule{end_hopeless_jobs}, Rule{queue_exports},        Rule{wake_jobs},
+        Rule{place_jobs},
     };
     return kRules;
 }

@@ -19,14 +19,15 @@ JobEnded failed(JobId id, const Attempt& attempt, const std::string& reason, Tim
 
 Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) {
     const Attempt& attempt = *job.attempt;
+    const std::string late = time_is_up(job, now);
     int infra = job.infra_failures;
     int app = job.app_failures;
     switch (outcome) {
         case Outcome::Yielded:
-            if (time_is_up(job, now)) return failed(id, attempt, kTimeIsUp, now);
+            if (!late.empty()) return failed(id, attempt, late, now);
             return JobRequeued{id, now, infra, app};
         case Outcome::Stopped:  // by us at its time limit; else by what took its place in the world
-            if (time_is_up(job, now)) return failed(id, attempt, kTimeIsUp, now);
+            if (!late.empty()) return failed(id, attempt, late, now);
             [[fallthrough]];
         case Outcome::Infra:
             if (++infra > job.spec.retry.infra) return failed(id, attempt, attempt.reason, now);
@@ -44,8 +45,9 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
 
 Events settle_attempts(const State& state, Time now) {
     Events events;
-    for (const auto& [id, job] : state.jobs) {
-        if (!job.attempt || !std::ranges::all_of(job.attempt->places, &Place::ended)) continue;
+    for (const JobId id : state.index.running) {
+        const Job& job = state.jobs.at(id);
+        if (!std::ranges::all_of(job.attempt->places, &Place::ended)) continue;
         const Attempt& attempt = *job.attempt;
         const Outcome outcome = attempt.outcome.value_or(Outcome::Done);
         const AttemptKey key{id, attempt.token};

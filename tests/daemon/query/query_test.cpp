@@ -109,6 +109,45 @@ TEST_F(Queue, WaitingSaysWhatHoldsAJobBack) {
     EXPECT_NE(waits(JobId{3}).find("backs off until"), std::string::npos);
 }
 
+// What explain suggests for each rule, done: the job starts.
+TEST(Holds, EachRuleNamesWhatLetsTheJobStart) {
+    Desk desk;
+    desk.join("a", 2);
+    const auto rule = [&](JobId id) {
+        const auto all = holds(desk.state, id, desk.now);
+        EXPECT_TRUE(std::ranges::none_of(all, [](const Hold& h) { return h.remedy.empty(); }));
+        return all.empty() ? std::string() : all.front().rule;
+    };
+    spec::JobSpec begins = named("begins");
+    begins.begin = desk.now + std::chrono::hours(1);
+    const JobId later = desk.submit(begins);
+    EXPECT_EQ(rule(later), "begin");
+    desk.tell(core::SetBegin{later, desk.now});
+    EXPECT_EQ(rule(later), "");
+    spec::JobSpec array = named("array");
+    array.array = spec::parse_array("0-1%1").value();
+    const JobId first = desk.submit(array);
+    const JobId second{first.value + 1};
+    EXPECT_EQ(rule(second), "array");
+    desk.exit(first, core::Outcome::Done);
+    EXPECT_EQ(rule(second), "");
+    const JobId more = desk.submit(named("more"));
+    EXPECT_EQ(rule(more), "room");
+    desk.exit(second, core::Outcome::Infra);
+    EXPECT_EQ(rule(more), "");
+    EXPECT_EQ(rule(second), "retry");
+    desk.exit(more, core::Outcome::Done);
+    desk.tell(core::SetBegin{second, desk.now});
+    EXPECT_EQ(rule(second), "");
+    desk.tell(core::Drain{"a", true});
+    const JobId drained = desk.submit(named("drained"));
+    EXPECT_EQ(rule(drained), "room");
+    EXPECT_EQ(holds(desk.state, drained, desk.now).front().remedy, "rollctl undrain a");
+    desk.exit(later, core::Outcome::Done);
+    desk.tell(core::Drain{"a", false});
+    EXPECT_EQ(rule(drained), "");
+}
+
 TEST_F(Queue, ShowTellsOneJobWhole) {
     const WorkerId worker = desk.join("a", 1);
     const AttemptKey key = desk.attempt(JobId{1});

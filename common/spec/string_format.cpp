@@ -1,0 +1,45 @@
+#include "common/spec/string_format.hpp"
+
+#include <array>
+
+#include "common/spec/job.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::spec {
+namespace {
+
+struct Format {
+    std::string_view name;
+    std::string_view words;
+    bool (*accepts)(std::string_view text);
+};
+
+constexpr std::array kFormats = {
+    Format{"duration", "a duration such as 90s, 1h 30m, 1-12:00:00 or HH:MM:SS",
+           [](std::string_view text) { return parse_duration(text).has_value(); }},
+    Format{"time", "a time such as 2026-11-22T08:00:00Z or 2026-11-22T08:00+01:00",
+           [](std::string_view text) { return parse_instant(text).has_value(); }},
+    Format{"array", "indices such as 0-15, 1,4-9 or 0-100:20, and %N for at most N at once",
+           [](std::string_view text) { return parse_array(text).has_value(); }},
+};
+
+const Format* find(std::string_view name) {
+    for (const Format& format : kFormats) {
+        if (format.name == name) return &format;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+std::string_view format_words(std::string_view format) {
+    const Format* found = find(format);
+    return found == nullptr ? "" : found->words;
+}
+
+bool has_format(std::string_view format, std::string_view text) {
+    const Format* found = find(format);
+    return found == nullptr || found->accepts(text);
+}
+
+}  // namespace roll::spec

@@ -1,0 +1,99 @@
+#include "daemon/core/index.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/dependency.hpp"
+
+namespace roll::core {
+namespace {
+
+Group group_of(const Job& job) {
+    const spec::Resources& wanted = job.spec.resources;
+    return {wanted.nodes, wanted.slots_per_node, wanted.gpus_per_node, wanted.time,
+            job.spec.array ? job.array : JobId{}};
+}
+
+// Until when a queued job may start at all, or a running one run.
+Time last_instant(const Job& job) {
+    const bool queued = job.phase == JobPhase::Queued;
+    return *job.spec.deadline - (queued ? job.spec.resources.time : std::chrono::seconds(0));
+}
+
+void count_array(Index& index, const Job& job, int by) {
+    if (!job.attempt || !job.spec.array) return;
+    int& running = index.array_running[job.array];
+    running += by;
+    if (running == 0) index.array_running.erase(job.array);
+}
+
+void add_queued(const State& state, JobId id, const Job& job, Index& index) {
+    const Held held = dependencies(state, job);
+    if (job.cancel_requested || held == Held::Never) {
+        index.doomed.insert(id);
+        return;
+    }
+    if (!job.due) index.sleeping.insert({due_at(job), id});
+    if (job.due && !job.held && held == Held::Yes)
+        index.ready[group_of(job)].insert({job.spec.priority, id});
+}
+
+void add(const State& state, JobId id, Index& index) {
+    const Job& job = state.jobs.at(id);
+    if (job.attempt) index.running.insert(id);
+    count_array(index, job, 1);
+    if (job.phase == JobPhase::Queued) add_queued(state, id, job, index);
+    const bool exports = job.phase == JobPhase::Done && !job.spec.export_document.empty();
+    if (exports && !job.export_job) index.to_export.insert(id);
+    if (is_over(job.phase)) return;
+    if (job.spec.deadline) index.deadlines.insert({last_instant(job), id});
+    for (const spec::After& after : job.spec.after) {
+        if (!is_over(state.jobs.at(after.job).phase)) index.dependents[after.job].insert(id);
+    }
+}
+
+// An empty set is no entry.
+template <class Map>
+void erase_from(Map& map, const typename Map::key_type& key,
+                const typename Map::mapped_type::key_type& value) {
+    const auto found = map.find(key);
+    if (found == map.end()) return;
+    found->second.erase(value);
+    if (found->second.empty()) map.erase(found);
+}
+
+}  // namespace
+
+Time due_at(const Job& job) { return std::max(job.not_before, job.spec.begin.value_or(Time{})); }
+
+void unfile(State& state, JobId id) {
+    const Job& job = state.jobs.at(id);
+    Index& index = state.index;
+    index.running.erase(id);
+    index.doomed.erase(id);
+    index.to_export.erase(id);
+    index.sleeping.erase({due_at(job), id});
+    if (job.spec.deadline) index.deadlines.erase({last_instant(job), id});
+    erase_from(index.ready, group_of(job), {job.spec.priority, id});
+    for (const spec::After& after : job.spec.after) erase_from(index.dependents, after.job, id);
+    count_array(index, job, -1);
+}
+
+// Who waited for a job that is over is filed anew: its place depends on how this one ended.
+void file(State& state, JobId id) {
+    add(state, id, state.index);
+    if (!is_over(state.jobs.at(id).phase)) return;
+    const auto waiting = state.index.dependents.extract(id);
+    if (waiting.empty()) return;
+    for (const JobId dependent : waiting.mapped()) {
+        unfile(state, dependent);
+        file(state, dependent);
+    }
+}
+
+Index make_index(const State& state) {
+    Index index;
+    for (const auto& [id, job] : state.jobs) add(state, id, index);
+    return index;
+}
+
+}  // namespace roll::core

@@ -1,0 +1,61 @@
+// What the rules walk instead of all jobs: apply() keeps it, so that a turn costs what is open or
+// has changed, not what ever was.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "common/ids.hpp"
+#include "common/time.hpp"
+
+namespace roll::core {
+
+struct Job;
+struct State;
+
+// Queued jobs that placement cannot tell apart: if the first of a group does not fit, none does.
+struct Group {
+    int nodes = 0;
+    int slots = 0;
+    int gpus = 0;
+    std::chrono::seconds time{};  // limit of an attempt
+    JobId array{};                // the first job of its array; 0: none
+    friend auto operator<=>(const Group&, const Group&) = default;
+};
+
+// Higher priority first, then the older job.
+struct Turn {
+    int priority = 0;
+    JobId job;
+    friend bool operator==(const Turn&, const Turn&) = default;
+    friend auto operator<=>(const Turn& a, const Turn& b) {
+        return std::pair(-std::int64_t{a.priority}, a.job) <=>
+               std::pair(-std::int64_t{b.priority}, b.job);
+    }
+};
+
+struct Index {
+    std::set<JobId> running;                      // have an attempt
+    std::map<Group, std::set<Turn>> ready;        // nothing but room keeps them from starting
+    std::set<std::pair<Time, JobId>> sleeping;    // queued and not due: when they will be
+    std::set<std::pair<Time, JobId>> deadlines;   // of jobs that are not over: when it must act
+    std::set<JobId> doomed;                       // queued and to be cancelled
+    std::set<JobId> to_export;                    // ended well, and their export is not queued
+    std::map<JobId, std::set<JobId>> dependents;  // of a job that is not over: who waits for it
+    std::map<JobId, int> array_running;           // by the array's first job
+    friend bool operator==(const Index&, const Index&) = default;
+};
+
+// When a queued job may start: its begin time and its back-off are over.
+Time due_at(const Job& job);
+
+// Takes the job out of the index, and puts it where it belongs: around each change of a job.
+void unfile(State& state, JobId id);
+void file(State& state, JobId id);
+
+// The index of all jobs, from nothing: what file() must have led to.
+Index make_index(const State& state);
+
+}  // namespace roll::core

@@ -1,0 +1,65 @@
+#include "daemon/core/room.hpp"
+
+#include <algorithm>
+
+namespace roll::core {
+namespace {
+
+bool fits(const spec::Resources& wanted, const Free& free) {
+    return std::ssize(free.slots) >= wanted.slots_per_node &&
+           std::ssize(free.gpus) >= wanted.gpus_per_node;
+}
+
+}  // namespace
+
+Room all_room(const State& state) {
+    Room all;
+    for (const auto& [id, worker] : state.workers) {
+        if (worker.draining) continue;
+        Free& free = all[id];
+        for (int i = 0; i < worker.slots; ++i) free.slots.push_back(i);
+        for (int i = 0; i < worker.gpus; ++i) free.gpus.push_back(i);
+    }
+    return all;
+}
+
+Room free_room(const State& state) {
+    Room room = all_room(state);
+    for (const JobId id : state.index.running) {
+        for (const Place& place : state.jobs.at(id).attempt->places) {
+            const auto found = room.find(place.worker);
+            if (found == room.end()) continue;
+            for (int slot : place.slots) std::erase(found->second.slots, slot);
+            for (int gpu : place.gpus) std::erase(found->second.gpus, gpu);
+        }
+    }
+    return room;
+}
+
+std::vector<Place> find_places(const spec::Resources& wanted, const Room& all) {
+    std::vector<std::pair<std::size_t, WorkerId>> candidates;
+    for (const auto& [id, room] : all) {
+        if (fits(wanted, room)) candidates.push_back({room.slots.size() + room.gpus.size(), id});
+    }
+    if (std::ssize(candidates) < wanted.nodes) return {};
+    std::ranges::sort(candidates);
+    std::vector<Place> places;
+    for (int i = 0; i < wanted.nodes; ++i) {
+        const WorkerId id = candidates[static_cast<std::size_t>(i)].second;
+        const Free& room = all.at(id);
+        places.push_back({id,
+                          {room.slots.begin(), room.slots.begin() + wanted.slots_per_node},
+                          {room.gpus.begin(), room.gpus.begin() + wanted.gpus_per_node}});
+    }
+    return places;
+}
+
+void take(Room& room, const std::vector<Place>& places) {
+    for (const Place& place : places) {
+        Free& free = room.at(place.worker);
+        for (int slot : place.slots) std::erase(free.slots, slot);
+        for (int gpu : place.gpus) std::erase(free.gpus, gpu);
+    }
+}
+
+}  // namespace roll::core

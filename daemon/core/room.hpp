@@ -1,0 +1,28 @@
+// What of the workers is free, and where a gang would fit.
+#pragma once
+
+#include "daemon/core/state.hpp"
+
+namespace roll::core {
+
+// The free indices of a worker.
+struct Free {
+    std::vector<int> slots;
+    std::vector<int> gpus;
+};
+using Room = std::map<WorkerId, Free>;
+
+// All that the workers have which take jobs.
+Room all_room(const State& state);
+
+// Without what attempts hold. A place is held until the whole attempt has ended, not only its
+// member: a gang's next attempt must not start beside what is left of this one.
+Room free_room(const State& state);
+
+// The places of a gang, or none if it does not fit whole. The fullest workers that fit come first,
+// so that wide gangs find whole nodes.
+std::vector<Place> find_places(const spec::Resources& wanted, const Room& room);
+
+void take(Room& room, const std::vector<Place>& places);
+
+}  // namespace roll::core

@@ -1,0 +1,119 @@
+// Why a queued job waits: each rule that holds it, and what would let it start.
+#include <fmt/format.h>
+
+#include "daemon/core/dependency.hpp"
+#include "daemon/core/room.hpp"
+#include "daemon/query/query.hpp"
+
+namespace roll::query {
+namespace {
+
+class Finder {
+  public:
+    Finder(const core::State& state, JobId id, Time now)
+        : state_(state),
+          id_(id),
+          job_(state.jobs.at(id)),
+          now_(now) {}
+
+    std::vector<Hold> find() {
+        hold();
+        dependencies();
+        times();
+        array();
+        if (all_.empty()) room();
+        return std::move(all_);
+    }
+
+  private:
+    void add(const char* rule, std::string why, std::string remedy) {
+        all_.push_back({rule, std::move(why), std::move(remedy)});
+    }
+
+    void hold() {
+        if (job_.held) add("hold", "held", fmt::format("rollctl release {}", id_.value));
+    }
+
+    void dependencies() {
+        for (const spec::After& after : job_.spec.after) {
+            if (core::is_over(state_.jobs.at(after.job).phase)) continue;
+            add("after", "waits for " + condition_text(after),
+                fmt::format("it starts by itself when job {} has ended so; rollctl show {}",
+                            after.job.value, after.job.value));
+        }
+    }
+
+    void times() {
+        if (job_.due) return;
+        const std::string begin = job_.spec.begin ? to_iso8601(*job_.spec.begin) : "";
+        if (job_.not_before < core::due_at(job_))
+            add("begin", "begins at " + begin,
+                fmt::format("rollctl update {} begin=now", id_.value));
+        else
+            add("retry", "backs off until " + to_iso8601(job_.not_before),
+                fmt::format("it starts by itself then, or: rollctl update {} begin=now",
+                            id_.value));
+    }
+
+    void array() {
+        if (!job_.spec.array || job_.spec.array->limit == 0) return;
+        const auto running = state_.index.array_running.find(job_.array);
+        const int count = running == state_.index.array_running.end() ? 0 : running->second;
+        if (count < job_.spec.array->limit) return;
+        add("array", fmt::format("{} jobs of its array run, as many as may at once", count),
+            "it starts by itself when one of them ends");
+    }
+
+    void room() {
+        const spec::Resources& wanted = job_.spec.resources;
+        if (state_.workers.empty())
+            return add("workers", "no worker is connected", "rollctl up, or start a roll-worker");
+        const std::string need =
+            fmt::format("{} node{} with {} slots and {} GPUs each", wanted.nodes,
+                        wanted.nodes == 1 ? "" : "s", wanted.slots_per_node, wanted.gpus_per_node);
+        if (core::find_places(wanted, core::all_room(state_)).empty())
+            return too_large(wanted, need);
+        add("room", "waits for free slots: it needs " + need,
+            fmt::format("it starts when jobs before it end; rollctl update {} priority=N moves it "
+                        "forward, rollctl jobs shows the others",
+                        id_.value));
+    }
+
+    void too_large(const spec::Resources& wanted, const std::string& need) {
+        int fitting = 0;
+        std::string draining;
+        for (const auto& [id, worker] : state_.workers) {
+            const bool fits =
+                worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
+            if (fits && worker.draining) draining = worker.node;
+            if (fits && !worker.draining) ++fitting;
+        }
+        add("room",
+            fmt::format("no set of connected workers is that large: it needs {}, {} of {} workers "
+                        "have that",
+                        need, fitting, state_.workers.size()),
+            draining.empty() ? "connect a larger worker, or submit it again with less in resources"
+                             : "rollctl undrain " + draining);
+    }
+
+    const core::State& state_;
+    JobId id_;
+    const core::Job& job_;
+    Time now_;
+    std::vector<Hold> all_;
+};
+
+}  // namespace
+
+std::vector<Hold> holds(const core::State& state, JobId id, Time now) {
+    if (state.jobs.at(id).phase != core::JobPhase::Queued) return {};
+    return Finder(state, id, now).find();
+}
+
+std::string waiting(const core::State& state, JobId id, Time now) {
+    const auto all = holds(state, id, now);
+    if (all.empty()) return {};
+    return all.front().rule == "hold" ? "held; " + all.front().remedy : all.front().why;
+}
+
+}  // namespace roll::query

@@ -1,0 +1,129 @@
+// Begin times, deadlines and arrays.
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool is_running(const Desk& desk, JobId id) { return desk.job(id).phase == JobPhase::Running; }
+
+TEST(Begin, HoldsAJobUntilItsTime) {
+    Desk desk;
+    desk.join("n", 1);
+    spec::JobSpec spec = wants(1, 1);
+    spec.begin = desk.now + 1h;
+    const JobId later = desk.submit(spec);
+    const JobId now = desk.submit(wants(1, 1));
+    EXPECT_TRUE(is_running(desk, now)) << "one that is not due holds back nobody";
+    desk.exit(now, Outcome::Done);
+    EXPECT_EQ(next_wakeup(desk.state, desk.now), desk.now + 1h);
+    desk.pass(1h - 1ms);
+    EXPECT_FALSE(is_running(desk, later));
+    desk.pass(1ms);
+    EXPECT_TRUE(is_running(desk, later));
+}
+
+TEST(Begin, CanBeChangedInTheQueueAndEndsABackOff) {
+    Desk desk;
+    desk.join("n", 1);
+    spec::JobSpec spec = wants(1, 1);
+    spec.begin = desk.now + 1h;
+    const JobId id = desk.submit(spec);
+    desk.tell(SetBegin{id, desk.now});
+    ASSERT_TRUE(is_running(desk, id));
+    desk.exit(id, Outcome::Infra, 1, "lost");
+    EXPECT_FALSE(is_running(desk, id));
+    desk.tell(SetBegin{id, desk.now});
+    EXPECT_TRUE(is_running(desk, id));
+    EXPECT_EQ(desk.job(id).infra_failures, 1);
+}
+
+TEST(Deadline, CancelsAJobThatCanNoLongerEndInTime) {
+    Desk desk;
+    spec::JobSpec spec = wants(1, 1);
+    spec.resources.time = 10min;
+    spec.deadline = desk.now + 1h;
+    const JobId id = desk.submit(spec);
+    EXPECT_EQ(next_wakeup(desk.state, desk.now), desk.now + 50min + 1ms);
+    desk.pass(50min);
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Queued);
+    desk.pass(1ms);
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Cancelled);
+    EXPECT_NE(desk.job(id).reason.find("deadline"), std::string::npos);
+}
+
+TEST(Deadline, StopsWhatRunsAndFailsIt) {
+    Desk desk;
+    desk.join("n", 1);
+    spec::JobSpec spec = wants(1, 1);
+    spec.deadline = desk.now + 1h;
+    const JobId id = desk.submit(spec);
+    ASSERT_TRUE(is_running(desk, id));
+    desk.pass(1h + 1ms);
+    EXPECT_EQ(desk.job(id).attempt->phase, AttemptPhase::Stopping);
+    desk.exit(id, Outcome::Yielded, 75);
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Failed);
+    EXPECT_EQ(desk.job(id).reason, "reached its deadline");
+}
+
+spec::JobSpec array(const std::string& text) {
+    spec::JobSpec spec = wants(1, 1);
+    spec.array = spec::parse_array(text).value();
+    spec.output = "/runs/{index}-{id}";
+    spec.document = R"({"command":["sh","{index}"]})";
+    return spec;
+}
+
+TEST(Array, IsOneJobForEachIndex) {
+    Desk desk;
+    desk.submit(array("1,5-9:2"));
+    ASSERT_EQ(desk.state.jobs.size(), 4u);
+    EXPECT_EQ(desk.state.keys.at("key-1"), JobId{1});
+    EXPECT_EQ(desk.job(JobId{3}).spec.output, "/runs/7-3");
+    EXPECT_EQ(desk.job(JobId{3}).spec.document, R"({"command":["sh","7"]})");
+    EXPECT_EQ(desk.job(JobId{4}).array, JobId{1});
+    Submit again{"key-1", "ann", array("1,5-9:2")};
+    EXPECT_TRUE(desk.tell(again).empty());
+    again.spec = array("1,5-9");
+    EXPECT_EQ(desk.refusal(again).code, ErrorCode::Refused);
+}
+
+TEST(Array, RunsAtMostAsManyAsItsLimit) {
+    Desk desk;
+    desk.join("n", 8);
+    desk.submit(array("0-4%2"));
+    const JobId other = desk.submit(wants(1, 1));
+    EXPECT_EQ(desk.state.index.running, (std::set{JobId{1}, JobId{2}, other}));
+    desk.exit(JobId{1}, Outcome::Done);
+    EXPECT_EQ(desk.state.index.running, (std::set{JobId{2}, JobId{3}, other}));
+}
+
+TEST(Array, FirstJobStandsForAllInAfter) {
+    Desk desk;
+    desk.join("n", 8);
+    desk.submit(array("0-1"));
+    spec::JobSpec after = wants(1, 1);
+    after.after = {{spec::After::Condition::Ok, JobId{1}}};
+    const JobId id = desk.submit(after);
+    desk.exit(JobId{1}, Outcome::Done);
+    EXPECT_FALSE(is_running(desk, id));
+    desk.exit(JobId{2}, Outcome::Done);
+    EXPECT_TRUE(is_running(desk, id));
+}
+
+TEST(Dependencies, FallInLongChainsAtOnce) {
+    Desk desk;
+    JobId last = desk.submit(wants(1, 1));
+    for (int i = 0; i < 200; ++i) {
+        spec::JobSpec spec = wants(1, 1);
+        spec.after = {{spec::After::Condition::Ok, last}};
+        last = desk.submit(spec);
+    }
+    const Events events = desk.tell(Cancel{JobId{1}, "no"});
+    EXPECT_EQ(events.size(), 202u);
+    EXPECT_EQ(desk.job(last).phase, JobPhase::Cancelled);
+}
+
+}  // namespace
+}  // namespace roll::core
