@@ -184,7 +184,8 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
     const Place* place = member(s, in.attempt, in.worker);
-    if (place == nullptr || place->up || place->ended) return Events{};
+    const bool lost = !s.workers.contains(in.worker);  // in this very turn
+    if (place == nullptr || place->up || place->ended || lost) return Events{};
     const auto is_up = [&](const Place& p) { return p.up || p.ended || &p == place; };
     Events events{MemberUp{in.attempt, in.worker}};
     if (std::ranges::all_of(current(s, in.attempt)->places, is_up))

@@ -15,10 +15,24 @@ Held holds(spec::After::Condition condition, JobPhase phase) {
     return Held::Never;
 }
 
+namespace {
+
+Held holds(const State& state, const spec::After& after) {
+    const auto job = state.jobs.find(after.job);
+    return job == state.jobs.end() ? Held::Yes : holds(after.condition, job->second.phase);
+}
+
+}  // namespace
+
+bool is_open(const State& state, JobId id) {
+    const auto job = state.jobs.find(id);
+    return job != state.jobs.end() && !is_over(job->second.phase);
+}
+
 Held dependencies(const State& state, const Job& job) {
     Held all = Held::Yes;
     for (const spec::After& after : job.spec.after) {
-        const Held one = holds(after.condition, state.jobs.at(after.job).phase);
+        const Held one = holds(state, after);
         if (one == Held::Never) return one;
         if (one == Held::Not) all = one;
     }
@@ -27,7 +41,7 @@ Held dependencies(const State& state, const Job& job) {
 
 const spec::After* impossible(const State& state, const Job& job) {
     const auto never = [&](const spec::After& after) {
-        return holds(after.condition, state.jobs.at(after.job).phase) == Held::Never;
+        return holds(state, after) == Held::Never;
     };
     const auto found = std::ranges::find_if(job.spec.after, never);
     return found == job.spec.after.end() ? nullptr : &*found;

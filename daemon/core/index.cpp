@@ -47,7 +47,7 @@ void add(const State& state, JobId id, Index& index) {
     if (is_over(job.phase)) return;
     if (job.spec.deadline) index.deadlines.insert({last_instant(job), id});
     for (const spec::After& after : job.spec.after) {
-        if (!is_over(state.jobs.at(after.job).phase)) index.dependents[after.job].insert(id);
+        if (is_open(state, after.job)) index.dependents[after.job].insert(id);
     }
 }
 

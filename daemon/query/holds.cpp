@@ -36,7 +36,7 @@ class Finder {
 
     void dependencies() {
         for (const spec::After& after : job_.spec.after) {
-            if (core::is_over(state_.jobs.at(after.job).phase)) continue;
+            if (!core::is_open(state_, after.job)) continue;
             add("after", "waits for " + condition_text(after),
                 fmt::format("it starts by itself when job {} has ended so; rollctl show {}",
                             after.job.value, after.job.value));

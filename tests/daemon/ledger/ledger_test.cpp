@@ -62,6 +62,8 @@ core::Events one_of_each() {
         core::WorkerDrained{WorkerId{5}, true},
         core::WorkerLost{WorkerId{5}, "silent", kAt},
         core::MemberUp{key, WorkerId{5}},
+        core::JobDue{JobId{1}},
+        core::JobBeginChanged{JobId{1}, kAt, kAt},
     };
 }
 

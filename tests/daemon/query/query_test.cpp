@@ -126,8 +126,8 @@ TEST(Holds, EachRuleNamesWhatLetsTheJobStart) {
     EXPECT_EQ(rule(later), "");
     spec::JobSpec array = named("array");
     array.array = spec::parse_array("0-1%1").value();
-    const JobId first = desk.submit(array);
-    const JobId second{first.value + 1};
+    const JobId second = desk.submit(array);
+    const JobId first{second.value - 1};
     EXPECT_EQ(rule(second), "array");
     desk.exit(first, core::Outcome::Done);
     EXPECT_EQ(rule(second), "");
