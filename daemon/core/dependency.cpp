@@ -40,9 +40,7 @@ Held dependencies(const State& state, const Job& job) {
 }
 
 const spec::After* impossible(const State& state, const Job& job) {
-    const auto never = [&](const spec::After& after) {
-        return holds(state, after) == Held::Never;
-    };
+    const auto never = [&](const spec::After& after) { return holds(state, after) == Held::Never; };
     const auto found = std::ranges::find_if(job.spec.after, never);
     return found == job.spec.after.end() ? nullptr : &*found;
 }
