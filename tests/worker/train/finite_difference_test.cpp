@@ -67,8 +67,8 @@ TEST(FiniteDifference, OfRopeAndAttention) {
     const at::Tensor qkv = random({2, 21, (4 + 2 * 2) * 6}), dy = random({2, 21, 4 * 6});
     const RopeTable table = rope_table(21, 6, 10000.0, at::kDouble);
     AttentionSaved saved, dropped;
-    attention(rope(qkv, 2, table), saved);
-    const auto f = [&](const at::Tensor& v) { return attention(rope(v, 2, table), dropped); };
+    attention(rope(qkv, 2, table), {}, saved);
+    const auto f = [&](const at::Tensor& v) { return attention(rope(v, 2, table), {}, dropped); };
     expect_gradient(f, qkv, dy, rope_backward(attention_backward(dy, saved), table));
 }
 

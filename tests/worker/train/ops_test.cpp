@@ -74,25 +74,45 @@ at::Tensor turned(const at::Tensor& x_BTHD, const RopeTable& table) {
     return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
 }
 
+struct AttentionCase {
+    std::int64_t heads, kv_heads, positions, dim;
+    AttentionRule rule;
+};
+
+at::Tensor attention_formula(const at::Tensor& qkv_BTP, const RopeTable& table,
+                             const AttentionCase& c) {
+    const std::int64_t Q = c.heads / c.kv_heads;
+    const auto parts =
+        qkv_BTP.unflatten(2, {c.kv_heads, Q + 2, c.dim}).split_with_sizes({Q, 1, 1}, 3);
+    const at::Tensor q = turned(parts[0].flatten(2, 3), table).transpose(1, 2),
+                     k = turned(parts[1].squeeze(3), table).transpose(1, 2).repeat_interleave(Q, 1),
+                     v = parts[2].squeeze(3).transpose(1, 2).repeat_interleave(Q, 1);
+    const double scale = c.rule.scale > 0 ? c.rule.scale : 1 / std::sqrt(c.dim);
+    at::Tensor score = q.matmul(k.transpose(2, 3)) * scale;
+    if (c.rule.soft_cap > 0) score = c.rule.soft_cap * at::tanh(score / c.rule.soft_cap);
+    at::Tensor hidden = at::ones({c.positions, c.positions}, at::kBool).triu(1);
+    if (c.rule.window > 0) hidden = hidden.logical_or(at::ones_like(hidden).tril(-c.rule.window));
+    const at::Tensor o = score.masked_fill(hidden, -INFINITY).softmax(-1).matmul(v);
+    return o.transpose(1, 2).flatten(2);
+}
+
 // Rope and attention together, since the one makes the other's layout.
 TEST(Attention, BackwardIsAutograds) {
-    for (const auto& [H, G, T, D] : {std::tuple{6, 2, 37, 10}, {3, 3, 5, 6}, {4, 1, 65, 16}}) {
-        const std::int64_t B = 3;
-        const at::Tensor qkv = random({B, T, (H + 2 * G) * D}), d_o = random({B, T, H * D});
-        const RopeTable table = rope_table(T, D, 10000.0, at::kDouble);
-        const at::Tensor qkv_a = leaf(qkv);
-        const auto parts = qkv_a.view({B, T, G, -1, D}).split_with_sizes({H / G, 1, 1}, 3);
-        const at::Tensor
-            q = turned(parts[0].flatten(2, 3), table).transpose(1, 2),
-            k = turned(parts[1].squeeze(3), table).transpose(1, 2).repeat_interleave(H / G, 1),
-            v = parts[2].squeeze(3).transpose(1, 2).repeat_interleave(H / G, 1);
-        const at::Tensor hidden = at::ones({T, T}, at::kBool).triu(1);
-        const at::Tensor score = q.matmul(k.transpose(2, 3)) / std::sqrt(D);
-        const at::Tensor o = score.masked_fill(hidden, -INFINITY).softmax(-1).matmul(v);
-        const at::Tensor o_BTA = o.transpose(1, 2).reshape({B, T, -1});
+    const AttentionCase cases[] = {{6, 2, 37, 10, {}},
+                                   {3, 3, 5, 6, {}},
+                                   {4, 1, 65, 16, {}},
+                                   {2, 2, 200, 66, {}},
+                                   {2, 1, 300, 8, {.window = 70}},
+                                   {2, 2, 130, 4, {.window = 1}},
+                                   {4, 2, 150, 6, {0.7, 1.5, 33}}};
+    for (const AttentionCase& c : cases) {
+        const at::Tensor qkv = random({3, c.positions, (c.heads + 2 * c.kv_heads) * c.dim}),
+                         d_o = random({3, c.positions, c.heads * c.dim});
+        const RopeTable table = rope_table(c.positions, c.dim, 10000.0, at::kDouble);
+        const at::Tensor qkv_a = leaf(qkv), o_BTA = attention_formula(qkv_a, table, c);
         o_BTA.backward(d_o);
         AttentionSaved saved;
-        expect_close(attention(rope(qkv, G, table), saved), o_BTA.detach(), "o");
+        expect_close(attention(rope(qkv, c.kv_heads, table), c.rule, saved), o_BTA.detach(), "o");
         expect_close(rope_backward(attention_backward(d_o, saved), table), qkv_a.grad(), "dqkv");
     }
 }

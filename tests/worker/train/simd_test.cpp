@@ -130,5 +130,78 @@ TYPED_TEST(Widths, AdamWIsItsFormula) {
     }
 }
 
+// Scores, probabilities and gradients of one head by the plain formula, in double.
+template <class T>
+struct PlainAttention {
+    std::vector<double> out, dq, dk, dv;
+
+    PlainAttention(const AttentionHead<T>& h, const T* dout)
+        : out(static_cast<std::size_t>(h.positions * h.dim)),
+          dq(out),
+          dk(out),
+          dv(out) {
+        for (std::int64_t t = 0; t < h.positions; ++t) add_position(h, dout, t);
+    }
+    void add_position(const AttentionHead<T>& h, const T* dout, std::int64_t t) {
+        const std::int64_t D = h.dim;
+        std::vector<double> p(static_cast<std::size_t>(t) + 1), dp(p);
+        double sum = 0, delta = 0;
+        const auto dot = [D](const T* a, const T* b) {
+            double result = 0;
+            for (std::int64_t i = 0; i < D; ++i) result += double{a[i]} * b[i];
+            return result;
+        };
+        for (std::int64_t j = h.first[t]; j <= t; ++j) {
+            p[j] = std::exp(h.soft_cap *
+                            std::tanh(h.scale * dot(h.q + t * D, h.k + j * D) / h.soft_cap));
+            sum += p[j];
+        }
+        for (std::int64_t j = h.first[t]; j <= t; ++j) {
+            p[j] /= sum;
+            dp[j] = dot(dout + t * D, h.v + j * D);
+            delta += p[j] * dp[j];
+        }
+        for (std::int64_t j = h.first[t]; j <= t; ++j) {
+            const double part = std::tanh(h.scale * dot(h.q + t * D, h.k + j * D) / h.soft_cap);
+            const double ds = p[j] * (dp[j] - delta) * h.scale * (1 - part * part);
+            for (std::int64_t i = 0; i < D; ++i) {
+                out[t * D + i] += p[j] * h.v[j * D + i];
+                dv[j * D + i] += p[j] * dout[t * D + i];
+                dq[t * D + i] += ds * h.k[j * D + i];
+                dk[j * D + i] += ds * h.q[t * D + i];
+            }
+        }
+    }
+};
+
+TYPED_TEST(Widths, AttentionIsItsFormula) {
+    using T = TypeParam;
+    for (const auto& [positions, dim] : {std::pair{1, 1}, {33, 7}, {150, 40}, {130, 67}}) {
+        const std::int64_t size = positions * dim;
+        const auto q = random<T>(size, 9), k = random<T>(size, 10), v = random<T>(size, 11),
+                   dout = random<T>(size, 12);
+        std::vector<std::int64_t> first;  // documents of 70, each position seeing at most 50
+        for (std::int64_t t = 0; t < positions; ++t) first.push_back(std::max(t - t % 70, t - 49));
+        const AttentionHead<T> head{q.data(), k.data(), v.data(), positions,
+                                    dim,      T(0.5),   T(3),     first.data()};
+        const PlainAttention<T> plain(head, dout.data());
+        for (const Width* width : runnable()) {
+            std::vector<T> out(q.size()), dq(out), dk(out), dv(out),
+                logsumexp(static_cast<std::size_t>(positions)),
+                scratch(static_cast<std::size_t>(head.scratch()), T(NAN));
+            of<T>(*width).attention(head, out.data(), logsumexp.data(), dim, scratch.data());
+            of<T>(*width).attention_backward(
+                head, {out.data(), dout.data(), logsumexp.data(), dq.data(), dk.data(), dv.data()},
+                dim, scratch.data());
+            for (std::size_t i = 0; i < out.size(); ++i) {
+                EXPECT_NEAR(out[i], plain.out[i], this->kLimit) << width->name;
+                EXPECT_NEAR(dq[i], plain.dq[i], 10 * this->kLimit) << width->name;
+                EXPECT_NEAR(dk[i], plain.dk[i], 10 * this->kLimit) << width->name;
+                EXPECT_NEAR(dv[i], plain.dv[i], 10 * this->kLimit) << width->name;
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace roll::simd

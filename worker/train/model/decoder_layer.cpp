@@ -14,7 +14,7 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
     const at::Tensor qkv_MP = ops::linear(s.h1_MC, w[kQkv]);
     const ops::Heads heads =
         ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table);
-    s.o_MA = ops::attention(heads, s.attention).flatten(0, 1);
+    s.o_MA = ops::attention(heads, {}, s.attention).flatten(0, 1);
     const at::Tensor x1_MC = ops::linear_add(x_MC, s.o_MA, w[kOut]);
     s.h2_MC = ops::rms_norm(x1_MC, w[kNorm2], config.norm_eps, s.norm2);
     s.a_MI = ops::swiglu(ops::linear(s.h2_MC, w[kGateUp]), s.swiglu);

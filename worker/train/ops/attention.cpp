@@ -1,55 +1,93 @@
 #include "worker/train/ops/attention.hpp"
 
-#include <ATen/ATen.h>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops {
 namespace {
 
-struct Grouped {  // N = B G batch entries of Q = H / G query heads
-    at::Tensor q_NQTD;
-    at::Tensor k_NQTD;
-    at::Tensor v_NQTD;
-};
-
-Grouped grouped(const Heads& h) {
-    const std::int64_t N = h.k_BGTD.size(0) * h.k_BGTD.size(1),
-                       Q = h.q_BHTD.size(1) / h.k_BGTD.size(1);
-    const std::int64_t T = h.q_BHTD.size(2), D = h.q_BHTD.size(3);
-    return {h.q_BHTD.view({N, Q, T, D}), h.k_BGTD.view({N, 1, T, D}).expand({N, Q, T, D}),
-            h.v_BGTD.view({N, 1, T, D}).expand({N, Q, T, D})};
+// The first key that each position sees; empty: all see the first.
+std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
+    const std::int64_t positions = saved.heads.q_BHTD.size(2), window = saved.rule.window;
+    std::vector<std::int64_t> first;
+    if (window == 0 || window >= positions) return first;
+    for (std::int64_t t = 0; t < positions; ++t)
+        first.push_back(std::max<std::int64_t>(0, t - window + 1));
+    return first;
 }
 
-// The sum over the queries that share a key, [N, Q, T, D] to [N, T, D].
-at::Tensor of_group(const at::Tensor& d_NQTD) {
-    return d_NQTD.size(1) == 1 ? d_NQTD.squeeze(1).contiguous() : d_NQTD.sum(1);
+// Calls body(number, place of its output's first element, head, scratch) for every query head of
+// the batch, over the threads.
+template <class T, class Body>
+void for_query_heads(const AttentionSaved& saved, const Body& body) {
+    const Heads& h = saved.heads;
+    const std::int64_t heads = h.q_BHTD.size(1), positions = h.q_BHTD.size(2), D = h.q_BHTD.size(3);
+    const std::int64_t queries = heads / h.k_BGTD.size(1);
+    const std::vector<std::int64_t> first = first_keys(saved);
+    const T *q = h.q_BHTD.const_data_ptr<T>(), *k = h.k_BGTD.const_data_ptr<T>(),
+            *v = h.v_BGTD.const_data_ptr<T>();
+    for_rows(h.q_BHTD.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t count) {
+        simd::AttentionHead<T> head{.q = nullptr,
+                                    .k = nullptr,
+                                    .v = nullptr,
+                                    .positions = positions,
+                                    .dim = D,
+                                    .scale = static_cast<T>(saved.rule.scale),
+                                    .soft_cap = static_cast<T>(saved.rule.soft_cap),
+                                    .first = first.empty() ? nullptr : first.data()};
+        const auto scratch = std::make_unique_for_overwrite<T[]>(head.scratch());
+        for (std::int64_t n = begin; n < begin + count; ++n) {
+            head.q = q + n * positions * D;
+            head.k = k + n / queries * positions * D;
+            head.v = v + n / queries * positions * D;
+            body(n, (n / heads * positions * heads + n % heads) * D, head, scratch.get());
+        }
+    });
 }
 
 }  // namespace
 
-at::Tensor attention(const Heads& heads, AttentionSaved& saved) {
-    const Grouped g = grouped(heads);
-    auto [out_NQTD, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-        g.q_NQTD, g.k_NQTD, g.v_NQTD, /*dropout_p=*/0.0, /*is_causal=*/true);
-    saved = {heads, out_NQTD, logsumexp};
-    const std::int64_t B = heads.q_BHTD.size(0), G = heads.k_BGTD.size(1), T = heads.q_BHTD.size(2);
-    return out_NQTD.unflatten(0, {B, G}).permute({0, 3, 1, 2, 4}).reshape({B, T, -1});
+at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved) {
+    const auto sizes = heads.q_BHTD.sizes();
+    const std::int64_t B = sizes[0], H = sizes[1], T_ = sizes[2], A = H * sizes[3];
+    const auto options = heads.q_BHTD.options();
+    saved = {rule, heads, at::empty({B, T_, A}, options), at::empty({B, H, T_}, options)};
+    if (rule.scale == 0) saved.rule.scale = 1 / std::sqrt(static_cast<double>(sizes[3]));
+    for_float_types(heads.q_BHTD, [&]<class T>(T) {
+        T *out = saved.out_BTA.data_ptr<T>(), *logsumexp = saved.logsumexp_BHT.data_ptr<T>();
+        for_query_heads<T>(saved, [&](std::int64_t n, std::int64_t place,
+                                      const simd::AttentionHead<T>& head, T* scratch) {
+            simd::kernels<T>().attention(head, out + place, logsumexp + n * T_, A, scratch);
+        });
+    });
+    return saved.out_BTA;
 }
 
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved) {
-    const Grouped g = grouped(saved.heads);
-    const auto sizes_k = saved.heads.k_BGTD.sizes();
-    const std::int64_t B = sizes_k[0], G = sizes_k[1], T = sizes_k[2], D = sizes_k[3];
-    const at::Tensor do_NQTD =
-        do_BTA.view({B, T, G, -1, D}).permute({0, 2, 3, 1, 4}).reshape(g.q_NQTD.sizes());
-    auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        do_NQTD, g.q_NQTD, g.k_NQTD, g.v_NQTD, saved.out, saved.logsumexp, 0.0, true);
-    return {dq.contiguous().view(saved.heads.q_BHTD.sizes()), of_group(dk).view(sizes_k),
-            of_group(dv).view(sizes_k)};
-}
-
-// The sum over the queries that share a key, [N, Q, T, D] to [N, T, D].
-at::Tensor of_group(const at::Tensor& d_NQTD) {
-    return d_NQTD.size(1) == 1 ? d_NQTD.squeeze(1).contiguous() : d_NQTD.sum(1);
+    const auto sizes_q = saved.heads.q_BHTD.sizes(), sizes_k = saved.heads.k_BGTD.sizes();
+    const std::int64_t T_ = sizes_q[2], A = sizes_q[1] * sizes_q[3], size = T_ * sizes_q[3];
+    const auto options = do_BTA.options();
+    const at::Tensor dq_BHTD = at::empty(sizes_q, options), dk_BHTD = at::empty(sizes_q, options),
+                     dv_BHTD = at::empty(sizes_q, options);
+    for_float_types(do_BTA, [&]<class T>(T) {
+        const T *out = saved.out_BTA.const_data_ptr<T>(), *dout = do_BTA.const_data_ptr<T>(),
+                *logsumexp = saved.logsumexp_BHT.const_data_ptr<T>();
+        T *dq = dq_BHTD.data_ptr<T>(), *dk = dk_BHTD.data_ptr<T>(), *dv = dv_BHTD.data_ptr<T>();
+        for_query_heads<T>(saved, [&](std::int64_t n, std::int64_t place,
+                                      const simd::AttentionHead<T>& head, T* scratch) {
+            simd::kernels<T>().attention_backward(head,
+                                                  {out + place, dout + place, logsumexp + n * T_,
+                                                   dq + n * size, dk + n * size, dv + n * size},
+                                                  A, scratch);
+        });
+    });
+    const auto of_group = [&](const at::Tensor& d_BHTD) {  // the sum over a key's query heads
+        return sizes_q == sizes_k ? d_BHTD : d_BHTD.unflatten(1, {sizes_k[1], -1}).sum(2);
+    };
+    return {dq_BHTD, of_group(dk_BHTD), of_group(dv_BHTD)};
 }
 
 }  // namespace roll::ops

@@ -1,7 +1,5 @@
-// Causal grouped-query attention; the scale is 1 / sqrt(D). Letters as in rope.hpp, A = H D.
-//
-// ATen's CPU flash kernel knows no groups. Each key head becomes a batch entry of its own and its
-// queries the heads, so that keys are shared by a stride of 0 and never repeated in memory.
+// Causal grouped-query attention. Letters as in rope.hpp, A = H D. Scores are never whole in
+// memory: forward keeps each position's log sum exp, from which backward makes them again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +8,21 @@
 
 namespace roll::ops {
 
-struct AttentionSaved {
-    Heads heads;
-    at::Tensor out;        // as the kernel made it
-    at::Tensor logsumexp;  // likewise
+struct AttentionRule {
+    double scale = 0;         // of the scores; 0: 1 / sqrt(D)
+    double soft_cap = 0;      // scores become cap * tanh(score / cap); 0: they stay
+    std::int64_t window = 0;  // a position sees so many, itself included; 0: all before it
 };
 
-at::Tensor attention(const Heads& heads, AttentionSaved& saved);  // o_BTA
+struct AttentionSaved {
+    AttentionRule rule;  // its scale as it was used
+    Heads heads;
+    at::Tensor out_BTA;
+    at::Tensor logsumexp_BHT;
+};
+
+at::Tensor attention(const Heads& heads, const AttentionRule& rule,
+                     AttentionSaved& saved);  // o_BTA
 
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 

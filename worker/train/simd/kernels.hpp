@@ -17,6 +17,28 @@ struct AdamWFactors {
     double eps;
 };
 
+// One query head of causal attention and the key head that it reads, each `positions` rows of
+// `dim`. Scores are scale * q . k, and cap * tanh(that / cap) with a soft cap (0: none). Position t
+// sees the keys [first[t], t]; first never falls, and a null first is all 0.
+template <class T>
+struct AttentionHead {
+    const T *q, *k, *v;
+    std::int64_t positions, dim;
+    T scale, soft_cap;
+    const std::int64_t* first;
+
+    // How many T the kernels want to work in.
+    std::int64_t scratch() const { return (positions + 160) * (dim + 1) + 2 * 32 * 64; }
+};
+
+// What backward reads besides (out, dout with a stride between positions, logsumexp) and what it
+// overwrites (dq, dk, dv as the head's q, k, v lie).
+template <class T>
+struct AttentionGrads {
+    const T *out, *dout, *logsumexp;
+    T *dq, *dk, *dv;
+};
+
 template <class T>
 struct Kernels {
     // y = x * rstd * w with rstd = 1 / sqrt(mean(x^2) + eps).
@@ -43,6 +65,12 @@ struct Kernels {
     // One AdamW update of `size` elements.
     void (*adamw)(T* weight, T* average, T* square, const T* grad, const AdamWFactors& factors,
                   std::int64_t size);
+
+    // out[t * stride ...] = softmax(scores) @ v, and each position's log sum exp(scores).
+    void (*attention)(const AttentionHead<T>& head, T* out, T* logsumexp, std::int64_t stride,
+                      T* scratch);
+    void (*attention_backward)(const AttentionHead<T>& head, const AttentionGrads<T>& grads,
+                               std::int64_t stride, T* scratch);
 };
 
 // What fits this processor best. T is float or double.

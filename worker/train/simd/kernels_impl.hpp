@@ -4,32 +4,10 @@
 // that the processor lacks.
 #pragma once
 
-#include <cmath>
-
-#include <ATen/cpu/vec/functional.h>
-#include <ATen/cpu/vec/vec.h>
-
-#include "worker/train/simd/kernels.hpp"
+#include "worker/train/simd/attention_impl.hpp"
 
 namespace roll::simd {
 namespace {
-
-template <class T>
-using Vec = at::vec::Vectorized<T>;
-
-struct Plus {
-    template <class V>
-    V operator()(V a, V b) const {
-        return a + b;
-    }
-};
-
-struct Larger {
-    template <class V>
-    V operator()(V a, V b) const {
-        return at::vec::maximum(a, b);
-    }
-};
 
 template <class T>
 void rms_norm(T* y, T* rstd, const T* x, const T* w, double eps, std::int64_t rows,
@@ -132,8 +110,9 @@ void adamw(T* __restrict weight, T* __restrict average, T* __restrict square,
 }
 
 template <class T>
-constexpr Kernels<T> kTable{&rms_norm<T>,        &rms_norm_backward<T>, &turn<T>, &swiglu<T>,
-                            &swiglu_backward<T>, &cross_entropy<T>,     &adamw<T>};
+constexpr Kernels<T> kTable{&rms_norm<T>, &rms_norm_backward<T>, &turn<T>,
+                            &swiglu<T>,   &swiglu_backward<T>,   &cross_entropy<T>,
+                            &adamw<T>,    &attention<T>,         &attention_backward<T>};
 
 }  // namespace
 }  // namespace roll::simd

@@ -1,0 +1,74 @@
+// From a query's scores of one block of keys to what multiplies the values, and back. Included by
+// attention_impl.hpp alone and under kernels_impl.hpp's rules.
+#pragma once
+
+#include "worker/train/simd/product_impl.hpp"
+
+namespace roll::simd {
+namespace {
+
+template <class T>
+void fill(T* out, T value, std::int64_t size) {
+    for (std::int64_t i = 0; i < size; ++i) out[i] = value;
+}
+
+// Which of a block's keys a query sees: [begin, end) of its columns.
+struct Seen {
+    std::int64_t begin, end;
+};
+template <class T>
+Seen seen(const AttentionHead<T>& head, std::int64_t query, std::int64_t key,
+          std::int64_t columns) {
+    const std::int64_t begin = head.first == nullptr ? 0 : head.first[query] - key;
+    const std::int64_t end = query + 1 - key < columns ? query + 1 - key : columns;
+    return {begin < 0 ? 0 : begin, end < 0 ? 0 : end};
+}
+
+template <class T>
+Vec<T> capped(Vec<T> score, T scale, T cap) {
+    return cap > 0 ? Vec<T>(cap) * (score * Vec<T>(scale / cap)).tanh() : score * Vec<T>(scale);
+}
+
+// Turns a query's scores into exp(score - max), with max and sum over all that it has seen yet;
+// what it has gathered of the values under an older max shrinks along.
+template <class T>
+void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<T>& head, T& max,
+            T& sum, T* out) {
+    fill(score, T{0}, range.begin < columns ? range.begin : columns);
+    if (range.begin >= range.end) return fill(score, T{0}, columns);
+    fill(score + range.end, T{0}, columns - range.end);
+    T* const own = score + range.begin;
+    const std::int64_t size = range.end - range.begin;
+    const T scale = head.scale, cap = head.soft_cap;
+    at::vec::map<T>([scale, cap](Vec<T> s) { return capped<T>(s, scale, cap); }, own, own, size);
+    const T here = at::vec::reduce_all<T>(Larger(), own, size), top = here > max ? here : max;
+    at::vec::map<T>([top](Vec<T> s) { return (s - Vec<T>(top)).exp_u20(); }, own, own, size);
+    const T shrink = std::exp(max - top);
+    sum = sum * shrink + at::vec::reduce_all<T>(Plus(), own, size);
+    max = top;
+    for (std::int64_t d = 0; d < head.dim; ++d) out[d] *= shrink;
+}
+
+// Turns a query's scores into probabilities p and dp into the gradient of the scores' products.
+template <class T>
+void unsoften(T* score, T* dp, Seen range, std::int64_t columns, const AttentionHead<T>& head,
+              T logsumexp, T delta) {
+    for (std::int64_t i = 0; i < columns; i += Vec<T>::size()) {
+        const int n = static_cast<int>(columns - i < Vec<T>::size() ? columns - i : Vec<T>::size());
+        const Vec<T> s = capped<T>(Vec<T>::loadu(score + i, n), head.scale, head.soft_cap);
+        const Vec<T> p = (s - Vec<T>(logsumexp)).exp_u20();
+        Vec<T> d = p * (Vec<T>::loadu(dp + i, n) - Vec<T>(delta)) * Vec<T>(head.scale);
+        const Vec<T> part = s * Vec<T>(head.soft_cap > 0 ? 1 / head.soft_cap : T{0});
+        if (head.soft_cap > 0) d = d * (Vec<T>(1) - part * part);
+        p.store(score + i, n);
+        d.store(dp + i, n);
+    }
+    const std::int64_t begin = range.begin < range.end ? range.begin : columns;
+    for (T* row : {score, dp}) {
+        fill(row, T{0}, begin);
+        if (begin < columns) fill(row + range.end, T{0}, columns - range.end);
+    }
+}
+
+}  // namespace
+}  // namespace roll::simd
