@@ -144,7 +144,8 @@ Result<Report> convert(const Request& request, const families::Families& familie
     for (const fs::path& adapter : request.adapters) ROLL_TRY_VOID(attach_adapter(source, adapter));
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
     ROLL_TRY(const std::vector<Stored> layout, target_layout(source, request, to));
-    ROLL_TRY(const Plan plan, make_plan(source, layout, request.dtype));
+    ROLL_TRY(Plan plan, make_plan(source, layout, request.dtype));
+    complete_plan(source, request, to, plan);
     Report report{source.format,
                   to,
                   source.config.model_type,

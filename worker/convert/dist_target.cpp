@@ -6,6 +6,7 @@
 #include "common/files.hpp"
 #include "worker/convert/dist_layout.hpp"
 #include "worker/formats/dcp.hpp"
+#include "worker/formats/megatron.hpp"
 #include "worker/formats/pickle_writer.hpp"
 #include "worker/formats/torch_file.hpp"
 
@@ -107,11 +108,13 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// The state that is no tensor: of weights alone, none.
-Result<void> write_common(const fs::path& path) {
-    formats::PickleWriter out;
-    out.op(formats::pickle_op::kEmptyDict);
-    return formats::write_torch_pickle(path, std::move(out).finish());
+// The state that is no tensor. ROLL loads it as a part of the model's, so that there it is empty.
+Result<void> write_common(const fs::path& path, const Json& args) {
+    ROLL_TRY(auto writer,
+             formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
+                 if (!args.is_null()) formats::write_megatron_state(out, args);
+             }));
+    return writer.finish();
 }
 
 }  // namespace
@@ -136,19 +139,19 @@ Result<std::unique_ptr<TargetWriter>> create_distcp(const fs::path& path, const 
     return std::make_unique<Writer>(std::move(writer));
 }
 
-Result<void> finish_torch_dist(const Plan& plan, const fs::path& directory) {
+Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::path& directory) {
     const fs::path model = directory / kIteration / kModel;
     ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan));
     ROLL_TRY_VOID(write_extra_states(plan, model, metadata));
     ROLL_TRY_VOID(write_metadata(metadata, model));
-    ROLL_TRY_VOID(write_common(model / "common.pt"));
+    ROLL_TRY_VOID(write_common(model / "common.pt", {}));
     ROLL_TRY_VOID(
         write_file_atomically(model / "metadata.json",
                               R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
                               R"("common_backend": "torch", "common_backend_version": 1})"));
+    ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args));
     // ROLL looks in dist_model, Megatron in the iteration itself.
-    for (const char* name :
-         {kFile, kStatesFile, formats::kDcpMetadataFile, "common.pt", "metadata.json"}) {
+    for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
         std::error_code error;
         fs::create_symlink(fs::path(kModel) / name, directory / kIteration / name, error);
         if (error)

@@ -20,8 +20,9 @@ std::vector<Stored> dcp_layout(const Source& source);
 Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path& path,
                                                     const TargetFile& file);
 
-// The metadata, and what else makes the checkpoint whole, its mark last.
-Result<void> finish_torch_dist(const Plan& plan, const std::filesystem::path& directory);
+// The metadata, and what else makes the checkpoint whole, its mark last. `args` are Megatron's.
+Result<void> finish_torch_dist(const Plan& plan, const Json& args,
+                               const std::filesystem::path& directory);
 Result<void> finish_dcp(const Plan& plan, const std::filesystem::path& directory);
 
 }  // namespace roll::convert

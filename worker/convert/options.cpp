@@ -369,11 +369,12 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
 }
 
 Result<Format> parse_format(const std::string& name) {
-    for (const Format format : {Format::Hf, Format::Mca, Format::TorchDist, Format::Dcp})
+    for (const Format format :
+         {Format::Hf, Format::Mca, Format::TorchDist, Format::Dcp, Format::Megatron})
         if (name == name_of(format)) return format;
-    for (const char* later : {"megatron", "nemo", "peft"})
+    for (const char* later : {"nemo", "peft"})
         if (name == later) return invalid("format " + name + " is not built yet");
-    return invalid("the format is hf, mca, torch_dist or dcp, not " + name);
+    return invalid("the format is hf, mca, torch_dist, dcp or megatron, not " + name);
 }
 
 Result<std::int64_t> parse_bytes(const std::string& text) {
@@ -401,10 +402,10 @@ std::string help_text() {
     return R"(roll-convert: checkpoints from one format, layout or type to another. No Python, no GPU.
 
   roll-convert convert SRC DST [options]    HuggingFace -> MCA, anything else -> HuggingFace
-      --to hf|mca|torch_dist|dcp            another target
+      --to hf|mca|torch_dist|dcp|megatron   another target
       --config MODEL                        whose config a source has that has none itself
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
-      --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA target
+      --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
       --max-shard-size 5GB                  of a HuggingFace target's files
       --threads N                           at most 4 of the machine's, unless given

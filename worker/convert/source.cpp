@@ -6,6 +6,7 @@
 #include "worker/convert/dist_source.hpp"
 #include "worker/convert/matcher.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/megatron_source.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/torch_file.hpp"
@@ -194,6 +195,7 @@ const char* name_of(Format format) {
         case Format::Mca: return "mca";
         case Format::TorchDist: return "torch_dist";
         case Format::Dcp: return "dcp";
+        case Format::Megatron: return "megatron";
     }
     return "";
 }
@@ -205,10 +207,12 @@ Result<Format> detect_format(const fs::path& directory) {
     if (is_there(directory / "mca_config.json") && !distributed) return Format::Mca;
     if (formats::find_hf_weights(directory)) return Format::Hf;
     if (distributed) return dist_format(*distributed);
+    if (megatron_directory(directory)) return Format::Megatron;
     if (is_there(directory / "config.json")) return Format::Hf;
     return fail(ErrorCode::NotFound, directory.string() +
                                          " is no checkpoint that we know: it has neither "
-                                         "mca_config.json nor config.json, nor .metadata");
+                                         "mca_config.json nor config.json, nor .metadata, "
+                                         "nor mp_rank_00");
 }
 
 Result<Source> open_source(const fs::path& directory, const families::Families& families,
@@ -222,6 +226,7 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
         case Format::Mca: ROLL_TRY_VOID(open_mca(source, families)); break;
         case Format::TorchDist:
         case Format::Dcp: ROLL_TRY_VOID(open_dist(source, families, config)); break;
+        case Format::Megatron: ROLL_TRY_VOID(open_megatron(source, families, config)); break;
     }
     return source;
 }

@@ -16,7 +16,7 @@
 
 namespace roll::convert {
 
-enum class Format { Hf, Mca, TorchDist, Dcp };
+enum class Format { Hf, Mca, TorchDist, Dcp, Megatron };
 
 const char* name_of(Format format);
 

@@ -1,5 +1,7 @@
 #include "worker/convert/target.hpp"
 
+#include <set>
+
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "common/tensor/output_file.hpp"
@@ -8,6 +10,7 @@
 #include "worker/convert/mca_layout.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
+#include "worker/formats/megatron.hpp"
 #include "worker/formats/torch_file.hpp"
 
 namespace roll::convert {
@@ -58,14 +61,30 @@ Result<std::unique_ptr<TargetWriter>> create_safetensors(const fs::path& path,
     return std::make_unique<SafetensorsWriter>(std::move(output), std::move(in_order));
 }
 
+// Megatron's linear layers each want a state, of which TransformerEngine's say something: None.
+void add_extra_states(formats::TorchSection& section) {
+    std::set<std::string> names;
+    for (const tensor::TensorInfo& info : section.tensors) {
+        const std::string module = info.name.substr(0, info.name.rfind('.'));
+        for (const char* kind : {".linear_qkv", ".linear_proj", ".linear_fc1", ".linear_fc2"})
+            if (module.ends_with(kind)) names.insert(module + "._extra_state");
+    }
+    section.nones.assign(names.begin(), names.end());
+}
+
 Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const TargetFile& file) {
     std::vector<formats::TorchSection> sections;
     for (std::size_t i = 0; i < file.tensors.size(); ++i) {
         if (sections.empty() || sections.back().key != file.sections[i])
-            sections.push_back({file.sections[i], {}});
+            sections.push_back({file.sections[i], {}, {}});
         sections.back().tensors.push_back(file.tensors[i]);
     }
-    ROLL_TRY(auto writer, formats::TorchFileWriter::create(path, std::move(sections)));
+    std::function<void(formats::PickleWriter&)> more;
+    if (!file.args.is_null()) {
+        for (formats::TorchSection& section : sections) add_extra_states(section);
+        more = [&](formats::PickleWriter& out) { formats::write_megatron_state(out, file.args); };
+    }
+    ROLL_TRY(auto writer, formats::TorchFileWriter::create(path, std::move(sections), more));
     return std::make_unique<TorchWriter>(std::move(writer));
 }
 
@@ -116,6 +135,18 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     return config;
 }
 
+constexpr const char* kRelease = "release";
+
+// The files of MCA, in the directory of weights that belong to no iteration: Megatron then asks for
+// neither an optimizer nor random states.
+Result<std::vector<Stored>> megatron_layout(const Source& source,
+                                            const formats::McaConfig& config) {
+    ROLL_TRY(std::vector<Stored> layout, mca_layout(source.native, source.model, config));
+    for (Stored& stored : layout)
+        stored.file = kRelease + stored.file.substr(stored.file.find('/'));
+    return layout;
+}
+
 }  // namespace
 
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to) {
@@ -123,10 +154,17 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
         case Format::Hf: return sharded_hf_layout(source, request);
         case Format::Mca:
             return mca_layout(source.native, source.model, mca_config_of(source, request));
+        case Format::Megatron: return megatron_layout(source, mca_config_of(source, request));
         case Format::TorchDist: return torch_dist_layout(source, mca_config_of(source, request));
         case Format::Dcp: return dcp_layout(source);
     }
     ROLL_CHECK(false);
+}
+
+void complete_plan(const Source& source, const Request& request, Format to, Plan& plan) {
+    if (to != Format::Megatron) return;
+    const Json args = formats::megatron_args(mca_config_of(source, request), plan.dtype);
+    for (TargetFile& file : plan.files) file.args = args;
 }
 
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
@@ -146,11 +184,15 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
         case Format::Hf: return write_hf_companions(source, plan, request, directory);
         case Format::Mca:
             return formats::write_mca_root(directory, mca_config_of(source, request), plan.dtype);
+        case Format::Megatron:
+            ROLL_TRY_VOID(write_file_atomically(
+                directory / "config.json", exported_config(source, plan, request).dump(2) + "\n"));
+            return write_file_atomically(directory / "latest_checkpointed_iteration.txt", kRelease);
         case Format::TorchDist: {
             formats::McaConfig config = mca_config_of(source, request);
             config.layout = {};
             ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
-            return finish_torch_dist(plan, directory);
+            return finish_torch_dist(plan, formats::megatron_args(config, plan.dtype), directory);
         }
         case Format::Dcp:
             ROLL_TRY_VOID(write_file_atomically(

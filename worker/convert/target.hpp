@@ -14,6 +14,9 @@ namespace roll::convert {
 // The tensors that the target shall have, with their files.
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to);
 
+// What files of this format hold besides tensors.
+void complete_plan(const Source& source, const Request& request, Format to, Plan& plan);
+
 // config.json, index, tracker, tokenizer, ...: everything that is not a tensor, into `directory`.
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
                               Format to, const std::filesystem::path& directory);

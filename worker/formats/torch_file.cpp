@@ -39,6 +39,10 @@ std::string pickle_of(const std::vector<TorchSection>& sections,
             out.text(info.name);
             write_tensor(out, info, key++);
         }
+        for (const std::string& name : section.nones) {
+            out.text(name);
+            out.op(pickle_op::kNone);
+        }
         out.op(pickle_op::kSetItems);
     };
     if (sections.size() == 1 && sections[0].key.empty()) {
@@ -248,7 +252,7 @@ Result<void> TorchFileWriter::finish() {
 
 Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
                               const std::vector<tensor::TensorView>& tensors) {
-    TorchSection section{key, {}};
+    TorchSection section{key, {}, {}};
     for (const tensor::TensorView& one : tensors) section.tensors.push_back(one.info);
     ROLL_TRY(TorchFileWriter writer, TorchFileWriter::create(path, {std::move(section)}));
     for (std::size_t i = 0; i < tensors.size(); ++i)

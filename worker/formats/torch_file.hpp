@@ -64,6 +64,7 @@ class TorchFile {
 struct TorchSection {
     std::string key;
     std::vector<tensor::TensorInfo> tensors;
+    std::vector<std::string> nones = {};  // further names, of None
 };
 
 // Writes tensor by tensor: tensors in any order, the bytes of one in order.

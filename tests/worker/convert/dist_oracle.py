@@ -2,6 +2,7 @@
 
 usage: dist_oracle.py ROLL_CONVERT
 """
+import argparse
 import json
 import os
 import pathlib
@@ -126,6 +127,15 @@ class Dcp(Case):
         done = run('verify', self.root / 'more', '--config', self.root / 'hf', code=2)
         self.assertIn('no rule of family llama names model.extra', done.stderr)
 
+    def test_the_common_state_is_megatrons_where_megatron_looks_and_empty_where_roll_does(self):
+        self.make('hf')
+        run('convert', self.root / 'hf', self.root / 'ours', '--to', 'torch_dist')
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            common = torch.load(self.root / 'ours/iter_0000001/common.pt', weights_only=True)
+        self.assertEqual((common['checkpoint_version'], common['args'].num_layers), (3.0, 4))
+        self.assertEqual(
+            torch.load(self.root / 'ours/iter_0000001/dist_model/common.pt', weights_only=True), {})
+
 
 class Metadata(Case):
     """Forged and unfamiliar .metadata files."""
@@ -196,7 +206,8 @@ class Metadata(Case):
 class Megatron(Case):
     def through(self, name, sizes, layout, **changes):
         shutil.rmtree(self.root / 'theirs', ignore_errors=True)
-        megatron_ranks.through_megatron(self.root / name / 'iter_0000001', self.root / 'theirs',
+        megatron_ranks.through_megatron(self.root / name / 'iter_0000001/dist_model',
+                                        self.root / 'theirs',
                                         sizes, layout, free_port(), **changes)
 
     def test_megatron_loads_ours_at_any_layout_and_we_read_what_it_saves(self):

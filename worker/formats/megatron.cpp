@@ -1,0 +1,199 @@
+#include "worker/formats/megatron.hpp"
+
+#include <array>
+
+namespace roll::formats {
+namespace {
+
+constexpr int kRanksMax = 4096;
+constexpr std::size_t kDepthMax = 4;
+
+// Numbers, words and lists of them; null for whatever else a run's arguments hold.
+Json plain(const Pickle& pickle, PickleId id, std::size_t depth = 0) {
+    const PickleNode& node = pickle.at(id);
+    switch (node.kind) {
+        case PickleKind::Bool: return node.integer != 0;
+        case PickleKind::Int: return node.integer;
+        case PickleKind::Float: return node.number;
+        case PickleKind::Text: return node.text;
+        case PickleKind::List:
+        case PickleKind::Tuple: {
+            Json list = Json::array();
+            if (depth < kDepthMax)
+                for (const PickleId item : node.items)
+                    list.push_back(plain(pickle, item, depth + 1));
+            return list;
+        }
+        default: return nullptr;
+    }
+}
+
+// A Namespace's attributes.
+const PickleNode* attributes(const Pickle& pickle, PickleId id) {
+    const PickleNode& node = pickle.at(id);
+    const bool is_namespace = pickle.arguments_of(id, "argparse Namespace") != nullptr ||
+                              pickle.arguments_of(id, "types SimpleNamespace") != nullptr;
+    if (!is_namespace || node.state == kNoPickle) return nullptr;
+    return pickle.is(node.state, PickleKind::Dict) ? &pickle.at(node.state) : nullptr;
+}
+
+Result<int> parallel_size(const Json& args, const char* name, const char* older = "") {
+    for (const char* key : {name, older}) {
+        const auto found = args.find(key);
+        if (found == args.end() || found->is_null()) continue;
+        if (!found->is_number_integer() || *found < 1 || *found > kRanksMax)
+            return fail(ErrorCode::Corrupt, std::string("args.") + key + " is " + found->dump() +
+                                                "; it must be 1 to 4096");
+        return found->get<int>();
+    }
+    return 1;
+}
+
+bool is_true(const Json& args, const char* key) {
+    const auto found = args.find(key);
+    return found != args.end() && found->is_boolean() && found->get<bool>();
+}
+
+Result<McaLayout> layout_of(const Json& args) {
+    McaLayout layout;
+    ROLL_TRY(layout.tp, parallel_size(args, "tensor_model_parallel_size", "model_parallel_size"));
+    ROLL_TRY(layout.pp, parallel_size(args, "pipeline_model_parallel_size"));
+    ROLL_TRY(layout.vpp, parallel_size(args, "virtual_pipeline_model_parallel_size"));
+    ROLL_TRY(layout.ep, parallel_size(args, "expert_model_parallel_size"));
+    ROLL_TRY(layout.etp, parallel_size(args, "expert_tensor_parallel_size"));
+    if (layout.etp == layout.tp || !args.contains("expert_tensor_parallel_size")) layout.etp = 0;
+    layout.account_for_embedding = is_true(args, "account_for_embedding_in_pipeline_split");
+    layout.account_for_loss = is_true(args, "account_for_loss_in_pipeline_split");
+    const auto pipeline = args.find("pipeline_model_parallel_layout");
+    if (pipeline != args.end() && pipeline->is_string()) layout.pipeline = *pipeline;
+    return layout;
+}
+
+// Native fields that Megatron's arguments call otherwise.
+constexpr std::array<std::pair<const char*, const char*>, 3> kRenamed{
+    {{"max_sequence_length", "max_position_embeddings"},
+     {"layernorm_epsilon", "norm_epsilon"},
+     {"num_moe_experts", "num_experts"}}};
+// Of a HuggingFace config, or of ROLL's alone.
+constexpr std::array<const char*, 4> kForeign{"hf_config_json", "hf_model_type", "name_or_path",
+                                              "tie_embeddings_and_output_weights"};
+
+void write_value(PickleWriter& out, const Json& value) {
+    switch (value.type()) {
+        case Json::value_t::boolean: return out.boolean(value.get<bool>());
+        case Json::value_t::number_integer:
+        case Json::value_t::number_unsigned: return out.integer(value.get<std::int64_t>());
+        case Json::value_t::number_float: return out.number(value.get<double>());
+        case Json::value_t::string: return out.text(value.get<std::string>());
+        case Json::value_t::array:
+            out.op(pickle_op::kEmptyList);
+            out.op(pickle_op::kMark);
+            for (const Json& item : value) write_value(out, item);
+            return out.op(pickle_op::kAppends);
+        case Json::value_t::object:
+            out.op(pickle_op::kEmptyDict);
+            out.op(pickle_op::kMark);
+            for (const auto& [key, item] : value.items()) {
+                out.text(key);
+                write_value(out, item);
+            }
+            return out.op(pickle_op::kSetItems);
+        default: return out.op(pickle_op::kNone);
+    }
+}
+
+// (before Megatron's core, in it)
+constexpr std::array<std::pair<const char*, const char*>, 13> kSpellings{
+    {{"language_model.encoder.", "decoder."},
+     {"language_model.transformer.", "decoder."},
+     {"language_model.", ""},
+     {"word_embeddings_for_head.", "output_layer."},
+     {".attention.", ".self_attention."},
+     {".query_key_value.", ".linear_qkv."},
+     {".self_attention.dense.", ".self_attention.linear_proj."},
+     {".mlp.dense_h_to_4h.", ".mlp.linear_fc1."},
+     {".mlp.dense_4h_to_h.", ".mlp.linear_fc2."},
+     {".input_norm.", ".input_layernorm."},
+     {".post_attention_layernorm.", ".pre_mlp_layernorm."},
+     {".post_attention_norm.", ".pre_mlp_layernorm."},
+     {".final_norm.", ".final_layernorm."}}};
+
+}  // namespace
+
+Result<MegatronState> read_megatron_state(const TorchFile& file) {
+    const Pickle& pickle = file.pickle();
+    MegatronState state;
+    if (const PickleId* version = pickle.find(pickle.root(), "checkpoint_version")) {
+        const PickleNode& node = pickle.at(*version);
+        state.version =
+            node.kind == PickleKind::Int ? static_cast<double>(node.integer) : node.number;
+    }
+    const PickleId* args = pickle.find(pickle.root(), "args");
+    const PickleNode* values = args == nullptr ? nullptr : attributes(pickle, *args);
+    if (values == nullptr) return state;
+    state.has_args = true;
+    for (std::size_t i = 0; i + 1 < values->items.size(); i += 2)
+        if (pickle.is(values->items[i], PickleKind::Text))
+            state.args[pickle.at(values->items[i]).text] = plain(pickle, values->items[i + 1]);
+    ROLL_TRY(state.layout, layout_of(state.args));
+    return state;
+}
+
+Json megatron_args(const McaConfig& config, tensor::DType dtype) {
+    Json args = config.native;
+    for (const char* key : kForeign) args.erase(key);
+    for (const auto& [native, name] : kRenamed)
+        if (config.native.contains(native)) args[name] = config.native[native];
+    const auto number = [&](const char* key) {
+        return args.contains(key) && args[key].is_number_integer() ? args[key].get<std::int64_t>()
+                                                                   : 0;
+    };
+    args["untie_embeddings_and_output_weights"] =
+        !is_true(config.native, "tie_embeddings_and_output_weights");
+    args["group_query_attention"] = number("num_query_groups") != number("num_attention_heads");
+    args["seq_length"] = args.value("max_position_embeddings", Json());
+    args["add_position_embedding"] = true;
+    args["make_vocab_size_divisible_by"] = 1;
+    args["tokenizer_type"] = "HuggingFaceTokenizer";
+    const McaLayout& layout = config.layout;
+    args["tensor_model_parallel_size"] = layout.tp;
+    args["pipeline_model_parallel_size"] = layout.pp;
+    args["virtual_pipeline_model_parallel_size"] =
+        layout.vpp > 1 ? Json(layout.vpp) : Json(nullptr);
+    args["expert_model_parallel_size"] = layout.ep;
+    args["expert_tensor_parallel_size"] = layout.expert_tp();
+    args["account_for_embedding_in_pipeline_split"] = layout.account_for_embedding;
+    args["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
+    args["pipeline_model_parallel_layout"] =
+        layout.pipeline.empty() ? Json(nullptr) : Json(layout.pipeline);
+    args["transformer_impl"] = config.local_names ? "local" : "transformer_engine";
+    args["moe_grouped_gemm"] = config.grouped_experts;
+    args["bf16"] = dtype == tensor::DType::BF16;
+    args["fp16"] = dtype == tensor::DType::F16;
+    args["iteration"] = 0;
+    args["consumed_train_samples"] = 0;
+    args["consumed_valid_samples"] = 0;
+    return args;
+}
+
+void write_megatron_state(PickleWriter& out, const Json& args) {
+    out.text("args");
+    out.object("argparse", "Namespace");
+    write_value(out, args);
+    out.op(pickle_op::kBuild);
+    out.text("checkpoint_version");
+    out.number(3.0);
+    out.text("iteration");
+    out.integer(0);
+}
+
+std::string core_spelling(std::string name) {
+    while (name.starts_with("module.") || name.starts_with("model."))
+        name.erase(0, name.find('.') + 1);
+    for (const auto& [older, core] : kSpellings)
+        if (const std::size_t at = name.find(older); at != std::string::npos)
+            name.replace(at, std::string(older).size(), core);
+    return name;
+}
+
+}  // namespace roll::formats

@@ -1,0 +1,35 @@
+// What Megatron's rank files hold besides weights: the arguments of the run, as a Namespace, and
+// the version that decides the order of attention's rows.
+#pragma once
+
+#include <string>
+
+#include "common/error.hpp"
+#include "common/json.hpp"
+#include "worker/formats/mca.hpp"
+#include "worker/formats/torch_file.hpp"
+
+namespace roll::formats {
+
+struct MegatronState {
+    double version = 0;  // of checkpoints; files before there were versions have none
+    Json args = Json::object();
+    McaLayout layout;  // by the arguments
+    bool has_args = false;
+};
+
+// Of a rank's file, or of common.pt. Corrupt: a parallel size that is none.
+Result<MegatronState> read_megatron_state(const TorchFile& file);
+
+// The arguments that Megatron compares or takes over (check_checkpoint_args,
+// load_args_from_checkpoint), from a native config.
+Json megatron_args(const McaConfig& config, tensor::DType dtype);
+
+// Keys of a dict and their values: args, checkpoint_version, iteration.
+void write_megatron_state(PickleWriter& out, const Json& args);
+
+// A name as Megatron's core spells it: "language_model.encoder.layers.0.attention.dense.weight",
+// or with "module." in front, is "decoder.layers.0.self_attention.linear_proj.weight".
+std::string core_spelling(std::string name);
+
+}  // namespace roll::formats
