@@ -13,7 +13,7 @@ namespace roll::cli {
 namespace {
 
 // Commands that have their names already, and nothing behind them.
-constexpr std::array<std::string_view, 2> kNotBuilt = {"alloc", "top"};
+constexpr std::array<std::string_view, 1> kNotBuilt = {"alloc"};
 
 // One command line: the options that CLI11 fills, and what the chosen command does with them.
 class Parser {
@@ -29,6 +29,7 @@ class Parser {
             ->check(CLI::IsMember({"auto", "always", "never"}));
         app_.failure_message(CLI::FailureMessage::simple);
         add_local();
+        add_keys();
         add_submit();
         add_queries();
         add_steering();
@@ -120,6 +121,29 @@ class Parser {
         completion->add_option("SHELL", word_)->required();
     }
 
+    void add_keys() {
+        CLI::App* keys = app_.add_subcommand("keys", "Who may connect: list, add, revoke");
+        keys->require_subcommand(1);
+        keys->fallthrough();
+        const auto sub = [this, keys](const std::string& name, const std::string& what,
+                                      Action action) {
+            CLI::App* added = keys->add_subcommand(name, what);
+            added->fallthrough();
+            added->callback([this, action = std::move(action)] { chosen_ = action; });
+            return added;
+        };
+        sub("list", "The keys that may connect", [this] { return run_keys_list(context_); });
+        CLI::App* add = sub("add", "Let a user NAME (or a worker) connect, with new keys",
+                            [this] { return run_keys_add(context_, keys_); });
+        add->add_option("NAME", keys_.name)->required();
+        add->add_option("--out", keys_.out, "Directory to make: the state directory of its holder")
+            ->required();
+        add->add_flag("--worker", keys_.worker, "A worker's key, not a user's");
+        CLI::App* revoke = sub("revoke", "Cut a key off, at once",
+                               [this] { return run_keys_revoke(context_, word_); });
+        revoke->add_option("NAME", word_, "As `rollctl keys list` shows it")->required();
+    }
+
     void add_submit() {
         CLI::App* submit = command(
             "submit", "Queue jobs: FILE..., or -- PROGRAM ARGUMENT..., or SCRIPT [-- ARGUMENT...]",
@@ -165,6 +189,8 @@ class Parser {
         metrics->add_flag("-f,--follow", metrics_.follow, "Until the job is over");
         metrics->add_flag("--plot", metrics_.plot, "A curve in the terminal");
         metrics->add_option("--key", metrics_.key, "What to plot [loss]");
+        command("top", "A live view of nodes, jobs and events; q ends it",
+                [this] { return run_top(context_); });
         command("nodes", "The workers", [this] { return run_nodes(context_); });
     }
 
@@ -267,6 +293,7 @@ class Parser {
     Context context_;
     std::string color_ = "auto";
     UpOptions up_;
+    KeysOptions keys_;
     SubmitOptions submit_;
     JobsOptions jobs_;
     LogsOptions logs_;

@@ -49,6 +49,16 @@ struct JobsOptions {
     std::string format;
 };
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
+struct KeysOptions {
+    std::string name;
+    std::string out;  // directory that becomes the key holder's state directory
+    bool worker = false;
+};
+Result<int> run_keys_list(const Context& context);
+Result<int> run_keys_add(const Context& context, const KeysOptions& options);
+Result<int> run_keys_revoke(const Context& context, const std::string& name);
+
+Result<int> run_top(const Context& context);
 Result<int> run_explain(const Context& context, const std::string& selector);
 Result<int> run_show(const Context& context, const std::string& selector);
 

@@ -71,7 +71,7 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     const Ended missing = run("show");
     EXPECT_EQ(missing.status, 2);
     EXPECT_NE(missing.output.find("rollctl show --help"), std::string::npos);
-    EXPECT_NE(run("top").output.find("top is not built yet"), std::string::npos);
+    EXPECT_NE(run("alloc").output.find("alloc is not built yet"), std::string::npos);
     EXPECT_EQ(run("update 1 colour=3").status, 2);
     EXPECT_EQ(run("submit").status, 2);
     EXPECT_EQ(run("--help").status, 0);

@@ -74,6 +74,37 @@ class Queue(RollTest):
         self.assertIn('got a word', self.ctl('logs', job).stdout)
         self.assertEqual(self.json('show', job)['job']['name'], 'said')
 
+    def test_another_user_gets_a_key_and_loses_it(self):
+        self.up()
+        mine = self.submit('--hold', '--', 'true')
+        bundle = os.path.join(self.top, 'bob')
+        self.ctl('keys', 'add', 'bob', '--out', bundle)
+        as_bob = {**self.env, 'ROLL_DIR': bundle}
+        his = self.ctl('submit', '--parsable', '--hold', '--', 'true', env=as_bob).stdout.strip()
+        self.assertEqual(self.json('show', his)['job']['user'], 'bob')
+        refused = self.ctl('cancel', mine, env=as_bob, check=False)
+        self.assertEqual(refused.returncode, 4, refused.stderr)
+        self.ctl('cancel', his, env=as_bob)
+        self.ctl('keys', 'revoke', 'client-bob')
+        self.assertEqual(self.ctl('jobs', env=as_bob, check=False).returncode, 5)
+
+    def test_a_backup_taken_while_jobs_run_comes_back(self):
+        self.up()
+        first = self.submit('--hold', '--', 'true')
+        copy = os.path.join(self.top, 'copy')
+        self.rolld('--backup', copy)
+        second = self.submit('--hold', '--', 'true')
+        self.ctl('down')
+        self.rolld('--restore', copy)
+        self.rolld('--check')
+        self.up()
+        self.assertEqual([job['id'] for job in self.json('jobs')['jobs']], [first])
+        self.assertNotEqual(self.ctl('show', second, check=False).returncode, 0)
+
+    def rolld(self, *args):
+        return subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, *args], check=True,
+                              env=self.env, capture_output=True, text=True)
+
     def test_a_dependent_job_starts_after_the_one_it_waits_for(self):
         self.up()
         mark = os.path.join(self.work, 'mark')

@@ -1,0 +1,99 @@
+// Who may connect, as files of the state directory: no daemon is asked, and rolld sees a change at
+// once.
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/render.hpp"
+#include "common/files.hpp"
+#include "common/io/curve_keys.hpp"
+#include "common/io/state_directory.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<void> check_name(const std::string& name) {
+    const bool good = !name.empty() && name.size() <= 64 && name[0] != '.' &&
+                      std::ranges::all_of(name, [](unsigned char c) {
+                          return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+                      });
+    if (good) return {};
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} is no name for a key; allowed: up to 64 letters, digits, dots, "
+                            "dashes and underscores",
+                            name));
+}
+
+std::string role_of(const std::string& file) {
+    if (file.starts_with("worker")) return "worker";
+    return file == "client" ? "operator" : "user";
+}
+
+}  // namespace
+
+Result<int> run_keys_list(const Context& context) {
+    ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
+    std::map<std::string, std::string> by_name;
+    for (const auto& [key, name] : io::read_authorized(directory.authorized())) by_name[name] = key;
+    Json keys = Json::array();
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, key] : by_name) {
+        keys.push_back({{"name", name}, {"role", role_of(name)}, {"public_key", key}});
+        rows.push_back({name, role_of(name), key});
+    }
+    if (context.json) {
+        print_json({{"schema", "roll.keys/1"}, {"keys", keys}});
+    } else {
+        print(table({{"NAME"}, {"ROLE"}, {"PUBLIC KEY"}}, rows, context.color));
+    }
+    return 0;
+}
+
+Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
+    ROLL_TRY_VOID(check_name(options.name));
+    ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
+    const io::StateDirectory bundle(fs::absolute(options.out).lexically_normal());
+    if (fs::exists(bundle.root())) {
+        return fail(ErrorCode::Refused, bundle.root().string() + " exists",
+                    "--out takes a directory that is not there yet");
+    }
+    ROLL_TRY(const std::string server, read_file(directory.keys() / "server.pub"));
+    const std::string role = options.worker ? "worker" : "client";
+    ROLL_TRY_VOID(bundle.make());
+    ROLL_TRY(const io::CurveKeys pair, io::load_or_make_curve_keys(bundle.keys(), role));
+    ROLL_TRY_VOID(write_file_atomically(bundle.keys() / "server.pub", server));
+    if (const auto endpoint = directory.read_endpoint())
+        ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), *endpoint + "\n"));
+    // Last: from here on the key may connect, and an older one of that name no more.
+    const std::string file = role + "-" + options.name;
+    ROLL_TRY_VOID(
+        write_file_atomically(directory.authorized() / (file + ".pub"), pair.public_key + "\n"));
+    if (context.json) {
+        print_json({{"schema", "roll.key/1"}, {"name", file}, {"out", bundle.root().string()}});
+    } else {
+        print(fmt::format("{} may connect; {} is its state directory (--dir, ROLL_DIR)\n", file,
+                          bundle.root().string()));
+    }
+    return 0;
+}
+
+Result<int> run_keys_revoke(const Context& context, const std::string& name) {
+    ROLL_TRY_VOID(check_name(name));
+    ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
+    std::error_code error;
+    if (!fs::remove(directory.authorized() / (name + ".pub"), error)) {
+        return fail(error ? ErrorCode::Failed : ErrorCode::NotFound,
+                    error ? fmt::format("cannot revoke {}: {}", name, error.message())
+                          : fmt::format("there is no key {}", name),
+                    "rollctl keys list");
+    }
+    if (context.json) {
+        print_json({{"schema", "roll.key/1"}, {"name", name}, {"revoked", true}});
+    } else {
+        print(fmt::format("{} may not connect any more\n", name));
+    }
+    return 0;
+}
+
+}  // namespace roll::cli

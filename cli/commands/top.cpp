@@ -1,0 +1,134 @@
+// ncurses holds the screen; what stands on it is cli/top_view.
+#include <clocale>
+
+#include <ncurses.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/files_of_job.hpp"
+#include "cli/job_view.hpp"
+#include "cli/render.hpp"
+#include "cli/top_view.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr int kWaitMs = 500;  // for an event; then progress is looked at, and the keyboard
+constexpr int kEventsRead = 1000;
+constexpr std::size_t kEventsKept = 100;
+constexpr std::size_t kPlainHeight = 60;
+constexpr std::size_t kPlainWidth = 160;
+
+struct Screen {
+    Screen() {
+        std::setlocale(LC_ALL, "");
+        initscr();
+        cbreak();
+        noecho();
+        curs_set(0);
+        timeout(0);
+    }
+    ~Screen() { endwin(); }
+    Screen(const Screen&) = delete;
+    Screen& operator=(const Screen&) = delete;
+};
+
+void draw(const TopData& data) {
+    erase();
+    const auto height = static_cast<std::size_t>(getmaxy(stdscr));
+    const auto width = static_cast<std::size_t>(getmaxx(stdscr));
+    const auto lines = top_lines(data, width, height, wall_clock_now());
+    for (std::size_t row = 0; row < lines.size(); ++row)
+        mvaddstr(static_cast<int>(row), 0, lines[row].c_str());
+    refresh();
+}
+
+class Watch {
+  public:
+    explicit Watch(Daemon& daemon) : daemon_(daemon) {}
+    const TopData& data() const { return data_; }
+
+    // What happened since the last call, waiting for it at most `wait_ms`; then everything anew.
+    Result<void> look(int wait_ms) {
+        ROLL_TRY_VOID(read_events(wait_ms));
+        ROLL_TRY(const Json jobs, daemon_.ask_patiently("jobs", Json::object(), kPatience));
+        ROLL_TRY(const Json nodes, daemon_.ask_patiently("nodes", Json::object(), kPatience));
+        data_.jobs = jobs.value("jobs", Json::array());
+        data_.nodes = nodes.value("nodes", Json::array());
+        for (const Json& job : data_.jobs) read_metrics(job);
+        return {};
+    }
+
+  private:
+    static constexpr auto kPatience = std::chrono::seconds(60);
+
+    // Old events are read through once, in pages, without a wait.
+    Result<void> read_events(int wait_ms) {
+        for (bool more = true; more;) {
+            const Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
+            ROLL_TRY(const Json reply, daemon_.ask_patiently("events", args, kPatience));
+            const Json events = reply.value("events", Json::array());
+            for (const Json& event : events) {
+                std::string line = event_text(event);
+                line.pop_back();
+                data_.events.push_back(std::move(line));
+                if (data_.events.size() > kEventsKept) data_.events.pop_front();
+            }
+            seen_ = reply.value("next", seen_);
+            more = events.size() == kEventsRead;
+            wait_ms = 0;
+        }
+        return {};
+    }
+
+    void read_metrics(const Json& job) {
+        if (field_text(job, "state") != "running") return;
+        const auto id = job.value("id", std::uint64_t{0});
+        const auto file = std::filesystem::path(field_text(job, "output")) / "metrics.jsonl";
+        Tail& tail = tails_.try_emplace(id, file).first->second;
+        Curve& curve = data_.curves[id];
+        for (const std::string& line : tail.lines()) {
+            const Json row = Json::parse(line, nullptr, false);
+            const auto put = [&](const char* key, std::vector<double>& values) {
+                if (row.is_object() && row.value(key, Json()).is_number())
+                    values.push_back(row[key].get<double>());
+            };
+            put("loss", curve.loss);
+            put("tokens_per_second", curve.tokens_per_second);
+        }
+    }
+
+    Daemon& daemon_;
+    TopData data_;
+    std::int64_t seen_ = 0;
+    std::map<std::uint64_t, Tail> tails_;
+};
+
+}  // namespace
+
+Result<int> run_top(const Context& context) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    Watch watch(daemon);
+    ROLL_TRY_VOID(watch.look(0));
+    if (context.json) {
+        print_json(
+            {{"schema", "roll.top/1"}, {"jobs", watch.data().jobs}, {"nodes", watch.data().nodes}});
+        return 0;
+    }
+    if (!context.terminal) {  // one picture
+        for (const std::string& line :
+             top_lines(watch.data(), kPlainWidth, kPlainHeight, wall_clock_now()))
+            print(line + "\n");
+        return 0;
+    }
+    const Screen screen;
+    for (;;) {
+        draw(watch.data());
+        for (int key = getch(); key != ERR; key = getch()) {
+            if (key == 'q' || key == 'Q') return 0;
+        }
+        ROLL_TRY_VOID(watch.look(kWaitMs));
+    }
+}
+
+}  // namespace roll::cli

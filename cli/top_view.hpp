@@ -1,0 +1,35 @@
+// The full-screen view of `rollctl top` as lines of text. Pure.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/json.hpp"
+#include "common/time.hpp"
+
+namespace roll::cli {
+
+// What a training job has reported so far, oldest first.
+struct Curve {
+    std::vector<double> loss;
+    std::vector<double> tokens_per_second;
+};
+
+struct TopData {
+    Json jobs = Json::array();   // as `jobs` replies
+    Json nodes = Json::array();  // as `nodes` replies
+    std::map<std::uint64_t, Curve> curves;
+    std::deque<std::string> events;  // a line each, newest last
+};
+
+// The newest `width` values as blocks of eighths, the smallest lowest; "" for none.
+std::string sparkline(const std::vector<double>& values, std::size_t width);
+
+// At most `height` lines of at most `width` characters: a summary, the nodes, running jobs before
+// queued ones, and in what is left the newest events.
+std::vector<std::string> top_lines(const TopData& data, std::size_t width, std::size_t height,
+                                   Time now);
+
+}  // namespace roll::cli

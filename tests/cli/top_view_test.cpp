@@ -1,0 +1,68 @@
+#include "cli/top_view.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cli/render.hpp"
+
+namespace roll::cli {
+namespace {
+
+const Time kNow = *parse_time("2026-11-21T10:00:00.000Z");
+
+TopData some() {
+    TopData data;
+    data.jobs = Json::parse(R"([
+        {"id": 8, "name": "eval", "user": "ann", "state": "queued", "waiting": "waits for ok:7",
+         "submitted_at": "2026-11-21T09:59:30.000Z"},
+        {"id": 7, "name": "kjv", "user": "bob", "state": "running",
+         "started_at": "2026-11-21T09:58:55.000Z", "progress": {"step": 120, "steps": 300}}])");
+    data.nodes = Json::parse(R"([{"node": "n1", "slots": 4, "slots_free": 1, "gpus": 8,
+        "gpus_free": 6, "draining": false, "jobs": [7], "heard_ms_ago": 200}])");
+    data.curves[7] = {{3, 2.5, 2, 1}, {10, 10}};
+    for (int i = 0; i < 50; ++i) data.events.push_back("event " + std::to_string(i));
+    return data;
+}
+
+TEST(Sparkline, RisesWithTheValues) {
+    EXPECT_EQ(sparkline({}, 5), "");
+    EXPECT_EQ(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8), "▁▂▃▄▅▆▇█");
+    EXPECT_EQ(sparkline({9, 9, 0, 7}, 2), "▁█") << "the newest";
+    EXPECT_EQ(sparkline({4, 4, 4}, 9), "▁▁▁");
+}
+
+TEST(Top, ShowsRunningJobsFirstAndFillsTheScreenWithEvents) {
+    const auto lines = top_lines(some(), 200, 20, kNow);
+    ASSERT_EQ(lines.size(), 20u);
+    EXPECT_EQ(lines[0],
+              "1 running  1 queued  1 nodes  slots 3/4 busy  GPUs 2/8 busy  2026-11-21T10:00:00Z");
+    EXPECT_EQ(lines[6],
+              "     7  kjv                  bob        running    1m 05s  step 120/300"
+              "  loss █▆▄▁  tokens/s ▁▁");
+    EXPECT_EQ(lines[7],
+              "     8  eval                 ann        queued        30s  waits for ok:7");
+    EXPECT_EQ(lines.back(), "event 49");
+}
+
+TEST(Top, FitsAnyScreen) {
+    TopData data = some();
+    for (int i = 0; i < 100; ++i) data.jobs.push_back(data.jobs[0]);
+    for (int i = 0; i < 100; ++i) data.nodes.push_back(data.nodes[0]);
+    for (const std::size_t height : {1u, 2u, 10u, 24u, 60u}) {
+        for (const std::size_t width : {1u, 20u, 80u}) {
+            const auto lines = top_lines(data, width, height, kNow);
+            EXPECT_LE(lines.size(), height);
+            for (const std::string& line : lines) {
+                const auto characters = std::ranges::count_if(
+                    line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+                EXPECT_LE(static_cast<std::size_t>(characters), width) << line;
+            }
+        }
+    }
+    const auto lines = top_lines(data, 80, 24, kNow);
+    EXPECT_TRUE(std::ranges::any_of(lines, [](const std::string& line) {
+        return line.find(" more: rollctl jobs") != std::string::npos;
+    }));
+}
+
+}  // namespace
+}  // namespace roll::cli
