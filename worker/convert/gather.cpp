@@ -1,6 +1,7 @@
 #include "worker/convert/gather.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <sys/mman.h>
@@ -20,14 +21,35 @@ struct Move {
     Shape size;
     tensor::DType from_type = tensor::DType::F32;
     tensor::DType to_type = tensor::DType::F32;
+    double add = 0;
 };
+
+// As torch adds a number to a tensor: in fp32 (of fp64: in that), rounded to the tensor's type.
+void add_one(const Move& move, const std::byte* source, std::byte* target) {
+    const double value = tensor::load_float(move.from_type, source);
+    const auto from = static_cast<std::size_t>(bytes_of(move.from_type));
+    const auto to = static_cast<std::size_t>(bytes_of(move.to_type));
+    std::array<std::byte, sizeof(double)> rounded{};
+    if (move.from_type == tensor::DType::F64) {
+        const std::array sum{value + move.add};
+        std::memcpy(rounded.data(), sum.data(), sizeof(double));
+    } else {
+        const std::array sum{static_cast<float>(value) + static_cast<float>(move.add)};
+        tensor::cast(tensor::DType::F32, std::as_bytes(std::span(sum)), move.from_type,
+                     std::span(rounded).first(from));
+    }
+    tensor::cast(move.from_type, std::span(rounded).first(from), move.to_type, {target, to});
+}
 
 void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t count) {
     const std::int64_t from_bytes = bytes_of(move.from_type);
     const std::int64_t to_bytes = bytes_of(move.to_type);
     const std::byte* const source = move.from + from * from_bytes;
     std::byte* const target = move.to + to * to_bytes;
-    if (move.from_type == move.to_type) {
+    if (move.add != 0) {
+        for (std::int64_t i = 0; i < count; ++i)
+            add_one(move, source + i * from_bytes, target + i * to_bytes);
+    } else if (move.from_type == move.to_type) {
         std::memcpy(target, source, static_cast<std::size_t>(count * from_bytes));
     } else {
         tensor::cast(move.from_type, {source, static_cast<std::size_t>(count * from_bytes)},
@@ -35,9 +57,41 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
     }
 }
 
+// Two dims without a common direction, in tiles that stay in the cache.
+template <class Element>
+void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {
+    constexpr std::int64_t kTile = 32;
+    const std::int64_t rows = move.size[dim];
+    const std::int64_t columns = move.size[dim + 1];
+    for (std::int64_t i = 0; i < rows; i += kTile)
+        for (std::int64_t j = 0; j < columns; j += kTile)
+            for (std::int64_t row = i; row < std::min(i + kTile, rows); ++row)
+                for (std::int64_t column = j; column < std::min(j + kTile, columns); ++column) {
+                    const auto source =
+                        static_cast<std::ptrdiff_t>(sizeof(Element)) *
+                        (row * move.from_strides[dim] + column * move.from_strides[dim + 1]);
+                    const auto target =
+                        static_cast<std::ptrdiff_t>(sizeof(Element)) *
+                        (row * move.to_strides[dim] + column * move.to_strides[dim + 1]);
+                    std::memcpy(to + target, from + source, sizeof(Element));
+                }
+}
+
+void move_turned(const Move& move, std::size_t dim, std::int64_t from, std::int64_t to) {
+    const std::int64_t size = bytes_of(move.from_type);
+    const std::byte* const source = move.from + from * size;
+    std::byte* const target = move.to + to * size;
+    if (size == 1) return move_tiles<std::uint8_t>(move, dim, source, target);
+    if (size == 2) return move_tiles<std::uint16_t>(move, dim, source, target);
+    if (size == 4) return move_tiles<std::uint32_t>(move, dim, source, target);
+    move_tiles<std::uint64_t>(move, dim, source, target);
+}
+
 void move_dims(const Move& move, std::size_t dim, std::size_t run_dim, std::int64_t run,
                std::int64_t from, std::int64_t to) {
     if (dim == run_dim) return move_run(move, from, to, run);
+    const bool apart = run == 1 && dim + 2 == run_dim && move.from_type == move.to_type;
+    if (apart && move.add == 0) return move_turned(move, dim, from, to);
     for (std::int64_t i = 0; i < move.size[dim]; ++i)
         move_dims(move, dim + 1, run_dim, run, from + i * move.from_strides[dim],
                   to + i * move.to_strides[dim]);
@@ -76,34 +130,61 @@ void release(const Source& source, const tensor::StridedView& view) {
     ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT: of an address
 }
 
+// The part of a copy that lies in rows [begin, end) of its target, which then count from 0. False
+// if there is none. Along a dim that goes in steps only each step-th row is the copy's.
+bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
+    if (copy.target_begin.empty()) return true;
+    const std::int64_t place = copy.target_begin[0];
+    std::size_t dim = 0;
+    while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
+    if (dim == copy.size.size()) {  // it is in one row
+        copy.target_begin[0] -= begin;
+        return place >= begin && place < end;
+    }
+    const std::int64_t step = copy.target_placing.step(dim);
+    const auto rows_before = [&](std::int64_t row) {
+        const std::int64_t rows = row <= place ? 0 : (row - place + step - 1) / step;
+        return std::min(rows, copy.size[dim]);
+    };
+    const std::int64_t first = rows_before(begin);
+    const std::int64_t last = rows_before(end);
+    copy.target_begin[0] += first * step - begin;
+    copy.source_begin[copy.source_placing.axis(dim)] += first * copy.source_placing.step(dim);
+    if (!copy.hf_begin.empty()) copy.hf_begin[dim] += first;
+    copy.size[dim] = last - first;
+    return first < last;
+}
+
+Move move_of(const Copy& copy, const tensor::StridedView& view,
+             const std::vector<std::int64_t>& strides, tensor::DType type, std::byte* buffer) {
+    Move move{
+        address_of(view, copy.source_begin), nullptr, {}, {}, copy.size, view.info.dtype, type};
+    for (std::size_t dim = 0; dim < copy.size.size(); ++dim) {
+        move.from_strides.push_back(view.strides[copy.source_placing.axis(dim)] *
+                                    copy.source_placing.step(dim));
+        move.to_strides.push_back(strides[copy.target_placing.axis(dim)] *
+                                  copy.target_placing.step(dim));
+    }
+    std::int64_t offset = 0;
+    for (std::size_t dim = 0; dim < strides.size(); ++dim)
+        offset += copy.target_begin[dim] * strides[dim];
+    move.to = buffer + offset * bytes_of(type);
+    return move;
+}
+
 // Rows [begin, end) of a target tensor into the buffer, as elements of `type`.
 void fill(const Source& source, const TargetTensor& target, std::int64_t begin, std::int64_t end,
           tensor::DType type, std::byte* buffer) {
     const std::vector<std::int64_t> strides = tensor::row_major(target.info.shape);
-    for (const Copy& copy : target.copies) {
-        const tensor::StridedView& view = source.tensors[copy.source].view;
-        Move move{nullptr, nullptr, view.strides, strides, copy.size, view.info.dtype, type};
-        Shape from = copy.source_begin;
-        Shape to = copy.target_begin;
-        Shape hf = copy.hf_begin;
-        if (!to.empty()) {
-            const std::int64_t first = std::max(begin, to[0]);
-            const std::int64_t last = std::min(end, to[0] + copy.size[0]);
-            if (first >= last) continue;
-            from[0] += first - to[0];
-            if (!hf.empty()) hf[0] += first - to[0];
-            to[0] = first - begin;
-            move.size[0] = last - first;
-        }
-        std::int64_t offset = 0;
-        for (std::size_t dim = 0; dim < to.size(); ++dim) offset += to[dim] * strides[dim];
-        move.from = address_of(view, from);
-        move.to = buffer + offset * bytes_of(type);
+    for (Copy copy : target.copies) {
+        if (!clip(copy, begin, end)) continue;
+        Move move = move_of(copy, source.tensors[copy.source].view, strides, type, buffer);
+        move.add = copy.add;
         carry_out(move);
         const auto delta = source.deltas.find(copy.hf);
-        if (delta == source.deltas.end() || hf.empty()) continue;
-        apply(delta->second, hf[0], hf[1], move.size[0], move.size[1],
-              reinterpret_cast<float*>(move.to), strides[0]);  // NOLINT: F32 by is_changed
+        if (delta == source.deltas.end() || copy.hf_begin.empty()) continue;
+        apply(delta->second, copy.hf_begin[0], copy.hf_begin[1], move.size[0], move.size[1],
+              reinterpret_cast<float*>(move.to), move.to_strides[0]);  // NOLINT: F32 by is_changed
     }
 }
 

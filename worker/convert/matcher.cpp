@@ -27,6 +27,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 bool matches_pattern(std::string_view pattern, std::string_view name) {
     while (!pattern.empty()) {
+        if (pattern == "{any}") return true;
         if (!pattern.starts_with("{layer}")) {
             if (name.empty() || name.front() != pattern.front()) return false;
             pattern.remove_prefix(1);

@@ -15,7 +15,7 @@ namespace roll::convert {
 // "a, b, c and 4 more": an error stays one line whatever the model's size.
 std::string listed(const std::vector<std::string>& names);
 
-// "model.layers.{layer}.x" matches "model.layers.12.x".
+// "model.layers.{layer}.x" matches "model.layers.12.x", and "a.{any}" all that begins with "a.".
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
 // A tensor that the family names as carrying nothing.

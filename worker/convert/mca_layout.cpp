@@ -17,11 +17,12 @@ constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 constexpr const char* kOutput = "output_layer.weight";
 
 // (with TransformerEngine, without)
-constexpr std::array<std::pair<const char*, const char*>, 4> kSpellings{
+constexpr std::array<std::pair<const char*, const char*>, 5> kSpellings{
     {{".self_attention.linear_qkv.layer_norm_weight", ".input_layernorm.weight"},
      {".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"},
      {".linear_q_up_proj.layer_norm_weight", ".q_layernorm.weight"},
-     {".linear_kv_up_proj.layer_norm_weight", ".kv_layernorm.weight"}}};
+     {".linear_kv_up_proj.layer_norm_weight", ".kv_layernorm.weight"},
+     {".self_attention.in_proj.layer_norm_weight", ".input_layernorm.weight"}}};
 constexpr const char* kExperts = ".experts.local_experts.";
 
 tl::unexpected<Error> not_divisible(const std::string& name, const std::string& what,
@@ -30,11 +31,21 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                                                 " does not divide by tp " + std::to_string(tp));
 }
 
-// Rows [begin, begin + count) of source `i`, placed after what the shard has.
+// Rows [begin, begin + count) of source `i`, placed after what the shard has: one piece with the
+// last if they follow it.
 void add_rows(Shard& shard, const Model& model, const NativeTensor& tensor, std::size_t i,
               std::int64_t begin, std::int64_t count) {
     Piece piece;
     piece.hf = model.number.at(tensor.sources[i].name);
+    if (!shard.pieces.empty()) {
+        Piece& last = shard.pieces.back();
+        if (last.hf == piece.hf && last.begin[0] + last.size[0] == begin) {
+            last.size[0] += count;
+            shard.shape[0] += count;
+            return;
+        }
+    }
+    piece.add = tensor.add;
     piece.size = tensor.sources[i].shape;
     piece.begin.assign(piece.size.size(), 0);
     piece.stored_begin = piece.begin;
@@ -88,6 +99,27 @@ Result<Shard> row_shard(const NativeTensor& tensor, const Model& model, int tp, 
     shard.shape[1] = columns / tp;
     shard.pieces[0].begin[1] = rank * columns / tp;
     shard.pieces[0].size[1] = columns / tp;
+    return shard;
+}
+
+// The rank's groups of every strand: group by group, or strand by strand.
+Result<Shard> strands_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
+    if (tensor.groups % tp != 0) return not_divisible(tensor.name, "groups", tensor.groups, tp);
+    Shard shard = empty_shard(tensor);
+    const std::int64_t first = rank * tensor.groups / tp;
+    const std::int64_t last = (rank + 1) * tensor.groups / tp;
+    const auto add = [&](const families::Strand& strand, std::int64_t group) {
+        for (std::int64_t t = 0; t < strand.times; ++t)
+            add_rows(shard, model, tensor, strand.of,
+                     strand.begin + group * strand.block + t * strand.step, strand.rows);
+    };
+    if (tensor.by_group) {
+        for (std::int64_t group = first; group < last; ++group)
+            for (const families::Strand& strand : tensor.strands) add(strand, group);
+    } else {
+        for (const families::Strand& strand : tensor.strands)
+            for (std::int64_t group = first; group < last; ++group) add(strand, group);
+    }
     return shard;
 }
 
@@ -202,6 +234,7 @@ Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, i
     if (tensor.split == Split::Row) return row_shard(tensor, model, parts, part);
     switch (tensor.operation) {
         case Operation::Qkv: return qkv_shard(tensor, model, parts, part);
+        case Operation::Strands: return strands_shard(tensor, model, parts, part);
         case Operation::Copy:
         case Operation::GateUp: return column_shard(tensor, model, parts, part);
     }

@@ -14,13 +14,25 @@ namespace roll::convert {
 
 using tensor::Shape;
 
+// Where a HuggingFace tensor's dims lie in a stored tensor: dim d goes along stored dim axes[d] in
+// steps of steps[d]. Empty: along its own dim, in steps of 1.
+struct Placing {
+    std::vector<std::size_t> axes = {};
+    std::vector<std::int64_t> steps = {};
+
+    std::size_t axis(std::size_t dim) const { return axes.empty() ? dim : axes[dim]; }
+    std::int64_t step(std::size_t dim) const { return steps.empty() ? 1 : steps[dim]; }
+};
+
 // The box [begin, begin + size) of HuggingFace tensor number `hf`, lying at stored_begin of a
-// stored tensor of the same rank.
+// stored tensor.
 struct Piece {
     int hf = 0;
     Shape begin;
     Shape size;
     Shape stored_begin;
+    Placing placing = {};
+    double add = 0;  // stored = HuggingFace + add
 };
 
 // A tensor of a checkpoint: where it is, and what of the model it holds.
@@ -37,10 +49,13 @@ struct Stored {
     Shape origin = {};
 };
 
-// The HuggingFace tensors of a model, numbered.
+// The HuggingFace tensors of a model, numbered: those that its family's rules name. On disk some
+// may be packed into one.
 struct Model {
     std::vector<families::HfTensor> tensors;
     std::map<std::string, int> number;  // by name
+    std::map<int, double> additions;  // those that native tensors hold changed: native = it + this
+    std::vector<families::PackedTensor> packed;
 
     int add(const families::HfTensor& tensor);
 };
@@ -49,5 +64,11 @@ Model model_of(const std::vector<families::NativeTensor>& native);
 
 // Whole HuggingFace tensors, one Stored each; `file` is left empty.
 std::vector<Stored> hf_layout(const Model& model);
+
+// The same as they lie in a HuggingFace directory: packed ones in the place of their first member.
+std::vector<Stored> hf_disk_layout(const Model& model);
+
+// Of a tensor that holds others: its shape, and where its members lie in it.
+Stored packed_layout(const Model& model, const families::PackedTensor& packed);
 
 }  // namespace roll::convert

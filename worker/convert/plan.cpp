@@ -35,8 +35,8 @@ std::optional<Box> meet(const Piece& a, const Piece& b) {
 // Where a point of the HuggingFace tensor is in the stored one.
 Shape in_stored(const Piece& piece, const Shape& point) {
     Shape place = piece.stored_begin;
-    for (std::size_t dim = 0; dim < place.size(); ++dim)
-        place[dim] += point[dim] - piece.begin[dim];
+    for (std::size_t dim = 0; dim < point.size(); ++dim)
+        place[piece.placing.axis(dim)] += (point[dim] - piece.begin[dim]) * piece.placing.step(dim);
     return place;
 }
 
@@ -94,10 +94,30 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
         if (!box) continue;
         covered += volume(box->size);
         target.copies.push_back({holder.source, in_stored(*holder.piece, box->begin),
-                                 in_stored(piece, box->begin), box->size, piece.hf, box->begin});
+                                 in_stored(piece, box->begin), box->size, piece.hf, box->begin,
+                                 holder.piece->placing, piece.placing,
+                                 piece.add - holder.piece->add});
     }
     if (covered == volume(piece.size)) return {};
     return fail(ErrorCode::Corrupt, target.info.name + " is not covered by the source");
+}
+
+// Only floating types are computed with; an adapter changes rows whose elements lie side by side.
+Result<void> check_changes(const Source& source, const TargetTensor& target) {
+    for (const Copy& copy : target.copies) {
+        const tensor::TensorInfo& info = source.tensors[copy.source].view.info;
+        if (copy.add != 0 && !tensor::is_castable(info.dtype))
+            return fail(ErrorCode::InvalidArgument, info.name + " is of type " +
+                                                        name_of(info.dtype) +
+                                                        ", to which nothing can be added");
+        if (!copy.target_placing.axes.empty() && source.deltas.contains(copy.hf) &&
+            copy.target_placing.axis(1) + 1 != target.info.shape.size())
+            return fail(ErrorCode::InvalidArgument,
+                        "merging an adapter into " + target.info.name +
+                            ", which is stored turned, is not built yet",
+                        "merge with --to mca");
+    }
+    return {};
 }
 
 tensor::DType own_dtype(const Source& source, const Copy& copy) {
@@ -161,6 +181,7 @@ Result<Plan> make_plan(const Source& source, const std::vector<Stored>& layout,
                             stored.origin,
                             {}};
         for (const Piece& piece : stored.pieces) ROLL_TRY_VOID(cover(piece, holders, target));
+        ROLL_TRY_VOID(check_changes(source, target));
         ROLL_TRY(target.info.dtype, dtype_of(source, target, dtype));
         file.tensors.push_back(target.info);
         Shape& in_file = file.tensors.back().shape;

@@ -16,9 +16,12 @@ struct Copy {
     std::size_t source = 0;  // index in Source::tensors
     Shape source_begin;
     Shape target_begin;
-    Shape size;
+    Shape size;  // by the HuggingFace tensor's dims
     int hf = 0;  // the HuggingFace tensor that the box is of, and where in it
     Shape hf_begin;
+    Placing source_placing = {};
+    Placing target_placing = {};
+    double add = 0;  // target = source + add, rounded to the source's type
 };
 
 struct TargetTensor {

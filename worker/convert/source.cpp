@@ -7,6 +7,7 @@
 #include "worker/convert/matcher.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/megatron_source.hpp"
+#include "worker/convert/packed.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/torch_file.hpp"
@@ -33,7 +34,7 @@ void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
         if (embedding == source.native.end() || source.model.number.contains(rule.hf[0])) continue;
         const auto number =
             static_cast<std::size_t>(source.model.number.at(embedding->sources[0].name));
-        Stored copy = expected[number];
+        Stored copy = hf_layout(source.model)[number];
         copy.name = rule.hf[0];
         copy.optional = true;
         expected.push_back(std::move(copy));
@@ -42,7 +43,7 @@ void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
 
 Result<void> read_hf_tensors(Source& source) {
     ROLL_TRY(const formats::HfWeights weights, formats::find_hf_weights(source.directory));
-    std::vector<Stored> expected = hf_layout(source.model);
+    std::vector<Stored> expected = hf_disk_layout(source.model);
     expect_tied_output(expected, source);
     Matcher matcher(std::move(expected), source);
     std::set<std::string> seen;
@@ -97,6 +98,7 @@ Result<void> open_hf(Source& source, const families::Families& families) {
     ROLL_TRY_VOID(use_hf_config(source, families));
     ROLL_TRY(const bool mtp, has_mtp(source));
     ROLL_TRY_VOID(use_tensors(source, mtp));
+    ROLL_TRY_VOID(settle_packed(source));
     return read_hf_tensors(source);
 }
 

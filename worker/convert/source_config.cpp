@@ -1,6 +1,7 @@
 #include "worker/convert/source_config.hpp"
 
 #include "common/files.hpp"
+#include "worker/convert/packed.hpp"
 #include "worker/formats/hf.hpp"
 
 namespace roll::convert {
@@ -74,7 +75,7 @@ Result<void> use_tensors(Source& source, bool has_mtp) {
     ROLL_TRY(source.native,
              families::native_tensors(*source.family, native, source.config.hf_config));
     source.model = model_of(source.native);
-    return {};
+    return select_packed(source);
 }
 
 }  // namespace roll::convert

@@ -90,7 +90,7 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
 
 // Sizes are those that the source's tensors have, or will have after a cast.
 Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request) {
-    std::vector<Stored> layout = hf_layout(source.model);
+    std::vector<Stored> layout = hf_disk_layout(source.model);
     ROLL_TRY(const Plan draft, make_plan(source, layout, request.dtype));
     std::vector<std::int64_t> sizes;
     for (const TargetTensor& target : draft.tensors) {

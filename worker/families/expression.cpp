@@ -82,6 +82,7 @@ class Parser {
         const auto parsed = std::from_chars(word.data(), word.data() + word.size(), number);
         if (parsed.ec == std::errc{} && parsed.ptr == word.data() + word.size()) return number;
         const Json* const found = value_at(values_, word);
+        if (found != nullptr && found->is_array()) return static_cast<std::int64_t>(found->size());
         if (found == nullptr || !found->is_number_integer())
             return wrong("the config has no whole number " + word);
         return found->get<std::int64_t>();

@@ -1,6 +1,6 @@
 // The arithmetic of family files: "num_attention_heads * kv_channels" over a config's whole
 // numbers.
-// + - * / and parentheses; a division must come out even. Pure.
+// + - * / and parentheses; a division must come out even, a list counts its entries. Pure.
 #pragma once
 
 #include <cstdint>

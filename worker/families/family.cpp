@@ -12,8 +12,14 @@ struct OperationRow {
     Operation operation;
     std::size_t sources;
 };
-constexpr std::array<OperationRow, 3> kOperations{
-    {{"copy", Operation::Copy, 1}, {"qkv", Operation::Qkv, 3}, {"gate_up", Operation::GateUp, 2}}};
+constexpr std::array<OperationRow, 4> kOperations{{{"copy", Operation::Copy, 1},
+                                                   {"qkv", Operation::Qkv, 3},
+                                                   {"gate_up", Operation::GateUp, 2},
+                                                   {"strands", Operation::Strands, 0}}};
+constexpr std::array<std::pair<const char*, Packing>, 3> kPackings{
+    {{"stacked", Packing::Stacked},
+     {"transposed", Packing::Transposed},
+     {"interleaved", Packing::Interleaved}}};
 constexpr std::array<std::pair<const char*, Split>, 3> kSplits{
     {{"none", Split::None}, {"column", Split::Column}, {"row", Split::Row}}};
 constexpr std::array<std::pair<const char*, Stage>, 4> kStages{
@@ -38,7 +44,7 @@ class FamilyParser {
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
              {"family", "hf", "layers", "config", "defaults", "constants", "requires", "weights",
-              "drop"});
+              "packed", "mtp", "drop"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
@@ -53,6 +59,13 @@ class FamilyParser {
         const Json kinds = object(json, "", "layers");
         for (const auto& [name, kind] : kinds.items())
             family.layer_kinds.emplace(name, parse_kind(kind, "layers." + name));
+        if (json.contains("mtp")) {
+            const Json mtp = object(json, "", "mtp");
+            only(mtp, "mtp", {"from", "to"});
+            family.mtp_from = text(mtp, "mtp", "from");
+            family.mtp_to = text(mtp, "mtp", "to");
+        }
+        parse_packed(json.value("packed", Json::array()), family);
         parse_weights(json.value("weights", Json::array()), family);
         check_constants(family);
         if (json.contains("drop")) family.drop = names(json["drop"], "drop");
@@ -126,21 +139,51 @@ class FamilyParser {
             if (!written.insert(rule.native + " if " + rule.condition + " of " + rule.layers)
                      .second)
                 note(path + ".native", "is written by two rules: " + rule.native);
-            const std::string kind =
-                rule.layers.starts_with('!') ? rule.layers.substr(1) : rule.layers;
-            if (!kind.empty() && !family.layer_kinds.contains(kind))
-                note(path + ".layers", "must be a kind of \"layers\", not " + kind);
+            check_kind(rule.layers, path, family);
+            if (rule.stage == Stage::Mtp) check_mtp_names(rule, path, family);
             family.weights.push_back(std::move(rule));
+        }
+    }
+
+    void check_kind(const std::string& layers, const std::string& path, const Family& family) {
+        const std::string kind = layers.starts_with('!') ? layers.substr(1) : layers;
+        if (!kind.empty() && !family.layer_kinds.contains(kind))
+            note(path + ".layers", "must be a kind of \"layers\", not " + kind);
+    }
+
+    void parse_packed(const Json& rules, Family& family) {
+        if (!rules.is_array()) return note("packed", "must be a list");
+        for (std::size_t i = 0; i < rules.size(); ++i) {
+            const std::string path = "packed[" + std::to_string(i) + "]";
+            only(rules[i], path, {"hf", "of", "packing", "if", "layers"});
+            if (!rules[i].is_object()) continue;
+            PackedRule rule;
+            rule.hf = text(rules[i], path, "hf");
+            rule.of = names(rules[i].value("of", Json()), path + ".of");
+            rule.condition = choice(rules[i], path, "if");
+            rule.layers = choice(rules[i], path, "layers");
+            check_kind(rule.layers, path, family);
+            if (const auto packing = by_name(kPackings, choice(rules[i], path, "packing")))
+                rule.packing = *packing;
+            else
+                note(path + ".packing", "must be stacked, transposed or interleaved");
+            for (const std::string& name : rule.of)
+                if (name.find("{layer}") == std::string::npos ||
+                    name.find("{expert}") == std::string::npos)
+                    note(path + ".of", "must have {layer} and {expert}: " + name);
+            family.packed.push_back(std::move(rule));
         }
     }
 
     WeightRule parse_rule(const Json& json, const std::string& path) {
         WeightRule rule;
-        only(json, path, {"native", "hf", "shape", "operation", "split", "stage", "if", "layers"});
+        only(json, path,
+             {"native", "hf", "shape", "operation", "split", "stage", "if", "layers", "groups",
+              "by", "strands", "repeat", "add"});
         if (!json.is_object()) return rule;
         rule.native = text(json, path, "native");
         rule.hf = names(json.value("hf", Json()), path + ".hf");
-        rule.shape = names(json.value("shape", Json()), path + ".shape");
+        parse_shapes(json.value("shape", Json()), path + ".shape", rule);
         rule.condition = choice(json, path, "if");
         rule.layers = choice(json, path, "layers");
         set_operation(choice(json, path, "operation"), path, rule);
@@ -158,21 +201,74 @@ class FamilyParser {
             note(path + ".stage",
                  "must be first or last for a tensor without {layer}, mtp for "
                  "one with {mtp}");
-        if (rule.split == Split::Row && (rule.shape.size() < 2 || rule.hf.size() != 1))
+        if (rule.split == Split::Row && (rule.shapes[0].size() < 2 || rule.hf.size() != 1))
             note(path + ".split", "can be row only for a copy of two dims");
+        const Json repeat = object(json, path, "repeat");
+        for (const auto& [name, count] : repeat.items())
+            rule.repeat["{" + name + "}"] =
+                count.is_string() ? count.get<std::string>() : count.dump();
+        if (json.contains("add") && json["add"].is_number()) rule.add = json["add"].get<double>();
+        if (rule.operation == Operation::Strands) parse_strands(json, path, rule);
         check_placeholders(rule, path);
         return rule;
     }
 
+    // One shape, or a list of one for each source.
+    void parse_shapes(const Json& json, const std::string& path, WeightRule& rule) {
+        const bool each = json.is_array() && !json.empty() && json[0].is_array();
+        for (const Json& one : each ? json : Json::array({json}))
+            rule.shapes.push_back(names(one, path));
+        if (each && rule.shapes.size() != rule.hf.size())
+            note(path, "must be one list of dims, or one for each of hf");
+    }
+
+    void parse_strands(const Json& json, const std::string& path, WeightRule& rule) {
+        rule.groups = text(json, path, "groups");
+        const std::string by = text(json, path, "by");
+        if (by != "group" && by != "strand") note(path + ".by", "must be group or strand");
+        rule.by_group = by == "group";
+        const Json strands = json.value("strands", Json());
+        if (!strands.is_array() || strands.empty())
+            return note(path + ".strands", "must be a list");
+        for (std::size_t i = 0; i < strands.size(); ++i) {
+            const std::string at = path + ".strands[" + std::to_string(i) + "]";
+            only(strands[i], at, {"of", "begin", "rows", "times", "step", "block"});
+            if (!strands[i].is_object()) continue;
+            StrandRule strand;
+            const Json of = strands[i].value("of", Json(0));
+            if (of.is_number_unsigned() && of.get<std::size_t>() < rule.hf.size())
+                strand.of = of.get<std::size_t>();
+            else
+                note(at + ".of", "must be the number of one of hf, from 0");
+            strand.rows = text(strands[i], at, "rows");
+            strand.begin = or_first(choice(strands[i], at, "begin"), "0");
+            strand.times = or_first(choice(strands[i], at, "times"), "1");
+            strand.step = or_first(choice(strands[i], at, "step"), "0");
+            strand.block = or_first(choice(strands[i], at, "block"), strand.rows.c_str());
+            rule.strands.push_back(std::move(strand));
+        }
+    }
+
+    // Without a spelling of their own they count on after the decoder's layers.
+    void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
+        for (const std::string& name : rule.hf)
+            if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)
+                note(path + ".hf", "must have {layer} where native has it: " + name);
+    }
+
     // A name without {layer} would be the same tensor in every layer.
     void check_placeholders(const WeightRule& rule, const std::string& path) {
-        for (const char* placeholder : {"{layer}", "{expert}"}) {
-            bool in_native = rule.native.find(placeholder) != std::string::npos;
-            if (rule.stage == Stage::Mtp) in_native |= placeholder == std::string("{layer}");
+        std::vector<std::string> placeholders{"{layer}", "{expert}"};
+        for (const auto& [name, count] : rule.repeat) placeholders.push_back(name);
+        if (!rule.repeat.empty() && rule.stage != Stage::First && rule.stage != Stage::Last)
+            note(path + ".repeat", "is for tensors of stage first or last");
+        for (const std::string& placeholder : placeholders) {
+            const bool in_native = rule.native.find(placeholder) != std::string::npos;
+            if (rule.stage == Stage::Mtp && placeholder == "{layer}") continue;
             for (const std::string& name : rule.hf)
                 if ((name.find(placeholder) != std::string::npos) != in_native)
                     note(path + ".hf",
-                         std::string("must have ") + placeholder + " where native has it: " + name);
+                         "must have " + placeholder + " where native has it: " + name);
         }
         if (rule.native.find("{expert}") != std::string::npos && rule.stage != Stage::Layer)
             note(path + ".native", "has {expert} without {layer}");
@@ -192,12 +288,12 @@ class FamilyParser {
         for (const OperationRow& row : kOperations) {
             if (or_first(name, "copy") != row.name) continue;
             rule.operation = row.operation;
-            if (rule.hf.size() != row.sources)
+            if (row.sources != 0 && rule.hf.size() != row.sources)
                 note(path + ".hf",
                      "must name " + std::to_string(row.sources) + " tensors for " + row.name);
             return;
         }
-        note(path + ".operation", "must be copy, qkv or gate_up");
+        note(path + ".operation", "must be copy, qkv, gate_up or strands");
     }
 
     std::string choice(const Json& json, const std::string& path, const char* key) {

@@ -20,9 +20,10 @@ namespace roll::families {
 
 // How a native tensor is made of its HuggingFace sources.
 enum class Operation {
-    Copy,    // one source, as it is
-    Qkv,     // q, k, v: per key-value group its query heads, its key head, its value head
-    GateUp,  // gate, up: one above the other, in each tensor-parallel shard
+    Copy,     // one source, as it is
+    Qkv,      // q, k, v: per key-value group its query heads, its key head, its value head
+    GateUp,   // gate, up: one above the other, in each tensor-parallel shard
+    Strands,  // any rows of the sources in any order: `strands`, below
 };
 
 // How tensor parallelism splits a native tensor: Column by dim 0, Row by dim 1 (as torch stores
@@ -43,15 +44,47 @@ struct LayerKind {
     std::string value;
 };
 
+// Rows of one source in as many blocks as its rule has groups: of block g the rows
+// [begin + g * block + t * step, + rows) for t = 0 ... times - 1. All but `of` is arithmetic.
+struct StrandRule {
+    std::size_t of = 0;  // the source's index
+    std::string begin = "0";
+    std::string rows;
+    std::string times = "1";
+    std::string step = "0";
+    std::string block;  // empty: rows
+};
+
 struct WeightRule {
-    std::string native;  // may hold {layer} or {mtp}, and {expert}
+    std::string native;  // may hold {layer} or {mtp}, {expert}, and names of `repeat`
     std::vector<std::string> hf;
-    std::vector<std::string> shape;  // of each source; for Qkv that of one head
+    // Of each source, or of all if there is one; for Qkv that of one head.
+    std::vector<std::vector<std::string>> shapes;
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::string condition;  // a native config field, or !field; empty: always
     std::string layers;     // a layer kind, or !kind; empty: every layer
+    // Of Strands: tensor parallelism splits the groups. Group by group, or strand by strand.
+    std::string groups;
+    bool by_group = false;
+    std::vector<StrandRule> strands;
+    // A name in braces -> how often: one tensor for each number from 0, of rules without a layer.
+    std::map<std::string, std::string> repeat;
+    double add = 0;  // native = HuggingFace + add, rounded to the tensor's type
+};
+
+// How a HuggingFace tensor on disk holds those that the rules name. Stacked: [experts, ...], one
+// expert's tensors one above the other. Transposed: each expert's is turned. Interleaved: turned,
+// and its tensors' rows alternate.
+enum class Packing { Stacked, Transposed, Interleaved };
+
+struct PackedRule {
+    std::string hf;               // holds {layer}
+    std::vector<std::string> of;  // hold {layer} and {expert}
+    Packing packing = Packing::Stacked;
+    std::string condition;  // a native config field; where it is false the tensors lie apart
+    std::string layers;
 };
 
 struct Family {
@@ -64,6 +97,11 @@ struct Family {
     Json requires_values;  // HF key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;
     std::vector<WeightRule> weights;
+    std::vector<PackedRule> packed;
+    // What a decoder layer's names begin with, and what those of a multi-token prediction's do
+    // instead. Empty: they go on counting layers.
+    std::string mtp_from;
+    std::string mtp_to;
     std::vector<std::string> drop;  // HF tensors that carry nothing
 };
 

@@ -143,17 +143,83 @@ struct Instance {
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;
     std::optional<std::int64_t> mtp;  // the layer's number after the decoder's
+    std::vector<std::pair<std::string, std::int64_t>> repeats = {};
 
     std::string name(std::string pattern) const {
+        for (const auto& [placeholder, number] : repeats)
+            pattern = replace(std::move(pattern), placeholder, number);
         if (layer) pattern = replace(std::move(pattern), "{layer}", *layer);
         if (expert) pattern = replace(std::move(pattern), "{expert}", *expert);
         if (mtp) pattern = replace(std::move(pattern), "{mtp}", *mtp);
         return pattern;
     }
+    // A decoder layer's rule tells the names of a multi-token prediction's too.
+    std::string hf_name(const Family& family, std::string pattern) const {
+        if (mtp && !family.mtp_from.empty() && pattern.starts_with(family.mtp_from))
+            pattern.replace(0, family.mtp_from.size(), family.mtp_to);
+        return name(std::move(pattern));
+    }
 };
 
+Result<std::int64_t> dim_of(const std::string& expression, const Json& scope,
+                            const std::string& name, std::int64_t smallest = 1) {
+    ROLL_TRY(const std::int64_t dim, evaluate(expression, scope));
+    if (dim < smallest || dim > kDimMax)
+        return fail(ErrorCode::InvalidArgument,
+                    name + ": \"" + expression + "\" is " + std::to_string(dim));
+    return dim;
+}
+
+Result<tensor::Shape> shape_of(const std::vector<std::string>& expressions, const Json& scope,
+                               const std::string& name) {
+    tensor::Shape shape;
+    for (const std::string& expression : expressions) {
+        ROLL_TRY(const std::int64_t dim, dim_of(expression, scope, name));
+        shape.push_back(dim);
+    }
+    return shape;
+}
+
+// Every row of every source must be taken once.
+Result<void> check_strands(const NativeTensor& tensor) {
+    std::vector<std::int64_t> taken(tensor.sources.size());
+    for (const Strand& strand : tensor.strands) {
+        taken[strand.of] += tensor.groups * strand.times * strand.rows;
+        const std::int64_t last = strand.begin + (tensor.groups - 1) * strand.block +
+                                  (strand.times - 1) * strand.step + strand.rows;
+        if (last > tensor.sources[strand.of].shape[0])
+            return fail(ErrorCode::InvalidArgument, tensor.name + ": a strand ends at row " +
+                                                        std::to_string(last) + " of " +
+                                                        tensor.sources[strand.of].name);
+    }
+    for (std::size_t i = 0; i < taken.size(); ++i)
+        if (taken[i] != tensor.sources[i].shape[0])
+            return fail(ErrorCode::InvalidArgument, tensor.name + ": strands take " +
+                                                        std::to_string(taken[i]) + " of the " +
+                                                        std::to_string(tensor.sources[i].shape[0]) +
+                                                        " rows of " + tensor.sources[i].name);
+    return {};
+}
+
+Result<void> add_strands(const WeightRule& rule, const Json& scope, NativeTensor& tensor) {
+    ROLL_TRY(tensor.groups, dim_of(rule.groups, scope, tensor.name));
+    tensor.by_group = rule.by_group;
+    for (const StrandRule& one : rule.strands) {
+        Strand strand;
+        strand.of = one.of;
+        ROLL_TRY(strand.begin, dim_of(one.begin, scope, tensor.name, 0));
+        ROLL_TRY(strand.rows, dim_of(one.rows, scope, tensor.name));
+        ROLL_TRY(strand.times, dim_of(one.times, scope, tensor.name));
+        ROLL_TRY(strand.step, dim_of(one.step, scope, tensor.name, 0));
+        ROLL_TRY(strand.block, dim_of(one.block, scope, tensor.name));
+        tensor.strands.push_back(strand);
+    }
+    return check_strands(tensor);
+}
+
 // `scope` is the native config with the HuggingFace one under "hf".
-Result<NativeTensor> expand(const WeightRule& rule, const Json& scope, const Instance& instance) {
+Result<NativeTensor> expand(const Family& family, const WeightRule& rule, const Json& scope,
+                            const Instance& instance) {
     NativeTensor result;
     result.operation = rule.operation;
     result.split = rule.split;
@@ -170,16 +236,13 @@ Result<NativeTensor> expand(const WeightRule& rule, const Json& scope, const Ins
         result.layer = std::nullopt;
         result.stage = Stage::Last;
     }
-    tensor::Shape shape;
-    for (const std::string& expression : rule.shape) {
-        ROLL_TRY(const std::int64_t dim, evaluate(expression, scope));
-        if (dim <= 0 || dim > kDimMax)
-            return fail(ErrorCode::InvalidArgument,
-                        result.name + ": \"" + expression + "\" is " + std::to_string(dim));
-        shape.push_back(dim);
-    }
+    result.add = rule.add;
+    ROLL_TRY(const tensor::Shape shape, shape_of(rule.shapes[0], scope, result.name));
     for (std::size_t i = 0; i < rule.hf.size(); ++i) {
-        HfTensor source{instance.name(rule.hf[i]), shape};
+        HfTensor source{instance.hf_name(family, rule.hf[i]), shape};
+        if (i > 0 && rule.shapes.size() > 1) {
+            ROLL_TRY(source.shape, shape_of(rule.shapes[i], scope, result.name));
+        }
         if (rule.operation == Operation::Qkv) {
             ROLL_TRY(
                 const std::int64_t heads,
@@ -190,8 +253,10 @@ Result<NativeTensor> expand(const WeightRule& rule, const Json& scope, const Ins
     }
     result.unit = rule.operation == Operation::Qkv ? shape[0] : 1;
     result.shape = shape;
+    if (shape.empty()) return result;
     result.shape[0] = 0;
     for (const HfTensor& source : result.sources) result.shape[0] += source.shape[0];
+    if (rule.operation == Operation::Strands) ROLL_TRY_VOID(add_strands(rule, scope, result));
     return result;
 }
 
@@ -308,7 +373,7 @@ class Lister {
     Result<void> add_stage(Stage stage) {
         for (const WeightRule& rule : family_.weights) {
             if (rule.stage != stage || !holds(rule.condition, native_)) continue;
-            ROLL_TRY_VOID(add(rule, {}));
+            ROLL_TRY_VOID(add_repeated(rule, rule.repeat.begin(), {}));
         }
         return {};
     }
@@ -335,8 +400,27 @@ class Lister {
     std::vector<NativeTensor> take() && { return std::move(tensors_); }
 
   private:
+    using Repeat = std::map<std::string, std::string>::const_iterator;
+
+    // Once for each combination of the numbers that its names have.
+    Result<void> add_repeated(const WeightRule& rule, Repeat next, const Instance& instance) {
+        if (next == rule.repeat.end()) return add(rule, instance);
+        ROLL_TRY(const std::int64_t count, dim_of(next->second, scope_, rule.native, 0));
+        if (count > kExpertsMax)
+            return fail(ErrorCode::InvalidArgument,
+                        rule.native + " would be repeated " + std::to_string(count) + " times");
+        for (std::int64_t i = 0; i < count; ++i) {
+            Instance one = instance;
+            one.repeats.emplace_back(next->first, i);
+            ROLL_TRY_VOID(add_repeated(rule, std::next(next), one));
+        }
+        return {};
+    }
+
     Result<void> add(const WeightRule& rule, const Instance& instance) {
-        ROLL_TRY(NativeTensor one, expand(rule, scope_, instance));
+        if (static_cast<std::int64_t>(tensors_.size()) >= kTensorsMax)
+            return fail(ErrorCode::InvalidArgument, "the model has too many tensors");
+        ROLL_TRY(NativeTensor one, expand(family_, rule, scope_, instance));
         tensors_.push_back(std::move(one));
         return {};
     }
@@ -364,6 +448,30 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
     for (std::int64_t mtp = 0; mtp < mtp_layers; ++mtp)
         ROLL_TRY_VOID(lister.add_layer(layers + mtp, mtp));
     return std::move(lister).take();
+}
+
+Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,
+                                                 const Json& hf_config) {
+    std::vector<PackedTensor> packed;
+    if (family.packed.empty()) return packed;
+    ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
+    ROLL_TRY(const std::int64_t experts, size_of(native, "num_moe_experts", kExpertsMax));
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+        const Instance instance{layer, std::nullopt, std::nullopt};
+        for (const PackedRule& rule : family.packed) {
+            if (!is_of_kind(family, rule.layers, hf_config, layer)) continue;
+            PackedTensor one{instance.name(rule.hf), rule.packing, {}, rule.condition};
+            for (std::int64_t expert = 0; expert < experts; ++expert) {
+                Instance of_expert = instance;
+                of_expert.expert = expert;
+                std::vector<std::string> names;
+                for (const std::string& name : rule.of) names.push_back(of_expert.name(name));
+                one.members.push_back(std::move(names));
+            }
+            packed.push_back(std::move(one));
+        }
+    }
+    return packed;
 }
 
 }  // namespace roll::families

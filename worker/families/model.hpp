@@ -32,6 +32,16 @@ struct HfTensor {
     tensor::Shape shape;
 };
 
+// A StrandRule in numbers.
+struct Strand {
+    std::size_t of = 0;
+    std::int64_t begin = 0;
+    std::int64_t rows = 0;
+    std::int64_t times = 1;
+    std::int64_t step = 0;
+    std::int64_t block = 0;
+};
+
 // One native tensor of the whole model, unsplit. `layer` is its decoder layer, counted over the
 // model.
 struct NativeTensor {
@@ -44,7 +54,23 @@ struct NativeTensor {
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;  // counted over the layer's experts
     std::int64_t unit = 1;               // rows that stay together: of Qkv a head's
+    std::int64_t groups = 0;             // of Strands
+    bool by_group = false;
+    std::vector<Strand> strands = {};
+    double add = 0;  // native = HuggingFace + add
 };
+
+// A tensor on disk that holds others: those of expert e are members[e], all of one shape.
+struct PackedTensor {
+    std::string name;
+    Packing packing = Packing::Stacked;
+    std::vector<std::vector<std::string>> members;
+    std::string condition;  // the native field that says so
+};
+
+// All that the family knows of in decoder layers, whatever their conditions say.
+Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,
+                                                 const Json& hf_config);
 
 // Every tensor that a model of this config has, in the order of use in forward: embedding, layers,
 // final norm, output layer, and

@@ -17,67 +17,26 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from family_models import MODELS, WITH_EXPERTS, logits, make, pack_experts
+
 PROGRAM = sys.argv.pop(1)
 torch.set_num_threads(1)
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
 
-DENSE = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
-             num_attention_heads=8, num_key_value_heads=4, head_dim=6, max_position_embeddings=64)
-MOE = dict(DENSE, moe_intermediate_size=24, num_experts_per_tok=2)
-DEEP = dict(MOE, n_routed_experts=4, n_shared_experts=2, first_k_dense_replace=1, n_group=2,
-            topk_group=1)
-MLA = dict(DEEP, num_key_value_heads=8, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4,
-           v_head_dim=6)
-MLA.pop('head_dim')
-
-# model_type: the configurations to try
-MODELS = {
-    'llama': [DENSE, dict(DENSE, tie_word_embeddings=True, attention_bias=True)],
-    'mistral': [DENSE, dict(DENSE, sliding_window=8)],
-    'qwen2': [{k: v for k, v in DENSE.items() if k != 'head_dim'},
-              {**{k: v for k, v in DENSE.items() if k != 'head_dim'}, 'tie_word_embeddings': True}],
-    'qwen3': [DENSE, dict(DENSE, attention_bias=True)],
-    'seed_oss': [DENSE, dict(DENSE, attention_bias=False, attention_out_bias=True)],
-    'gemma2': [DENSE],
-    'gemma3_text': [DENSE],
-    'mixtral': [dict(DENSE, num_local_experts=4, num_experts_per_tok=2)],
-    'qwen2_moe': [dict(MOE, num_experts=4, shared_expert_intermediate_size=40),
-                  dict(MOE, num_experts=4, shared_expert_intermediate_size=40,
-                       mlp_only_layers=[2])],
-    'qwen3_moe': [dict(MOE, num_experts=8), dict(MOE, num_experts=4, decoder_sparse_step=2)],
-    'glm4_moe': [DEEP, dict(DEEP, use_qk_norm=True, attention_bias=True)],
-    'deepseek_v3': [dict(MLA, q_lora_rank=20), dict(MLA, q_lora_rank=None)],
-}
-EXPERTS = ('mixtral', 'qwen2_moe', 'qwen3_moe', 'glm4_moe', 'deepseek_v3')
+# Every pair of TP {1,2,4}, PP {1,2,4}, VPP {1,2} and naming; then with EP {1,2,4} and grouped names.
 LAYOUTS = [['--tp', '2'], ['--pp', '2', '--vpp', '2'], ['--tp', '4', '--pp', '4'],
-           ['--tp', '2', '--pp', '2', '--transformer-impl', 'local']]
+           ['--tp', '2', '--pp', '2', '--transformer-impl', 'local'],
+           ['--tp', '4', '--pp', '2', '--vpp', '2'], ['--pp', '4', '--transformer-impl', 'local']]
 EXPERT_LAYOUTS = [['--ep', '2'], ['--ep', '4', '--tp', '2', '--moe_grouped_gemm', 'true'],
-                  ['--ep', '2', '--pp', '2', '--vpp', '2', '--tp', '2']]
+                  ['--ep', '2', '--pp', '2', '--vpp', '2', '--tp', '2'],
+                  ['--ep', '4', '--pp', '4', '--tp', '4']]
 
 
 def run(*args, code=0):
     done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
     assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
     return done
-
-
-def make(model_type, sizes, path):
-    torch.manual_seed(11)
-    config = transformers.AutoConfig.for_model(model_type, **sizes)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():
-        for tensor in [*model.parameters(), *model.buffers()]:
-            if tensor.dim() == 1 and tensor.is_floating_point():
-                tensor.add_(torch.randn_like(tensor) * 0.1)
-    model.save_pretrained(path)
-    return path
-
-
-def logits(path):
-    model = transformers.AutoModelForCausalLM.from_pretrained(path).eval()
-    with torch.no_grad():
-        return model(torch.arange(24).reshape(2, 12)).logits
 
 
 class Families(unittest.TestCase):
@@ -106,7 +65,7 @@ class Families(unittest.TestCase):
                 with self.subTest(model_type=model_type, variant=number):
                     hf = make(model_type, sizes, self.root / f'{model_type}-{number}')
                     self.round_trips(hf, LAYOUTS if number == 0 else LAYOUTS[:2])
-                    if model_type in EXPERTS:
+                    if model_type in WITH_EXPERTS:
                         self.round_trips(hf, EXPERT_LAYOUTS)
                     self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
 
@@ -124,11 +83,77 @@ class Families(unittest.TestCase):
                                 ('eh_proj', [32, 64])):
                 tensors[f'model.layers.4.{name}.weight'] = torch.randn(shape)
             save_file(tensors, path, {'format': 'pt'})
-            self.round_trips(hf, LAYOUTS[:3] + EXPERT_LAYOUTS)
+            self.round_trips(hf, LAYOUTS[:3] + EXPERT_LAYOUTS[:3])
         state = torch.load(self.root / 'mca/iter_0000001/mp_rank_01_001_001/model_optim_rng.pt')
         self.assertIn('mtp.layers.0.transformer_layer.mlp.experts.local_experts.1.linear_fc2.weight',
                       state['model1'])
         self.assertIn('embedding.word_embeddings.weight', state['model1'])
+
+    def test_experts_packed_as_in_published_files(self):
+        for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):
+            hf = make(model_type, MODELS[model_type][0], self.root / model_type)
+            pack_experts(hf / 'model.safetensors', 'model.language_model.layers.', turned)
+            self.round_trips(hf, LAYOUTS[:1] + EXPERT_LAYOUTS)
+            self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
+
+    def test_a_packing_that_the_shape_does_not_tell_is_refused(self):
+        text = dict(MODELS['qwen3_vl_moe'][0]['text_config'], moe_intermediate_size=16)
+        hf = make('qwen3_vl_moe', dict(MODELS['qwen3_vl_moe'][0], text_config=text), self.root / 'hf')
+        done = run('convert', hf, self.root / 'out', code=2)
+        self.assertIn('the shape does not tell', done.stderr)
+
+    def test_norms_held_with_one_subtracted(self):
+        hf = make('qwen3_next', MODELS['qwen3_next'][0], self.root / 'hf')
+        for dtype in (torch.float32, torch.bfloat16):
+            path, name = hf / 'model.safetensors', 'model.layers.1.linear_attn.norm.weight'
+            tensors = {key: value.to(dtype) for key, value in load_file(path).items()}
+            tensors[name] = torch.tensor([0.3, 1.7, -0.01, 2.9]).to(dtype)  # one is not exact in it
+            save_file(tensors, path, {'format': 'pt'})
+            run('convert', hf, self.root / 'mca', '--verify', '--overwrite')
+            state = torch.load(self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt')['model']
+            stored = state['decoder.layers.1.self_attention.out_norm.weight']
+            self.assertTrue(torch.equal(stored, tensors[name] - 1))
+            run('convert', self.root / 'mca', self.root / 'back', '--verify', '--overwrite')
+            back = load_file(self.root / 'back/model.safetensors')[name]
+            self.assertTrue(torch.equal(back, stored + 1))
+
+    def test_fused_projections_are_as_the_native_modules_have_them(self):
+        hf = make('qwen3_next', MODELS['qwen3_next'][0], self.root / 'hf')
+        tensors = load_file(hf / 'model.safetensors')
+        run('convert', hf, self.root / 'mca', '--tp', 2)
+        rank1 = torch.load(self.root / 'mca/iter_0000001/mp_rank_01/model_optim_rng.pt')['model']
+        # q, k, v, z of each of 4 key heads (6, 6, 8, 8 rows), then b, a (2, 2); rank 1 has heads 2, 3
+        mixed = tensors['model.layers.0.linear_attn.in_proj_qkvz.weight'].view(4, 28, 32)[2:]
+        gates = tensors['model.layers.0.linear_attn.in_proj_ba.weight'].view(4, 4, 32)[2:]
+        parts = [*mixed.split([6, 6, 8, 8], dim=1), *gates.split(2, dim=1)]
+        self.assertTrue(torch.equal(rank1['decoder.layers.0.self_attention.in_proj.weight'],
+                                    torch.cat([part.reshape(-1, 32) for part in parts])))
+        conv = tensors['model.layers.0.linear_attn.conv1d.weight'].split([24, 24, 32])
+        self.assertTrue(torch.equal(rank1['decoder.layers.0.self_attention.conv1d.weight'],
+                                    torch.cat([part.chunk(2)[1] for part in conv])))
+        # per group: its query heads, their gates, the key head, the value head
+        q, k, v = (tensors[f'model.layers.3.self_attn.{x}_proj.weight'] for x in 'qkv')
+        q = q.view(4, 2, 2, 8, 32).transpose(1, 2).reshape(4, 4, 8, 32)
+        want = torch.cat([q, k.view(4, 1, 8, 32), v.view(4, 1, 8, 32)], 1)[2:].reshape(-1, 32)
+        self.assertTrue(torch.equal(
+            rank1['decoder.layers.3.self_attention.linear_qkv.weight'], want))
+
+    def test_the_further_token_of_a_hybrid_model_travels(self):
+        sizes = MODELS['qwen3_5_moe'][0]
+        sizes = dict(sizes, text_config=dict(sizes['text_config'], mtp_num_hidden_layers=1))
+        hf = make('qwen3_5_moe', sizes, self.root / 'hf')
+        path, prefix = hf / 'model.safetensors', 'model.language_model.layers.3.'
+        tensors = load_file(path)
+        for name in list(tensors):
+            if name.startswith(prefix):
+                tensors[name.replace(prefix, 'mtp.layers.0.')] = torch.randn_like(tensors[name])
+        for name, shape in (('pre_fc_norm_embedding', [32]), ('pre_fc_norm_hidden', [32]),
+                            ('norm', [32]), ('fc', [32, 64])):
+            tensors[f'mtp.{name}.weight'] = torch.randn(shape)
+        save_file(tensors, path, {'format': 'pt'})
+        self.round_trips(hf, LAYOUTS[:3] + EXPERT_LAYOUTS[:3])
+        config = json.loads((self.root / 'mca/mca_config.json').read_text())
+        self.assertEqual(config['mtp_num_layers'], 1)
 
     def test_grouped_experts_are_spelled_as_transformer_engine_does(self):
         hf = make('qwen3_moe', MODELS['qwen3_moe'][0], self.root / 'hf')

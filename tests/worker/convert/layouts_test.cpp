@@ -20,13 +20,22 @@ class Random {
     std::uint64_t state_;
 };
 
-// HuggingFace's sizes that every family finds its own in.
-Json random_config(Random& random) {
+// HuggingFace's sizes of a text model that every family finds its own in.
+Json text_config(Random& random) {
     const int groups = random.power(2);
     const int heads = groups * static_cast<int>(1 + random.below(3));
     const auto layers = 4 * (1 + random.below(2));
+    Json types = Json::array();
+    for (std::uint64_t layer = 1; layer <= layers; ++layer)
+        types.push_back(layer % 4 == 0 ? "full_attention" : "linear_attention");
     return {{"hidden_size", 4 * heads},
             {"num_hidden_layers", layers},
+            {"layer_types", types},
+            {"linear_num_key_heads", groups},
+            {"linear_num_value_heads", groups * static_cast<int>(1 + random.below(2))},
+            {"linear_key_head_dim", 1 + random.below(3)},
+            {"linear_value_head_dim", 1 + random.below(3)},
+            {"linear_conv_kernel_dim", 2},
             {"num_attention_heads", heads},
             {"num_key_value_heads", groups},
             {"head_dim", 1 + random.below(5)},
@@ -53,6 +62,25 @@ Json random_config(Random& random) {
             {"rms_norm_eps", 1e-6},
             {"use_qk_norm", random.below(2) == 0},
             {"tie_word_embeddings", random.below(2) == 0}};
+}
+
+// The same at the places where models of more than text have it, and small towers.
+Json random_config(Random& random) {
+    Json config = text_config(random);
+    const Json text = config;
+    config["text_config"] = text;
+    config["vision_config"] = {{"depth", 2},
+                               {"num_hidden_layers", 2},
+                               {"embed_dim", 4},
+                               {"hidden_size", 4},
+                               {"out_hidden_size", 3},
+                               {"intermediate_size", 5},
+                               {"mlp_ratio", 2},
+                               {"patch_size", 2},
+                               {"image_size", 4},
+                               {"num_position_embeddings", 3},
+                               {"deepstack_visual_indexes", {0}}};
+    return config;
 }
 
 // Tensors in memory under the names and shapes of a layout.
@@ -99,6 +127,7 @@ Checkpoint made_of(const Source& source, const std::vector<Stored>& layout) {
 Checkpoint numbered_model(const families::Family& family, const Json& config, const Json& native) {
     Source source;
     source.native = families::native_tensors(family, native, config).value();
+    for (families::NativeTensor& tensor : source.native) tensor.add = 0;  // not to whole numbers
     source.model = model_of(source.native);
     Checkpoint made(source, hf_layout(source.model));
     made.bytes.reserve(made.source.tensors.size());

@@ -54,6 +54,11 @@ TEST(Family, NamesWhereAFileIsWrong) {
     EXPECT_NE(problem("/weights/0/stage", "layer"), "");
     EXPECT_NE(problem("/weights/2/native", 3), "");
     EXPECT_NE(problem("/typo", 3), "");
+    EXPECT_NE(problem("/weights/0/operation", "strands"), "");
+    EXPECT_NE(problem("/weights/1/repeat", {{"block", 2}}), "");
+    EXPECT_NE(problem("/packed", {{{"hf", "x"}, {"of", {"y"}}, {"packing", "stacked"}}}), "");
+    EXPECT_NE(problem("/packed", {{{"hf", "{layer}"}, {"of", {"{layer}{expert}"}}}}), "");
+    EXPECT_NE(problem("/mtp", {{"from", "x"}}), "");
     EXPECT_FALSE(parse_family("{", "toy.json"));
     EXPECT_FALSE(parse_family("[]", "toy.json"));
 }
@@ -72,6 +77,62 @@ TEST(Model, MapsAHuggingFaceConfig) {
     wrong = sizes();
     wrong["n_kv"] = 3;
     EXPECT_FALSE(native_config(toy(), wrong));
+}
+
+// Two heads' rows and their gates alternate in q; k lies after them.
+TEST(Model, StrandsTakeEveryRowOnceOrAreRefused) {
+    Json json = Json::parse(kFamily);
+    json["weights"][1] = {
+        {"native", "decoder.layers.{layer}.qk"},
+        {"hf", {"h.{layer}.q", "h.{layer}.k"}},
+        {"shape", {{"2 * n", "hidden_size"}, {"hidden_size"}}},
+        {"operation", "strands"},
+        {"groups", "num_query_groups"},
+        {"by", "group"},
+        {"strands",
+         {{{"of", 0}, {"rows", "3"}, {"times", "2"}, {"step", "6"}, {"block", "12"}},
+          {{"of", 0},
+           {"begin", "3"},
+           {"rows", "3"},
+           {"times", "2"},
+           {"step", "6"},
+           {"block", "12"}},
+          {{"of", 1}, {"rows", "6"}}}}};
+    json["weights"][1]["shape"][0][0] = "2 * hidden_size";
+    const auto tensors = [&] {
+        const Family family = parse_family(json.dump(), "toy.json").value();
+        return native_tensors(family, native_config(family, sizes()).value());
+    };
+    const auto made = tensors();
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_EQ((*made)[1].groups, 2);
+    EXPECT_EQ((*made)[1].shape[0], 36);
+    EXPECT_EQ((*made)[1].strands[1].begin, 3);
+    json["weights"][1]["strands"][2]["rows"] = "5";
+    EXPECT_NE(tensors().error().message.find("strands take 10 of the 12 rows of h.0.k"),
+              std::string::npos);
+    json["weights"][1]["strands"][2]["rows"] = "7";
+    EXPECT_NE(tensors().error().message.find("ends at row 14"), std::string::npos);
+}
+
+TEST(Model, RulesOfTowersAreRepeated) {
+    Json json = Json::parse(kFamily);
+    json["weights"][0] = {{"native", "tower.{block}.{part}"},
+                          {"hf", "t.{part}.{block}"},
+                          {"shape", {"hidden_size"}},
+                          {"stage", "first"},
+                          {"add", -1},
+                          {"repeat", {{"block", "hf.depth"}, {"part", "hf.list"}}}};
+    const Family family = parse_family(json.dump(), "toy.json").value();
+    Json config = sizes();
+    config["depth"] = 3;
+    config["list"] = {5, 9};
+    const auto tensors = native_tensors(family, native_config(family, config).value(), config);
+    ASSERT_TRUE(tensors) << tensors.error().message;
+    EXPECT_EQ((*tensors)[5].name, "tower.2.1");
+    EXPECT_EQ((*tensors)[5].sources[0].name, "t.1.2");
+    EXPECT_EQ((*tensors)[5].add, -1);
+    EXPECT_EQ((*tensors)[6].name, "decoder.layers.0.qkv");
 }
 
 TEST(Model, CompletesSizesAndRefusesUnknownKeys) {

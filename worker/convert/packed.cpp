@@ -1,0 +1,69 @@
+#include "worker/convert/packed.hpp"
+
+#include "worker/formats/hf.hpp"
+
+namespace roll::convert {
+namespace {
+
+Result<std::vector<families::PackedTensor>> known_packed(const Source& source) {
+    ROLL_TRY(auto packed, families::packed_tensors(*source.family, source.config.native,
+                                                   source.config.hf_config));
+    for (const families::PackedTensor& one : packed)
+        for (const auto& members : one.members)
+            for (const std::string& name : members)
+                if (!source.model.number.contains(name))
+                    return fail(ErrorCode::InvalidArgument,
+                                "family " + source.family->name + " packs " + name + " into " +
+                                    one.name + ", and no rule names it");
+    return packed;
+}
+
+Result<std::map<std::string, Shape>> shapes_in(const std::filesystem::path& directory) {
+    std::map<std::string, Shape> shapes;
+    ROLL_TRY(const formats::HfWeights weights, formats::find_hf_weights(directory));
+    for (const std::string& file : weights.files) {
+        ROLL_TRY(const formats::HfFile opened, formats::open_hf_file(directory / file));
+        for (const tensor::StridedView& view : opened.tensors)
+            shapes.emplace(view.info.name, view.info.shape);
+    }
+    return shapes;
+}
+
+}  // namespace
+
+Result<void> select_packed(Source& source) {
+    ROLL_TRY(auto packed, known_packed(source));
+    source.model.packed.clear();
+    for (families::PackedTensor& one : packed) {
+        const auto field = source.config.native.find(one.condition);
+        if (!one.condition.empty() && (field == source.config.native.end() || *field != true))
+            continue;
+        source.model.packed.push_back(std::move(one));
+    }
+    return {};
+}
+
+Result<void> settle_packed(Source& source) {
+    if (source.family->packed.empty()) return {};
+    ROLL_TRY(const auto packed, known_packed(source));
+    ROLL_TRY(const auto shapes, shapes_in(source.directory));
+    std::map<std::string, std::string> holds;  // a tensor -> the condition that its shape meets
+    for (const families::PackedTensor& one : packed) {
+        if (one.condition.empty()) continue;
+        const auto found = shapes.find(one.name);
+        if (found == shapes.end() || found->second != packed_layout(source.model, one).shape)
+            continue;
+        const auto [place, first] = holds.emplace(one.name, one.condition);
+        if (!first)
+            return fail(ErrorCode::InvalidArgument,
+                        one.name + " of shape " + tensor::to_string(found->second) + " may be " +
+                            place->second + " or " + one.condition + ": the shape does not tell",
+                        "a family file in ROLL_FAMILIES with one of the two rules decides it");
+    }
+    for (const families::PackedTensor& one : packed)
+        if (!one.condition.empty()) source.config.native[one.condition] = false;
+    for (const auto& [name, condition] : holds) source.config.native[condition] = true;
+    return select_packed(source);
+}
+
+}  // namespace roll::convert
