@@ -98,6 +98,51 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
+void check_rates(const Json& document, std::vector<Problem>& problems) {
+    const Json::json_pointer here("/train/optimizer");
+    const Json optimizer = document.contains(here) ? document[here] : Json();
+    if (!optimizer.is_object()) return;
+    const auto refuse = [&](const char* key, const auto& value, const std::string& allowed) {
+        problems.push_back({std::string("train.optimizer.") + key,
+                            fmt::format("is {}; allowed: {}", value, allowed)});
+    };
+    const auto lr = real(optimizer, "/lr"), decay = real(optimizer, "/weight_decay");
+    for (const char* key : {"min_lr", "init_lr"}) {
+        const auto rate = real(optimizer, (std::string("/") + key).c_str());
+        if (lr && rate && *rate > *lr) refuse(key, *rate, fmt::format("at most lr {}", *lr));
+    }
+    const auto steps = number(document, "/train/steps"), asked = number(optimizer, "/decay_steps");
+    const auto warmup = number(optimizer, "/warmup_steps");
+    const char* const horizon_name = asked ? "decay_steps" : "train.steps";
+    const auto horizon = asked ? asked : steps;
+    if (horizon && warmup && *warmup > *horizon)
+        refuse("warmup_steps", *warmup, fmt::format("at most {} {}", horizon_name, *horizon));
+    if (optimizer.value("schedule", Json()) == "wsd" && horizon) {
+        const std::int64_t most = *horizon - warmup.value_or(0);
+        const std::int64_t falling = number(optimizer, "/wsd_decay_steps").value_or(0);
+        if (falling < 1 || falling > most)
+            refuse("wsd_decay_steps", falling,
+                   fmt::format("1 to {}, what {} {} leave after the warm-up, with schedule wsd",
+                               most, horizon_name, *horizon));
+    }
+    const auto end = real(optimizer, "/weight_decay_end");
+    const bool moves = optimizer.value("weight_decay_schedule", Json("constant")) != "constant";
+    if (end && decay && (moves ? *end < *decay : *end != *decay))
+        refuse("weight_decay_end", *end,
+               fmt::format("{} weight_decay {} with this weight_decay_schedule",
+                           moves ? "at least" : "exactly", *decay));
+}
+
+void check_validations(const Json& document, std::vector<Problem>& problems) {
+    const bool every = number(document, "/train/valid_every").has_value();
+    const auto patience = number(document, "/train/early_stop/patience");
+    if (patience && !every)
+        problems.push_back({"train.early_stop.patience",
+                            fmt::format("is {}, but there are no validations to count; allowed: 0, "
+                                        "or set train.valid_every",
+                                        *patience)});
+}
+
 void check_lengths(const Json& document, std::vector<Problem>& problems) {
     const auto sequence = number(document, "/train/seq_length");
     const auto positions = number(document, "/model/max_position_embeddings");
@@ -105,19 +150,6 @@ void check_lengths(const Json& document, std::vector<Problem>& problems) {
         problems.push_back({"train.seq_length",
                             fmt::format("is {}; allowed: at most model.max_position_embeddings {}",
                                         *sequence, *positions)});
-    }
-    const auto steps = number(document, "/train/steps");
-    const auto warmup = number(document, "/train/optimizer/warmup_steps");
-    if (steps && warmup && *warmup > *steps) {
-        problems.push_back(
-            {"train.optimizer.warmup_steps",
-             fmt::format("is {}; allowed: at most train.steps {}", *warmup, *steps)});
-    }
-    const auto lr = real(document, "/train/optimizer/lr");
-    const auto min_lr = real(document, "/train/optimizer/min_lr");
-    if (lr && min_lr && *min_lr > *lr) {
-        problems.push_back(
-            {"train.optimizer.min_lr", fmt::format("is {}; allowed: at most lr {}", *min_lr, *lr)});
     }
     const auto vocab = number(document, "/model/vocab_size");
     constexpr std::int64_t kBytes = 256;
@@ -137,6 +169,8 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_model_source(document, problems);
     check_heads(document, problems);
     check_lengths(document, problems);
+    check_rates(document, problems);
+    check_validations(document, problems);
     return problems;
 }
 

@@ -16,8 +16,21 @@ constexpr Names<Objective, 1> kObjectives{{{"pretrain", Objective::Pretrain}}};
 constexpr Names<Precision, 2> kPrecisions{{{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}}};
 constexpr Names<Normalize, 2> kNormalizes{
     {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
-constexpr Names<LrSchedule, 2> kSchedules{
-    {{"constant", LrSchedule::Constant}, {"cosine", LrSchedule::Cosine}}};
+constexpr Names<OnNotFinite, 3> kOnNotFinite{
+    {{"stop", OnNotFinite::Stop}, {"skip", OnNotFinite::Skip}, {"retry", OnNotFinite::Retry}}};
+constexpr Names<LrSchedule, 5> kSchedules{{{"constant", LrSchedule::Constant},
+                                           {"linear", LrSchedule::Linear},
+                                           {"cosine", LrSchedule::Cosine},
+                                           {"inverse-square-root", LrSchedule::InverseSquareRoot},
+                                           {"wsd", LrSchedule::Wsd}}};
+constexpr Names<WsdDecay, 4> kWsdDecays{{{"linear", WsdDecay::Linear},
+                                         {"cosine", WsdDecay::Cosine},
+                                         {"exponential", WsdDecay::Exponential},
+                                         {"minus_sqrt", WsdDecay::MinusSqrt}}};
+constexpr Names<WeightDecaySchedule, 3> kDecaySchedules{
+    {{"constant", WeightDecaySchedule::Constant},
+     {"linear", WeightDecaySchedule::Linear},
+     {"cosine", WeightDecaySchedule::Cosine}}};
 constexpr Names<ExportDtype, 3> kExportDtypes{
     {{"fp32", ExportDtype::Fp32}, {"bf16", ExportDtype::Bf16}, {"fp16", ExportDtype::Fp16}}};
 
@@ -91,16 +104,25 @@ Result<OptimizerSpec> read_optimizer(const Json& json) {
     JsonReader reader(json, "train.optimizer");
     OptimizerSpec optimizer;
     optimizer.lr = reader.get_or("lr", optimizer.lr);
+    optimizer.init_lr = reader.get_or("init_lr", optimizer.init_lr);
     optimizer.min_lr = reader.get_or("min_lr", optimizer.min_lr);
     optimizer.warmup_steps = reader.get_or("warmup_steps", optimizer.warmup_steps);
+    optimizer.decay_steps = reader.get_or("decay_steps", optimizer.decay_steps);
     const auto schedule = reader.get_or<std::string>("schedule", "cosine");
+    optimizer.wsd_decay_steps = reader.get_or("wsd_decay_steps", optimizer.wsd_decay_steps);
+    const auto wsd_decay = reader.get_or<std::string>("wsd_decay", "exponential");
     optimizer.weight_decay = reader.get_or("weight_decay", optimizer.weight_decay);
+    optimizer.weight_decay_end = reader.get_or("weight_decay_end", optimizer.weight_decay);
+    const auto decay_schedule = reader.get_or<std::string>("weight_decay_schedule", "constant");
     optimizer.clip_grad = reader.get_or("clip_grad", optimizer.clip_grad);
     optimizer.beta1 = reader.get_or("beta1", optimizer.beta1);
     optimizer.beta2 = reader.get_or("beta2", optimizer.beta2);
     optimizer.eps = reader.get_or("eps", optimizer.eps);
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(optimizer.schedule, pick("train.optimizer.schedule", schedule, kSchedules));
+    ROLL_TRY(optimizer.wsd_decay, pick("train.optimizer.wsd_decay", wsd_decay, kWsdDecays));
+    ROLL_TRY(optimizer.weight_decay_schedule,
+             pick("train.optimizer.weight_decay_schedule", decay_schedule, kDecaySchedules));
     return optimizer;
 }
 
@@ -114,6 +136,24 @@ Result<SampleSpec> read_sample(const Json& json) {
     return sample;
 }
 
+Result<MetricsSpec> read_metrics(const Json& json) {
+    JsonReader reader(json, "train.metrics");
+    MetricsSpec metrics;
+    metrics.csv = reader.get_or("csv", metrics.csv);
+    metrics.tensorboard = reader.get_or("tensorboard", metrics.tensorboard);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return metrics;
+}
+
+Result<EarlyStopSpec> read_early_stop(const Json& json) {
+    JsonReader reader(json, "train.early_stop");
+    EarlyStopSpec stop;
+    stop.patience = reader.get_or("patience", stop.patience);
+    stop.min_delta = reader.get_or("min_delta", stop.min_delta);
+    ROLL_TRY_VOID(reader.finish_lenient());
+    return stop;
+}
+
 Result<void> read_training(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "train");
     spec.seq_length = reader.get<std::int64_t>("seq_length");
@@ -124,11 +164,16 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     spec.valid_every = reader.get_or("valid_every", spec.valid_every);
     const auto precision = reader.get_or<std::string>("precision", "fp32");
     const auto normalize = reader.get_or<std::string>("normalize", "step");
+    spec.peak_tflops = reader.get_or("peak_tflops", spec.peak_tflops);
+    const auto on_not_finite = reader.get_or<std::string>("on_not_finite", "stop");
     ROLL_TRY(spec.optimizer, read_optimizer(section(reader, "optimizer")));
     ROLL_TRY(spec.sample, read_sample(section(reader, "sample")));
+    ROLL_TRY(spec.metrics, read_metrics(section(reader, "metrics")));
+    ROLL_TRY(spec.early_stop, read_early_stop(section(reader, "early_stop")));
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
     ROLL_TRY(spec.normalize, pick("train.normalize", normalize, kNormalizes));
+    ROLL_TRY(spec.on_not_finite, pick("train.on_not_finite", on_not_finite, kOnNotFinite));
     return {};
 }
 
@@ -168,6 +213,7 @@ Result<TrainSpec> train_spec(std::string_view document) {
     JsonReader checkpoint(section(reader, "checkpoint"), "checkpoint");
     spec.checkpoint_every = checkpoint.get_or("every", spec.checkpoint_every);
     spec.checkpoint_keep = checkpoint.get_or("keep", spec.checkpoint_keep);
+    spec.checkpoint_keep_best = checkpoint.get_or("keep_best", spec.checkpoint_keep_best);
     ROLL_TRY_VOID(checkpoint.finish_lenient());
     ROLL_TRY_VOID(read_export(section(reader, "export"), spec));
     if (spec.micro_batch_size < 1) {

@@ -12,8 +12,11 @@ namespace roll::spec {
 
 enum class Objective { Pretrain };    // sft, dpo, orpo are refused by name until they are built
 enum class Precision { Fp32, Fp64 };  // bf16 likewise
-enum class Normalize { Step, Microbatch };   // design: loss
-enum class LrSchedule { Constant, Cosine };  // linear, inverse-square-root, wsd likewise
+enum class Normalize { Step, Microbatch };  // design: loss
+enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
+enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
+enum class WeightDecaySchedule { Constant, Linear, Cosine };
+enum class OnNotFinite { Stop, Skip, Retry };
 enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
 
@@ -38,12 +41,19 @@ struct ParallelSpec {
     int ep = 1;
 };
 
+// plan/lr_schedule.hpp says what the rates are.
 struct OptimizerSpec {
     double lr = 1e-3;
+    double init_lr = 0;
     double min_lr = 0;
     std::int64_t warmup_steps = 0;
+    std::int64_t decay_steps = 0;  // 0: as many as train.steps
     LrSchedule schedule = LrSchedule::Cosine;
+    std::int64_t wsd_decay_steps = 0;  // of decay_steps, the last; wsd only
+    WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;
+    double weight_decay_end = 0.1;  // after train.steps; the same unless it has a schedule
+    WeightDecaySchedule weight_decay_schedule = WeightDecaySchedule::Constant;
     double clip_grad = 1.0;  // 0: no clipping
     double beta1 = 0.9;
     double beta2 = 0.95;
@@ -54,6 +64,18 @@ struct SampleSpec {
     std::int64_t every = 0;  // steps; 0: never
     std::vector<std::string> prompts;
     std::int64_t max_tokens = 64;
+};
+
+// Besides metrics.jsonl.
+struct MetricsSpec {
+    bool csv = false;
+    bool tensorboard = false;
+};
+
+// Training ends when `patience` validations in a row were no better than the best by min_delta.
+struct EarlyStopSpec {
+    std::int64_t patience = 0;  // 0: never
+    double min_delta = 0;       // nats a token
 };
 
 struct TrainSpec {
@@ -73,8 +95,13 @@ struct TrainSpec {
     Precision precision = Precision::Fp32;
     Normalize normalize = Normalize::Step;
     SampleSpec sample;
+    MetricsSpec metrics;
+    EarlyStopSpec early_stop;
+    double peak_tflops = 0;  // of one rank; 0: that of a matrix product, measured
+    OnNotFinite on_not_finite = OnNotFinite::Stop;
     std::int64_t checkpoint_every = 0;  // steps; 0: at the end only
     std::int64_t checkpoint_keep = 2;
+    bool checkpoint_keep_best = false;  // besides those, the one of the lowest validation loss
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
 

@@ -5,7 +5,7 @@ import unittest
 
 from harness import RollTest, wait_until
 
-TIMES = ('time', 'seconds', 'tokens_per_second', 'mfu', 'eta', 'at', 'ms', 'tflops')
+TIMES = ('time', 'seconds', 'tokens_per_second', 'mfu', 'eta', 'at', 'ms', 'tflops', 'memory')
 
 
 def without_times(row):

@@ -23,7 +23,8 @@ std::string failed_outcome(const ExitStatus& exit, bool command) {
     // A program that ends by a signal does so again: no ten tries as for infra.
     if (command) return "app";
     if (exit.signaled) return "infra";
-    if (exit.number == protocol::kExitInvalid) return "invalid";
+    if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)
+        return "invalid";
     if (exit.number == protocol::kExitRefused) return "infra";
     return "app";
 }

@@ -29,7 +29,8 @@ Choice choose_newest(std::span<const std::filesystem::path> newest_first) {
 }
 
 std::vector<Name> to_delete(std::vector<Kept> recorded, std::int64_t keep,
-                            const std::optional<Name>& resumed_from) {
+                            const std::optional<Name>& resumed_from,
+                            std::optional<std::int64_t> best_step) {
     std::sort(recorded.begin(), recorded.end(),
               [](const Kept& a, const Kept& b) { return newer(a.name, b.name); });
     std::vector<Name> doomed;
@@ -41,7 +42,10 @@ std::vector<Name> to_delete(std::vector<Kept> recorded, std::int64_t keep,
                            [&](const Kept& k) { return k.usable && newer(k.name, from); });
     };
     for (const Kept& kept : recorded) {
+        const bool best = kept.usable && best_step == kept.name.step;
+        if (best) best_step.reset();  // older ones of the same step are not
         if (kept.usable && ++usable_seen <= keep) continue;
+        if (best) continue;
         if (!kept.usable && !any_usable) continue;
         if (resumed_from && kept.name == *resumed_from && !progressed(kept.name)) continue;
         doomed.push_back(kept.name);

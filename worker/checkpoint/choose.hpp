@@ -30,10 +30,11 @@ struct Kept {
 };
 
 // Those of `recorded` that may be deleted when `keep` >= 1 shall remain: all but the `keep` newest
-// usable ones, and never `resumed_from` until a newer usable one is recorded. Damaged ones count
-// for nothing and go as soon as there is a usable one. Pure; newest is the highest step, then the
-// latest writer.
+// usable ones, and never `resumed_from` until a newer usable one is recorded, nor the newest usable
+// one of `best_step`, which stays besides them. Damaged ones count for nothing and go as soon as
+// there is a usable one. Pure; newest is the highest step, then the latest writer.
 std::vector<Name> to_delete(std::vector<Kept> recorded, std::int64_t keep,
-                            const std::optional<Name>& resumed_from);
+                            const std::optional<Name>& resumed_from,
+                            std::optional<std::int64_t> best_step = std::nullopt);
 
 }  // namespace roll::checkpoint

@@ -26,6 +26,16 @@ Result<Layout> decode_layout(const Json& json) {
 
 }  // namespace
 
+bool note_validation(State& state, double loss, double min_delta) {
+    const std::optional<double> before = state.best_valid_loss;
+    const bool better = !before || loss < *before - min_delta;
+    state.stale_validations = better ? 0 : state.stale_validations + 1;
+    if (before && !(loss < *before)) return false;
+    state.best_valid_loss = loss;
+    state.best_step = state.step;
+    return true;
+}
+
 std::string encode(const State& s) {
     const Layout& l = s.layout;
     const OrderedJson layout = {{"dp", l.dp},   {"tp", l.tp}, {"pp", l.pp},
@@ -41,7 +51,8 @@ std::string encode(const State& s) {
                               {"loss", s.loss},
                               {"valid_loss", optional_json(s.valid_loss)},
                               {"best_valid_loss", optional_json(s.best_valid_loss)},
-                              {"best_step", s.best_step}};
+                              {"best_step", s.best_step},
+                              {"stale_validations", s.stale_validations}};
     return json.dump(1) + "\n";
 }
 
@@ -60,6 +71,7 @@ Result<State> decode_state(std::string_view text) {
     s.valid_loss = optional_double(reader, "valid_loss");
     s.best_valid_loss = optional_double(reader, "best_valid_loss");
     s.best_step = reader.get<std::int64_t>("best_step");
+    s.stale_validations = reader.get_or<std::int64_t>("stale_validations", 0);
     const Json layout = reader.raw("layout");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kSchema) return fail(ErrorCode::Corrupt, "state: not a " + std::string(kSchema));

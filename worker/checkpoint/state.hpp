@@ -36,8 +36,13 @@ struct State {
     std::optional<double> valid_loss;       // the last validation's, nats a token
     std::optional<double> best_valid_loss;  // the lowest so far
     std::int64_t best_step = 0;
+    std::int64_t stale_validations = 0;  // in a row that were no better than the best before
     friend bool operator==(const State&, const State&) = default;
 };
+
+// Counts a validation; whether its loss is the lowest so far. A lowest one that is so by less than
+// min_delta (0: by any amount) still counts as stale.
+bool note_validation(State& state, double loss, double min_delta);
 
 std::string encode(const State& state);
 Result<State> decode_state(std::string_view json);

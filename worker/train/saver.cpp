@@ -53,8 +53,9 @@ void Saver::recorded(std::int64_t step) {
     auto& all = options_.recorded;
     if (std::find(all.begin(), all.end(), ours) != all.end()) return;
     all.push_back(ours);
+    if (step == next_best_step_) options_.best_step = step;
     for (const checkpoint::Name& name :
-         checkpoint::to_delete(all, options_.keep, options_.resumed_from)) {
+         checkpoint::to_delete(all, options_.keep, options_.resumed_from, options_.best_step)) {
         need(checkpoint::remove(options_.checkpoints, name));
         std::erase_if(all, [&](const checkpoint::Kept& kept) { return kept.name == name; });
         link_.report(protocol::CheckpointPruned{name.step, name.writer});

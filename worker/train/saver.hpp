@@ -19,6 +19,7 @@ struct SaverOptions {
     std::int64_t keep = 2;
     std::vector<checkpoint::Kept> recorded;  // of this job, at start
     std::optional<checkpoint::Name> resumed_from;
+    std::optional<std::int64_t> best_step = std::nullopt;  // stays besides `keep`
 };
 
 class Saver {
@@ -31,6 +32,8 @@ class Saver {
     void poll();    // reports what is staged. Throws RankFailure: full disk, ...
     void finish();  // the same, waiting
     void recorded(std::int64_t step);
+    // The checkpoint of this step is the best: from its record on, in the place of the one before.
+    void best(std::int64_t step) { next_best_step_ = step; }
 
     std::int64_t last_step() const { return last_step_; }  // given to save(); -1: none
     // A checkpoint of ours is not recorded yet, and pruning waits for it.
@@ -43,6 +46,7 @@ class Saver {
     const ModelSetup& model_;
     WorkerLink& link_;
     std::int64_t last_step_ = -1;
+    std::int64_t next_best_step_ = -1;
     checkpoint::Background background_;
 };
 

@@ -14,6 +14,9 @@
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
 #include "worker/train/launch_checks.hpp"
+#include "worker/train/not_finite.hpp"
+#include "worker/train/peak.hpp"
+#include "worker/train/step_report.hpp"
 
 namespace roll::train {
 namespace {
@@ -23,6 +26,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kRecordPatience = 3s;  // for the last checkpoint, so that older ones can go
+constexpr int kSkippedMax = 10;       // in a row; more are no outliers
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -114,6 +118,7 @@ void Trainer::open_outputs() {
     const fs::path output = launch_.output;
     SaverOptions options{output / "checkpoints", launch_.attempt.token, spec_.checkpoint_keep,
                          recorded_of(launch_, choice_), std::nullopt};
+    if (spec_.checkpoint_keep_best && state_.best_valid_loss) options.best_step = state_.best_step;
     fs::path earlier;
     if (choice_.directory) {
         const fs::path& from = *choice_.directory;
@@ -125,8 +130,8 @@ void Trainer::open_outputs() {
     }
     need(make_directories(options.checkpoints));
     saver_.emplace(std::move(options), model_, link_);
-    metrics_.emplace(output / "metrics.jsonl", earlier, state_.step,
-                     metrics_head(spec_, model_.config, corpus_));
+    metrics_.emplace(MetricsOptions{output, earlier, state_.step,
+                                    metrics_head(spec_, model_.config, corpus_), spec_.metrics});
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
 }
 
@@ -148,8 +153,12 @@ bool Trainer::due(std::int64_t every) const {
     return every > 0 && (state_.step % every == 0) && state_.step < spec_.steps;
 }
 
+bool Trainer::stops_early() const {
+    return spec_.early_stop.patience > 0 && state_.stale_validations >= spec_.early_stop.patience;
+}
+
 int Trainer::run() {
-    while (state_.step < spec_.steps) {
+    while (state_.step < spec_.steps && !stops_early()) {
         const Agreed agreed = agree();
         if (agreed.stop) {
             if (agreed.checkpoint && saver_ && saver_->last_step() != state_.step) save();
@@ -159,11 +168,19 @@ int Trainer::run() {
             return protocol::kExitYielded;
         }
         train_step();
-        const bool last = state_.step == spec_.steps;
-        if (due(spec_.valid_every) || last) validate();
+        const bool whole = state_.step == spec_.steps;
+        if (peak_flops_ == 0 && !whole) find_peak();
+        const bool best = (due(spec_.valid_every) || whole) && validate();
+        const bool last = whole || stops_early();
         if (due(spec_.sample.every) || last) sample();
-        if (due(spec_.checkpoint_every) || last) save();
+        if (due(spec_.checkpoint_every) || last || (best && spec_.checkpoint_keep_best)) save();
     }
+    if (stops_early() && writes())
+        std::printf(
+            "stopped early at step %lld: the last %lld validations were no better than "
+            "that of step %lld\n",
+            static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
+            static_cast<long long>(state_.best_step));
     if (saver_) {
         // A checkpoint of the last step may be another job's, or not be recorded as ours.
         if (saver_->last_step() != state_.step && launch_.kind == "resume") save();
@@ -179,75 +196,100 @@ void Trainer::train_step() {
     const std::vector<Microbatch> batch = step_batches(sampler_, spec_, state_.step, dp_->rank());
     const double data_wait = seconds_since(start);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
+    const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
+    for (AdamW& optimizer : step_->optimizers()) optimizer.set_weight_decay(decay);
     const StepResult result = step_->run(batch, lr);
-    if (!result.updated) fail_not_finite(result);
+    if (result.updated)
+        skipped_in_a_row_ = 0;
+    else
+        not_finite(result, batch);
     ++state_.step;
     state_.samples += spec_.global_batch_size;
     state_.tokens += result.tokens;
-    state_.loss = result.loss;
+    if (result.updated) state_.loss = result.loss;
     after_step(result, seconds_since(start), data_wait);
+}
+
+// After the first step, which nobody should wait longer for. On all ranks at once, because they
+// share the machine while they train, too.
+void Trainer::find_peak() {
+    const bool told = spec_.peak_tflops > 0;
+    const double mine =
+        told ? spec_.peak_tflops * 1e12 : measure_peak_flops(dtype_of(spec_.precision));
+    const at::Tensor all = at::full({}, mine, at::kDouble);
+    sum_over(*world_, all);
+    peak_flops_ = all.item<double>();
 }
 
 void Trainer::after_step(const StepResult& result, double seconds, double data_wait_seconds) {
     if (!writes()) return;
     step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
-    const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step - 1);
-    const double rate = static_cast<double>(result.tokens) / seconds;
-    const double flops = plan::flops_per_token(model_.config, spec_.seq_length).causal;
-    const double eta = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
-    metrics_->append({{"step", state_.step},
-                      {"loss", result.loss},
-                      {"lr", lr},
-                      {"grad_norm", result.grad_norm},
-                      {"tokens", state_.tokens},
-                      {"tokens_per_second", rate},
-                      {"tflops", rate * flops / 1e12},
-                      {"data_wait_seconds", data_wait_seconds},
-                      {"eta_seconds", eta}});
+    StepReport report{.step = state_.step,
+                      .steps = spec_.steps,
+                      .result = result,
+                      .lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step - 1),
+                      .tokens = state_.tokens,
+                      .seconds = seconds,
+                      .data_wait_seconds = data_wait_seconds,
+                      .flops = plan::flops_per_token(model_.config, spec_.seq_length),
+                      .peak_flops = peak_flops_,
+                      .memory = process_memory()};
+    report.eta_seconds = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
+    metrics_->append(row_of(report));
     const auto now = Clock::now();
     const bool last = state_.step == spec_.steps;
-    if (now < progress_due_ && !last) return;
+    if (now < progress_due_ && !last && result.updated) return;
     progress_due_ = now + kProgressEvery;
-    const Json progress = {{"step", state_.step}, {"steps", spec_.steps},
-                           {"loss", result.loss}, {"tokens_per_second", rate},
-                           {"eta_s", eta},        {"phase", "train"}};
+    const Json progress = {
+        {"step", state_.step},         {"steps", spec_.steps},
+        {"loss", result.loss},         {"tokens_per_second", report.tokens_per_second()},
+        {"eta_s", report.eta_seconds}, {"phase", "train"}};
     link_.report(protocol::Progress{progress.dump()});
-    std::printf("step %lld/%lld  loss %.4f  lr %.3g  norm %.3f  %.0f tokens/s\n",
-                static_cast<long long>(state_.step), static_cast<long long>(spec_.steps),
-                result.loss, lr, result.grad_norm, rate);
+    std::printf("%s\n", line_of(report).c_str());
     std::fflush(stdout);
 }
 
-// The weights were left alone, so the last checkpoint is still a good one.
-void Trainer::fail_not_finite(const StepResult& result) {
-    if (saver_) saver_->finish();
-    const std::string what = std::isfinite(result.loss) ? "gradient norm" : "loss";
-    const Parameters& parameters = step_->chunks()[0].parameters();
-    std::string where = "no gradient of this rank's";
-    for (std::size_t i = 0; i < parameters.grad.size(); ++i) {
-        if (at::isfinite(parameters.grad[i]).all().item<bool>()) continue;
-        where = parameters.specs[i].name;
-        break;
-    }
-    const std::int64_t first = first_sample(spec_, state_.step, dp_->rank());
-    const std::int64_t count = spec_.microbatches() * spec_.micro_batch_size;
-    throw RankFailure(1, "the " + what + " is not finite at step " +
-                             std::to_string(state_.step + 1) + " on rank " + std::to_string(rank_) +
-                             " (samples " + std::to_string(first) + " to " +
-                             std::to_string(first + count - 1) + "); first not finite: " + where);
+// The weights were left alone.
+void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
+    const bool skips = spec_.on_not_finite == spec::OnNotFinite::Skip;
+    if (!skips || ++skipped_in_a_row_ > kSkippedMax) fail_not_finite(result, batch);
 }
 
-void Trainer::validate() {
+// The last checkpoint is still a good one. The rank where it began speaks; the others end as those
+// do that lost it, so that its sentence becomes the attempt's reason.
+void Trainer::fail_not_finite(const StepResult& result, std::span<const Microbatch> batch) {
+    if (saver_) saver_->finish();
+    const auto found = find_not_finite(step_->chunks()[0], batch);
+    const at::Tensor found_R = at::zeros({world_->size()}, at::kDouble);
+    if (found) found_R[rank_] = 1;
+    sum_over(*world_, found_R);
+    const auto culprit = found_R.argmax().item<std::int64_t>();  // the first; 0 if it is no rank's
+    if (culprit != rank_)
+        throw RankFailure(protocol::kExitPeerLost,
+                          "rank " + std::to_string(culprit) + " met a number that is not finite");
+    const std::string what = std::isfinite(result.loss) ? "gradient norm" : "loss";
+    const std::int64_t first = first_sample(spec_, state_.step, dp_->rank()) +
+                               (found ? found->microbatch * spec_.micro_batch_size : 0);
+    const std::int64_t count =
+        found ? spec_.micro_batch_size : spec_.microbatches() * spec_.micro_batch_size;
+    const bool again = spec_.on_not_finite == spec::OnNotFinite::Retry;
+    throw RankFailure(again ? 1 : protocol::kExitDiverged,
+                      "the " + what + " is not finite at step " + std::to_string(state_.step + 1) +
+                          " on rank " + std::to_string(rank_) + " (samples " +
+                          std::to_string(first) + " to " + std::to_string(first + count - 1) +
+                          "); first not finite: " +
+                          (found ? found->what : "the sum over micro-batches and ranks"));
+}
+
+bool Trainer::validate() {
     const auto windows = data::valid_windows(corpus_, spec_.seq_length);
-    if (windows.empty()) return;
+    if (windows.empty()) return false;
     const LossSum sum = step_->evaluate(valid_batches(windows, spec_, dp_->rank()));
     const double loss = sum.loss / static_cast<double>(sum.tokens);
     state_.valid_loss = loss;
-    if (!state_.best_valid_loss || loss < *state_.best_valid_loss) {
-        state_.best_valid_loss = loss;
-        state_.best_step = state_.step;
-    }
-    if (!writes()) return;
+    const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
+    if (!writes()) return best;
+    if (best && spec_.checkpoint_keep_best) saver_->best(state_.step);
     if (!ngram_bits_) ngram_bits_ = data::valid_bits_per_byte(data::NgramModel(corpus_), corpus_);
     const double bits = loss / std::numbers::ln2;
     metrics_->append({{"step", state_.step},
@@ -257,6 +299,7 @@ void Trainer::validate() {
                       {"ngram2_bits_per_byte", *ngram_bits_}});
     std::printf("step %lld  held-out: loss %.4f, %.4f bits per byte (order-2 n-gram: %.4f)\n",
                 static_cast<long long>(state_.step), loss, bits, *ngram_bits_);
+    return best;
 }
 
 void Trainer::sample() {

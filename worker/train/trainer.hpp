@@ -43,8 +43,11 @@ class Trainer {
     Agreed agree();
     void train_step();
     void after_step(const StepResult& result, double seconds, double data_wait_seconds);
-    [[noreturn]] void fail_not_finite(const StepResult& result);
-    void validate();
+    void find_peak();
+    void not_finite(const StepResult& result, std::span<const Microbatch> batch);
+    [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
+    bool validate();  // whether it was the best so far
+    bool stops_early() const;
     void sample();
     void save();
     void await_recorded();
@@ -71,6 +74,8 @@ class Trainer {
     Clock::time_point progress_due_{};
     Clock::time_point log_due_{};
     double step_seconds_ = 0;  // smoothed
+    double peak_flops_ = 0;    // of all ranks; 0: not measured yet
+    int skipped_in_a_row_ = 0;
 };
 
 }  // namespace roll::train

@@ -72,11 +72,16 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     ASSERT_TRUE(assumed);
     const auto values = [](const TrainSpec& s) {
         const OptimizerSpec& o = s.optimizer;
-        return std::tuple(s.tokenizer, s.data.valid_fraction, s.parallel.dp, s.seed, s.valid_every,
-                          o.lr, o.min_lr, o.warmup_steps, o.schedule, o.weight_decay, o.clip_grad,
-                          std::tuple(o.beta1, o.beta2, o.eps, s.precision, s.normalize,
-                                     s.sample.every, s.sample.max_tokens, s.checkpoint_every,
-                                     s.checkpoint_keep, s.export_format, s.export_dtype));
+        return std::tuple(
+            s.tokenizer, s.data.valid_fraction, s.parallel.dp, s.seed, s.valid_every, o.lr,
+            o.min_lr, o.warmup_steps, o.schedule, o.weight_decay, o.clip_grad,
+            std::tuple(o.beta1, o.beta2, o.eps, s.precision, s.normalize, s.sample.every,
+                       s.sample.max_tokens, s.checkpoint_every, s.checkpoint_keep, s.export_format,
+                       s.export_dtype),
+            std::tuple(o.init_lr, o.decay_steps, o.wsd_decay_steps, o.wsd_decay, o.weight_decay_end,
+                       o.weight_decay_schedule, s.peak_tflops, s.on_not_finite, s.metrics.csv,
+                       s.metrics.tensorboard, s.early_stop.patience, s.early_stop.min_delta,
+                       s.checkpoint_keep_best));
     };
     EXPECT_EQ(values(*filled), values(*assumed));
 }
@@ -143,8 +148,6 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
         {"/objective", "dpo", "objective dpo is not built yet; built: pretrain\n"},
         {"/parallel/pp", 4, "parallel.pp 4 is not built yet; built: 1\n"},
         {"/train/precision", "bf16", "train.precision bf16 is not built yet; built: fp32, fp64\n"},
-        {"/train/optimizer/schedule", "wsd",
-         "train.optimizer.schedule wsd is not built yet; built: constant, cosine\n"},
         {"/model/family", "mamba", "model.family mamba is not built yet; built: llama\n"},
         {"/checkpoint/format", "nemo", "checkpoint.format nemo is not built yet; built: mca\n"},
         {"/export/format", "nemo", "export.format nemo is not built yet; built: hf\n"},
@@ -188,6 +191,24 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
         {"/train/optimizer",
          {{"lr", 0.1}, {"min_lr", 0.2}},
          "train.optimizer.min_lr is 0.2; allowed: at most lr 0.1\n"},
+        {"/train/optimizer",
+         {{"lr", 0.1}, {"init_lr", 0.2}},
+         "train.optimizer.init_lr is 0.2; allowed: at most lr 0.1\n"},
+        {"/train/optimizer",
+         {{"warmup_steps", 6}, {"decay_steps", 5}},
+         "train.optimizer.warmup_steps is 6; allowed: at most decay_steps 5\n"},
+        {"/train/optimizer",
+         {{"schedule", "wsd"}, {"warmup_steps", 4}, {"wsd_decay_steps", 7}},
+         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6, what train.steps 10 leave after "
+         "the warm-up, with schedule wsd\n"},
+        {"/train/early_stop",
+         {{"patience", 3}},
+         "train.early_stop.patience is 3, but there are no validations to count; allowed: 0, or "
+         "set train.valid_every\n"},
+        {"/train/optimizer",
+         {{"weight_decay_end", 0.2}},
+         "train.optimizer.weight_decay_end is 0.2; allowed: exactly weight_decay 0.1 with this "
+         "weight_decay_schedule\n"},
     };
     for (const auto& [pointer, value, expected] : cases) {
         Json json = train_file();

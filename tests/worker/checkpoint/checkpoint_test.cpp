@@ -177,12 +177,40 @@ TEST(Retention, DamagedOnesNeverCount) {
               (std::vector<Name>{{40, {1, 1}}}));
 }
 
+TEST(Retention, TheNewestOfTheBestStepStaysBesides) {
+    EXPECT_EQ(to_delete({kept(10), kept(10, 2), kept(20), kept(30), kept(40)}, 1, std::nullopt, 10),
+              (std::vector<Name>{{30, {1, 1}}, {20, {1, 1}}, {10, {1, 1}}}));
+    EXPECT_EQ(to_delete({kept(10), kept(20)}, 1, std::nullopt, 20),
+              (std::vector<Name>{{10, {1, 1}}}));
+    EXPECT_EQ(to_delete({kept(10, 1, false), kept(20)}, 1, std::nullopt, 10),
+              (std::vector<Name>{{10, {1, 1}}}));
+}
+
+TEST(State, CountsValidationsThatAreNoBetter) {
+    State state;
+    const auto note = [&](std::int64_t step, double loss) {
+        state.step = step;
+        return note_validation(state, loss, 0.5);
+    };
+    EXPECT_TRUE(note(1, 4.0));
+    EXPECT_TRUE(note(2, 3.75));  // the lowest, but not by enough
+    EXPECT_EQ(state.stale_validations, 1);
+    EXPECT_FALSE(note(3, 3.75));
+    EXPECT_FALSE(note(4, std::nan("")));
+    EXPECT_EQ(state.stale_validations, 3);
+    EXPECT_EQ(state.best_step, 2);
+    EXPECT_TRUE(note(5, 3.0));
+    EXPECT_EQ(state.stale_validations, 0);
+    EXPECT_EQ(state.best_valid_loss, 3.0);
+}
+
 TEST(State, SurvivesItsCodec) {
     State state;
     state.step = 7;
     state.samples = 56;
     state.tokens = 900;
     state.seed = 1ull << 63;
+    state.stale_validations = 2;
     state.dtype = "fp64";
     state.layout = {.dp = 2, .tp = 1, .pp = 4, .vpp = 2, .cp = 1, .ep = 1};
     state.loss = 0.1;

@@ -30,6 +30,9 @@ class AdamW {
     // One update by grad_scale * gradient (the scale is what clipping asks for).
     void step(double lr, double grad_scale);
 
+    // Of the steps from here on.
+    void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
+
     AdamWState& state() { return state_; }
 
   private:

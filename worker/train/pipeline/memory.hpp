@@ -1,5 +1,7 @@
-// How the process deals with memory.
+// How the process deals with memory, and how much it has.
 #pragma once
+
+#include <cstdint>
 
 namespace roll::train {
 
@@ -7,5 +9,12 @@ namespace roll::train {
 // and to fault its pages in again costs a tenth of it. For a program's start; the tensors of all
 // threads are affected.
 void keep_freed_memory();
+
+// Bytes, as the kernel counts them; 0 where it does not tell.
+struct ProcessMemory {
+    std::int64_t resident = 0;
+    std::int64_t peak = 0;
+};
+ProcessMemory process_memory();
 
 }  // namespace roll::train

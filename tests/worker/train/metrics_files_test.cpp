@@ -1,0 +1,72 @@
+// What the metrics write, byte for byte; the run's tests read it back with TensorBoard itself.
+#include <gtest/gtest.h>
+
+#include "worker/train/metrics.hpp"
+#include "worker/train/step_report.hpp"
+
+namespace roll::train {
+namespace {
+
+TEST(MetricsFiles, CrcIsCastagnolis) {
+    EXPECT_EQ(crc32c(""), 0U);
+    EXPECT_EQ(crc32c("123456789"), 0xE3069283U);              // the polynomial's check value
+    EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);    // RFC 3720, B.4
+    EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);  // likewise
+}
+
+TEST(MetricsFiles, ARecordIsLengthPayloadAndTheirMaskedCrcs) {
+    const std::string record = tfrecord("abc");
+    ASSERT_EQ(record.size(), 8U + 4 + 3 + 4);
+    EXPECT_EQ(record.substr(0, 8), std::string("\3\0\0\0\0\0\0\0", 8));
+    EXPECT_EQ(record.substr(12, 3), "abc");
+    EXPECT_NE(record, tfrecord("abd"));
+}
+
+TEST(MetricsFiles, CsvHasACellForEachColumnAndNoneForWhatARowLacks) {
+    const auto columns = [](const std::string& line) {
+        return std::count(line.begin(), line.end(), ',');
+    };
+    EXPECT_EQ(csv_head().substr(0, 13), "step,loss,lr,");
+    const std::string line = csv_line({{"step", 3}, {"lr", 0.5}, {"loss", NAN}});
+    EXPECT_EQ(line.substr(0, 12), "3,null,0.5,,");
+    EXPECT_EQ(columns(line), columns(csv_head()));
+    EXPECT_EQ(csv_line({{"step", 3}, {"text", "a,b"}}), "");
+}
+
+StepReport report() {
+    return {.step = 7,
+            .steps = 300,
+            .result = {.loss = 4.5, .grad_norm = 1.25, .tokens = 1000, .updated = true},
+            .lr = 3e-3,
+            .tokens = 7000,
+            .seconds = 2,
+            .data_wait_seconds = 25e-5,
+            .eta_seconds = 3700,
+            .flops = {6e9, 8e9},
+            .peak_flops = 1e13,
+            .memory = {400 << 20, 500 << 20}};
+}
+
+TEST(StepReport, SaysEveryNumberWithItsConvention) {
+    EXPECT_EQ(line_of(report()),
+              "step 7/300  loss 4.5000  lr 0.003  norm 1.250  500 tokens/s  3 TFLOP/s  mfu 30.0 % "
+              "causal, 40.0 % full  wait 0.2 ms  400 MiB, peak 500  left 1h 01m");
+    const OrderedJson row = row_of(report());
+    EXPECT_EQ(row["mfu"], 0.3);
+    EXPECT_EQ(row["mfu_full"], 0.4);
+    EXPECT_EQ(row["memory_peak_bytes"], 500 << 20);
+    EXPECT_FALSE(row.contains("skipped"));
+}
+
+TEST(StepReport, WithoutAPeakThereIsNoMfuAndASkippedStepSaysSo) {
+    StepReport skipped = report();
+    skipped.peak_flops = 0;
+    skipped.result.updated = false;
+    EXPECT_EQ(line_of(skipped).find("mfu"), std::string::npos);
+    EXPECT_NE(line_of(skipped).find("  skipped  "), std::string::npos);
+    EXPECT_FALSE(row_of(skipped).contains("mfu"));
+    EXPECT_EQ(row_of(skipped)["skipped"], true);
+}
+
+}  // namespace
+}  // namespace roll::train

@@ -1,0 +1,194 @@
+"""What the tests of roll-rank as real processes share: attempts, and a small corpus with a job over it."""
+import array
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import zipfile
+
+RANK = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else 'roll-rank'
+CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
+CONVERT = CONVERT if os.path.exists(CONVERT) else ''
+ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
+PATIENCE_S = 120
+TIMES = ('tokens_per_second', 'tflops', 'mfu', 'mfu_full', 'peak_tflops', 'data_wait_seconds', 'memory_bytes',
+         'memory_peak_bytes', 'eta_seconds', 'time')
+
+
+class Attempt:
+    """The ranks of one launch, and a stand-in for roll-worker: publishes and records checkpoints."""
+
+    def __init__(self, test, job, attempt, document, checkpoints=(), output=None, record=True, kind='train',
+                 setup=None):
+        self.output = output or os.path.join(test.top, f'job-{job}')
+        self.record = record
+        logs = os.path.join(self.output, 'logs', f'attempt-{attempt}')
+        os.makedirs(logs, exist_ok=True)
+        world = document['resources']['slots_per_node']
+        launch = {'v': 1, 'attempt': {'job': job, 'token': f'1-{attempt}'}, 'kind': kind,
+                  'document': json.dumps(document), 'output': self.output, 'logs': logs, 'nodes': 1, 'node_rank': 0,
+                  'ranks_per_node': world, 'gpus': [], 'nonce': f'nonce{job}x{attempt}',
+                  'checkpoints': [{'step': step, 'directory': path, 'deleted': False} for step, path in checkpoints]}
+        self.launch = os.path.join(logs, 'launch-0.json')
+        with open(self.launch, 'w', encoding='utf-8') as file:
+            json.dump(launch, file)
+        self.reports, self.ranks, self.threads, self.published = [], [], [], []
+        for rank in range(world):
+            self.start(rank, os.path.join(logs, f'rank-{rank}.log'), setup)
+        test.addCleanup(self.kill)
+
+    def start(self, rank, log, setup):
+        up, down = os.pipe()
+
+        def child():
+            os.dup2(down, 3)
+            if setup:
+                setup()
+        with open(log, 'wb') as out:
+            process = subprocess.Popen([RANK, '--launch', self.launch, '--rank', str(rank)], stdin=subprocess.PIPE,
+                                       stdout=out, stderr=out, close_fds=False, preexec_fn=child,
+                                       env={'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1'})
+        os.close(down)
+        self.ranks.append(process)
+        self.threads.append(threading.Thread(target=self.listen, args=(rank, up)))
+        self.threads[-1].start()
+
+    def listen(self, rank, fd):
+        with os.fdopen(fd, encoding='utf-8') as lines:
+            for line in lines:
+                report = json.loads(line)
+                if report['t'] == 'checkpoint':
+                    self.publish(report)
+                self.reports.append((rank, report))
+
+    def publish(self, report):
+        staged = report['directory']
+        final = os.path.join(os.path.dirname(staged), os.path.basename(staged)[1:])
+        os.rename(staged, final)
+        self.published.append((report['step'], final))
+        if self.record:
+            self.say(0, {'t': 'recorded', 'step': report['step']})
+
+    def say(self, rank, command):
+        try:
+            self.ranks[rank].stdin.write((json.dumps(command) + '\n').encode())
+            self.ranks[rank].stdin.flush()
+        except OSError:
+            pass
+
+    def kill(self):
+        for process in self.ranks:
+            if process.poll() is None:
+                process.kill()
+        self.wait()
+
+    def wait(self):
+        codes = [process.wait(PATIENCE_S) for process in self.ranks]
+        for thread in self.threads:
+            thread.join()
+        for process in self.ranks:
+            try:
+                process.stdin.close()
+            except OSError:
+                pass
+        return codes
+
+    def wait_step(self, step):
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(row.get('step', 0) >= step for row in self.metrics()):
+            if time.monotonic() > deadline or self.ranks[0].poll() is not None:
+                raise AssertionError(f'never came to step {step}: {self.log()}')
+            time.sleep(0.01)
+
+    def metrics(self):
+        path = os.path.join(self.output, 'metrics.jsonl')
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding='utf-8') as file:
+            rows = [json.loads(line) for line in file if line.endswith('\n')]
+        return [{key: value for key, value in row.items() if key not in TIMES} for row in rows if 'step' in row]
+
+    def log(self, rank=0):
+        with open(os.path.join(os.path.dirname(self.launch), f'rank-{rank}.log'), encoding='utf-8') as file:
+            return file.read()
+
+    def said(self, kind):
+        return [report for _, report in self.reports if report['t'] == kind]
+
+    def doubles(self, step):
+        """{name: numbers} of an fp64 checkpoint: each storage of the weights, each moment."""
+        folder = dict(self.published)[step]
+        found = {}
+        with zipfile.ZipFile(os.path.join(folder, 'iter_0000001/mp_rank_00/model_optim_rng.pt')) as archive:
+            for name in archive.namelist():
+                if '/data/' in name:
+                    found[name] = array.array('d', archive.read(name))
+        with open(os.path.join(folder, 'roll/optimizer.safetensors'), 'rb') as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
+            body = file.read()
+        for name, tensor in header.items():
+            if name != '__metadata__' and tensor['dtype'] == 'F64':
+                found[name] = array.array('d', body[slice(*tensor['data_offsets'])])
+        return found
+
+    def weights(self, step):
+        """{file: bytes} of what resumes: weights, moments, state."""
+        folder = dict(self.published)[step]
+        names = ('iter_0000001/mp_rank_00/model_optim_rng.pt', 'roll/optimizer.safetensors', 'roll/state.json')
+        found = {}
+        for name in names:
+            with open(os.path.join(folder, name), 'rb') as file:
+                found[name] = file.read()
+        return found
+
+
+class RankCase(unittest.TestCase):
+
+    def setUp(self):
+        self.top = tempfile.mkdtemp(prefix='roll-rank-')
+        self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
+        rng = random.Random(7)
+        words = [''.join(rng.choice('etaoinshrdlu') for _ in range(rng.randint(2, 7))) for _ in range(200)]
+        text = ' '.join(words[min(int(rng.expovariate(0.03)), 199)] for _ in range(20000))
+        self.corpus = os.path.join(self.top, 'corpus.txt')
+        with open(self.corpus, 'w', encoding='utf-8') as file:
+            file.write(text)
+
+    def document(self, steps, dp=2, **changes):
+        document = {
+            'name': 'tiny', 'kind': 'train', 'resources': {'nodes': 1, 'slots_per_node': dp},
+            'model': {'family': 'llama', 'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2,
+                      'num_attention_heads': 2, 'num_key_value_heads': 2, 'vocab_size': 256,
+                      'max_position_embeddings': 64},
+            'tokenizer': 'bytes', 'data': {'train': [self.corpus], 'valid': 0.02}, 'objective': 'pretrain',
+            'parallel': {'dp': dp},
+            'train': {'seq_length': 32, 'global_batch_size': 8, 'micro_batch_size': 2, 'steps': steps, 'seed': 1,
+                      'precision': 'fp32',
+                      'optimizer': {'lr': 3e-3, 'min_lr': 3e-4, 'warmup_steps': 5, 'schedule': 'cosine',
+                                    'weight_decay': 0.1, 'clip_grad': 1.0}},
+            'checkpoint': {'every': 0, 'keep': 2, 'format': 'mca'}, 'export': 'none'}
+        for key, value in changes.items():
+            place, *path = document, *key.split('__')
+            for part in path[:-1]:
+                place = place.setdefault(part, {})
+            place[path[-1]] = value
+        return document
+
+    def run_whole(self, *args, **options):
+        attempt = Attempt(self, *args, **options)
+        codes = attempt.wait()
+        self.assertEqual(set(codes), {0}, attempt.log())
+        return attempt
+
+    def refused(self, document, code, text, rank=0, **options):
+        attempt = Attempt(self, 9, 1, document, **options)
+        self.assertEqual(attempt.wait()[rank], code, attempt.log(rank))
+        message = attempt.said('failed')[0]['message']
+        self.assertIn(text, message)
+        self.assertNotIn('\n', message)

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Training that ends before its last step, and the checkpoint that was the best."""
+import json
+import os
+import unittest
+
+from ranks import Attempt, RankCase
+
+
+class StopTest(RankCase):
+
+    def state(self, run, step):
+        with open(os.path.join(dict(run.published)[step], 'roll', 'state.json'), encoding='utf-8') as file:
+            return json.load(file)
+
+    def overfitting(self, **changes):
+        """A job that learns 600 bytes by heart, so that its held-out loss falls and then rises."""
+        with open(self.corpus, 'r+b') as file:
+            file.truncate(700)
+        return self.document(400, dp=1, data__valid=0.15, train__valid_every=5, train__optimizer__lr=1e-2,
+                             train__optimizer__schedule='constant', checkpoint__keep=1, **changes)
+
+    def test_ends_when_validation_gets_no_better_and_keeps_the_best_checkpoint(self):
+        run = self.run_whole(1, 1, self.overfitting(checkpoint__keep_best=True, train__early_stop={'patience': 3}))
+        losses = {row['step']: row['valid_loss'] for row in run.metrics() if 'valid_loss' in row}
+        best = min(losses, key=losses.get)
+        last = max(losses)
+        self.assertLess(last, 400)
+        self.assertEqual(last, best + 15)
+        self.assertIn(f'stopped early at step {last}: the last 3 validations were no better than that of step {best}\n',
+                      run.log())
+        left = sorted(os.listdir(os.path.join(run.output, 'checkpoints')))
+        self.assertEqual(left, [f'step-{best:08}.1-1', f'step-{last:08}.1-1'])
+        state = self.state(run, last)
+        self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
+        self.assertEqual(state['best_valid_loss'], losses[best])
+        # Asked for again it is at its end already; with more patience it goes on.
+        again = self.run_whole(1, 2, self.overfitting(train__early_stop={'patience': 3}), reversed(run.published[-1:]))
+        self.assertEqual(again.metrics(), run.metrics())
+        more = self.run_whole(1, 3, self.overfitting(train__early_stop={'patience': 4}), reversed(run.published[-1:]))
+        self.assertEqual(max(row['step'] for row in more.metrics()), last + 5)
+
+    def test_a_stopped_job_counts_on_where_it_was(self):
+        document = self.overfitting(checkpoint__every=1, train__early_stop={'patience': 2, 'min_delta': 0.01})
+        whole = self.run_whole(1, 1, document)
+        first = Attempt(self, 2, 1, document)
+        first.wait_step(max(row['step'] for row in whole.metrics()) - 4)
+        first.ranks[0].kill()
+        first.wait()
+        second = self.run_whole(2, 2, document, reversed(first.published))
+        self.assertEqual(second.metrics(), whole.metrics())
+
+
+if __name__ == '__main__':
+    unittest.main()

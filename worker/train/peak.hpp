@@ -1,0 +1,12 @@
+// What MFU is a share of.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace roll::train {
+
+// FLOP/s of a large matrix product of this type on this rank's threads: the best of a few, in about
+// a tenth of a second.
+double measure_peak_flops(at::ScalarType dtype);
+
+}  // namespace roll::train

@@ -1,0 +1,63 @@
+#include "worker/train/step_report.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+namespace roll::train {
+namespace {
+
+template <class... Values>
+std::string text_of(const char* format, Values... values) {
+    char text[128];
+    std::snprintf(text, sizeof text, format, values...);
+    return text;
+}
+
+std::string duration_text(double seconds) {
+    const long long whole = std::llround(seconds);
+    if (whole < 60) return text_of("%llds", whole);
+    if (whole < 3600) return text_of("%lldm %02llds", whole / 60, whole % 60);
+    return text_of("%lldh %02lldm", whole / 3600, whole / 60 % 60);
+}
+
+double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+OrderedJson row_of(const StepReport& r) {
+    OrderedJson row = {{"step", r.step},
+                       {"loss", r.result.loss},
+                       {"lr", r.lr},
+                       {"grad_norm", r.result.grad_norm},
+                       {"tokens", r.tokens},
+                       {"tokens_per_second", r.tokens_per_second()},
+                       {"tflops", r.tokens_per_second() * r.flops.causal / 1e12}};
+    if (!r.result.updated) row["skipped"] = true;
+    if (r.peak_flops > 0) {
+        row["mfu"] = r.mfu(r.flops.causal);
+        row["mfu_full"] = r.mfu(r.flops.full);
+        row["peak_tflops"] = r.peak_flops / 1e12;
+    }
+    row["data_wait_seconds"] = r.data_wait_seconds;
+    row["memory_bytes"] = r.memory.resident;
+    row["memory_peak_bytes"] = r.memory.peak;
+    row["eta_seconds"] = r.eta_seconds;
+    return row;
+}
+
+std::string line_of(const StepReport& r) {
+    const double rate = r.tokens_per_second();
+    std::string line =
+        text_of("step %lld/%lld", static_cast<long long>(r.step), static_cast<long long>(r.steps));
+    line += text_of("  loss %.4f  lr %.3g  norm %.3f", r.result.loss, r.lr, r.result.grad_norm);
+    if (!r.result.updated) line += "  skipped";
+    line += text_of("  %.0f tokens/s  %.3g TFLOP/s", rate, rate * r.flops.causal / 1e12);
+    if (r.peak_flops > 0)
+        line += text_of("  mfu %.1f %% causal, %.1f %% full", 100 * r.mfu(r.flops.causal),
+                        100 * r.mfu(r.flops.full));
+    line += text_of("  wait %.1f ms  %.0f MiB, peak %.0f", 1e3 * r.data_wait_seconds,
+                    mib(r.memory.resident), mib(r.memory.peak));
+    return line + "  left " + duration_text(r.eta_seconds);
+}
+
+}  // namespace roll::train

@@ -1,0 +1,39 @@
+// A training step in numbers: as a row of the metrics and as the line of the log.
+#pragma once
+
+#include <string>
+
+#include "common/json.hpp"
+#include "worker/plan/cost.hpp"
+#include "worker/train/pipeline/memory.hpp"
+#include "worker/train/pipeline/train_step.hpp"
+
+namespace roll::train {
+
+struct StepReport {
+    std::int64_t step = 0;  // done, this one counted
+    std::int64_t steps = 0;
+    StepResult result;
+    double lr = 0;
+    std::int64_t tokens = 0;  // since the start
+    double seconds = 0;
+    double data_wait_seconds = 0;
+    double eta_seconds = 0;
+    plan::FlopsPerToken flops;
+    double peak_flops = 0;  // of all ranks together; 0: not known yet
+    ProcessMemory memory;
+
+    double tokens_per_second() const { return static_cast<double>(result.tokens) / seconds; }
+    // Of the model's FLOPs, counted as one of FlopsPerToken's two, in the peak's.
+    double mfu(double flops_per_token) const {
+        return tokens_per_second() * flops_per_token / peak_flops;
+    }
+};
+
+OrderedJson row_of(const StepReport& report);
+
+// "step 7/300  loss 4.1234  lr 0.003  norm 1.23  6555 tokens/s  0.21 TFLOP/s  mfu 43.1 % causal,
+// 45.0 % full  wait 0.2 ms  458 MiB, peak 470  left 1m 20s".
+std::string line_of(const StepReport& report);
+
+}  // namespace roll::train
