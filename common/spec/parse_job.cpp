@@ -25,11 +25,16 @@ void fill_derived(Json& document, const std::string& base) {
         document["output"] =
             fmt::format("{}/runs/{}-{{id}}", base, document["name"].get<std::string>());
     }
-    if (trains(document) && document.value("tokenizer", Json()) == "bytes" &&
-        document.contains("model") && document["model"].is_object() &&
-        !document["model"].contains("vocab_size") && !document["model"].contains("from")) {
-        document["model"]["vocab_size"] = 256;
-    }
+}
+
+// The model's own tokenizer unless one is named. Once paths are absolute and known to be there, so
+// that a directory that is missing is told of once.
+void fill_tokenizer(Json& document) {
+    if (!trains(document) || !document.contains("model") || !document["model"].is_object()) return;
+    Json& model = document["model"];
+    if (!document.contains("tokenizer")) document["tokenizer"] = model.value("from", Json("bytes"));
+    const bool sized = model.contains("vocab_size") || model.contains("from");
+    if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
 }
 
 After read_after(const std::string& text) {
@@ -105,6 +110,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     fill_derived(*json, base_directory);
     make_paths_absolute(schema, *json, base_directory);
     append(parsed.problems, missing_files(schema, *json));
+    fill_tokenizer(*json);
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
     if (parsed.ok()) parsed.spec = read_spec(*json);
     return parsed;

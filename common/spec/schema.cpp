@@ -197,8 +197,6 @@ class Checker {
             note(path, "is empty");
         } else if (other_pattern || other_format) {
             note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
-        } else if (schema.contains("x-built-suffixes")) {
-            check_suffix(schema["x-built-suffixes"], text, path);
         }
     }
 
@@ -241,15 +239,6 @@ class Checker {
         if (!value.is_string() || !schema.contains("enum")) return "";
         const auto near = nearest(value.get<std::string>(), words_of(schema["enum"]));
         return near ? fmt::format("; did you mean {}?", *near) : "";
-    }
-
-    void check_suffix(const OrderedJson& suffixes, const std::string& name,
-                      const std::string& path) {
-        const std::string suffix = fs::path(name).extension();
-        const auto words = words_of(suffixes);
-        if (std::find(words.begin(), words.end(), suffix) != words.end()) return;
-        note(path, fmt::format("{}: {} is not built yet; built: {}", name, suffix,
-                               fmt::join(words, ", ")));
     }
 
     void check_conditions(const OrderedJson& schema, const Json& value, const std::string& path) {
@@ -316,6 +305,14 @@ void fill_from(const OrderedJson& properties, Json& value) {
     }
 }
 
+// Whether the schema takes this string for a path, and not for a word that stands beside paths.
+bool is_path(const OrderedJson& rule, const Json& text) {
+    if (!rule.contains("x-path")) return false;
+    if (!rule.contains("x-words")) return true;
+    const auto words = words_of(rule["x-words"]);
+    return std::find(words.begin(), words.end(), word(text)) == words.end();
+}
+
 // Calls visit(schema, value, path) for every string that the schema knows.
 template <class Value, class Visit>
 void for_each_string(const OrderedJson& schema, Value& value, const std::string& path,
@@ -372,7 +369,7 @@ void fill_defaults(const OrderedJson& schema, Json& value) {
 
 void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base) {
     for_each_string(schema, value, "", [&](const OrderedJson& rule, Json& text, const auto&) {
-        if (!rule.contains("x-path")) return;
+        if (!is_path(rule, text)) return;
         const fs::path path = fs::path(base) / text.get<std::string>();
         std::string normal = path.lexically_normal();
         if (normal.size() > 1 && normal.back() == '/') normal.pop_back();
@@ -383,7 +380,7 @@ void make_paths_absolute(const OrderedJson& schema, Json& value, const std::stri
 std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value) {
     std::vector<Problem> problems;
     for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
-        if (!rule.contains("x-exists")) return;
+        if (!rule.contains("x-exists") || !is_path(rule, text)) return;
         std::error_code error;
         const auto name = text.template get<std::string>();
         if (!fs::exists(name, error)) {

@@ -70,6 +70,10 @@ Result<DataSpec> read_data(const Json& json) {
     DataSpec data;
     data.train = reader.get<std::vector<std::string>>("train");
     data.valid_fraction = reader.get_or("valid", data.valid_fraction);
+    data.field = reader.get_or("field", data.field);
+    data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
+    data.add_special = reader.get_or("add_special", data.add_special);
+    data.append_eos = reader.get_or("append_eos", data.append_eos);
     ROLL_TRY_VOID(reader.finish_lenient());
     return data;
 }

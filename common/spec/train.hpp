@@ -27,8 +27,12 @@ struct ModelSource {
 };
 
 struct DataSpec {
-    std::vector<std::string> train;  // absolute paths of .txt files
+    std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files
     double valid_fraction = 0.01;    // the tail of each file, in tokens, held out
+    std::string field = "text";      // of a .jsonl line's object
+    bool skip_bad_lines = false;     // else the first one ends the job
+    bool add_special = true;         // what the tokenizer puts around a text
+    bool append_eos = true;          // to documents that do not end with it
 };
 
 // Axes of the mesh; dp is derived from the world size when the file leaves it out.
@@ -81,7 +85,7 @@ struct EarlyStopSpec {
 struct TrainSpec {
     std::string name;
     ModelSource model;
-    std::string tokenizer = "bytes";
+    std::string tokenizer = "bytes";  // or the absolute path of a directory with tokenizer.json
     DataSpec data;
     Objective objective = Objective::Pretrain;
     ParallelSpec parallel;

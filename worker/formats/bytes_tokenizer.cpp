@@ -58,6 +58,10 @@ std::vector<std::pair<std::string, std::string>> bytes_tokenizer_files() {
 
 void mark_bytes_tokenizer(Json& hf_config) { hf_config[kMark] = "bytes"; }
 
+void unmark_bytes_tokenizer(Json& hf_config) {
+    if (hf_config.is_object()) hf_config.erase(kMark);
+}
+
 bool has_bytes_tokenizer(const Json& hf_config) {
     const auto mark = hf_config.find(kMark);
     return mark != hf_config.end() && *mark == "bytes";

@@ -15,8 +15,9 @@ namespace roll::formats {
 // (file name, content): tokenizer.json and tokenizer_config.json.
 std::vector<std::pair<std::string, std::string>> bytes_tokenizer_files();
 
-// Marks a HuggingFace config, and asks one.
+// Marks a HuggingFace config, takes the mark away, and asks for it.
 void mark_bytes_tokenizer(Json& hf_config);
+void unmark_bytes_tokenizer(Json& hf_config);
 bool has_bytes_tokenizer(const Json& hf_config);
 
 }  // namespace roll::formats

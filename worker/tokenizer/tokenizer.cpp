@@ -41,6 +41,7 @@ class Tokenizer::Impl {
     std::uint32_t vocab_size() const { return vocab_size_; }
     const std::vector<std::uint32_t>& special_ids() const { return special_ids_; }
     std::optional<std::uint32_t> id_of(std::string_view token) const;
+    Surroundings surroundings() const { return {post_processor_.before, post_processor_.after}; }
 
   private:
     Impl(Bpe bpe, Normalizer normalizer, PreTokenizer pre_tokenizer, Decoder decoder)
@@ -241,6 +242,10 @@ std::optional<std::uint32_t> Tokenizer::id_of(std::string_view token) const {
     if (impl_ != nullptr) return impl_->id_of(token);
     if (token.size() != 1) return std::nullopt;
     return static_cast<std::uint8_t>(token.front());
+}
+
+Surroundings Tokenizer::surroundings() const {
+    return impl_ == nullptr ? Surroundings{} : impl_->surroundings();
 }
 
 const std::vector<std::uint32_t>& Tokenizer::special_ids() const {

@@ -22,6 +22,12 @@ struct EncodeOptions {
     bool add_special = true;  // what the file's template puts around a text: bos, eos
 };
 
+// What the file's template puts around a text.
+struct Surroundings {
+    std::vector<std::uint32_t> before = {};
+    std::vector<std::uint32_t> after = {};
+};
+
 class Tokenizer {
   public:
     // A tokenizer.json. Errors name the file: NotFound, Corrupt (not JSON, a field of the wrong
@@ -46,6 +52,7 @@ class Tokenizer {
     std::uint32_t vocab_size() const;
     std::optional<std::uint32_t> id_of(std::string_view token) const;
     const std::vector<std::uint32_t>& special_ids() const;  // ascending
+    Surroundings surroundings() const;
 
   private:
     class Impl;

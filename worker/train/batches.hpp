@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/spec/train.hpp"
+#include "worker/tokenizer/tokenizer.hpp"
 #include "worker/train/data/sampler.hpp"
 #include "worker/train/model/chunk_spec.hpp"
 
@@ -11,13 +12,20 @@ namespace roll::train {
 
 // The micro-batches of one data-parallel rank in the step after `step` steps. Sample number
 // step * global_batch_size + j is row j of the step whatever dp is: dp rank d has the d-th part.
+//
+// Throws RankFailure(invalid) naming a token that a vocabulary of `vocab` does not have.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::TrainSpec& spec,
-                                     std::int64_t step, int dp_rank);
+                                     std::int64_t vocab, std::int64_t step, int dp_rank);
 
 // This rank's share of the held-out windows, as many micro-batches on every rank. Short rows are
 // filled up with targets that do not count.
 std::vector<Microbatch> valid_batches(const std::vector<data::Tokens>& windows,
-                                      const spec::TrainSpec& spec, int dp_rank);
+                                      const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank);
+
+// The bytes of text that the windows' targets are: all tokens but each window's first, special ones
+// being none.
+std::int64_t predicted_bytes(const std::vector<data::Tokens>& windows,
+                             const tokenizer::Tokenizer& tokenizer);
 
 // For messages: the first sample of a rank's part of a step.
 std::int64_t first_sample(const spec::TrainSpec& spec, std::int64_t step, int dp_rank);

@@ -4,29 +4,43 @@
 #include "worker/train/model_setup.hpp"
 
 namespace roll::train {
+namespace {
 
-std::string continue_text(Chunk& model, const std::string& prompt, const TextOptions& options) {
-    const std::string start = prompt.empty() ? "\n" : prompt;
-    std::vector<std::int64_t> tokens;
-    for (const char c : start) tokens.push_back(static_cast<unsigned char>(c));
-    std::string text;
-    for (const std::int64_t token :
-         generate(model, tokens, {options.max_tokens, options.temperature, options.seed}))
-        if (token < 256) text.push_back(static_cast<char>(token));
-    return text;
+std::vector<std::int64_t> start_of(const tokenizer::TextTokenizer& text,
+                                   const std::string& prompt) {
+    std::vector<std::uint32_t> ids = text.tokenizer.surroundings().before;
+    text.tokenizer.encode(prompt, ids, {.add_special = false});
+    if (ids.empty()) text.tokenizer.encode("\n", ids, {.add_special = false});
+    return {ids.begin(), ids.end()};
+}
+
+}  // namespace
+
+std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
+                          const std::string& prompt, const TextOptions& options) {
+    const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
+    const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
+    const std::vector<std::int64_t> added =
+        generate(model, start, {options.max_tokens, options.temperature, options.seed, stops});
+    std::vector<std::uint32_t> ids(start.begin(), start.end());
+    const std::string before = tokenizer.tokenizer.decode(ids, /*skip_special=*/true);
+    ids.insert(ids.end(), added.begin(), added.end());
+    std::string whole = tokenizer.tokenizer.decode(ids, true);
+    // A character that the prompt's last token had begun is written by its end.
+    const auto [end, ignored] =
+        std::mismatch(before.begin(), before.end(), whole.begin(), whole.end());
+    return std::string(whole.begin() + (end - before.begin()), whole.end());
 }
 
 std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,
                           const TextOptions& options) {
     const ModelSetup setup = setup_model(directory);
-    if (setup.config.vocab < 256) {
-        throw RankFailure(2, directory.string() + " has a vocabulary of " +
-                                 std::to_string(setup.config.vocab) +
-                                 "; only models of bytes can be sampled");
-    }
+    if (!setup.tokenizer)
+        throw RankFailure(
+            2, directory.string() + " has no tokenizer.json; copy the model's tokenizer into it");
     Chunk model(setup.config, split_layers(setup.config, 0, 1), {});
     load_weights(directory, model.parameters());
-    return continue_text(model, prompt, options);
+    return continue_text(model, *setup.tokenizer, prompt, options);
 }
 
 }  // namespace roll::train

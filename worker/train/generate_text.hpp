@@ -1,9 +1,10 @@
-// Sampling text from a model of bytes.
+// Sampling text from a model with its tokenizer.
 #pragma once
 
 #include <filesystem>
 #include <string>
 
+#include "worker/tokenizer/directory.hpp"
 #include "worker/train/model/generate.hpp"
 
 namespace roll::train {
@@ -14,8 +15,10 @@ struct TextOptions {
     std::uint64_t seed = 1;
 };
 
-// What the model adds to the prompt; an empty prompt stands for a new line. Any bytes.
-std::string continue_text(Chunk& model, const std::string& prompt, const TextOptions& options);
+// What the model adds to the prompt, up to a token that ends text. An empty prompt stands for what
+// the tokenizer puts before a text, or a new line.
+std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
+                          const std::string& prompt, const TextOptions& options);
 
 // The same from a HuggingFace or MCA directory, in float32. Throws RankFailure.
 std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,

@@ -40,7 +40,9 @@ int train(const Arguments& arguments, WorkerLink& link) {
         throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
                                  std::to_string(launch.world_size()) + " ranks");
     set_threads(launch.ranks_per_node);
-    Trainer trainer(launch, arguments.rank, link);
+    std::optional<TrainingData> data = prepare_training(launch, arguments.rank, link);
+    if (!data) return protocol::kExitYielded;
+    Trainer trainer(launch, arguments.rank, link, *std::move(data));
     return trainer.run();
 }
 

@@ -3,10 +3,12 @@
 #include <cstring>
 #include <map>
 
+#include "common/files.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
+#include "worker/formats/hf.hpp"
 #include "worker/train/failure.hpp"
 
 namespace roll::train {
@@ -14,24 +16,67 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kByteValues = 256;
-
 tensor::DType dtype_of(const at::Tensor& tensor) {
     return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
 [[noreturn]] void refuse(const std::string& sentence) { throw RankFailure(2, sentence); }
 
-void check_sizes(const spec::TrainSpec& spec, const spec::ModelConfig& config) {
-    if (spec.tokenizer != "bytes")
-        refuse("tokenizer: " + spec.tokenizer + " is not built yet; only bytes is");
-    if (config.vocab < kByteValues)
+void check_sizes(const spec::TrainSpec& spec, const ModelSetup& setup) {
+    const spec::ModelConfig& config = setup.config;
+    const std::int64_t ids = setup.tokenizer->tokenizer.vocab_size();
+    if (config.vocab < ids && spec.tokenizer == "bytes")
         refuse("model.vocab_size: " + std::to_string(config.vocab) +
                " is too small for the tokenizer bytes, which needs 256");
+    if (config.vocab < ids)
+        refuse("tokenizer: " + spec.tokenizer + " has ids up to " + std::to_string(ids - 1) +
+               ", but the model's embedding has " + std::to_string(config.vocab) +
+               " rows; name the tokenizer that belongs to the model");
     if (spec.seq_length > config.positions_max)
         refuse("train.seq_length: " + std::to_string(spec.seq_length) +
                " is more than model.max_position_embeddings " +
                std::to_string(config.positions_max));
+}
+
+std::shared_ptr<const tokenizer::TextTokenizer> shared(tokenizer::TextTokenizer tokenizer) {
+    return std::make_shared<const tokenizer::TextTokenizer>(std::move(tokenizer));
+}
+
+void take_bytes_tokenizer(ModelSetup& setup) {
+    setup.tokenizer = shared(tokenizer::bytes_tokenizer());
+    setup.companions = formats::bytes_tokenizer_files();
+    formats::mark_bytes_tokenizer(setup.hf_config);
+}
+
+void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
+    setup.tokenizer = shared(need(tokenizer::load_directory(directory)));
+    formats::unmark_bytes_tokenizer(setup.hf_config);
+    for (const std::string& name : formats::companion_files(directory))
+        setup.companions.emplace_back(name, need(read_file(directory / name)));
+}
+
+// The directory that the job names, or the first of its checkpoints that holds a copy.
+void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
+                    const std::vector<fs::path>& checkpoints) {
+    const bool models_own = spec.tokenizer == spec.model.from;
+    if (spec.tokenizer == "bytes" || (models_own && formats::has_bytes_tokenizer(setup.hf_config)))
+        return take_bytes_tokenizer(setup);
+    std::vector<fs::path> places = {spec.tokenizer};
+    places.insert(places.end(), checkpoints.begin(), checkpoints.end());
+    for (const fs::path& place : places)
+        if (tokenizer::has_tokenizer(place)) return take_tokenizer(setup, place);
+    refuse("tokenizer: " + spec.tokenizer +
+           " has no tokenizer.json; name a directory that has one, or bytes");
+}
+
+// A whole config from sizes alone; what they leave out about tokens, the tokenizer says.
+Json complete(const families::Family& family, Json sizes,
+              const tokenizer::TextTokenizer& tokenizer) {
+    if (!sizes.contains("vocab_size")) sizes["vocab_size"] = tokenizer.tokenizer.vocab_size();
+    Json config = need(families::complete_hf_config(family, sizes));
+    if (tokenizer.bos) config["bos_token_id"] = *tokenizer.bos;
+    if (tokenizer.eos) config["eos_token_id"] = *tokenizer.eos;
+    return config;
 }
 
 // Where each native tensor's bytes go, by name.
@@ -62,7 +107,7 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
     auto config = families::model_config(*source.family, source.config.native);
     if (!config)
         return fail(config.error().code, directory.string() + ": " + config.error().message);
-    return ModelSetup{source.config.hf_config, source.config.native, *config};
+    return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
 }
 
 Result<ModelSetup> given_model(const fs::path& from, const std::vector<fs::path>& checkpoints,
@@ -77,25 +122,30 @@ Result<ModelSetup> given_model(const fs::path& from, const std::vector<fs::path>
 
 ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>& checkpoints) {
     const families::Families families = need(families::Families::load());
-    if (!spec.model.from.empty()) {
-        ModelSetup given = need(given_model(spec.model.from, checkpoints, families));
-        check_sizes(spec, given.config);
-        formats::mark_bytes_tokenizer(given.hf_config);
-        return given;
-    }
-    const families::Family* family = need(families.find(spec.model.family));
     ModelSetup setup;
-    setup.hf_config =
-        need(families::complete_hf_config(*family, need(parse_json(spec.model.hf_config))));
-    setup.native = need(families::native_config(*family, setup.hf_config));
-    setup.config = need(families::model_config(*family, setup.native));
-    check_sizes(spec, setup.config);
-    formats::mark_bytes_tokenizer(setup.hf_config);
+    if (!spec.model.from.empty()) {
+        setup = need(given_model(spec.model.from, checkpoints, families));
+        give_tokenizer(setup, spec, checkpoints);
+    } else {
+        const families::Family* family = need(families.find(spec.model.family));
+        give_tokenizer(setup, spec, checkpoints);
+        setup.hf_config.update(
+            complete(*family, need(parse_json(spec.model.hf_config)), *setup.tokenizer));
+        setup.native = need(families::native_config(*family, setup.hf_config));
+        setup.config = need(families::model_config(*family, setup.native));
+    }
+    check_sizes(spec, setup);
     return setup;
 }
 
 ModelSetup setup_model(const fs::path& directory) {
-    return need(read_model(directory, need(families::Families::load())));
+    ModelSetup setup = need(read_model(directory, need(families::Families::load())));
+    if (formats::has_bytes_tokenizer(setup.hf_config)) {
+        take_bytes_tokenizer(setup);
+    } else if (tokenizer::has_tokenizer(directory)) {
+        take_tokenizer(setup, directory);
+    }
+    return setup;
 }
 
 void load_weights(const fs::path& directory, Parameters& parameters) {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/json.hpp"
 #include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
+#include "worker/tokenizer/directory.hpp"
 #include "worker/train/model/chunk.hpp"
 
 namespace roll::train {
@@ -15,15 +19,17 @@ struct ModelSetup {
     Json hf_config;  // whole: what the exported config.json is made from
     Json native;     // Megatron's fields
     spec::ModelConfig config;
+    std::shared_ptr<const tokenizer::TextTokenizer> tokenizer;    // null: the directory has none
+    std::vector<std::pair<std::string, std::string>> companions;  // files beside it: name, content
 };
 
 // Of a model that starts from a directory, what the first of the job's own checkpoints that opens
-// says, else the directory: a job can go on without what it started from. Throws
-// RankFailure(invalid) with what is wrong in the job's sizes.
+// says, else the directory; of a tokenizer's directory that is gone likewise: a job can go on
+// without what it started from. Throws RankFailure(invalid) with what is wrong in the job's sizes.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints);
 
-// The model of a HuggingFace or MCA directory.
+// The model of a HuggingFace or MCA directory, with its tokenizer if it has one.
 ModelSetup setup_model(const std::filesystem::path& directory);
 
 // Fills a whole model's weights from a HuggingFace or MCA directory of any layout, cast to the

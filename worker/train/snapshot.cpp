@@ -7,7 +7,6 @@
 
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
-#include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/mca.hpp"
 #include "worker/formats/torch_file.hpp"
 #include "worker/train/failure.hpp"
@@ -90,7 +89,7 @@ Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,
     ROLL_TRY_VOID(make_directories(directory / "roll"));
     ROLL_TRY_VOID(write_weights(directory, snapshot, model));
     ROLL_TRY_VOID(write_moments(directory / checkpoint::kOptimizerFile, snapshot));
-    for (const auto& [name, content] : formats::bytes_tokenizer_files())
+    for (const auto& [name, content] : model.companions)
         ROLL_TRY_VOID(write_file_atomically(directory / name, content));
     return write_file_atomically(directory / checkpoint::kStateFile,
                                  checkpoint::encode(snapshot.state));

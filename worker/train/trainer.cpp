@@ -34,14 +34,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link)
+Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data)
     : launch_(launch),
       rank_(rank),
       link_(link),
-      spec_(checked_spec(launch)),
-      model_(setup_model(spec_, candidates_of(launch_))),
-      corpus_(
-          need(data::Corpus::open(spec_.data.train, spec_.data.valid_fraction, spec_.seq_length))),
+      spec_(std::move(data.spec)),
+      model_(std::move(data.model)),
+      corpus_(std::move(data.corpus)),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
     connect();
@@ -193,7 +192,8 @@ int Trainer::run() {
 
 void Trainer::train_step() {
     const auto start = Clock::now();
-    const std::vector<Microbatch> batch = step_batches(sampler_, spec_, state_.step, dp_->rank());
+    const std::vector<Microbatch> batch =
+        step_batches(sampler_, spec_, model_.config.vocab, state_.step, dp_->rank());
     const double data_wait = seconds_since(start);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
@@ -284,29 +284,45 @@ void Trainer::fail_not_finite(const StepResult& result, std::span<const Microbat
 bool Trainer::validate() {
     const auto windows = data::valid_windows(corpus_, spec_.seq_length);
     if (windows.empty()) return false;
-    const LossSum sum = step_->evaluate(valid_batches(windows, spec_, dp_->rank()));
+    const LossSum sum =
+        step_->evaluate(valid_batches(windows, spec_, model_.config.vocab, dp_->rank()));
     const double loss = sum.loss / static_cast<double>(sum.tokens);
     state_.valid_loss = loss;
     const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
     if (!writes()) return best;
     if (best && spec_.checkpoint_keep_best) saver_->best(state_.step);
-    if (!ngram_bits_) ngram_bits_ = data::valid_bits_per_byte(data::NgramModel(corpus_), corpus_);
-    const double bits = loss / std::numbers::ln2;
-    metrics_->append({{"step", state_.step},
-                      {"valid_loss", loss},
-                      {"valid_bits_per_byte", bits},
-                      {"valid_tokens", sum.tokens},
-                      {"ngram2_bits_per_byte", *ngram_bits_}});
-    std::printf("step %lld  held-out: loss %.4f, %.4f bits per byte (order-2 n-gram: %.4f)\n",
-                static_cast<long long>(state_.step), loss, bits, *ngram_bits_);
+    const ValidText& text = valid_text(windows);
+    OrderedJson row = {{"step", state_.step}, {"valid_loss", loss}};
+    std::printf("step %lld  held-out: loss %.4f", static_cast<long long>(state_.step), loss);
+    if (text.bytes > 0) {
+        const double bits = sum.loss / std::numbers::ln2 / static_cast<double>(text.bytes);
+        row["valid_bits_per_byte"] = bits;
+        std::printf(", %.4f bits per byte", bits);
+    }
+    row["valid_tokens"] = sum.tokens;
+    if (text.ngram_bits) {
+        row["ngram2_bits_per_byte"] = *text.ngram_bits;
+        std::printf(" (order-2 n-gram: %.4f)", *text.ngram_bits);
+    }
+    std::printf("\n");
+    metrics_->append(row);
     return best;
+}
+
+const Trainer::ValidText& Trainer::valid_text(const std::vector<data::Tokens>& windows) {
+    if (valid_text_) return *valid_text_;
+    valid_text_.emplace();
+    valid_text_->bytes = predicted_bytes(windows, model_.tokenizer->tokenizer);
+    if (corpus_.is_bytes())
+        valid_text_->ngram_bits = data::valid_bits_per_byte(data::NgramModel(corpus_), corpus_);
+    return *valid_text_;
 }
 
 void Trainer::sample() {
     if (!writes()) return;
     for (const std::string& prompt : spec_.sample.prompts) {
-        const std::string text =
-            continue_text(step_->chunks()[0], prompt, {spec_.sample.max_tokens, 0.8, spec_.seed});
+        const std::string text = continue_text(step_->chunks()[0], *model_.tokenizer, prompt,
+                                               {spec_.sample.max_tokens, 0.8, spec_.seed});
         metrics_->append({{"step", state_.step}, {"prompt", prompt}, {"text", text}});
         const std::string shown =
             Json(prompt + text).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -12,19 +12,19 @@
 #include "common/spec/train.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/data/corpus.hpp"
 #include "worker/train/data/sampler.hpp"
 #include "worker/train/metrics.hpp"
 #include "worker/train/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/saver.hpp"
+#include "worker/train/training_data.hpp"
 
 namespace roll::train {
 
 class Trainer {
   public:
     // Connects the ranks and restores. Throws RankFailure or PeerLost.
-    Trainer(const protocol::Launch& launch, int rank, WorkerLink& link);
+    Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data);
 
     // Trains. Returns the exit status, 0 or yielded. Throws RankFailure or PeerLost.
     int run();
@@ -34,6 +34,11 @@ class Trainer {
     struct Agreed {
         bool stop = false;
         bool checkpoint = true;
+    };
+    // What the held-out tokens are as text; the n-gram's figure for a corpus of bytes only.
+    struct ValidText {
+        std::int64_t bytes = 0;  // of what is predicted
+        std::optional<double> ngram_bits;
     };
 
     void connect();
@@ -48,6 +53,7 @@ class Trainer {
     [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
     bool validate();  // whether it was the best so far
     bool stops_early() const;
+    const ValidText& valid_text(const std::vector<data::Tokens>& windows);
     void sample();
     void save();
     void await_recorded();
@@ -70,7 +76,7 @@ class Trainer {
     checkpoint::Choice choice_;       // of rank 0
     std::optional<Saver> saver_;      // of the rank that writes
     std::optional<Metrics> metrics_;  // likewise
-    std::optional<double> ngram_bits_;
+    std::optional<ValidText> valid_text_;
     Clock::time_point progress_due_{};
     Clock::time_point log_due_{};
     double step_seconds_ = 0;  // smoothed

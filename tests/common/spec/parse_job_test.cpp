@@ -158,10 +158,6 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
         json[Json::json_pointer(pointer)] = value;
         EXPECT_EQ(problems(json), expected);
     }
-    Json json = train_file();
-    std::ofstream(base + "/a.jsonl") << "{}";
-    json["data"]["train"] = {"a.jsonl"};
-    EXPECT_EQ(problems(json), "data.train[0] a.jsonl: .jsonl is not built yet; built: .txt\n");
     EXPECT_EQ(problems({{"name", "m"},
                         {"kind", "convert"},
                         {"convert", {{"source", base}, {"target", "out"}, {"to", "nemo"}}}}),
@@ -296,8 +292,8 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
                                         "format",
                                         "x-allowed",
                                         "x-built",
-                                        "x-built-suffixes",
                                         "x-path",
+                                        "x-words",
                                         "x-exists"};
     const std::function<void(const OrderedJson&, const std::string&)> walk =
         [&](const OrderedJson& schema, const std::string& path) {
@@ -314,6 +310,30 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
             if (schema.contains("items")) walk(schema["items"], path + "[]");
         };
     walk(job_schema(), "");
+}
+
+TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
+    const auto document = [&](const Json& file) {
+        const ParsedJob parsed = parse(file);
+        return parsed.ok() ? Json::parse(parsed.spec.document)
+                           : Json(parsed.problems.at(0).message);
+    };
+    Json json = train_file();
+    json.erase("tokenizer");
+    EXPECT_EQ(document(json)["tokenizer"], "bytes");
+    EXPECT_EQ(document(json)["model"]["vocab_size"], 256);
+    std::filesystem::create_directories(base + "/hf");
+    json["tokenizer"] = "hf/";
+    json["model"].erase("vocab_size");
+    EXPECT_EQ(document(json)["tokenizer"], base + "/hf");
+    EXPECT_FALSE(document(json)["model"].contains("vocab_size")) << "the tokenizer says";
+    json["model"] = {{"from", "hf"}};
+    json.erase("tokenizer");
+    EXPECT_EQ(document(json)["tokenizer"], base + "/hf");
+    json["tokenizer"] = "bytes";
+    EXPECT_EQ(document(json)["tokenizer"], "bytes");
+    json["tokenizer"] = "none";
+    EXPECT_EQ(document(json), "is " + base + "/none, and there is no such file");
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ TEST(Generate, StopsAtTheStopTokenAndAtTheLastPosition) {
     Chunk model = make_model(false);
     const Tokens all = generate(model, {7, 7}, {.max_tokens = 1000});
     EXPECT_EQ(std::ssize(all), model.config().positions_max - 2 + 1);
-    const Tokens stopped = generate(model, {7, 7}, {.max_tokens = 1000, .stop_token = all[4]});
+    const Tokens stopped =
+        generate(model, {7, 7}, {.max_tokens = 1000, .stop_tokens = {-7, all[4]}});
     EXPECT_LE(stopped.size(), 4U);
     EXPECT_EQ(stopped, Tokens(all.begin(), all.begin() + std::ssize(stopped)));
     EXPECT_EQ(generate(model, Tokens(500, 3), {.max_tokens = 9}).size(), 2U);

@@ -6,29 +6,25 @@
 namespace roll::data {
 namespace {
 
-Result<CorpusFile> open_file(const std::string& path, double valid_fraction) {
-    auto file = MappedFile::open(path);
-    if (!file) {
-        return fail(ErrorCode::InvalidArgument, "data.train: " + file.error().message,
-                    "give the path of a text file; relative ones are taken from the job file");
-    }
-    const std::span<const std::byte> bytes = file->bytes();
-    if (bytes.empty()) return fail(ErrorCode::InvalidArgument, "data.train: " + path + " is empty");
-    const Tokens tokens(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+Result<CorpusFile> split(NamedTokens named, double valid_fraction) {
+    const Tokens tokens = named.file.tokens();
+    if (tokens.empty())
+        return fail(ErrorCode::InvalidArgument, "data.train: " + named.name + " is empty");
     const auto held_out =
         static_cast<std::size_t>(std::llround(valid_fraction * static_cast<double>(tokens.size())));
     const std::size_t cut = tokens.size() - std::min(held_out, tokens.size());
-    return CorpusFile{*std::move(file), tokens.first(cut), tokens.subspan(cut)};
+    return CorpusFile{std::move(named.name), std::move(named.file), tokens.first(cut),
+                      tokens.subspan(cut)};
 }
 
 }  // namespace
 
-Result<Corpus> Corpus::open(const std::vector<std::string>& paths, double valid_fraction,
+Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fraction,
                             std::int64_t seq_length) {
     Corpus corpus;
     std::size_t longest = 0;
-    for (const std::string& path : paths) {
-        ROLL_TRY(CorpusFile file, open_file(path, valid_fraction));
+    for (NamedTokens& named : files) {
+        ROLL_TRY(CorpusFile file, split(std::move(named), valid_fraction));
         longest = std::max(longest, file.train.size());
         corpus.files_.push_back(std::move(file));
     }
@@ -42,15 +38,21 @@ Result<Corpus> Corpus::open(const std::vector<std::string>& paths, double valid_
     return corpus;
 }
 
+bool Corpus::is_bytes() const {
+    return std::all_of(files_.begin(), files_.end(), [](const CorpusFile& file) {
+        return file.train.type() == TokenType::Uint8;
+    });
+}
+
 std::int64_t Corpus::train_tokens() const {
     std::int64_t total = 0;
-    for (const CorpusFile& file : files_) total += std::ssize(file.train);
+    for (const CorpusFile& file : files_) total += static_cast<std::int64_t>(file.train.size());
     return total;
 }
 
 std::int64_t Corpus::valid_tokens() const {
     std::int64_t total = 0;
-    for (const CorpusFile& file : files_) total += std::ssize(file.valid);
+    for (const CorpusFile& file : files_) total += static_cast<std::int64_t>(file.valid.size());
     return total;
 }
 

@@ -1,33 +1,37 @@
-// Text files as byte tokens, mapped: each file's tail is held out for validation. Opening costs no
-// reading; a token is a byte.
+// The files that a job trains on, as tokens: each file's tail is held out for validation.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "common/error.hpp"
-#include "common/files.hpp"
+#include "worker/train/data/token_file.hpp"
 
 namespace roll::data {
 
-using Tokens = std::span<const std::uint8_t>;
-
 struct CorpusFile {
-    MappedFile file;
+    std::string name;  // for messages: what the job file calls it
+    TokenFile file;
     Tokens train;
     Tokens valid;  // the tail; may be empty
 };
 
+// A named file of tokens.
+struct NamedTokens {
+    std::string name;
+    TokenFile file;
+};
+
 class Corpus {
   public:
-    // The tail of each file is round(valid_fraction * its size) bytes. InvalidArgument, one
-    // sentence: a file that is missing or empty, or no file with seq_length + 1 tokens to train on.
-    static Result<Corpus> open(const std::vector<std::string>& paths, double valid_fraction,
+    // The tail of each file is round(valid_fraction * its size) tokens. InvalidArgument, one
+    // sentence: a file without tokens, or no file with seq_length + 1 of them to train on.
+    static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length);
 
     const std::vector<CorpusFile>& files() const { return files_; }
+    bool is_bytes() const;  // every file is of byte-sized tokens
     std::int64_t train_tokens() const;
     std::int64_t valid_tokens() const;
 

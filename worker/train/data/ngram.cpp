@@ -28,7 +28,7 @@ double interpolate(std::uint32_t count, std::uint32_t total, std::uint32_t kinds
 NgramModel::NgramModel(const Corpus& corpus) {
     std::array<bool, 256> seen{};
     for (const CorpusFile& file : corpus.files())
-        for (const std::uint8_t byte : file.train) seen[byte] = true;
+        for (const std::uint8_t byte : file.train.bytes()) seen[byte] = true;
     for (std::size_t byte = 0; byte < 256; ++byte)
         code_[byte] = seen[byte] ? static_cast<int>(size_++) : -1;
     three_.resize(size_ * size_ * size_);
@@ -37,10 +37,11 @@ NgramModel::NgramModel(const Corpus& corpus) {
     rows3_.resize(size_ * size_);
     rows2_.resize(size_);
     for (const CorpusFile& file : corpus.files()) {
-        for (std::size_t i = 2; i < file.train.size(); ++i) {
-            ++three_[place(static_cast<std::size_t>(code_[file.train[i - 2]]),
-                           static_cast<std::size_t>(code_[file.train[i - 1]]),
-                           static_cast<std::size_t>(code_[file.train[i]]))];
+        const std::span<const std::uint8_t> train = file.train.bytes();
+        for (std::size_t i = 2; i < train.size(); ++i) {
+            ++three_[place(static_cast<std::size_t>(code_[train[i - 2]]),
+                           static_cast<std::size_t>(code_[train[i - 1]]),
+                           static_cast<std::size_t>(code_[train[i]]))];
         }
     }
     for (std::size_t a = 0; a < size_; ++a) {
@@ -93,7 +94,7 @@ double valid_bits_per_byte(const NgramModel& model, const Corpus& corpus) {
     double bits = 0;
     std::int64_t count = 0;
     for (const CorpusFile& file : corpus.files()) {
-        const std::uint8_t* const begin = file.train.data();  // the tail follows at once
+        const std::uint8_t* const begin = file.train.bytes().data();  // the tail follows at once
         const std::size_t cut = file.train.size();
         for (std::size_t i = cut + 1; i < cut + file.valid.size(); ++i, ++count) {
             const std::uint8_t before2 = i >= 2 ? begin[i - 2] : begin[i - 1];

@@ -1,5 +1,6 @@
 #include "worker/train/model/generate.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -113,7 +114,8 @@ std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> promp
             tokens.empty() ? prompt : std::vector<std::int64_t>{tokens.back()};
         if (decoder.position() + std::ssize(next) > model.config().positions_max) break;
         const std::int64_t token = choose(decoder.take(next), options, tokens.size());
-        if (token == options.stop_token) break;
+        const auto& stops = options.stop_tokens;
+        if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
         tokens.push_back(token);
     }
     return tokens;

@@ -12,10 +12,10 @@ struct GenerateOptions {
     std::int64_t max_tokens = 64;
     double temperature = 0;  // 0: always the likeliest token
     std::uint64_t seed = 1;  // with a temperature: equal seeds draw equal tokens
-    std::int64_t stop_token = -1;
+    std::vector<std::int64_t> stop_tokens = {};
 };
 
-// The tokens that follow the prompt, a stop token not included. Fewer than max_tokens when the
+// The tokens that follow the prompt, the stop token not included. Fewer than max_tokens when the
 // model's positions_max is reached; a longer prompt is cut at its front. The prompt is not empty.
 std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);

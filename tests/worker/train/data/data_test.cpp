@@ -30,6 +30,17 @@ class Data : public testing::Test {
     fs::path root_;
 };
 
+// Files whose bytes are the tokens.
+Result<Corpus> byte_corpus(const std::vector<std::string>& paths, double valid_fraction,
+                           std::int64_t seq_length) {
+    std::vector<NamedTokens> files;
+    for (const std::string& path : paths) {
+        ROLL_TRY(TokenFile file, TokenFile::open_bytes(path));
+        files.push_back({path, std::move(file)});
+    }
+    return Corpus::make(std::move(files), valid_fraction, seq_length);
+}
+
 std::string noise(std::size_t size, unsigned seed) {
     std::mt19937 random(seed);
     std::string text(size, ' ');
@@ -62,11 +73,11 @@ TEST(Permutation, DependsOnItsKeyAndMixesWell) {
 
 TEST_F(Data, AnEpochIsEveryWindowOfEveryFileOnce) {
     const auto corpus =
-        Corpus::open({put("a", noise(1003, 1)), put("b", noise(507, 2))}, 0.0, 10).value();
+        byte_corpus({put("a", noise(1003, 1)), put("b", noise(507, 2))}, 0.0, 10).value();
     const Sampler sampler(corpus, 10, 7);
     EXPECT_EQ(sampler.windows(), 100u + 50u);
     for (const std::uint64_t epoch : {0ull, 1ull, 5ull}) {
-        std::set<const std::uint8_t*> starts;
+        std::set<const std::byte*> starts;
         for (std::uint64_t i = 0; i < sampler.windows(); ++i) {
             const Tokens tokens = sampler.sample(epoch * sampler.windows() + i);
             EXPECT_EQ(tokens.size(), 11u);
@@ -77,7 +88,7 @@ TEST_F(Data, AnEpochIsEveryWindowOfEveryFileOnce) {
 }
 
 TEST_F(Data, AnotherSeedOrEpochDrawsAnotherOrder) {
-    const auto corpus = Corpus::open({put("a", noise(100000, 1))}, 0.01, 10).value();
+    const auto corpus = byte_corpus({put("a", noise(100000, 1))}, 0.01, 10).value();
     const Sampler one(corpus, 10, 1), two(corpus, 10, 2);
     int equal = 0;
     for (std::uint64_t i = 0; i < 100; ++i) {
@@ -90,12 +101,12 @@ TEST_F(Data, AnotherSeedOrEpochDrawsAnotherOrder) {
 
 TEST_F(Data, TheTailIsHeldOutAndPredictedOnce) {
     const auto corpus =
-        Corpus::open({put("a", noise(1000, 1)), put("b", "0123456789abc")}, 0.1, 16).value();
+        byte_corpus({put("a", noise(1000, 1)), put("b", "0123456789abc")}, 0.1, 16).value();
     EXPECT_EQ(corpus.train_tokens(), 900 + 12);
     EXPECT_EQ(corpus.valid_tokens(), 100 + 1);
     const std::vector<Tokens> windows = valid_windows(corpus, 16);
     std::size_t targets = 0;
-    for (const Tokens window : windows) targets += window.size() - 1;
+    for (const Tokens& window : windows) targets += window.size() - 1;
     EXPECT_EQ(targets, 99u);  // the tail of one byte predicts nothing
     EXPECT_EQ(windows.size(), 7u);
     EXPECT_EQ(windows.back().size(), 4u);
@@ -105,12 +116,11 @@ TEST_F(Data, TheTailIsHeldOutAndPredictedOnce) {
 
 TEST_F(Data, RefusesInOneSentence) {
     const auto refused = [](const std::vector<std::string>& paths) {
-        const auto corpus = Corpus::open(paths, 0.01, 64);
+        const auto corpus = byte_corpus(paths, 0.01, 64);
         EXPECT_FALSE(corpus);
         EXPECT_EQ(corpus.error().code, ErrorCode::InvalidArgument);
         return corpus.error().message;
     };
-    EXPECT_NE(refused({(root_ / "none").string()}).find("No such file"), std::string::npos);
     EXPECT_NE(refused({put("empty", "")}).find("is empty"), std::string::npos);
     EXPECT_EQ(
         refused({put("short", "abc")}),
@@ -119,7 +129,7 @@ TEST_F(Data, RefusesInOneSentence) {
 }
 
 TEST_F(Data, NgramProbabilitiesSumToOne) {
-    const auto corpus = Corpus::open({put("a", noise(3000, 3) + "zebra zebra")}, 0.1, 8).value();
+    const auto corpus = byte_corpus({put("a", noise(3000, 3) + "zebra zebra")}, 0.1, 8).value();
     const NgramModel model(corpus);
     for (const char* before : {"ab", "zz", "e\xff", "\xff\xfe",
                                "\xff"
@@ -137,11 +147,11 @@ TEST_F(Data, NgramProbabilitiesSumToOne) {
 }
 
 TEST_F(Data, NgramKnowsWhatNoiseAndOrderCost) {
-    const auto noisy = Corpus::open({put("a", noise(200000, 5))}, 0.1, 8).value();
+    const auto noisy = byte_corpus({put("a", noise(200000, 5))}, 0.1, 8).value();
     EXPECT_NEAR(valid_bits_per_byte(NgramModel(noisy), noisy), std::log2(20), 0.1);
     std::string cycle;
     for (int i = 0; i < 3000; ++i) cycle += "abcab";
-    const auto ordered = Corpus::open({put("b", cycle)}, 0.1, 8).value();
+    const auto ordered = byte_corpus({put("b", cycle)}, 0.1, 8).value();
     const double bits = valid_bits_per_byte(NgramModel(ordered), ordered);
     EXPECT_GT(bits, 0.0);
     EXPECT_LT(bits, 0.5);  // "ab" leaves one question: c or a

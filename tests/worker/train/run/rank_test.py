@@ -173,12 +173,6 @@ class RankTest(RankCase):
         rates = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
         return self.document(1, model={'from': start}, **rates, **changes)
 
-    def exported(self, run, name):
-        export = os.path.join(self.top, name)
-        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf'], check=True,
-                       capture_output=True)
-        return export
-
     @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
     def test_starts_from_a_directory_with_the_loss_of_transformers_and_gives_the_weights_back(self):
         for job, (options, precision, bound) in enumerate([

@@ -148,17 +148,22 @@ class Attempt:
         return found
 
 
+def write_corpus(path):
+    """Text with a little structure, the same each time."""
+    rng = random.Random(7)
+    words = [''.join(rng.choice('etaoinshrdlu') for _ in range(rng.randint(2, 7))) for _ in range(200)]
+    text = ' '.join(words[min(int(rng.expovariate(0.03)), 199)] for _ in range(20000))
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
+    return path
+
+
 class RankCase(unittest.TestCase):
 
     def setUp(self):
         self.top = tempfile.mkdtemp(prefix='roll-rank-')
         self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
-        rng = random.Random(7)
-        words = [''.join(rng.choice('etaoinshrdlu') for _ in range(rng.randint(2, 7))) for _ in range(200)]
-        text = ' '.join(words[min(int(rng.expovariate(0.03)), 199)] for _ in range(20000))
-        self.corpus = os.path.join(self.top, 'corpus.txt')
-        with open(self.corpus, 'w', encoding='utf-8') as file:
-            file.write(text)
+        self.corpus = write_corpus(os.path.join(self.top, 'corpus.txt'))
 
     def document(self, steps, dp=2, **changes):
         document = {
@@ -192,3 +197,9 @@ class RankCase(unittest.TestCase):
         message = attempt.said('failed')[0]['message']
         self.assertIn(text, message)
         self.assertNotIn('\n', message)
+
+    def exported(self, run, name):
+        export = os.path.join(self.top, name)
+        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf'], check=True,
+                       capture_output=True)
+        return export

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""roll-rank on text and a tokenizer: the ids, losses and continuations of transformers, kills on the way."""
+import json
+import math
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+from ranks import CONVERT, ORACLE, RANK, Attempt, RankCase, write_corpus
+
+HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle/hf_text.py')
+
+
+def read_tokens(base):
+    """[[id ...] ...]: the documents of a .bin and .idx, as Megatron's IndexedDataset reads them."""
+    with open(base + '.idx', 'rb') as file:
+        index = file.read()
+    with open(base + '.bin', 'rb') as file:
+        data = file.read()
+    magic, version, code, count, entries = struct.unpack_from('<9sQBQQ', index)
+    assert magic == b'MMIDIDX\0\0' and version == 1 and code == 8, index[:40]
+    lengths = struct.unpack_from(f'<{count}i', index, 34)
+    offsets = struct.unpack_from(f'<{count}q', index, 34 + 4 * count)
+    documents = struct.unpack_from(f'<{entries}q', index, 34 + 12 * count)
+    assert len(index) == 34 + 12 * count + 8 * entries
+    sequences = [list(struct.unpack_from(f'<{n}H', data, at)) for n, at in zip(lengths, offsets)]
+    return [sum(sequences[a:b], []) for a, b in zip(documents, documents[1:])]
+
+
+def hf(*commands):
+    """What hf_text.py returns for each command."""
+    words = [word for command in commands for word in ('--', *map(str, command))][1:]
+    done = subprocess.run([ORACLE, HF_TEXT, *words], capture_output=True, text=True, check=False,
+                          env={'PATH': '/usr/bin:/bin'})
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
+class TokensTest(RankCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.made = tempfile.mkdtemp(prefix='roll-tokens-')
+        cls.addClassCleanup(shutil.rmtree, cls.made, ignore_errors=True)
+        corpus = write_corpus(os.path.join(cls.made, 'corpus.txt'))
+        hf(('make', os.path.join(cls.made, 'model'), corpus, 'bos=1'),
+           ('make', os.path.join(cls.made, 'other'), corpus, 'bos=0', 'vocab=300'))
+
+    def setUp(self):
+        super().setUp()
+        self.model = shutil.copytree(os.path.join(self.made, 'model'), os.path.join(self.top, 'model'))
+        self.lines = os.path.join(self.top, 'lines.jsonl')
+        with open(self.corpus, encoding='utf-8') as file:
+            words = file.read().split(' ')
+        with open(self.lines, 'w', encoding='utf-8') as file:
+            for i in range(300):
+                text = ' '.join(words[50 * i:50 * i + 10 + i % 41]) + (' äöü 中文' if i % 7 == 0 else '')
+                file.write(json.dumps({'id': i, 'text': text}) + '\n')
+
+    def text_document(self, steps, **changes):
+        return self.document(steps, **{'model': {'from': self.model}, 'tokenizer': self.model,
+                                       'data__train': [self.lines, self.corpus], **changes})
+
+    def token_file(self, stem):
+        folder = os.path.join(self.top, 'tokens')
+        found, = [name[:-4] for name in os.listdir(folder) if name.startswith(stem + '-') and name.endswith('.idx')]
+        return os.path.join(folder, found)
+
+    def test_trains_on_the_ids_of_transformers_with_its_loss(self):
+        still = {'train__optimizer__lr': 1e-30, 'train__optimizer__min_lr': 0.0}
+        run = self.run_whole(1, 1, self.text_document(1, data__valid=0.05, **still))
+        export = self.exported(run, 'export')
+        mine = [read_tokens(self.token_file(stem)) for stem in ('lines', 'corpus')]
+        tails = []
+        for documents in mine:
+            ids = sum(documents, [])
+            tails.append(ids[len(ids) - math.floor(0.05 * len(ids) + 0.5):])
+        sources, losses = (self.lines, self.corpus), [('loss', self.model, 'float32', tail, 32) for tail in tails]
+        *theirs, exported, one, two = hf(*(('ids', self.model, source) for source in sources),
+                                         ('ids', export, self.lines), *losses)
+        for documents, wanted in zip(mine, theirs):
+            self.assertEqual(documents, [ids + [1] for ids in wanted])
+            self.assertEqual({ids[0] for ids in wanted}, {0}, 'the template puts <|start|> before a text')
+        self.assertEqual(exported, theirs[0], 'the tokenizer goes with the weights')
+        loss, size = sum(mean * (len(tail) - 1) for (mean, _), tail in zip((one, two), tails)), one[1] + two[1]
+        row = [row for row in run.metrics() if 'valid_loss' in row][-1]
+        print(f"held-out loss: roll {row['valid_loss']:.9f}, transformers {loss / row['valid_tokens']:.9f}")
+        self.assertAlmostEqual(row['valid_loss'] * row['valid_tokens'] / loss, 1, delta=1e-5)
+        self.assertAlmostEqual(row['valid_bits_per_byte'] * size * math.log(2) / loss, 1, delta=1e-5)
+        self.assertNotIn('ngram2_bits_per_byte', row)
+        # The token files serve as data themselves.
+        again = self.run_whole(2, 1, self.text_document(1, data__valid=0.05, **still, data__train=[
+            self.token_file('lines') + '.bin', self.token_file('corpus') + '.bin']))
+        self.assertEqual(again.metrics(), run.metrics())
+
+    def test_says_what_transformers_says(self):
+        prompts = ['the ', 'a', 'Größe 中', 'no no no no', 'x = 1;']
+        wanted, = hf(('generate', self.model, 'float32', 24, *prompts))
+        got = []
+        for prompt in prompts:
+            command = [RANK, 'generate', self.model, prompt, '--max-tokens', '24', '--json']
+            said = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+            got.append(said['prompt'] + said['text'])
+        self.assertEqual(got, wanted['texts'])
+        empty = subprocess.run([RANK, 'generate', self.model, '', '--max-tokens', '3'], capture_output=True, text=True,
+                               check=False)
+        self.assertEqual(empty.returncode, 0, empty.stderr)
+
+    def test_killed_while_it_tokenizes_it_goes_on_and_trains_the_same(self):
+        with open(self.corpus, encoding='utf-8') as file:
+            text = file.read()
+        big = os.path.join(self.top, 'big.txt')
+        with open(big, 'w', encoding='utf-8') as file:
+            for i in range(60):
+                file.write(f'{i} {text}\n')
+        changes = {'data__train': [big], 'data__valid': 0}
+        whole = self.run_whole(1, 1, self.text_document(4, **changes), output=os.path.join(self.top, 'a', 'whole'))
+        tokens = os.path.join(self.top, 'b', 'tokens')
+        for attempt in range(1, 4):
+            killed = Attempt(self, 2, attempt, self.text_document(4, **changes),
+                             output=os.path.join(self.top, 'b', 'x'))
+            while not os.path.isdir(tokens) and killed.ranks[0].poll() is None:
+                time.sleep(0.002)
+            time.sleep(0.03 * attempt)
+            if attempt == 3:  # told to stop it yields, unless it had not begun to listen
+                for process in killed.ranks:
+                    process.send_signal(signal.SIGTERM)
+                self.assertLessEqual(set(killed.wait()), {75, 0, -signal.SIGTERM})
+            killed.kill()
+        after = self.run_whole(2, 4, self.text_document(4, **changes), output=os.path.join(self.top, 'b', 'x'))
+        self.assertEqual(after.metrics(), whole.metrics())
+        files = [sorted(os.listdir(os.path.join(self.top, folder, 'tokens'))) for folder in 'ab']
+        self.assertEqual(files[0], files[1])
+        for name in files[0]:
+            with open(os.path.join(self.top, 'a', 'tokens', name), 'rb') as one, \
+                    open(os.path.join(self.top, 'b', 'tokens', name), 'rb') as two:
+                self.assertEqual(one.read(), two.read(), name)
+
+    def test_a_stopped_job_resumes_bitwise_without_its_directory(self):
+        whole = self.run_whole(1, 1, self.text_document(12))
+        first = Attempt(self, 2, 1, self.text_document(12, checkpoint__every=3))
+        first.wait_step(5)
+        for process in first.ranks:
+            process.send_signal(signal.SIGTERM)
+        self.assertEqual(first.wait(), [75, 75], first.log())
+        shutil.rmtree(self.model)
+        second = self.run_whole(2, 2, self.text_document(12, checkpoint__every=3), reversed(first.published[-2:]))
+        self.assertEqual(second.metrics(), whole.metrics())
+        self.assertEqual(second.weights(12), whole.weights(12))
+
+    def test_sizes_and_a_tokenizer_samples_and_another_dp(self):
+        document = self.document(6, dp=1, tokenizer=self.model, data__train=[self.lines], train__precision='fp64',
+                                 train__sample={'every': 3, 'prompts': ['the '], 'max_tokens': 5})
+        del document['model']['vocab_size']
+        one = self.run_whole(1, 1, document)
+        samples = [row['text'] for row in one.metrics() if 'text' in row]
+        self.assertEqual(len(samples), 2)
+        document['resources']['slots_per_node'] = document['parallel']['dp'] = 2
+        two = self.run_whole(2, 1, document)
+        for mine, theirs in zip(two.metrics(), one.metrics(), strict=True):
+            for key, value in theirs.items():
+                if isinstance(value, float):
+                    self.assertLess(abs(mine[key] - value), 1e-10 * abs(value) + 1e-14, (key, mine, theirs))
+
+    def test_bad_inputs_end_with_2_and_one_sentence(self):
+        other = os.path.join(self.made, 'other')
+        one = {'dp': 1, 'data__train': [self.lines]}
+        self.refused(self.text_document(1, **one, model={'from': other}), 2,
+                     "has ids up to 399, but the model's embedding has 300 rows")
+        self.refused(self.text_document(1, **one, tokenizer=self.top), 2, 'has no tokenizer.json')
+        broken = os.path.join(self.top, 'broken.jsonl')
+        with open(self.lines, encoding='utf-8') as lines, open(broken, 'w', encoding='utf-8') as file:
+            rows = lines.readlines()
+            file.writelines(rows[:7] + ['{"text": 1}\n', 'oops\n'] + rows[7:])
+        one['data__train'] = [broken]
+        self.refused(self.text_document(1, **one), 2, f'{broken}, line 8: its field "text" is no string')
+        skipped = self.run_whole(8, 1, self.text_document(1, **one, data__on_bad_line='skip'))
+        self.assertIn(f'{broken}: 2 lines left out', skipped.log())
+        # A token file that another tokenizer wrote.
+        one['data__train'] = [self.token_file('broken') + '.bin']
+        small = self.text_document(1, **one, model={'from': other}, tokenizer='bytes')
+        self.refused(small, 2, "is not one of the model's 300")
+        with open(one['data__train'][0], 'r+b') as file:
+            file.truncate(1001)
+        self.refused(self.text_document(1, **one), 1, 'bytes a token')
+        one['data__train'] = [broken]
+        self.refused(self.text_document(1, **one, data__on_bad_line='skip', data__field='words'), 2, 'is empty')
+
+
+if __name__ == '__main__':
+    unittest.main()

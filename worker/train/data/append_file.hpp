@@ -1,0 +1,32 @@
+// A file that grows at its end. Errors name the path; a full disk is ErrorCode::Refused.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "common/error.hpp"
+
+namespace roll::data {
+
+class AppendFile {
+  public:
+    AppendFile() = default;
+    // Makes the file, or cuts the one that is there to `size` bytes. Corrupt if it is shorter.
+    static Result<AppendFile> open(const std::filesystem::path& path, std::uint64_t size);
+
+    AppendFile(AppendFile&& other) noexcept;
+    AppendFile& operator=(AppendFile&& other) noexcept;
+    AppendFile(const AppendFile&) = delete;
+    AppendFile& operator=(const AppendFile&) = delete;
+    ~AppendFile();
+
+    Result<void> append(std::string_view bytes);
+    Result<void> sync();
+
+  private:
+    std::filesystem::path path_;
+    int fd_ = -1;
+};
+
+}  // namespace roll::data

@@ -1,0 +1,142 @@
+#include "worker/train/data/text_source.hpp"
+
+#include <algorithm>
+
+#include "common/json.hpp"
+
+namespace roll::data {
+namespace {
+
+constexpr std::size_t kContext = 256;  // bytes of text around a cut that decide about it
+constexpr int kTriesMax = 16;          // cuts that are looked at
+constexpr std::uint64_t kLineMax = 1ULL << 30;
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
+
+// The text of a line, or why there is none.
+Result<std::string> text_of(std::string_view line, const std::string& field) {
+    if (line.size() > kLineMax) return fail(ErrorCode::InvalidArgument, "is longer than 1 GiB");
+    const auto json = parse_json(line);
+    if (!json) return fail(ErrorCode::InvalidArgument, json.error().message);
+    if (!json->is_object()) return fail(ErrorCode::InvalidArgument, "is no JSON object");
+    const auto found = json->find(field);
+    if (found == json->end())
+        return fail(ErrorCode::InvalidArgument, "has no field \"" + field + "\"");
+    if (!found->is_string())
+        return fail(ErrorCode::InvalidArgument, "its field \"" + field + "\" is no string");
+    return found->get<std::string>();
+}
+
+}  // namespace
+
+Result<TextSource> TextSource::open(const std::filesystem::path& path,
+                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules) {
+    ROLL_TRY(MappedFile file, MappedFile::open(path));
+    return TextSource(std::move(file), tokenizer, std::move(rules));
+}
+
+TextSource::TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, EncodeRules rules)
+    : file_(std::move(file)),
+      text_(reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()),
+      tokenizer_(&tokenizer),
+      rules_(std::move(rules)) {}
+
+// A piece of the text that ends here and begins with a character.
+std::string_view TextSource::before(std::size_t at) const {
+    std::size_t begin = at - std::min(at, kContext);
+    while (begin < at && continues_character(text_[begin])) ++begin;
+    return text_.substr(begin, at - begin);
+}
+
+// Whether tokens of the text up to here stay what they are when what follows is encoded with them.
+bool TextSource::is_token_boundary(std::size_t at) const {
+    const std::string_view left = before(at);
+    std::size_t end = std::min(at + kContext, text_.size());
+    while (end < text_.size() && continues_character(text_[end])) ++end;
+    const std::string_view both(left.data(), left.size() + (end - at));
+    const auto ids = tokenizer_->encode(left, {.add_special = false});
+    const auto all = tokenizer_->encode(both, {.add_special = false});
+    return all.size() > ids.size() && std::equal(ids.begin(), ids.end(), all.begin());
+}
+
+// Behind a line's end if a line can be found, else before a space between words.
+std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
+    const std::size_t low = begin + (limit - begin) / 2;
+    const auto word_at = [&](std::size_t i) { return i < text_.size() && !is_space(text_[i]); };
+    for (const char mark : {'\n', ' '}) {
+        int tries = 0;
+        for (std::size_t at = limit; at > low && tries < kTriesMax; --at) {
+            if (text_[at - 1] != mark || !word_at(at) || at < 2 || !word_at(at - 2)) continue;
+            const std::size_t cut = mark == '\n' ? at : at - 1;
+            if (is_token_boundary(cut)) return cut;
+            ++tries;
+        }
+    }
+    std::size_t at = limit;
+    while (at > low && continues_character(text_[at])) --at;
+    return at;
+}
+
+std::size_t TextSource::slice_end(std::size_t begin) const {
+    if (text_.size() - begin <= rules_.slice_bytes) return text_.size();
+    const std::size_t limit = begin + rules_.slice_bytes;
+    if (!rules_.json_lines) return cut_before(limit, begin);
+    const std::size_t line_end = text_.find('\n', limit);
+    return line_end == std::string_view::npos ? text_.size() : line_end + 1;
+}
+
+void TextSource::end_document(std::size_t document_begin, Encoded& encoded) const {
+    std::vector<std::uint32_t>& ids = encoded.ids;
+    const auto end_token = static_cast<std::uint32_t>(rules_.end_token);
+    const bool ended = ids.size() > document_begin && ids.back() == end_token;
+    if (rules_.end_token >= 0 && !ended) ids.push_back(end_token);
+    if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
+}
+
+void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
+    ++encoded.lines;
+    if (std::all_of(line.begin(), line.end(), is_space)) return;
+    const auto text = text_of(line, rules_.field);
+    if (!text) {
+        encoded.bad.push_back({encoded.lines, text.error().message});
+        return;
+    }
+    if (text->empty()) return;
+    const std::size_t begin = encoded.ids.size();
+    tokenizer_->encode(*text, encoded.ids, {.add_special = rules_.add_special});
+    end_document(begin, encoded);
+}
+
+// A slice within a .txt is encoded behind a little of what stands before it, whose tokens are then
+// left out: so the first word is not taken for the start of a text. What the tokenizer puts around
+// a text is put around the whole.
+Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
+    Encoded encoded;
+    encoded.end = end;
+    if (rules_.json_lines) {
+        for (std::size_t at = begin; at < end;) {
+            const std::size_t line_end = std::min(text_.find('\n', at), end);
+            encode_line(text_.substr(at, line_end - at), encoded);
+            at = line_end + 1;
+        }
+        return encoded;
+    }
+    const std::string_view left = before(begin);
+    const std::string_view text(left.data(), left.size() + (end - begin));
+    encoded.ids = tokenizer_->encode(text, {.add_special = false});
+    const auto known = tokenizer_->encode(left, {.add_special = false}).size();
+    encoded.ids.erase(
+        encoded.ids.begin(),
+        encoded.ids.begin() + static_cast<std::ptrdiff_t>(std::min(known, encoded.ids.size())));
+    const tokenizer::Surroundings around =
+        rules_.add_special ? tokenizer_->surroundings() : tokenizer::Surroundings{};
+    if (begin == 0)
+        encoded.ids.insert(encoded.ids.begin(), around.before.begin(), around.before.end());
+    if (end < text_.size()) return encoded;
+    encoded.ids.insert(encoded.ids.end(), around.after.begin(), around.after.end());
+    end_document(0, encoded);
+    return encoded;
+}
+
+}  // namespace roll::data

@@ -1,0 +1,76 @@
+// A run of token ids where they lie, in one of the element types of token files. A view: what it
+// shows outlives it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace roll::data {
+
+// The element types that token files have, by their code in an .idx.
+enum class TokenType : std::uint8_t { Uint8 = 1, Int16 = 3, Int32 = 4, Int64 = 5, Uint16 = 8 };
+
+constexpr std::size_t size_of(TokenType type) {
+    switch (type) {
+        case TokenType::Uint8: return 1;
+        case TokenType::Int16:
+        case TokenType::Uint16: return 2;
+        case TokenType::Int32: return 4;
+        case TokenType::Int64: return 8;
+    }
+    return 1;
+}
+
+class Tokens {
+  public:
+    Tokens() = default;
+    Tokens(const std::byte* data, std::size_t size, TokenType type)
+        : data_(data),
+          size_(size),
+          type_(type) {}
+
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    const std::byte* data() const { return data_; }
+    TokenType type() const { return type_; }
+
+    // The id as it stands: one that no vocabulary has (negative, say) is the reader's to refuse.
+    std::int64_t operator[](std::size_t index) const {
+        switch (type_) {
+            case TokenType::Uint8: return load<std::uint8_t>(index);
+            case TokenType::Int16: return load<std::int16_t>(index);
+            case TokenType::Int32: return load<std::int32_t>(index);
+            case TokenType::Int64: return load<std::int64_t>(index);
+            case TokenType::Uint16: return load<std::uint16_t>(index);
+        }
+        return -1;
+    }
+
+    // REQUIRES: offset + count <= size().
+    Tokens subspan(std::size_t offset, std::size_t count) const {
+        return {data_ + offset * size_of(type_), count, type_};
+    }
+    Tokens first(std::size_t count) const { return subspan(0, count); }
+    Tokens subspan(std::size_t offset) const { return subspan(offset, size_ - offset); }
+
+    // REQUIRES: a token is a byte.
+    std::span<const std::uint8_t> bytes() const {
+        return {reinterpret_cast<const std::uint8_t*>(data_), size_};
+    }
+
+  private:
+    template <class T>
+    T load(std::size_t index) const {  // nothing in a token file need be aligned
+        T value;
+        std::memcpy(&value, data_ + index * sizeof(T), sizeof(T));
+        return value;
+    }
+
+    const std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+    TokenType type_ = TokenType::Uint8;
+};
+
+}  // namespace roll::data

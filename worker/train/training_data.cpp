@@ -1,0 +1,101 @@
+#include "worker/train/training_data.hpp"
+
+#include <chrono>
+#include <cstdio>
+
+#include <ATen/Parallel.h>
+
+#include "worker/train/data/prepare.hpp"
+#include "worker/train/failure.hpp"
+#include "worker/train/launch_checks.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kProgressEvery = std::chrono::milliseconds(500);
+
+// Token files lie beside the jobs' outputs, so that the next job finds them.
+data::PrepareOptions options_of(const protocol::Launch& launch, const spec::TrainSpec& spec,
+                                const tokenizer::TextTokenizer& tokenizer) {
+    data::PrepareOptions options;
+    options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
+    options.tokenizer = tokenizer.identity;
+    options.rules.field = spec.data.field;
+    options.rules.add_special = spec.data.add_special;
+    if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
+    options.skip_bad_lines = spec.data.skip_bad_lines;
+    options.threads = at::get_num_threads() * launch.ranks_per_node;  // the other ranks wait
+    return options;
+}
+
+// Tells how far it is, and hears whether to stop.
+class Watch {
+  public:
+    Watch(WorkerLink& link, std::int64_t steps, bool tells)
+        : link_(link),
+          steps_(steps),
+          tells_(tells) {}
+
+    bool operator()(const data::PrepareProgress& progress) {
+        if (link_.poll().stop) return false;
+        if (!tells_ || progress.size == 0 || Clock::now() < due_) return true;
+        due_ = Clock::now() + kProgressEvery;
+        const double share =
+            static_cast<double>(progress.done) / static_cast<double>(progress.size);
+        const Json json = {{"step", 0}, {"steps", steps_}, {"phase", "tokenize"}, {"share", share}};
+        link_.report(protocol::Progress{json.dump()});
+        return true;
+    }
+
+  private:
+    WorkerLink& link_;
+    std::int64_t steps_;
+    bool tells_;
+    Clock::time_point due_{};
+};
+
+// Nothing: told to stop.
+std::optional<data::TokenFile> open_tokens(const fs::path& path,
+                                           const tokenizer::TextTokenizer& tokenizer,
+                                           const data::PrepareOptions& options, Watch& watch,
+                                           bool writes) {
+    if (path.extension() == ".bin") return need(data::TokenFile::open_indexed(path));
+    const bool bytes = tokenizer.identity == tokenizer::bytes_tokenizer().identity;
+    if (bytes && path.extension() == ".txt") return need(data::TokenFile::open_bytes(path));
+    const auto start = Clock::now();
+    const auto prepared = need(data::prepare(path, tokenizer.tokenizer, options, std::ref(watch)));
+    if (!prepared) return std::nullopt;
+    data::TokenFile file = need(data::TokenFile::open_indexed(prepared->bin));
+    if (!writes) return file;
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
+                file.tokens().size(), seconds.count(), prepared->bin.c_str());
+    if (prepared->bad_lines > 0)
+        std::printf("%s: %llu lines left out; the .bad file beside its tokens lists them\n",
+                    path.c_str(), static_cast<unsigned long long>(prepared->bad_lines));
+    return file;
+}
+
+}  // namespace
+
+std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
+                                             WorkerLink& link) {
+    spec::TrainSpec spec = checked_spec(launch);
+    ModelSetup model = setup_model(spec, candidates_of(launch));
+    const data::PrepareOptions options = options_of(launch, spec, *model.tokenizer);
+    Watch watch(link, spec.steps, rank == 0);
+    std::vector<data::NamedTokens> files;
+    for (const std::string& path : spec.data.train) {
+        auto file = open_tokens(path, *model.tokenizer, options, watch, rank == 0);
+        if (!file) return std::nullopt;
+        files.push_back({path, *std::move(file)});
+    }
+    data::Corpus corpus =
+        need(data::Corpus::make(std::move(files), spec.data.valid_fraction, spec.seq_length));
+    return TrainingData{std::move(spec), std::move(model), std::move(corpus)};
+}
+
+}  // namespace roll::train

@@ -1,0 +1,25 @@
+// What a rank makes ready before the ranks meet: the job's spec, its model's config and tokenizer,
+// and the corpus as tokens. It may take hours where text has to be tokenized first; no other rank
+// waits for it in a collective, and what is done stays done when it is interrupted.
+#pragma once
+
+#include <optional>
+
+#include "common/protocol/rank.hpp"
+#include "worker/train/data/corpus.hpp"
+#include "worker/train/model_setup.hpp"
+#include "worker/train/worker_link.hpp"
+
+namespace roll::train {
+
+struct TrainingData {
+    spec::TrainSpec spec;
+    ModelSetup model;
+    data::Corpus corpus;
+};
+
+// Nothing if this rank was told to stop. Throws RankFailure.
+std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
+                                             WorkerLink& link);
+
+}  // namespace roll::train
