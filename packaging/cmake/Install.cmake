@@ -38,6 +38,12 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/rollConfigVersion.cmake"
 install(FILES packaging/cmake/rollConfig.cmake "${PROJECT_BINARY_DIR}/rollConfigVersion.cmake" COMPONENT library
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/roll)
 
+# LibTorch's CUDA libraries (2 GB with NVIDIA's) stay where they are.
+if(TARGET roll-rank-cuda)
+  install(TARGETS roll-rank-cuda RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(roll-rank-cuda PROPERTIES INSTALL_RPATH "${ROLL_LIBTORCH}/lib")
+endif()
+
 install(DIRECTORY schemas/ DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/schemas FILES_MATCHING PATTERN "*.json")
 install(FILES examples/kjv.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/roll/examples)
 install(FILES systemd/rolld.service systemd/roll-worker.service DESTINATION lib/systemd/system)

@@ -129,13 +129,15 @@ void plan_command(const protocol::StartOrder& order, CommandDocument document,
 void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
                    const Environment& environment, GuardPlan& plan) {
     const bool ranked = order.kind == "train" || order.kind == "resume";
+    const std::string program = !ranked              ? "roll-convert"
+                                : order.gpus.empty() ? "roll-rank"
+                                                     : "roll-rank-cuda";
     plan.launch_file = logs_of(order) + "/launch-" + std::to_string(order.node_rank) + ".json";
     plan.launch = launch_content(order);
     if (ranked) plan.directories.push_back(order.output + "/checkpoints");
     for (int i = 0; i < programs_of(order); ++i) {
-        std::vector<std::string> arguments = {
-            site.programs + (ranked ? "/roll-rank" : "/roll-convert"), "--launch",
-            plan.launch_file};
+        std::vector<std::string> arguments = {site.programs + "/" + program, "--launch",
+                                              plan.launch_file};
         if (ranked) {
             arguments.push_back("--rank");
             arguments.push_back(std::to_string(order.node_rank * programs_of(order) + i));

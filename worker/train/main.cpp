@@ -40,9 +40,10 @@ int train(const Arguments& arguments, WorkerLink& link) {
         throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
                                  std::to_string(launch.world_size()) + " ranks");
     set_threads(launch.ranks_per_node);
+    Backend backend = take_backend(launch, arguments.rank);
     std::optional<TrainingData> data = prepare_training(launch, arguments.rank, link);
     if (!data) return protocol::kExitYielded;
-    Trainer trainer(launch, arguments.rank, link, *std::move(data));
+    Trainer trainer(launch, arguments.rank, link, *std::move(data), std::move(backend));
     return trainer.run();
 }
 

@@ -94,12 +94,16 @@ Result<void> read_into(const convert::Source& source, const convert::TargetTenso
                     source.directory.string() + ": " + target.info.name + " has shape " +
                         tensor::to_string(target.info.shape) + "; the job's model has another");
     }
-    auto* to = static_cast<std::byte*>(weight.data_ptr());
-    return convert::gather(source, target, [&](std::span<const std::byte> window) -> Result<void> {
+    const at::Tensor host = weight.is_cpu() ? weight : at::empty_like(weight, at::kCPU);
+    auto* to = static_cast<std::byte*>(host.data_ptr());
+    const auto copy = [&](std::span<const std::byte> window) -> Result<void> {
         std::memcpy(to, window.data(), window.size());
         to += window.size();
         return {};
-    });
+    };
+    ROLL_TRY_VOID(convert::gather(source, target, copy));
+    if (!weight.is_cpu()) weight.copy_(host);
+    return {};
 }
 
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families) {

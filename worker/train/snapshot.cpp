@@ -65,7 +65,9 @@ void read_moment(const tensor::SafetensorsFile& file, const std::string& name,
     if (view == nullptr || !(view->info == info_of(name, into)))
         throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
                                  " of the job's shape and precision");
-    std::memcpy(into.data_ptr(), view->bytes.data(), view->bytes.size());
+    const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
+    std::memcpy(host.data_ptr(), view->bytes.data(), view->bytes.size());
+    if (!into.is_cpu()) into.copy_(host);
 }
 
 }  // namespace
@@ -74,7 +76,7 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
     const Parameters& parameters = chunk.parameters();
     const AdamWState& moments = optimizer.state();
     const auto copied = [&](const at::Tensor& flat) {
-        return views_like(parameters, flat.clone());
+        return views_like(parameters, flat.is_cpu() ? flat.clone() : flat.cpu());
     };
     return {parameters.specs,
             copied(parameters.flat_weight),

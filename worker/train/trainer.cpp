@@ -34,10 +34,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data)
+Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
+                 Backend backend)
     : launch_(launch),
       rank_(rank),
       link_(link),
+      backend_(std::move(backend)),
       spec_(std::move(data.spec)),
       model_(std::move(data.model)),
       corpus_(std::move(data.corpus)),
@@ -45,7 +47,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
     connect();
     TrainOptions options;
-    options.init = {spec_.seed, model_.config.init_std, dtype_of(spec_.precision),
+    options.init = {spec_.seed, model_.config.init_std, dtype_of(spec_.precision), backend_.device,
                     spec_.model.from.empty()};
     options.adamw = {spec_.optimizer.beta1, spec_.optimizer.beta2, spec_.optimizer.eps,
                      spec_.optimizer.weight_decay};
@@ -68,7 +70,8 @@ void Trainer::connect() {
         if (!fabric_) return std::make_unique<LocalCommunicator>(alone_, 0);
         return fabric_->group(name, ranks);
     };
-    dp_ = group("dp", mesh.group(rank_, plan::Axis::Dp));
+    dp_ = fabric_ ? backend_.group(*fabric_, "dp", mesh.group(rank_, plan::Axis::Dp))
+                  : group("dp", {0});
     std::vector<int> everyone;
     for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);
     world_ = group("world", everyone);

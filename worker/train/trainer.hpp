@@ -10,7 +10,7 @@
 
 #include "common/protocol/rank.hpp"
 #include "common/spec/train.hpp"
-#include "worker/train/comm/gloo_fabric.hpp"
+#include "worker/train/backend.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/data/sampler.hpp"
 #include "worker/train/metrics.hpp"
@@ -24,7 +24,8 @@ namespace roll::train {
 class Trainer {
   public:
     // Connects the ranks and restores. Throws RankFailure or PeerLost.
-    Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data);
+    Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
+            Backend backend);
 
     // Trains. Returns the exit status, 0 or yielded. Throws RankFailure or PeerLost.
     int run();
@@ -63,6 +64,7 @@ class Trainer {
     protocol::Launch launch_;
     int rank_;
     WorkerLink& link_;
+    Backend backend_;
     spec::TrainSpec spec_;
     ModelSetup model_;
     data::Corpus corpus_;

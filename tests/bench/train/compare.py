@@ -1,13 +1,15 @@
-"""compare.py TRAIN_BENCH [--shape 5m] [--steps 24] [--threads 2]: Roll's training step beside transformers'.
+"""compare.py TRAIN_BENCH [--shape 5m | --model DIR] [--steps 24] [--threads 2]: Roll's training step beside others'.
 
 The steps of Roll, transformers with sdpa and transformers with eager attention take turns, so that all meet the same
 machine. Medians after two steps to warm up. Prints one JSON line; ratios are against the faster of the two.
+With a model directory, Roll's load is put beside a `cat` of its files, both from the page cache.
 """
 import argparse
 import json
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 TOKENS = {"5m": 8 * 256, "8m": 8 * 256, "135m": 4 * 256}
@@ -30,15 +32,27 @@ class Contestant:
         return told | {"seconds": statistics.median(self.seconds[2:])}
 
 
+def cat(directory):
+    """Seconds to copy the weights' files to nowhere, when they are in the page cache: the second time."""
+    for _ in range(2):
+        start = time.perf_counter()
+        subprocess.run("cat *.safetensors | cat >/dev/null", shell=True, cwd=directory, check=True)
+        seconds = time.perf_counter() - start
+    return round(seconds, 3)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train_bench")
     parser.add_argument("--shape", choices=TOKENS, default="5m")
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--model", help="a Hugging Face directory instead of a shape")
     args = parser.parse_args()
-    hf = [sys.executable, Path(__file__).with_name("bench_hf.py"), args.shape, str(args.threads)]
-    contestants = {"roll": Contestant([args.train_bench, args.shape, str(args.threads)]),
+    shape, tokens = args.model or args.shape, 4 * 256 if args.model else TOKENS[args.shape]
+    cat_seconds = cat(args.model) if args.model else None
+    hf = [sys.executable, Path(__file__).with_name("bench_hf.py"), shape, str(args.threads)]
+    contestants = {"roll": Contestant([args.train_bench, shape, str(args.threads)]),
                    "sdpa": Contestant([*hf, "sdpa"]), "eager": Contestant([*hf, "eager"])}
     for _ in range(args.steps + 2):
         for contestant in contestants.values():
@@ -46,11 +60,12 @@ def main():
     told = {name: contestant.finish() for name, contestant in contestants.items()}
     best = min(("sdpa", "eager"), key=lambda name: told[name]["seconds"])
     print(json.dumps({
-        "shape": args.shape, "threads": args.threads, "steps": args.steps,
-        "tokens_per_second": {name: round(TOKENS[args.shape] / t["seconds"]) for name, t in told.items()},
+        "shape": Path(shape).name, "threads": args.threads, "steps": args.steps,
+        "tokens_per_second": {name: round(tokens / t["seconds"]) for name, t in told.items()},
         "rss_mib": {name: t["rss_mib"] for name, t in told.items()}, "against": best,
         "speed_ratio": round(told[best]["seconds"] / told["roll"]["seconds"], 3),
-        "rss_ratio": round(told["roll"]["rss_mib"] / told[best]["rss_mib"], 3)}))
+        "rss_ratio": round(told["roll"]["rss_mib"] / told[best]["rss_mib"], 3),
+        "load_seconds": {name: t["load_seconds"] for name, t in told.items()}, "cat_seconds": cat_seconds}))
 
 
 main()

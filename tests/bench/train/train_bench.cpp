@@ -1,20 +1,22 @@
 // One rank's float32 training step, a step for each line on stdin; compare.py speaks with this and
 // with bench_hf.py in turn. Each step answers with its seconds; at the end of input comes one JSON
-// line {loss, rss_mib}, the peak of the process.
+// line {loss, rss_mib, load_seconds}: rss_mib is the process's peak, load_seconds what it took to
+// make the model.
 //
-//   train_bench SHAPE THREADS
+//   train_bench SHAPE|DIR THREADS     (DIR: a Hugging Face or MCA model)
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <string>
-#include <string_view>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
 
 #include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/model_setup.hpp"
 #include "worker/train/pipeline/memory.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
@@ -25,10 +27,12 @@ struct Shape {
     spec::ModelConfig config;
     std::int64_t batch;
     std::int64_t positions;
+    std::string directory = {};  // of the weights; empty: drawn
 };
 
 // The same shapes as bench_hf.py's.
-Shape shape_of(std::string_view name) {
+Shape shape_of(const std::string& name) {
+    if (std::filesystem::is_directory(name)) return {setup_model(name).config, 4, 256, name};
     if (name == "5m") {
         return {{.family = "llama",
                  .hidden = 256,
@@ -75,7 +79,11 @@ void serve(const Shape& shape, int threads) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 1);
-    TrainStep trainer(shape.config, schedule, {self, self}, {.clip_grad = 0});
+    const auto began = std::chrono::steady_clock::now();
+    TrainStep trainer(shape.config, schedule, {self, self},
+                      {.init = {.draw = shape.directory.empty()}, .clip_grad = 0});
+    if (!shape.directory.empty()) load_weights(shape.directory, trainer.chunks()[0].parameters());
+    const std::chrono::duration<double> load = std::chrono::steady_clock::now() - began;
     const at::Tensor ids = at::randint(shape.config.vocab, {shape.batch, shape.positions + 1});
     const Microbatch batch[] = {{ids.narrow(1, 0, shape.positions).contiguous(),
                                  ids.narrow(1, 1, shape.positions).contiguous()}};
@@ -89,7 +97,8 @@ void serve(const Shape& shape, int threads) {
     }
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    std::printf("{\"loss\": %.4f, \"rss_mib\": %ld}\n", loss, usage.ru_maxrss / 1024);
+    std::printf("{\"loss\": %.4f, \"rss_mib\": %ld, \"load_seconds\": %.3f}\n", loss,
+                usage.ru_maxrss / 1024, load.count());
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ TEST(PlanLaunch, GpusAreShownByNumberAndHiddenFromJobsWithoutAny) {
     protocol::StartOrder two = order("train");
     two.gpus = {2, 5};
     EXPECT_TRUE(has(plan_launch(two, gpus)->programs[0], "CUDA_VISIBLE_DEVICES=2,5"));
+    EXPECT_EQ(plan_launch(two, gpus)->programs[0].arguments[0], "/opt/roll/bin/roll-rank-cuda");
 }
 
 TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {

@@ -116,18 +116,31 @@ GlooFabric::GlooFabric(const FabricOptions& options) : options_(options) {
 
 GlooFabric::~GlooFabric() = default;
 
-std::unique_ptr<Communicator> GlooFabric::group(const std::string& name,
-                                                const std::vector<int>& ranks) {
+GroupPlace GlooFabric::place(const std::string& name, const std::vector<int>& ranks) const {
     const auto place = std::find(ranks.begin(), ranks.end(), options_.rank);
     ROLL_CHECK(place != ranks.end());
-    const int rank = static_cast<int>(place - ranks.begin()), size = static_cast<int>(ranks.size());
+    const int rank = static_cast<int>(place - ranks.begin());
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_->store);
+    return {name, rank, static_cast<int>(ranks.size()), options_.collective_timeout,
+            [store, rank](const std::string& key, const std::vector<std::uint8_t>& given) {
+                return reaching_peers("the store of rank 0", [&] {
+                    if (rank > 0) return store->get(key);
+                    store->set(key, given);
+                    return given;
+                });
+            }};
+}
+
+std::unique_ptr<Communicator> GlooFabric::group(const std::string& name,
+                                                const std::vector<int>& ranks) {
+    const GroupPlace own = place(name, ranks);
     return reaching_peers("connecting group " + name, [&] {
         const auto gloo = c10d::ProcessGroupGloo::Options::create(options_.connect_timeout);
         gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options_.host));
         auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-            c10::make_intrusive<c10d::PrefixStore>(name, store_->store), rank, size, gloo);
+            c10::make_intrusive<c10d::PrefixStore>(name, store_->store), own.rank, own.size, gloo);
         group->setTimeout(options_.collective_timeout);
-        return std::make_unique<GlooCommunicator>(name, std::move(group), rank, size);
+        return std::make_unique<GlooCommunicator>(name, std::move(group), own.rank, own.size);
     });
 }
 

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +28,17 @@ struct FabricOptions {
     std::chrono::milliseconds collective_timeout{600'000};
 };
 
+// A rank's place in a group that connects by other means than Gloo.
+struct GroupPlace {
+    std::string name;
+    int rank = 0, size = 1;
+    std::chrono::milliseconds timeout{};
+    // What the group's first rank gives under a name, told to all of them by the store.
+    std::function<std::vector<std::uint8_t>(const std::string& name,
+                                            const std::vector<std::uint8_t>& given)>
+        from_first;
+};
+
 class GlooFabric {
   public:
     // Returns once the store answers. Blocks until rank 0 has written the file.
@@ -37,6 +50,9 @@ class GlooFabric {
     // The group of these ranks of the world, in this order. Called by each of them and by nobody
     // else, with a name of its own. Returns once all have connected. It outlives the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
+
+    // This rank's place in that group; connects nothing. It outlives the fabric.
+    GroupPlace place(const std::string& name, const std::vector<int>& ranks) const;
 
   private:
     struct Store;

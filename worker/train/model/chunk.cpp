@@ -27,10 +27,15 @@ int Chunk::norm() const {
 
 int Chunk::head() const { return config_.tied && part_.pre ? 0 : norm() + 1; }
 
+at::Tensor Chunk::here(const at::Tensor& tensor) const {
+    return tensor.to(parameters_.flat_weight.device());
+}
+
 void Chunk::prepare_rope(std::int64_t positions) {
     if (rope_.cos_TE.defined() && rope_.cos_TE.size(0) == positions) return;
     rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta,
                             parameters_.flat_weight.scalar_type());
+    rope_ = {here(rope_.cos_TE), here(rope_.sin_TE)};
 }
 
 // The head's weight gradient comes with the loss, while the logits are there. Out of turn it is
@@ -61,7 +66,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     auto [entry, fresh] = saved_.try_emplace(microbatch);
     ROLL_CHECK(fresh);
     Saved& saved = entry->second;
-    saved.tokens_M = data.tokens_BT.flatten();
+    saved.tokens_M = here(data.tokens_BT).flatten();
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     const std::int64_t positions = data.tokens_BT.size(1);
     prepare_rope(positions);
@@ -69,14 +74,15 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     for (std::size_t i = 0; i < saved.layers.size(); ++i)
         x_MC = layer(static_cast<std::int64_t>(i)).forward(x_MC, positions, saved.layers[i]);
     if (!part_.post) return x_MC;
-    return loss_of(microbatch, x_MC, data.targets_BT.flatten(), scale, ready);
+    return loss_of(microbatch, x_MC, here(data.targets_BT).flatten(), scale, ready);
 }
 
 at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
     const std::int64_t positions = data.tokens_BT.size(1);
     prepare_rope(positions);
-    at::Tensor x_MC =
-        part_.pre ? ops::embedding(data.tokens_BT.flatten(), parameters_.weight[0]) : hidden_MC;
+    at::Tensor x_MC = part_.pre
+                          ? ops::embedding(here(data.tokens_BT).flatten(), parameters_.weight[0])
+                          : hidden_MC;
     for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i) {
         LayerSaved dropped;
         x_MC = layer(i).forward(x_MC, positions, dropped);
@@ -86,7 +92,7 @@ at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) 
     const at::Tensor h_MC =
         ops::rms_norm(x_MC, parameters_.weight[norm()], config_.norm_eps, dropped);
     return ops::linear_cross_entropy_value(h_MC, parameters_.weight[head()],
-                                           data.targets_BT.flatten());
+                                           here(data.targets_BT).flatten());
 }
 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {

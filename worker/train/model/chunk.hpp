@@ -65,6 +65,7 @@ class Chunk {
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;
+    at::Tensor here(const at::Tensor& tensor) const;  // on the weights' device
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
                        double scale, const GradReady& ready);

@@ -27,6 +27,7 @@ class Decoder {
           parameters_(model.parameters()),
           table_(ops::rope_table(config_.positions_max, config_.head_dim, config_.rope_theta,
                                  parameters_.flat_weight.scalar_type())) {
+        table_ = {table_.cos_TE.to(weight_[0].device()), table_.sin_TE.to(weight_[0].device())};
         const at::Tensor empty_GSD =
             at::empty({config_.kv_heads, config_.positions_max, config_.head_dim},
                       parameters_.flat_weight.options());
@@ -36,7 +37,8 @@ class Decoder {
 
     // The logits after the last of these tokens, which follow what was taken before.
     at::Tensor take(const std::vector<std::int64_t>& tokens) {
-        at::Tensor x_MC = ops::embedding(at::tensor(tokens, at::kLong), weight_[0]);
+        const at::Device device = weight_[0].device();
+        at::Tensor x_MC = ops::embedding(at::tensor(tokens, at::kLong).to(device), weight_[0]);
         for (std::size_t i = 0; i < caches_.size(); ++i) x_MC = layer(i, x_MC);
         position_ += x_MC.size(0);
         ops::RmsNormSaved dropped;
@@ -72,10 +74,11 @@ class Decoder {
         const std::int64_t rows = heads.q_BHTD.size(2), all = position_ + rows;
         cache.k_GSD.narrow(1, position_, rows).copy_(heads.k_BGTD[0]);
         cache.v_GSD.narrow(1, position_, rows).copy_(heads.v_BGTD[0]);
-        const at::Tensor q_GQTD = heads.q_BHTD.view({groups, -1, rows, dim});
+        const at::Tensor q_GQTD = heads.q_BHTD.reshape({groups, -1, rows, dim});
         const at::Tensor k_G1DS = cache.k_GSD.narrow(1, 0, all).transpose(1, 2).unsqueeze(1);
         at::Tensor score_GQTS = at::matmul(q_GQTD, k_G1DS) / std::sqrt(static_cast<double>(dim));
-        const at::Tensor later_TS = at::ones({rows, all}, at::kBool).triu(position_ + 1);
+        const at::Tensor later_TS =
+            at::ones({rows, all}, score_GQTS.options().dtype(at::kBool)).triu(position_ + 1);
         score_GQTS.masked_fill_(later_TS, -INFINITY);
         const at::Tensor o_GQTD =
             at::matmul(score_GQTS.softmax(-1), cache.v_GSD.narrow(1, 0, all).unsqueeze(1));

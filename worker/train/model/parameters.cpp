@@ -53,8 +53,9 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     for (const ParameterSpec& spec : specs) total += c10::multiply_integers(spec.sizes);
     Parameters p;
     p.specs = std::move(specs);
-    p.flat_weight = at::empty({total}, options.dtype);
-    p.flat_grad = at::zeros({total}, options.dtype);
+    const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
+    p.flat_weight = at::empty({total}, kind);
+    p.flat_grad = at::zeros({total}, kind);
     p.weight = views_like(p, p.flat_weight);
     p.grad = views_like(p, p.flat_grad);
     if (!options.draw) return p;
@@ -62,7 +63,10 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
         if (p.specs[i].sizes.size() == 1) {
             p.weight[i].fill_(1);
         } else {
-            fill_normal(p.weight[i], options.std, options.seed, p.specs[i].name);
+            const at::Tensor drawn =
+                p.weight[i].is_cpu() ? p.weight[i] : at::empty(p.specs[i].sizes, options.dtype);
+            fill_normal(drawn, options.std, options.seed, p.specs[i].name);
+            if (!p.weight[i].is_cpu()) p.weight[i].copy_(drawn);
         }
     }
     return p;

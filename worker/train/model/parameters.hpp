@@ -47,6 +47,7 @@ struct InitOptions {
     std::uint64_t seed = 1;
     double std = 0.02;  // of matrices; norms are 1
     at::ScalarType dtype = at::kFloat;
+    at::Device device = at::kCPU;
     bool draw = true;  // else the weights are left for the caller to fill
 };
 

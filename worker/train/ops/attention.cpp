@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops {
@@ -29,7 +30,8 @@ void for_query_heads(const AttentionSaved& saved, const Body& body) {
     const std::vector<std::int64_t> first = first_keys(saved);
     const T *q = h.q_BHTD.const_data_ptr<T>(), *k = h.k_BGTD.const_data_ptr<T>(),
             *v = h.v_BGTD.const_data_ptr<T>();
-    for_rows(h.q_BHTD.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t count) {
+    const std::int64_t grain = 1 + (1 << 17) / (positions * positions * D);
+    for_rows(h.q_BHTD.size(0) * heads, grain, [&](std::int64_t begin, std::int64_t count) {
         simd::AttentionHead<T> head{.q = nullptr,
                                     .k = nullptr,
                                     .v = nullptr,
@@ -54,8 +56,11 @@ at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSav
     const auto sizes = heads.q_BHTD.sizes();
     const std::int64_t B = sizes[0], H = sizes[1], T_ = sizes[2], A = H * sizes[3];
     const auto options = heads.q_BHTD.options();
-    saved = {rule, heads, at::empty({B, T_, A}, options), at::empty({B, H, T_}, options)};
+    saved = {rule, heads, {}, {}, {}};
     if (rule.scale == 0) saved.rule.scale = 1 / std::sqrt(static_cast<double>(sizes[3]));
+    if (!heads.q_BHTD.is_cpu()) return gpu::attention(saved);
+    saved.out_BTA = at::empty({B, T_, A}, options);
+    saved.logsumexp_BHT = at::empty({B, H, T_}, options);
     for_float_types(heads.q_BHTD, [&]<class T>(T) {
         T *out = saved.out_BTA.data_ptr<T>(), *logsumexp = saved.logsumexp_BHT.data_ptr<T>();
         for_query_heads<T>(saved, [&](std::int64_t n, std::int64_t place,
@@ -67,6 +72,7 @@ at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSav
 }
 
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved) {
+    if (!do_BTA.is_cpu()) return gpu::attention_backward(do_BTA, saved);
     const auto sizes_q = saved.heads.q_BHTD.sizes(), sizes_k = saved.heads.k_BGTD.sizes();
     const std::int64_t T_ = sizes_q[2], A = sizes_q[1] * sizes_q[3], size = T_ * sizes_q[3];
     const auto options = do_BTA.options();

@@ -2,6 +2,8 @@
 // memory: forward keeps each position's log sum exp, from which backward makes them again.
 #pragma once
 
+#include <array>
+
 #include <ATen/core/Tensor.h>
 
 #include "worker/train/ops/rope.hpp"
@@ -19,6 +21,7 @@ struct AttentionSaved {
     Heads heads;
     at::Tensor out_BTA;
     at::Tensor logsumexp_BHT;
+    std::array<at::Tensor, 2> flash;  // what a GPU's flash attention keeps besides
 };
 
 at::Tensor attention(const Heads& heads, const AttentionRule& rule,

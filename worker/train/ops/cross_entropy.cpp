@@ -1,5 +1,6 @@
 #include "worker/train/ops/cross_entropy.hpp"
 
+#include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
 
@@ -24,21 +25,25 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
     const std::int64_t block =
         std::max<std::int64_t>(1, kBlockBytes / (size * x_MC.element_size()));
     const at::Tensor logits_RV = at::empty({std::min(block, rows), size}, x_MC.options());
-    const at::Tensor loss_M = at::empty({rows}, at::kDouble);
+    const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
     saved.dx_MC = at::empty_like(x_MC);
     for (std::int64_t begin = 0; begin < rows; begin += block) {
         const std::int64_t count = std::min(block, rows - begin);
         const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
         matmul(logits, x, w_VC.t(), 0);
-        for_float_types(x_MC, [&]<class T>(T) {
-            T* values = logits.data_ptr<T>();
-            const std::int64_t* targets = targets_M.const_data_ptr<std::int64_t>() + begin;
-            double* loss = loss_M.data_ptr<double>() + begin;
-            for_rows(count, 1, [&](std::int64_t first, std::int64_t rows_here) {
-                for (std::int64_t m = first; m < first + rows_here; ++m)
-                    loss[m] = loss_row(values + m * size, targets[m], scale, size);
+        if (!logits.is_cpu())
+            gpu::cross_entropy(logits, targets_M.narrow(0, begin, count), scale,
+                               loss_M.narrow(0, begin, count));
+        else
+            for_float_types(x_MC, [&]<class T>(T) {
+                T* values = logits.data_ptr<T>();
+                const std::int64_t* targets = targets_M.const_data_ptr<std::int64_t>() + begin;
+                double* loss = loss_M.data_ptr<double>() + begin;
+                for_rows(count, 1, [&](std::int64_t first, std::int64_t rows_here) {
+                    for (std::int64_t m = first; m < first + rows_here; ++m)
+                        loss[m] = loss_row(values + m * size, targets[m], scale, size);
+                });
             });
-        });
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
         linear_backward_weight(logits, x, grad.dw_VC, begin == 0 ? grad.sum : Sum::Add);
@@ -48,7 +53,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
 
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const at::Tensor& w_VC,
                                       const at::Tensor& targets_M) {
-    at::Tensor loss = at::zeros({}, at::kDouble);
+    at::Tensor loss = at::zeros({}, x_MC.options().dtype(at::kDouble));
     const std::int64_t block =
         std::max<std::int64_t>(1, kBlockBytes / (w_VC.size(0) * x_MC.element_size()));
     for (std::int64_t begin = 0; begin < x_MC.size(0); begin += block) {

@@ -11,6 +11,10 @@ at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC) {
 void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
                                const at::Tensor& dw_VC, Sum sum) {
     if (sum == Sum::Replace) dw_VC.zero_();
+    if (!dw_VC.is_cpu()) {  // index_add_ would add in an order of chance, and round each time
+        dw_VC.add_(at::embedding_dense_backward(dy_MC, tokens_M, dw_VC.size(0), -1, false));
+        return;
+    }
     dw_VC.index_add_(0, tokens_M, dy_MC);
 }
 

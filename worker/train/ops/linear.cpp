@@ -13,7 +13,7 @@ namespace {
 // MKL, at::mm's way for float32, is a twentieth faster than oneDNN on Intel's processors and runs
 // at half speed on others.
 bool wants_onednn(const at::Tensor& out) {
-    return out.scalar_type() == at::kFloat && !__builtin_cpu_is("intel") &&
+    return out.is_cpu() && out.scalar_type() == at::kFloat && !__builtin_cpu_is("intel") &&
            at::globalContext().userEnabledMkldnn();
 }
 

@@ -1,5 +1,6 @@
 #include "worker/train/ops/rms_norm.hpp"
 
+#include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops {
@@ -11,6 +12,7 @@ constexpr std::int64_t kBlockRows = 32;  // one partial sum of dw each
 
 at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps,
                     RmsNormSaved& saved) {
+    if (!x_MC.is_cpu()) return gpu::rms_norm(x_MC, w_C, eps, saved);
     const std::int64_t rows = x_MC.size(0), size = x_MC.size(1);
     saved = {x_MC, at::empty({rows}, x_MC.options())};
     at::Tensor y_MC = at::empty_like(x_MC);
@@ -27,6 +29,7 @@ at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps,
 at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
                              const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
                              const at::Tensor& dw_C) {
+    if (!dy_MC.is_cpu()) return gpu::rms_norm_backward(dy_MC, w_C, saved, dresidual_MC, dw_C);
     const std::int64_t rows = dy_MC.size(0), size = dy_MC.size(1);
     const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
     at::Tensor dx_MC = at::empty_like(dy_MC);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 
 namespace roll::train {
@@ -29,6 +30,7 @@ AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(option
 
 void AdamW::step(double lr, double grad_scale) {
     state_.steps += 1;
+    if (!parameters_.flat_weight.is_cpu()) return step_on_gpu(lr, grad_scale);
     const auto steps = static_cast<double>(state_.steps);
     simd::AdamWFactors factors{.grad_scale = grad_scale,
                                .keep = 1,
@@ -45,10 +47,30 @@ void AdamW::step(double lr, double grad_scale) {
     }
 }
 
+void AdamW::step_on_gpu(double lr, double grad_scale) {
+    if (grad_scale != 1) {
+        at::Tensor grad = parameters_.flat_grad;
+        grad.mul_(grad_scale);
+    }
+    for (const bool decays : {true, false}) {
+        std::vector<at::Tensor> weight, grad, average, square;
+        for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
+            if ((parameters_.specs[i].sizes.size() > 1) != decays) continue;
+            weight.push_back(parameters_.weight[i]);
+            grad.push_back(parameters_.grad[i]);
+            average.push_back(state_.average[i]);
+            square.push_back(state_.square[i]);
+        }
+        ops::gpu::adamw(weight, grad, average, square,
+                        {lr, options_.beta1, options_.beta2, decays ? options_.weight_decay : 0,
+                         options_.eps, state_.steps});
+    }
+}
+
 at::Tensor grad_square_sum(const Parameters& parameters) {
     const at::Tensor norm = at::linalg_vector_norm(parameters.flat_grad, 2,
                                                    at::OptionalIntArrayRef{}, false, at::kDouble);
-    return norm.square();
+    return norm.square().cpu();
 }
 
 }  // namespace roll::train

@@ -36,12 +36,14 @@ class AdamW {
     AdamWState& state() { return state_; }
 
   private:
+    void step_on_gpu(double lr, double grad_scale);
+
     AdamWOptions options_;
     const Parameters& parameters_;
     AdamWState state_;
 };
 
-// The sum of squares of a chunk's gradients in double, a 0-dim tensor.
+// The sum of squares of a chunk's gradients in double, a 0-dim tensor of the CPU.
 at::Tensor grad_square_sum(const Parameters& parameters);
 
 }  // namespace roll::train

@@ -105,7 +105,7 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
     for (const Microbatch& data : batch) {
-        sums_S[0] += chunks_[0].evaluate(data, {});
+        sums_S[0] += chunks_[0].evaluate(data, {}).cpu();
         sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     }
     sum_over(groups_.dp, sums_S);

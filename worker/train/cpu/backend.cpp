@@ -1,0 +1,16 @@
+#include "worker/train/backend.hpp"
+
+#include "worker/train/failure.hpp"
+
+namespace roll::train {
+
+Backend take_backend(const protocol::Launch& launch, int /*rank*/) {
+    if (!launch.gpus.empty())
+        throw RankFailure(protocol::kExitRefused,
+                          "the job was given GPUs, but roll-rank computes on CPUs alone; "
+                          "roll-rank-cuda is the program for them");
+    return {at::kCPU, [](GlooFabric& fabric, const std::string& name,
+                         const std::vector<int>& ranks) { return fabric.group(name, ranks); }};
+}
+
+}  // namespace roll::train

@@ -1,0 +1,41 @@
+#include "worker/train/backend.hpp"
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+
+#include "worker/train/cuda/nccl_communicator.hpp"
+#include "worker/train/failure.hpp"
+
+namespace roll::train {
+namespace {
+
+// CUDA_VISIBLE_DEVICES shows every rank of the node the job's GPUs, one for each of them.
+at::Device take_device(const protocol::Launch& launch, int rank) {
+    const int device = rank % launch.ranks_per_node;
+    int count = 0;
+    const cudaError_t found = cudaGetDeviceCount(&count);
+    if (found != cudaSuccess || count <= device) {
+        const std::string why = found != cudaSuccess
+                                    ? cudaGetErrorString(found)
+                                    : "there are " + std::to_string(count) + " in sight";
+        throw RankFailure(protocol::kExitRefused,
+                          "cannot use GPU " + std::to_string(device) + ": " + why +
+                              "; run it on a node that offers GPUs, or "
+                              "submit the job with resources.slots_per_node");
+    }
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+    return {at::kCUDA, static_cast<c10::DeviceIndex>(device)};
+}
+
+std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& name,
+                                       const std::vector<int>& ranks) {
+    return std::make_unique<NcclCommunicator>(fabric.place(name, ranks));
+}
+
+}  // namespace
+
+Backend take_backend(const protocol::Launch& launch, int rank) {
+    return {take_device(launch, rank), group_of};
+}
+
+}  // namespace roll::train

@@ -1,0 +1,43 @@
+// The operators on a GPU, by ATen's kernels: flash attention, fused norms and AdamW where they are.
+// The operators of this folder come here with tensors that are not the CPU's. What needs no kernel
+// that only a GPU has gives the same on CPU tensors, and is tested there.
+#pragma once
+
+#include <span>
+
+#include "worker/train/ops/attention.hpp"
+#include "worker/train/ops/rms_norm.hpp"
+
+namespace roll::ops::gpu {
+
+// Only on a GPU.
+at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps, RmsNormSaved& saved);
+at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
+                             const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
+                             const at::Tensor& dw_C);
+
+at::Tensor swiglu(const at::Tensor& gate_up_MJ);
+at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);
+
+// The heads are views that lie position by position, as flash attention wants them.
+Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
+at::Tensor rope_backward(const Heads& d, const RopeTable& table);
+
+// Flash attention for 16-bit types without a soft cap, on a GPU; else products of whole blocks of
+// queries. `saved` has rule and heads, and gets the rest.
+at::Tensor attention(AttentionSaved& saved);
+Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
+
+// Turns logits into scale times the loss's gradient; loss_R (double) gets each row's loss.
+void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
+                   const at::Tensor& loss_R);
+
+struct AdamW {
+    double lr, beta1, beta2, weight_decay, eps;
+    std::int64_t steps;  // with this one
+};
+void adamw(std::span<const at::Tensor> weight, std::span<const at::Tensor> grad,
+           std::span<const at::Tensor> average, std::span<const at::Tensor> square,
+           const AdamW& options);
+
+}  // namespace roll::ops::gpu
