@@ -206,6 +206,19 @@ void fill_changed(const Source& source, const TargetTensor& target, std::int64_t
 
 }  // namespace
 
+void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
+                 std::int64_t end, std::byte* to) {
+    if (is_changed(source, target)) {
+        fill_changed(source, target, begin, end, to);
+    } else {
+        fill(source, target, begin, end, target.info.dtype, to);
+    }
+}
+
+void release(const Source& source, const TargetTensor& target) {
+    for (const Copy& copy : target.copies) release(source, source.tensors[copy.source].view);
+}
+
 Result<void> gather(const Source& source, const TargetTensor& target, const Window& write) {
     const std::int64_t rows = target.info.shape.empty() ? 1 : target.info.shape[0];
     ROLL_TRY(const std::int64_t total, tensor::byte_count(target.info.dtype, target.info.shape));
@@ -215,14 +228,10 @@ Result<void> gather(const Source& source, const TargetTensor& target, const Wind
     std::vector<std::byte> buffer(static_cast<std::size_t>(window * row_bytes));
     for (std::int64_t begin = 0; begin < rows; begin += window) {
         const std::int64_t end = std::min(rows, begin + window);
-        if (is_changed(source, target)) {
-            fill_changed(source, target, begin, end, buffer.data());
-        } else {
-            fill(source, target, begin, end, target.info.dtype, buffer.data());
-        }
+        gather_rows(source, target, begin, end, buffer.data());
         ROLL_TRY_VOID(write({buffer.data(), static_cast<std::size_t>((end - begin) * row_bytes)}));
     }
-    for (const Copy& copy : target.copies) release(source, source.tensors[copy.source].view);
+    release(source, target);
     return {};
 }
 

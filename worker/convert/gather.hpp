@@ -16,6 +16,14 @@ constexpr std::int64_t kWindowBytes = std::int64_t{16} << 20U;
 
 using Window = std::function<Result<void>(std::span<const std::byte>)>;
 
+// Rows [begin, end) of a target tensor, straight to where they belong. Several threads may read
+// parts of one source at once.
+void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
+                 std::int64_t end, std::byte* to);
+
+// Gives the mapped pages that the target was read from back to the kernel.
+void release(const Source& source, const TargetTensor& target);
+
 // Hands the target tensor's bytes to `write` in order, window by window, and gives the source's
 // mapped pages back to the kernel afterwards.
 Result<void> gather(const Source& source, const TargetTensor& target, const Window& write);

@@ -1,7 +1,9 @@
 #include "worker/train/model_setup.hpp"
 
-#include <cstring>
+#include <algorithm>
 #include <map>
+
+#include <ATen/Parallel.h>
 
 #include "common/files.hpp"
 #include "worker/convert/gather.hpp"
@@ -15,6 +17,8 @@ namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kReadBytes = 1 << 20;  // by a thread at least
 
 tensor::DType dtype_of(const at::Tensor& tensor) {
     return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
@@ -96,12 +100,13 @@ Result<void> read_into(const convert::Source& source, const convert::TargetTenso
     }
     const at::Tensor host = weight.is_cpu() ? weight : at::empty_like(weight, at::kCPU);
     auto* to = static_cast<std::byte*>(host.data_ptr());
-    const auto copy = [&](std::span<const std::byte> window) -> Result<void> {
-        std::memcpy(to, window.data(), window.size());
-        to += window.size();
-        return {};
+    const std::int64_t rows = weight.dim() == 0 ? 1 : weight.size(0);
+    const std::int64_t row_bytes = static_cast<std::int64_t>(weight.nbytes()) / rows;
+    const auto read = [&](std::int64_t begin, std::int64_t end) {
+        convert::gather_rows(source, target, begin, end, to + begin * row_bytes);
     };
-    ROLL_TRY_VOID(convert::gather(source, target, copy));
+    at::parallel_for(0, rows, std::max<std::int64_t>(1, kReadBytes / row_bytes), read);
+    convert::release(source, target);
     if (!weight.is_cpu()) weight.copy_(host);
     return {};
 }

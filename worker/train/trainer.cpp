@@ -218,7 +218,8 @@ void Trainer::train_step() {
 void Trainer::find_peak() {
     const bool told = spec_.peak_tflops > 0;
     const double mine =
-        told ? spec_.peak_tflops * 1e12 : measure_peak_flops(dtype_of(spec_.precision));
+        told ? spec_.peak_tflops * 1e12
+             : measure_peak_flops(step_->chunks()[0].parameters().flat_weight.options());
     const at::Tensor all = at::full({}, mine, at::kDouble);
     sum_over(*world_, all);
     peak_flops_ = all.item<double>();
