@@ -73,6 +73,8 @@ Result<DataSpec> read_data(const Json& json) {
     data.field = reader.get_or("field", data.field);
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);
+    data.documents_apart =
+        reader.get_or<std::string>("attention", "across_documents") == "within_documents";
     data.append_eos = reader.get_or("append_eos", data.append_eos);
     ROLL_TRY_VOID(reader.finish_lenient());
     return data;

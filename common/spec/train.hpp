@@ -32,6 +32,7 @@ struct DataSpec {
     std::string field = "text";      // of a .jsonl line's object
     bool skip_bad_lines = false;     // else the first one ends the job
     bool add_special = true;         // what the tokenizer puts around a text
+    bool documents_apart = false;    // no attention across documents that share a sequence
     bool append_eos = true;          // to documents that do not end with it
 };
 

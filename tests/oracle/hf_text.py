@@ -5,6 +5,7 @@
 make DIR CORPUS bos=0|1 [vocab=N]     a random llama and a byte-level tokenizer with <|start|> and <|end|>
 ids DIR FILE                          [[id ...] ...]: the texts of a .jsonl, or of a .txt, as the tokenizer has them
 loss DIR DTYPE IDS LENGTH             [nats an id, bytes]: windows of LENGTH inputs, each id but the first once
+apart DIR DTYPE LISTS                 nats: lists of ids, each a text of its own and each id but its first predicted
 generate DIR DTYPE TOKENS PROMPT...   {"ids": [[...] ...], "texts": [...]}: greedy, what follows each prompt
 """
 import json
@@ -72,6 +73,16 @@ def loss(directory, dtype, text, length):
     return [total / (len(tokens) - 1), size]
 
 
+def apart(directory, dtype, text):
+    model, total = load(directory, dtype), 0.0
+    with torch.no_grad():
+        for ids in json.loads(text):
+            one = torch.tensor(ids)
+            logp = model(one[None, :-1], use_cache=False).logits[0].double().log_softmax(-1)
+            total -= float(logp.gather(1, one[1:, None]).sum())
+    return total
+
+
 def generate(directory, dtype, count, *prompts):
     model, tokenizer = load(directory, dtype), transformers.AutoTokenizer.from_pretrained(directory)
     found = {"ids": [], "texts": []}
@@ -92,7 +103,8 @@ def main(words):
     while words:
         end = words.index("--") if "--" in words else len(words)
         command, *rest = words[:end]
-        results.append({"make": make, "ids": ids, "loss": loss, "generate": generate}[command](*rest))
+        known = {"make": make, "ids": ids, "loss": loss, "apart": apart, "generate": generate}
+        results.append(known[command](*rest))
         words = words[end + 1:]
     print(json.dumps(results))
 

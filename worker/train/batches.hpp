@@ -1,4 +1,5 @@
-// The corpus as micro-batches.
+// The corpus as micro-batches. Where documents are to be kept apart, a micro-batch says where they
+// begin, and no token is predicted from the document before its own.
 #pragma once
 
 #include <vector>
@@ -19,12 +20,12 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::T
 
 // This rank's share of the held-out windows, as many micro-batches on every rank. Short rows are
 // filled up with targets that do not count.
-std::vector<Microbatch> valid_batches(const std::vector<data::Tokens>& windows,
+std::vector<Microbatch> valid_batches(const std::vector<data::Window>& windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank);
 
 // The bytes of text that the windows' targets are: all tokens but each window's first, special ones
 // being none.
-std::int64_t predicted_bytes(const std::vector<data::Tokens>& windows,
+std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
                              const tokenizer::Tokenizer& tokenizer);
 
 // For messages: the first sample of a rank's part of a step.

@@ -313,7 +313,7 @@ bool Trainer::validate() {
     return best;
 }
 
-const Trainer::ValidText& Trainer::valid_text(const std::vector<data::Tokens>& windows) {
+const Trainer::ValidText& Trainer::valid_text(const std::vector<data::Window>& windows) {
     if (valid_text_) return *valid_text_;
     valid_text_.emplace();
     valid_text_->bytes = predicted_bytes(windows, model_.tokenizer->tokenizer);

@@ -54,7 +54,7 @@ class Trainer {
     [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
     bool validate();  // whether it was the best so far
     bool stops_early() const;
-    const ValidText& valid_text(const std::vector<data::Tokens>& windows);
+    const ValidText& valid_text(const std::vector<data::Window>& windows);
     void sample();
     void save();
     void await_recorded();

@@ -64,25 +64,31 @@ Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t se
     ROLL_CHECK(windows() > 0);
 }
 
-Tokens Sampler::sample(std::uint64_t index) const {
+std::vector<std::size_t> Window::document_starts() const {
+    std::vector<std::size_t> starts = file->file.starts_within(begin, begin + size);
+    for (std::size_t& start : starts) start -= begin;
+    return starts;
+}
+
+Window Sampler::sample(std::uint64_t index) const {
     const std::uint64_t key = mix(seed_, index / windows());
     const std::uint64_t window = Permutation(windows(), key)(index % windows());
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), window);
     const auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
-    const Tokens train = corpus_.files()[file].train;
+    const CorpusFile& source = corpus_.files()[file];
     const auto length = static_cast<std::uint64_t>(seq_length_);
-    const std::uint64_t spare = (train.size() - 1) % length;
+    const std::uint64_t spare = (source.train.size() - 1) % length;
     const std::uint64_t offset = mix(key, file) % (spare + 1);
-    return train.subspan(offset + (window - starts_[file]) * length, length + 1);
+    return {&source, offset + (window - starts_[file]) * length, length + 1};
 }
 
-std::vector<Tokens> valid_windows(const Corpus& corpus, std::int64_t seq_length) {
-    std::vector<Tokens> windows;
+std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length) {
+    std::vector<Window> windows;
     const auto length = static_cast<std::size_t>(seq_length);
     for (const CorpusFile& file : corpus.files()) {
         for (std::size_t begin = 0; begin + 1 < file.valid.size(); begin += length) {
-            windows.push_back(
-                file.valid.subspan(begin, std::min(length + 1, file.valid.size() - begin)));
+            windows.push_back({&file, file.train.size() + begin,
+                               std::min(length + 1, file.valid.size() - begin)});
         }
     }
     return windows;

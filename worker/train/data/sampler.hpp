@@ -27,6 +27,18 @@ class Permutation {
     int half_bits_;
 };
 
+// A run of a corpus file's tokens: inputs are all but the last, targets all but the first.
+struct Window {
+    const CorpusFile* file = nullptr;  // of a corpus that outlives this
+    std::size_t begin = 0;             // in all of the file's tokens
+    std::size_t size = 0;
+
+    Tokens tokens() const { return file->file.tokens().subspan(begin, size); }
+
+    // Where documents begin in it, but at its start: ascending, in tokens from its start.
+    std::vector<std::size_t> document_starts() const;
+};
+
 class Sampler {
   public:
     // The corpus outlives it and holds at least one window.
@@ -34,8 +46,8 @@ class Sampler {
 
     std::uint64_t windows() const { return starts_.back(); }  // of a data epoch
 
-    // The seq_length + 1 tokens of a sample.
-    Tokens sample(std::uint64_t index) const;
+    // seq_length + 1 tokens.
+    Window sample(std::uint64_t index) const;
 
   private:
     const Corpus& corpus_;
@@ -47,6 +59,6 @@ class Sampler {
 // The held-out tails as windows: consecutive inputs of seq_length (the last of a file may be
 // shorter), so that every token of a tail but its first is predicted exactly once, from what stands
 // before it in its window. Each holds its inputs and one token more. In order.
-std::vector<Tokens> valid_windows(const Corpus& corpus, std::int64_t seq_length);
+std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length);
 
 }  // namespace roll::data

@@ -16,9 +16,9 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
       grads_(parameters_) {}
 
-Layer Chunk::layer(std::int64_t index) {
-    return {config_, parameters_, rope_,
-            first_layer() + static_cast<int>(index) * kLayerParameters};
+Layer Chunk::layer(std::int64_t index, const Sequences& sequences) {
+    return {config_, parameters_, sequences.rope,
+            first_layer() + static_cast<int>(index) * kLayerParameters, sequences.segments};
 }
 
 int Chunk::norm() const {
@@ -36,6 +36,18 @@ void Chunk::prepare_rope(std::int64_t positions) {
     rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta,
                             parameters_.flat_weight.scalar_type());
     rope_ = {here(rope_.cos_TE), here(rope_.sin_TE)};
+}
+
+Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
+    const std::int64_t positions = data.tokens_BT.size(1), rows = data.tokens_BT.numel();
+    prepare_rope(positions);
+    if (data.segments.empty()) return {positions, rope_, {}};
+    const at::Tensor start_M = at::zeros({rows}, at::kLong);
+    for (const std::int64_t start : data.segments) start_M[start] = start;
+    const at::Tensor position_M = here(at::arange(rows) - std::get<0>(start_M.cummax(0)));
+    return {rows,
+            {rope_.cos_TE.index_select(0, position_M), rope_.sin_TE.index_select(0, position_M)},
+            data.segments};
 }
 
 // The head's weight gradient comes with the loss, while the logits are there. Out of turn it is
@@ -68,24 +80,23 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     Saved& saved = entry->second;
     saved.tokens_M = here(data.tokens_BT).flatten();
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
-    const std::int64_t positions = data.tokens_BT.size(1);
-    prepare_rope(positions);
+    saved.sequences = sequences_of(data);
     at::Tensor x_MC = part_.pre ? ops::embedding(saved.tokens_M, parameters_.weight[0]) : hidden_MC;
     for (std::size_t i = 0; i < saved.layers.size(); ++i)
-        x_MC = layer(static_cast<std::int64_t>(i)).forward(x_MC, positions, saved.layers[i]);
+        x_MC = layer(static_cast<std::int64_t>(i), saved.sequences)
+                   .forward(x_MC, saved.sequences.positions, saved.layers[i]);
     if (!part_.post) return x_MC;
     return loss_of(microbatch, x_MC, here(data.targets_BT).flatten(), scale, ready);
 }
 
 at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
-    const std::int64_t positions = data.tokens_BT.size(1);
-    prepare_rope(positions);
+    const Sequences sequences = sequences_of(data);
     at::Tensor x_MC = part_.pre
                           ? ops::embedding(here(data.tokens_BT).flatten(), parameters_.weight[0])
                           : hidden_MC;
     for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i) {
         LayerSaved dropped;
-        x_MC = layer(i).forward(x_MC, positions, dropped);
+        x_MC = layer(i, sequences).forward(x_MC, sequences.positions, dropped);
     }
     if (!part_.post) return x_MC;
     ops::RmsNormSaved dropped;
@@ -116,8 +127,9 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
     };
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
     for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
-        dx_MC = layer(i).backward_input(dx_MC, saved.layers[static_cast<std::size_t>(i)], now,
-                                        when == WeightHalves::Now ? now : later);
+        dx_MC = layer(i, saved.sequences)
+                    .backward_input(dx_MC, saved.layers[static_cast<std::size_t>(i)], now,
+                                    when == WeightHalves::Now ? now : later);
         saved.layers.pop_back();
     }
     if (!part_.pre) return dx_MC;

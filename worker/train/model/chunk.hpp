@@ -52,8 +52,16 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
+    // How a micro-batch's rows lie in sequences. Segments make one of all rows, with positions that
+    // begin again at each.
+    struct Sequences {
+        std::int64_t positions = 0;
+        ops::RopeTable rope;
+        std::vector<std::int64_t> segments;
+    };
     struct Saved {
         at::Tensor tokens_M;
+        Sequences sequences;
         std::vector<LayerSaved> layers;
         ops::RmsNormSaved norm;
         ops::CrossEntropySaved loss;
@@ -61,7 +69,8 @@ class Chunk {
         at::Tensor dembedded_MC;
     };
 
-    Layer layer(std::int64_t index);
+    Layer layer(std::int64_t index, const Sequences& sequences);
+    Sequences sequences_of(const Microbatch& data);
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;

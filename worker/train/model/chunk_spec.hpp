@@ -1,6 +1,8 @@
 // Which part of a model a chunk holds, and what a step feeds it.
 #pragma once
 
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 #include "common/spec/model.hpp"
@@ -24,6 +26,9 @@ inline ChunkSpec split_layers(const spec::ModelConfig& config, int stage, int st
 struct Microbatch {
     at::Tensor tokens_BT;
     at::Tensor targets_BT;  // each position's next token, or ops::kIgnored
+    // Where segments that see nothing of each other begin, in B T rows: ascending, each row's start
+    // among them. Empty: each row is one.
+    std::vector<std::int64_t> segments = {};
 };
 
 }  // namespace roll::train

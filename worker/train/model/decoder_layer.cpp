@@ -14,7 +14,7 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
     const at::Tensor qkv_MP = ops::linear(s.h1_MC, w[kQkv]);
     const ops::Heads heads =
         ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table);
-    s.o_MA = ops::attention(heads, {}, s.attention).flatten(0, 1);
+    s.o_MA = ops::attention_within(heads, {}, segments, s.attention).flatten(0, 1);
     const at::Tensor x1_MC = ops::linear_add(x_MC, s.o_MA, w[kOut]);
     s.h2_MC = ops::rms_norm(x1_MC, w[kNorm2], config.norm_eps, s.norm2);
     s.a_MI = ops::swiglu(ops::linear(s.h2_MC, w[kGateUp]), s.swiglu);
@@ -57,7 +57,7 @@ at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const C
         norm_backward(kNorm2, dh2_MC, std::exchange(s.norm2, {}), dy_MC, input);
     owe(kOut, dx1_MC, std::exchange(s.o_MA, {}), weight);
     const at::Tensor do_MA = ops::linear_backward_input(dx1_MC, w[kOut]);
-    const ops::Heads dheads = ops::attention_backward(do_MA, std::exchange(s.attention, {}));
+    const ops::Heads dheads = ops::attention_within_backward(do_MA, std::exchange(s.attention, {}));
     const at::Tensor dqkv_MP = ops::rope_backward(dheads, table).flatten(0, 1);
     owe(kQkv, dqkv_MP, std::exchange(s.h1_MC, {}), weight);
     const at::Tensor dh1_MC = ops::linear_backward_input(dqkv_MP, w[kQkv]);

@@ -4,8 +4,8 @@
 
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/parameters.hpp"
-#include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/rms_norm.hpp"
+#include "worker/train/ops/segments.hpp"
 #include "worker/train/ops/swiglu.hpp"
 
 namespace roll::train {
@@ -13,7 +13,7 @@ namespace roll::train {
 struct LayerSaved {
     ops::RmsNormSaved norm1;
     at::Tensor h1_MC;
-    ops::AttentionSaved attention;
+    ops::SegmentsSaved attention;
     at::Tensor o_MA;
     ops::RmsNormSaved norm2;
     at::Tensor h2_MC;
@@ -31,7 +31,8 @@ struct Layer {
     const spec::ModelConfig& config;
     const Parameters& parameters;
     const ops::RopeTable& table;
-    int first;  // of the layer's parameters
+    int first;                                    // of the layer's parameters
+    std::span<const std::int64_t> segments = {};  // of a micro-batch
 
     // x_MC holds whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;

@@ -79,9 +79,9 @@ TEST_F(Data, AnEpochIsEveryWindowOfEveryFileOnce) {
     for (const std::uint64_t epoch : {0ull, 1ull, 5ull}) {
         std::set<const std::byte*> starts;
         for (std::uint64_t i = 0; i < sampler.windows(); ++i) {
-            const Tokens tokens = sampler.sample(epoch * sampler.windows() + i);
-            EXPECT_EQ(tokens.size(), 11u);
-            starts.insert(tokens.data());
+            const Window tokens = sampler.sample(epoch * sampler.windows() + i);
+            EXPECT_EQ(tokens.size, 11u);
+            starts.insert(tokens.tokens().data());
         }
         EXPECT_EQ(starts.size(), sampler.windows());
     }
@@ -92,9 +92,9 @@ TEST_F(Data, AnotherSeedOrEpochDrawsAnotherOrder) {
     const Sampler one(corpus, 10, 1), two(corpus, 10, 2);
     int equal = 0;
     for (std::uint64_t i = 0; i < 100; ++i) {
-        equal += one.sample(i).data() == two.sample(i).data();
-        equal += one.sample(i).data() == one.sample(i + one.windows()).data();
-        EXPECT_EQ(one.sample(i).data(), Sampler(corpus, 10, 1).sample(i).data());
+        equal += one.sample(i).tokens().data() == two.sample(i).tokens().data();
+        equal += one.sample(i).tokens().data() == one.sample(i + one.windows()).tokens().data();
+        EXPECT_EQ(one.sample(i).tokens().data(), Sampler(corpus, 10, 1).sample(i).tokens().data());
     }
     EXPECT_LT(equal, 5);
 }
@@ -104,14 +104,14 @@ TEST_F(Data, TheTailIsHeldOutAndPredictedOnce) {
         byte_corpus({put("a", noise(1000, 1)), put("b", "0123456789abc")}, 0.1, 16).value();
     EXPECT_EQ(corpus.train_tokens(), 900 + 12);
     EXPECT_EQ(corpus.valid_tokens(), 100 + 1);
-    const std::vector<Tokens> windows = valid_windows(corpus, 16);
+    const std::vector<Window> windows = valid_windows(corpus, 16);
     std::size_t targets = 0;
-    for (const Tokens& window : windows) targets += window.size() - 1;
+    for (const Window& window : windows) targets += window.size - 1;
     EXPECT_EQ(targets, 99u);  // the tail of one byte predicts nothing
     EXPECT_EQ(windows.size(), 7u);
-    EXPECT_EQ(windows.back().size(), 4u);
-    EXPECT_EQ(windows[0].data(), corpus.files()[0].valid.data());
-    EXPECT_EQ(windows[1].data(), windows[0].data() + 16);
+    EXPECT_EQ(windows.back().size, 4u);
+    EXPECT_EQ(windows[0].tokens().data(), corpus.files()[0].valid.data());
+    EXPECT_EQ(windows[1].tokens().data(), windows[0].tokens().data() + 16);
 }
 
 TEST_F(Data, RefusesInOneSentence) {

@@ -32,6 +32,23 @@ def read_tokens(base):
     return [sum(sequences[a:b], []) for a, b in zip(documents, documents[1:])]
 
 
+def apart(documents, fraction, length):
+    """What the held-out windows of `length` inputs hold of each document: lists of two ids or more."""
+    ids = sum(documents, [])
+    starts = {sum(map(len, documents[:i])) for i in range(len(documents))}
+    begin = len(ids) - math.floor(fraction * len(ids) + 0.5)
+    pieces = []
+    for first in range(begin, len(ids) - 1, length):
+        piece = []
+        for i in range(first, min(first + length + 1, len(ids))):
+            if i in starts and piece:
+                pieces.append(piece)
+                piece = []
+            piece.append(ids[i])
+        pieces.append(piece)
+    return [piece for piece in pieces if len(piece) > 1]
+
+
 def hf(*commands):
     """What hf_text.py returns for each command."""
     words = [word for command in commands for word in ('--', *map(str, command))][1:]
@@ -94,6 +111,15 @@ class TokensTest(RankCase):
         self.assertAlmostEqual(row['valid_loss'] * row['valid_tokens'] / loss, 1, delta=1e-5)
         self.assertAlmostEqual(row['valid_bits_per_byte'] * size * math.log(2) / loss, 1, delta=1e-5)
         self.assertNotIn('ngram2_bits_per_byte', row)
+        # Documents that see nothing of each other are documents alone.
+        alone = self.run_whole(3, 1, self.text_document(1, data__valid=0.05, **still,
+                                                        data__attention='within_documents'))
+        pieces = [piece for documents in mine for piece in apart(documents, 0.05, 32)]
+        nats, = hf(('apart', self.model, 'float32', pieces))
+        row = [row for row in alone.metrics() if 'valid_loss' in row][-1]
+        self.assertEqual(row['valid_tokens'], sum(len(piece) - 1 for piece in pieces))
+        print(f"documents apart: roll {row['valid_loss']:.9f}, transformers {nats / row['valid_tokens']:.9f}")
+        self.assertAlmostEqual(row['valid_loss'] * row['valid_tokens'] / nats, 1, delta=1e-5)
         # The token files serve as data themselves.
         again = self.run_whole(2, 1, self.text_document(1, data__valid=0.05, **still, data__train=[
             self.token_file('lines') + '.bin', self.token_file('corpus') + '.bin']))
