@@ -326,6 +326,13 @@ void for_each_string(const OrderedJson& schema, Value& value, const std::string&
             for_each_string(field, value[key], join(path, key), visit);
         }
     }
+    if (value.is_object() && chosen->contains("additionalProperties") &&
+        (*chosen)["additionalProperties"].is_object()) {
+        for (auto& [key, one] : value.items()) {
+            if (chosen->contains("properties") && (*chosen)["properties"].contains(key)) continue;
+            for_each_string((*chosen)["additionalProperties"], one, join(path, key), visit);
+        }
+    }
     if (value.is_array() && chosen->contains("items")) {
         for (std::size_t i = 0; i < value.size(); ++i) {
             for_each_string((*chosen)["items"], value[i], fmt::format("{}[{}]", path, i), visit);

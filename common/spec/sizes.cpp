@@ -143,6 +143,35 @@ void check_validations(const Json& document, std::vector<Problem>& problems) {
                                         *patience)});
 }
 
+// Validation sets by name: what names may be, and how many may be tails of the training files.
+void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
+    const Json data = document.value("data", Json());
+    if (!data.is_object()) return;
+    const Json valid = data.value("valid", Json());
+    const Json sets = valid.is_object() ? valid : Json::object();
+    const auto is_name = [](const std::string& name) {
+        return !name.empty() && name.size() <= 64 &&
+               name.find_first_not_of(
+                   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                   "0123456789._-") == std::string::npos;
+    };
+    int fractions = 0;
+    for (const auto& [name, set] : sets.items()) {
+        if (!is_name(name))
+            problems.push_back({"data.valid." + name,
+                                "is no name of a set; allowed: 1 to 64 letters, digits, dots, "
+                                "dashes and underscores"});
+        fractions += set.is_number();
+    }
+    if (fractions > 1)
+        problems.push_back({"data.valid", "has more than one fraction of the training files"});
+    const Json track = data.value("track", Json());
+    if (track.is_string() && !sets.contains(track.get<std::string>()))
+        problems.push_back({"data.track", fmt::format("is {}; allowed: the name of a set in "
+                                                      "data.valid",
+                                                      track.get<std::string>())});
+}
+
 void check_lengths(const Json& document, std::vector<Problem>& problems) {
     const auto sequence = number(document, "/train/seq_length");
     const auto positions = number(document, "/model/max_position_embeddings");
@@ -171,6 +200,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_lengths(document, problems);
     check_rates(document, problems);
     check_validations(document, problems);
+    check_valid_sets(document, problems);
     return problems;
 }
 

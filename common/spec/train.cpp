@@ -65,11 +65,37 @@ Result<ModelSource> read_model(const Json& json) {
     return model;
 }
 
+// A fraction of the training files; or sets by name, a fraction or files each.
+Result<void> read_valid(const Json& json, DataSpec& data) {
+    if (json.is_null()) return {};
+    if (json.is_number()) {
+        data.valid_fraction = json.get<double>();
+        return {};
+    }
+    data.valid_fraction = 0;
+    for (const auto& [name, set] : json.items()) {
+        if (set.is_number()) {
+            data.valid_fraction = set.get<double>();
+            data.valid_name = name;
+        } else if (holds<std::string>(set)) {
+            data.valid_files.push_back({name, {set.get<std::string>()}});
+        } else if (holds<std::vector<std::string>>(set)) {
+            data.valid_files.push_back({name, set.get<std::vector<std::string>>()});
+        } else {
+            return fail(ErrorCode::InvalidArgument,
+                        "data.valid." + name + " is neither a fraction nor files");
+        }
+    }
+    if (data.track.empty() && !json.empty()) data.track = json.begin().key();
+    return {};
+}
+
 Result<DataSpec> read_data(const Json& json) {
     JsonReader reader(json, "data");
     DataSpec data;
     data.train = reader.get<std::vector<std::string>>("train");
-    data.valid_fraction = reader.get_or("valid", data.valid_fraction);
+    data.track = reader.get_or("track", data.track);
+    ROLL_TRY_VOID(read_valid(reader.raw("valid"), data));
     data.field = reader.get_or("field", data.field);
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);

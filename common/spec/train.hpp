@@ -26,14 +26,23 @@ struct ModelSource {
     std::string from;       // absolute path of a checkpoint; then there are no sizes, and no family
 };
 
+// Files held out as a whole.
+struct ValidFiles {
+    std::string name;
+    std::vector<std::string> paths;  // absolute, as of DataSpec::train
+};
+
 struct DataSpec {
     std::vector<std::string> train;  // absolute paths of .txt, .jsonl and .bin files
     double valid_fraction = 0.01;    // the tail of each file, in tokens, held out
-    std::string field = "text";      // of a .jsonl line's object
-    bool skip_bad_lines = false;     // else the first one ends the job
-    bool add_special = true;         // what the tokenizer puts around a text
-    bool documents_apart = false;    // no attention across documents that share a sequence
-    bool append_eos = true;          // to documents that do not end with it
+    std::string valid_name;          // of these tails, where there are other sets
+    std::vector<ValidFiles> valid_files;
+    std::string track;  // the set whose loss decides what is best; there is one of this name
+    std::string field = "text";    // of a .jsonl line's object
+    bool skip_bad_lines = false;   // else the first one ends the job
+    bool add_special = true;       // what the tokenizer puts around a text
+    bool documents_apart = false;  // no attention across documents that share a sequence
+    bool append_eos = true;        // to documents that do not end with it
 };
 
 // Axes of the mesh; dp is derived from the world size when the file leaves it out.

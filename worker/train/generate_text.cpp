@@ -21,7 +21,8 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
     const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
     const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
     const std::vector<std::int64_t> added =
-        generate(model, start, {options.max_tokens, options.temperature, options.seed, stops});
+        generate(model, start,
+                 {options.max_tokens, options.temperature, options.top_p, options.seed, stops});
     std::vector<std::uint32_t> ids(start.begin(), start.end());
     const std::string before = tokenizer.tokenizer.decode(ids, /*skip_special=*/true);
     ids.insert(ids.end(), added.begin(), added.end());

@@ -12,6 +12,7 @@ namespace roll::train {
 struct TextOptions {
     std::int64_t max_tokens = 64;
     double temperature = 0;
+    double top_p = 1;
     std::uint64_t seed = 1;
 };
 

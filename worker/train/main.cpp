@@ -97,8 +97,11 @@ int main(int argc, char** argv) {
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
     sampling->add_option("DIR", arguments.directory)->required();
     sampling->add_option("PROMPT", arguments.prompt)->required();
-    sampling->add_option("--max-tokens", arguments.text.max_tokens);
-    sampling->add_option("--temperature", arguments.text.temperature);
+    sampling->add_option("--max-tokens", arguments.text.max_tokens)->check(CLI::PositiveNumber);
+    sampling->add_option("--temperature", arguments.text.temperature, "0: the likeliest token")
+        ->check(CLI::NonNegativeNumber);
+    sampling->add_option("--top-p", arguments.text.top_p, "Share of the likeliest tokens")
+        ->check(CLI::Range(0.0, 1.0));
     sampling->add_option("--seed", arguments.text.seed);
     sampling->add_flag("--json", arguments.json);
     CLI::App* planning = app.add_subcommand("plan", "What a train job would do; nothing runs");

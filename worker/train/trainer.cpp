@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <numbers>
 
 #include <ATen/ATen.h>
 
@@ -10,7 +9,6 @@
 #include "worker/plan/lr_schedule.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/batches.hpp"
-#include "worker/train/data/ngram.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
 #include "worker/train/launch_checks.hpp"
@@ -43,7 +41,9 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       spec_(std::move(data.spec)),
       model_(std::move(data.model)),
       corpus_(std::move(data.corpus)),
+      valid_(std::move(data.valid)),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
+      validation_(spec_, corpus_, valid_),
       schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
     connect();
     TrainOptions options;
@@ -286,47 +286,25 @@ void Trainer::fail_not_finite(const StepResult& result, std::span<const Microbat
 }
 
 bool Trainer::validate() {
-    const auto windows = data::valid_windows(corpus_, spec_.seq_length);
-    if (windows.empty()) return false;
-    const LossSum sum =
-        step_->evaluate(valid_batches(windows, spec_, model_.config.vocab, dp_->rank()));
-    const double loss = sum.loss / static_cast<double>(sum.tokens);
+    if (validation_.empty()) return false;
+    if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
+    const std::vector<ValidResult> results =
+        validation_.run(*step_, spec_, model_.config.vocab, dp_->rank());
+    const double loss = results.front().loss;  // of the set that decides what is best
     state_.valid_loss = loss;
     const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
     if (!writes()) return best;
     if (best && spec_.checkpoint_keep_best) saver_->best(state_.step);
-    const ValidText& text = valid_text(windows);
-    OrderedJson row = {{"step", state_.step}, {"valid_loss", loss}};
-    std::printf("step %lld  held-out: loss %.4f", static_cast<long long>(state_.step), loss);
-    if (text.bytes > 0) {
-        const double bits = sum.loss / std::numbers::ln2 / static_cast<double>(text.bytes);
-        row["valid_bits_per_byte"] = bits;
-        std::printf(", %.4f bits per byte", bits);
-    }
-    row["valid_tokens"] = sum.tokens;
-    if (text.ngram_bits) {
-        row["ngram2_bits_per_byte"] = *text.ngram_bits;
-        std::printf(" (order-2 n-gram: %.4f)", *text.ngram_bits);
-    }
-    std::printf("\n");
-    metrics_->append(row);
+    metrics_->append(valid_row(state_.step, results));
+    std::printf("%s\n", valid_text(state_.step, results).c_str());
     return best;
-}
-
-const Trainer::ValidText& Trainer::valid_text(const std::vector<data::Window>& windows) {
-    if (valid_text_) return *valid_text_;
-    valid_text_.emplace();
-    valid_text_->bytes = predicted_bytes(windows, model_.tokenizer->tokenizer);
-    if (corpus_.is_bytes())
-        valid_text_->ngram_bits = data::valid_bits_per_byte(data::NgramModel(corpus_), corpus_);
-    return *valid_text_;
 }
 
 void Trainer::sample() {
     if (!writes()) return;
     for (const std::string& prompt : spec_.sample.prompts) {
         const std::string text = continue_text(step_->chunks()[0], *model_.tokenizer, prompt,
-                                               {spec_.sample.max_tokens, 0.8, spec_.seed});
+                                               {spec_.sample.max_tokens, 0.8, 1, spec_.seed});
         metrics_->append({{"step", state_.step}, {"prompt", prompt}, {"text", text}});
         const std::string shown =
             Json(prompt + text).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -12,12 +12,12 @@
 #include "common/spec/train.hpp"
 #include "worker/train/backend.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/data/sampler.hpp"
 #include "worker/train/metrics.hpp"
 #include "worker/train/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/saver.hpp"
 #include "worker/train/training_data.hpp"
+#include "worker/train/validation.hpp"
 
 namespace roll::train {
 
@@ -36,11 +36,6 @@ class Trainer {
         bool stop = false;
         bool checkpoint = true;
     };
-    // What the held-out tokens are as text; the n-gram's figure for a corpus of bytes only.
-    struct ValidText {
-        std::int64_t bytes = 0;  // of what is predicted
-        std::optional<double> ngram_bits;
-    };
 
     void connect();
     void restore_newest();
@@ -54,7 +49,6 @@ class Trainer {
     [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
     bool validate();  // whether it was the best so far
     bool stops_early() const;
-    const ValidText& valid_text(const std::vector<data::Window>& windows);
     void sample();
     void save();
     void await_recorded();
@@ -68,7 +62,9 @@ class Trainer {
     spec::TrainSpec spec_;
     ModelSetup model_;
     data::Corpus corpus_;
+    std::vector<data::Corpus> valid_;
     data::Sampler sampler_;
+    Validation validation_;
     plan::PipelineSchedule schedule_;
     LocalGroup alone_{1};
     std::optional<GlooFabric> fabric_;
@@ -78,7 +74,6 @@ class Trainer {
     checkpoint::Choice choice_;       // of rank 0
     std::optional<Saver> saver_;      // of the rank that writes
     std::optional<Metrics> metrics_;  // likewise
-    std::optional<ValidText> valid_text_;
     Clock::time_point progress_due_{};
     Clock::time_point log_due_{};
     double step_seconds_ = 0;  // smoothed

@@ -87,15 +87,26 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     ModelSetup model = setup_model(spec, candidates_of(launch));
     const data::PrepareOptions options = options_of(launch, spec, *model.tokenizer);
     Watch watch(link, spec.steps, rank == 0);
-    std::vector<data::NamedTokens> files;
-    for (const std::string& path : spec.data.train) {
-        auto file = open_tokens(path, *model.tokenizer, options, watch, rank == 0);
-        if (!file) return std::nullopt;
-        files.push_back({path, *std::move(file)});
-    }
+    const auto open_all = [&](const std::vector<std::string>& paths) {
+        std::optional<std::vector<data::NamedTokens>> files(std::in_place);
+        for (const std::string& path : paths) {
+            auto file = open_tokens(path, *model.tokenizer, options, watch, rank == 0);
+            if (!file) return decltype(files)();
+            files->push_back({path, *std::move(file)});
+        }
+        return files;
+    };
+    auto files = open_all(spec.data.train);
+    if (!files) return std::nullopt;
     data::Corpus corpus =
-        need(data::Corpus::make(std::move(files), spec.data.valid_fraction, spec.seq_length));
-    return TrainingData{std::move(spec), std::move(model), std::move(corpus)};
+        need(data::Corpus::make(*std::move(files), spec.data.valid_fraction, spec.seq_length));
+    std::vector<data::Corpus> valid;
+    for (const spec::ValidFiles& set : spec.data.valid_files) {
+        auto held_out = open_all(set.paths);
+        if (!held_out) return std::nullopt;
+        valid.push_back(need(data::Corpus::held_out(*std::move(held_out))));
+    }
+    return TrainingData{std::move(spec), std::move(model), std::move(corpus), std::move(valid)};
 }
 
 }  // namespace roll::train

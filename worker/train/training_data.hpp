@@ -16,6 +16,7 @@ struct TrainingData {
     spec::TrainSpec spec;
     ModelSetup model;
     data::Corpus corpus;
+    std::vector<data::Corpus> valid;  // of spec.data.valid_files
 };
 
 // Nothing if this rank was told to stop. Throws RankFailure.

@@ -336,5 +336,36 @@ TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     EXPECT_EQ(document(json), "is " + base + "/none, and there is no such file");
 }
 
+TEST_F(ParseJob, ValidationSetsHaveNames) {
+    std::ofstream(base + "/other.jsonl") << "{}";
+    Json json = train_file();
+    json["data"]["valid"] = {{"tail", 0.25}, {"other", "other.jsonl"}, {"both", {"corpus.txt"}}};
+    const ParsedJob job = parse(json);
+    ASSERT_TRUE(job.ok()) << problems(json);
+    const DataSpec data = train_spec(job.spec.document)->data;
+    EXPECT_EQ(data.valid_fraction, 0.25);
+    EXPECT_EQ(data.valid_name, "tail");
+    EXPECT_EQ(data.track, "both") << "the first by name";
+    ASSERT_EQ(data.valid_files.size(), 2U);
+    EXPECT_EQ(data.valid_files[0].name, "both");
+    EXPECT_EQ(data.valid_files[1].paths, std::vector{base + "/other.jsonl"});
+    json["data"]["track"] = "tail";
+    EXPECT_EQ(train_spec(parse(json).spec.document)->data.track, "tail");
+    json["data"]["track"] = "none";
+    EXPECT_EQ(problems(json), "data.track is none; allowed: the name of a set in data.valid\n");
+    json["data"].erase("track");
+    json["data"]["valid"] = {{"a b", 0.1}, {"c", 0.2}, {"d", "none.txt"}, {"e", 1.5}};
+    EXPECT_EQ(problems(json),
+              "data.valid.e is 1.5; allowed: a number, at least 0, below 1\n"
+              "data.valid.d is " +
+                  base +
+                  "/none.txt, and there is no such file\n"
+                  "data.valid.a b is no name of a set; allowed: 1 to 64 letters, digits, dots, "
+                  "dashes and underscores\n"
+                  "data.valid has more than one fraction of the training files\n");
+    json["data"]["valid"] = true;
+    EXPECT_EQ(problems(json).substr(0, 28), "data.valid is true; allowed:");
+}
+
 }  // namespace
 }  // namespace roll::spec

@@ -1,5 +1,9 @@
 #include "worker/train/model/generate.hpp"
 
+#include <algorithm>
+#include <numeric>
+#include <set>
+
 #include <ATen/Parallel.h>
 
 #include "tests/worker/train/expect.hpp"
@@ -16,20 +20,23 @@ Chunk make_model(bool tied) {
     return {config, split_layers(config, 0, 1), {.std = 0.3, .dtype = at::kDouble}};
 }
 
-// The next token without any cache: the one whose loss is the smallest.
-std::int64_t likeliest(Chunk& model, const Tokens& tokens) {
+// The share of each token as the next one, without any cache.
+std::vector<double> shares(Chunk& model, const Tokens& tokens) {
     const auto size = static_cast<std::int64_t>(tokens.size());
-    double best = INFINITY;
-    std::int64_t token = -1;
+    std::vector<double> result;
     for (std::int64_t candidate = 0; candidate < model.config().vocab; ++candidate) {
         at::Tensor targets = at::full({1, size}, ops::kIgnored, at::kLong);
         targets[0][size - 1] = candidate;
-        const double loss =
-            model.evaluate({at::tensor(tokens, at::kLong).view({1, size}), targets}, {})
-                .item<double>();
-        if (loss < best) best = loss, token = candidate;
+        const at::Tensor loss =
+            model.evaluate({at::tensor(tokens, at::kLong).view({1, size}), targets}, {});
+        result.push_back(std::exp(-loss.item<double>()));
     }
-    return token;
+    return result;
+}
+
+std::int64_t likeliest(Chunk& model, const Tokens& tokens) {
+    const std::vector<double> all = shares(model, tokens);
+    return std::max_element(all.begin(), all.end()) - all.begin();
 }
 
 TEST(Generate, TheCacheChangesNothing) {
@@ -52,6 +59,27 @@ TEST(Generate, SamplesByTheSeedAlone) {
     other.seed = 6;
     EXPECT_EQ(generate(model, {1, 2}, options), generate(model, {1, 2}, options));
     EXPECT_NE(generate(model, {1, 2}, options), generate(model, {1, 2}, other));
+}
+
+TEST(Generate, DrawsFromTheLikeliestAlone) {
+    Chunk model = make_model(false);
+    const Tokens greedy = generate(model, {4, 2}, {.max_tokens = 10});
+    GenerateOptions options{.max_tokens = 10, .temperature = 1, .top_p = 1e-9};
+    EXPECT_EQ(generate(model, {4, 2}, options), greedy);
+    // With a share in between, only tokens that reach it are drawn, and more than one of them.
+    const std::vector<double> share = shares(model, {4, 2});
+    Tokens order(share.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](auto a, auto b) { return share[a] > share[b]; });
+    std::set<std::int64_t> allowed, seen;
+    double before = 0;
+    for (std::size_t i = 0; before < 0.5; before += share[order[i++]]) allowed.insert(order[i]);
+    ASSERT_GT(allowed.size(), 1U);
+    options = {.max_tokens = 1, .temperature = 1, .top_p = 0.5};
+    for (options.seed = 1; options.seed <= 60; ++options.seed)
+        seen.insert(generate(model, {4, 2}, options).at(0));
+    EXPECT_GT(seen.size(), 1U);
+    for (const std::int64_t one : seen) EXPECT_TRUE(allowed.contains(one)) << one;
 }
 
 TEST(Generate, StopsAtTheStopTokenAndAtTheLastPosition) {

@@ -38,6 +38,18 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
     return corpus;
 }
 
+Result<Corpus> Corpus::held_out(std::vector<NamedTokens> files) {
+    Corpus corpus;
+    for (NamedTokens& named : files) {
+        const Tokens tokens = named.file.tokens();
+        if (tokens.empty())
+            return fail(ErrorCode::InvalidArgument, "data.valid: " + named.name + " is empty");
+        corpus.files_.push_back(
+            {std::move(named.name), std::move(named.file), tokens.first(0), tokens});
+    }
+    return corpus;
+}
+
 bool Corpus::is_bytes() const {
     return std::all_of(files_.begin(), files_.end(), [](const CorpusFile& file) {
         return file.train.type() == TokenType::Uint8;

@@ -30,6 +30,9 @@ class Corpus {
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length);
 
+    // Files that are held out as a whole. InvalidArgument: one without tokens.
+    static Result<Corpus> held_out(std::vector<NamedTokens> files);
+
     const std::vector<CorpusFile>& files() const { return files_; }
     bool is_bytes() const;  // every file is of byte-sized tokens
     std::int64_t train_tokens() const;

@@ -1,5 +1,6 @@
 #include "worker/train/data/ngram.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace roll::data {
@@ -90,18 +91,23 @@ double NgramModel::probability(std::uint8_t before2, std::uint8_t before1,
     return interpolate(count, row.total, row.kinds, discount_[3], bigram(b1, byte));
 }
 
-double valid_bits_per_byte(const NgramModel& model, const Corpus& corpus) {
+double valid_bits_per_byte(const NgramModel& model, const std::vector<Window>& windows) {
     double bits = 0;
-    std::int64_t count = 0;
-    for (const CorpusFile& file : corpus.files()) {
-        const std::uint8_t* const begin = file.train.bytes().data();  // the tail follows at once
-        const std::size_t cut = file.train.size();
-        for (std::size_t i = cut + 1; i < cut + file.valid.size(); ++i, ++count) {
-            const std::uint8_t before2 = i >= 2 ? begin[i - 2] : begin[i - 1];
-            bits -= std::log2(model.probability(before2, begin[i - 1], begin[i]));
+    std::size_t count = 0;
+    for (const Window& window : windows) {
+        const std::span<const std::uint8_t> all = window.file->file.tokens().bytes();
+        for (std::size_t i = window.begin + 1; i < window.begin + window.size; ++i, ++count) {
+            const std::uint8_t before2 = i >= 2 ? all[i - 2] : all[i - 1];
+            bits -= std::log2(model.probability(before2, all[i - 1], all[i]));
         }
     }
     return count > 0 ? bits / static_cast<double>(count) : 0;
+}
+
+bool are_bytes(const std::vector<Window>& windows) {
+    return std::all_of(windows.begin(), windows.end(), [](const Window& window) {
+        return window.tokens().type() == TokenType::Uint8;
+    });
 }
 
 }  // namespace roll::data

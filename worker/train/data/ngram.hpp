@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/train/data/corpus.hpp"
+#include "worker/train/data/sampler.hpp"
 
 namespace roll::data {
 
@@ -42,8 +42,10 @@ class NgramModel {
     std::array<double, 4> discount_{};  // by order 1, 2, 3
 };
 
-// Mean of -log2 p over every held-out byte but the first of each file: the bytes that
-// valid_windows() predicts, here with the two bytes before them always known.
-double valid_bits_per_byte(const NgramModel& model, const Corpus& corpus);
+// Mean of -log2 p over every byte that the windows predict, here with the two bytes before it
+// always known where the file has them. REQUIRES: are_bytes(windows).
+double valid_bits_per_byte(const NgramModel& model, const std::vector<Window>& windows);
+
+bool are_bytes(const std::vector<Window>& windows);
 
 }  // namespace roll::data

@@ -21,18 +21,17 @@ struct LayerCache {
 
 class Decoder {
   public:
-    explicit Decoder(Chunk& model)
+    Decoder(Chunk& model, std::int64_t positions)
         : config_(model.config()),
           weight_(model.parameters().weight),
           parameters_(model.parameters()),
-          table_(ops::rope_table(config_.positions_max, config_.head_dim, config_.rope_theta,
+          table_(ops::rope_table(positions, config_.head_dim, config_.rope_theta,
                                  parameters_.flat_weight.scalar_type())) {
         table_ = {table_.cos_TE.to(weight_[0].device()), table_.sin_TE.to(weight_[0].device())};
-        const at::Tensor empty_GSD =
-            at::empty({config_.kv_heads, config_.positions_max, config_.head_dim},
-                      parameters_.flat_weight.options());
+        const std::int64_t sizes_GSD[] = {config_.kv_heads, positions, config_.head_dim};
+        const auto like = parameters_.flat_weight.options();
         for (std::int64_t i = 0; i < config_.layers; ++i)
-            caches_.push_back({empty_GSD.clone(), empty_GSD.clone()});
+            caches_.push_back({at::empty(sizes_GSD, like), at::empty(sizes_GSD, like)});
     }
 
     // The logits after the last of these tokens, which follow what was taken before.
@@ -93,10 +92,19 @@ class Decoder {
     std::int64_t position_ = 0;
 };
 
+// The shares of the likeliest tokens that together reach top_p; 0 for the rest.
+at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
+    auto [sorted_V, token_V] = share_V.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
+    const at::Tensor before_V = sorted_V.cumsum(0) - sorted_V;
+    sorted_V.slice(0, 1).masked_fill_(before_V.slice(0, 1).ge(top_p), 0);
+    return at::zeros_like(share_V).scatter_(0, token_V, sorted_V);
+}
+
 std::int64_t choose(const at::Tensor& logits_V, const GenerateOptions& options, std::size_t index) {
     if (options.temperature <= 0) return logits_V.argmax().item<std::int64_t>();
-    const at::Tensor share_V =
-        (logits_V.to(at::kDouble) / options.temperature).softmax(0).cumsum(0);
+    at::Tensor share_V = (logits_V.to(at::kDouble) / options.temperature).softmax(0);
+    if (options.top_p < 1) share_V = likeliest(share_V, options.top_p);
+    share_V = share_V.cumsum(0);
     const double mark = uniform(options.seed, "generate", index) * share_V[-1].item<double>();
     const std::int64_t token = share_V.le(mark).sum().item<std::int64_t>();
     return std::min(token, share_V.numel() - 1);
@@ -110,12 +118,15 @@ std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> promp
     ROLL_CHECK(!prompt.empty() && model.part().pre && model.part().post);
     const std::int64_t room = std::max<std::int64_t>(1, model.config().positions_max - 1);
     if (std::ssize(prompt) > room) prompt.erase(prompt.begin(), prompt.end() - room);
-    Decoder decoder(model);
+    const std::int64_t most = model.config().positions_max;
+    const std::int64_t positions =
+        std::min(most, std::ssize(prompt) + std::min(most, options.max_tokens));
+    Decoder decoder(model, positions);
     std::vector<std::int64_t> tokens;
     while (std::ssize(tokens) < options.max_tokens) {
         const std::vector<std::int64_t>& next =
             tokens.empty() ? prompt : std::vector<std::int64_t>{tokens.back()};
-        if (decoder.position() + std::ssize(next) > model.config().positions_max) break;
+        if (decoder.position() + std::ssize(next) > positions) break;
         const std::int64_t token = choose(decoder.take(next), options, tokens.size());
         const auto& stops = options.stop_tokens;
         if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;

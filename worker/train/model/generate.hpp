@@ -11,6 +11,7 @@ namespace roll::train {
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
     double temperature = 0;  // 0: always the likeliest token
+    double top_p = 1;        // draw from the likeliest tokens that together have this share
     std::uint64_t seed = 1;  // with a temperature: equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
 };

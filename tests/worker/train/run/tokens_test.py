@@ -91,7 +91,8 @@ class TokensTest(RankCase):
 
     def test_trains_on_the_ids_of_transformers_with_its_loss(self):
         still = {'train__optimizer__lr': 1e-30, 'train__optimizer__min_lr': 0.0}
-        run = self.run_whole(1, 1, self.text_document(1, data__valid=0.05, **still))
+        sets = {'whole': [self.lines], 'tail': 0.05}
+        run = self.run_whole(1, 1, self.text_document(1, data__valid=sets, data__track='tail', **still))
         export = self.exported(run, 'export')
         mine = [read_tokens(self.token_file(stem)) for stem in ('lines', 'corpus')]
         tails = []
@@ -99,7 +100,8 @@ class TokensTest(RankCase):
             ids = sum(documents, [])
             tails.append(ids[len(ids) - math.floor(0.05 * len(ids) + 0.5):])
         sources, losses = (self.lines, self.corpus), [('loss', self.model, 'float32', tail, 32) for tail in tails]
-        *theirs, exported, one, two = hf(*(('ids', self.model, source) for source in sources),
+        losses.append(('loss', self.model, 'float32', sum(mine[0], []), 32))
+        *theirs, exported, one, two, whole = hf(*(('ids', self.model, source) for source in sources),
                                          ('ids', export, self.lines), *losses)
         for documents, wanted in zip(mine, theirs):
             self.assertEqual(documents, [ids + [1] for ids in wanted])
@@ -111,6 +113,12 @@ class TokensTest(RankCase):
         self.assertAlmostEqual(row['valid_loss'] * row['valid_tokens'] / loss, 1, delta=1e-5)
         self.assertAlmostEqual(row['valid_bits_per_byte'] * size * math.log(2) / loss, 1, delta=1e-5)
         self.assertNotIn('ngram2_bits_per_byte', row)
+        for key in ('valid_loss', 'valid_tokens', 'valid_bits_per_byte'):
+            self.assertEqual(row[key], row[key + '/tail'])
+        self.assertAlmostEqual(row['valid_loss/whole'] / whole[0], 1, delta=1e-5)
+        self.assertEqual(row['valid_tokens/whole'], len(sum(mine[0], [])) - 1)
+        self.assertAlmostEqual(row['valid_bits_per_byte/whole'] * math.log(2) * whole[1] / whole[0]
+                               / row['valid_tokens/whole'], 1, delta=1e-5)
         # Documents that see nothing of each other are documents alone.
         alone = self.run_whole(3, 1, self.text_document(1, data__valid=0.05, **still,
                                                         data__attention='within_documents'))
@@ -121,7 +129,8 @@ class TokensTest(RankCase):
         print(f"documents apart: roll {row['valid_loss']:.9f}, transformers {nats / row['valid_tokens']:.9f}")
         self.assertAlmostEqual(row['valid_loss'] * row['valid_tokens'] / nats, 1, delta=1e-5)
         # The token files serve as data themselves.
-        again = self.run_whole(2, 1, self.text_document(1, data__valid=0.05, **still, data__train=[
+        again = self.run_whole(2, 1, self.text_document(1, data__valid=sets, data__track='tail', **still,
+                                                        data__train=[
             self.token_file('lines') + '.bin', self.token_file('corpus') + '.bin']))
         self.assertEqual(again.metrics(), run.metrics())
 
@@ -182,6 +191,7 @@ class TokensTest(RankCase):
 
     def test_sizes_and_a_tokenizer_samples_and_another_dp(self):
         document = self.document(6, dp=1, tokenizer=self.model, data__train=[self.lines], train__precision='fp64',
+                                 data__valid={'corpus': self.corpus, 'tail': 0.1},
                                  train__sample={'every': 3, 'prompts': ['the '], 'max_tokens': 5})
         del document['model']['vocab_size']
         one = self.run_whole(1, 1, document)

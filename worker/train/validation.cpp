@@ -1,0 +1,85 @@
+#include "worker/train/validation.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <numbers>
+
+#include "worker/train/batches.hpp"
+#include "worker/train/data/ngram.hpp"
+
+namespace roll::train {
+
+Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
+                       const std::vector<data::Corpus>& files) {
+    const auto add = [&](const std::string& name, const data::Corpus& corpus) {
+        std::vector<data::Window> windows = data::valid_windows(corpus, spec.seq_length);
+        if (!windows.empty()) sets_.push_back({name, std::move(windows), 0, {}});
+    };
+    add(spec.data.valid_name, train);
+    for (std::size_t i = 0; i < files.size(); ++i) add(spec.data.valid_files[i].name, files[i]);
+    std::stable_partition(sets_.begin(), sets_.end(),
+                          [&](const ValidSet& set) { return set.name == spec.data.track; });
+}
+
+std::vector<ValidResult> Validation::run(TrainStep& step, const spec::TrainSpec& spec,
+                                         std::int64_t vocab, int dp_rank) const {
+    std::vector<ValidResult> results;
+    for (const ValidSet& set : sets_) {
+        const LossSum sum = step.evaluate(valid_batches(set.windows, spec, vocab, dp_rank));
+        ValidResult result{
+            set.name, sum.loss / static_cast<double>(sum.tokens), sum.tokens, {}, {}};
+        if (set.bytes > 0)
+            result.bits_per_byte = sum.loss / std::numbers::ln2 / static_cast<double>(set.bytes);
+        result.ngram_bits = set.ngram_bits;
+        results.push_back(std::move(result));
+    }
+    return results;
+}
+
+void Validation::measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train) {
+    if (measured_) return;
+    measured_ = true;
+    std::optional<data::NgramModel> baseline;
+    for (ValidSet& set : sets_) {
+        set.bytes = predicted_bytes(set.windows, tokenizer);
+        if (!train.is_bytes() || !data::are_bytes(set.windows)) continue;
+        if (!baseline) baseline.emplace(train);
+        set.ngram_bits = data::valid_bits_per_byte(*baseline, set.windows);
+    }
+}
+
+OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results) {
+    OrderedJson row = {{"step", step}};
+    const auto put = [&](const ValidResult& result, const std::string& suffix) {
+        row["valid_loss" + suffix] = result.loss;
+        if (result.bits_per_byte) row["valid_bits_per_byte" + suffix] = *result.bits_per_byte;
+        row["valid_tokens" + suffix] = result.tokens;
+        if (result.ngram_bits) row["ngram2_bits_per_byte" + suffix] = *result.ngram_bits;
+    };
+    put(results.front(), "");
+    for (const ValidResult& result : results)
+        if (!result.name.empty()) put(result, "/" + result.name);
+    return row;
+}
+
+std::string valid_text(std::int64_t step, const std::vector<ValidResult>& results) {
+    std::string text;
+    for (const ValidResult& result : results) {
+        char line[256];
+        std::snprintf(line, sizeof line, "%sstep %lld  held-out%s%s: loss %.4f",
+                      text.empty() ? "" : "\n", static_cast<long long>(step),
+                      result.name.empty() ? "" : " ", result.name.c_str(), result.loss);
+        text += line;
+        if (result.bits_per_byte) {
+            std::snprintf(line, sizeof line, ", %.4f bits per byte", *result.bits_per_byte);
+            text += line;
+        }
+        if (result.ngram_bits) {
+            std::snprintf(line, sizeof line, " (order-2 n-gram: %.4f)", *result.ngram_bits);
+            text += line;
+        }
+    }
+    return text;
+}
+
+}  // namespace roll::train
