@@ -26,6 +26,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
         spec.adapters = reader.get<std::vector<std::string>>("adapters");
     } else {
         spec.source = reader.get_or<std::string>("source", "");
+        spec.adapter = reader.get_or<std::string>("adapter", "");
         reader.raw("source_job");  // the launch names that job's checkpoint
     }
     spec.target = reader.get<std::string>("target");
@@ -64,6 +65,7 @@ std::string document_of(const ConvertSpec& spec) {
     if (!spec.source.empty()) json[merges ? "base" : "source"] = spec.source;
     if (merges) json["adapters"] = spec.adapters;
     if (!spec.to.empty()) json["to"] = spec.to;
+    if (!spec.adapter.empty()) json["adapter"] = spec.adapter;
     if (!spec.config.empty()) json["config"] = spec.config;
     if (spec.etp > 0) json["etp"] = spec.etp;
     if (!spec.layout.empty()) json["layout"] = spec.layout;

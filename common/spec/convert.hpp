@@ -15,6 +15,7 @@ namespace roll::spec {
 struct ConvertSpec {
     std::string source;                 // empty: the checkpoint that the launch names
     std::vector<std::string> adapters;  // a merge's
+    std::string adapter;                // a conversion's, instead of the source's weights
     std::string target;
     std::string to;      // "hf", "mca", ...; empty: an HF source becomes MCA, anything else HF
     std::string config;  // whose config a source has that has none itself

@@ -6,6 +6,7 @@
 
 #include <sys/statvfs.h>
 
+#include "worker/convert/adapter_target.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/staging.hpp"
@@ -137,9 +138,20 @@ Result<void> check_result(const Source& source, const fs::path& directory,
 
 }  // namespace
 
+Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& directory,
+                       const Request& request, const Hooks& hooks) {
+    ROLL_TRY_VOID(check_space(directory, plan.bytes));
+    Workers workers(threads_of(request), hooks);
+    ROLL_TRY_VOID(check_replicas(source, plan, workers));
+    return write_tensors(source, plan, directory, workers);
+}
+
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks) {
     ROLL_TRY_VOID(check_places(request));
+    ROLL_TRY(const Format from, detect_format(request.source));
+    if (from == Format::Peft || !request.adapter_source.empty())
+        return convert_adapters(request, families, hooks);
     ROLL_TRY(Source source, open_source(request.source, families, request.config));
     for (const fs::path& adapter : request.adapters) ROLL_TRY_VOID(attach_adapter(source, adapter));
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
@@ -160,10 +172,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
     if (request.dry_run) return report;
 
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
-    ROLL_TRY_VOID(check_space(staging.directory(), plan.bytes));
-    Workers workers(threads_of(request), hooks);
-    ROLL_TRY_VOID(check_replicas(source, plan, workers));
-    ROLL_TRY_VOID(write_tensors(source, plan, staging.directory(), workers));
+    ROLL_TRY_VOID(carry_out(source, plan, staging.directory(), request, hooks));
     ROLL_TRY_VOID(write_companions(source, plan, request, to, staging.directory()));
     if (request.verify) ROLL_TRY_VOID(check_result(source, staging.directory(), families, hooks));
     if (hooks.stopped()) return stopped();

@@ -21,12 +21,15 @@ struct Request {
     std::filesystem::path target;
     std::filesystem::path config = {};                 // of a source that has none: where it is
     std::vector<std::filesystem::path> adapters = {};  // merged into the weights
+    std::filesystem::path adapter_source =
+        {};                         // converted instead of the model, which is their base
     std::optional<Format> to = {};  // nothing: an Hf source becomes Mca, anything else Hf
     formats::McaLayout layout = {};
     std::optional<bool> grouped_experts = {};  // nothing: as the source, or not
     std::optional<bool> local_names = {};
     std::optional<tensor::DType> dtype = {};  // nothing: kept
     std::int64_t shard_bytes = kShardBytes;
+    std::string name = "model";                         // in a NeMo target's configs
     std::optional<std::int64_t> model_max_length = {};  // rewritten in an Hf target's config
     int threads = 0;                                    // 0: the machine's, at most 4
     bool overwrite = false;
@@ -54,6 +57,11 @@ struct Report {
     std::vector<Dropped> dropped;
     std::string plan;  // of a dry run
 };
+
+// Compares the plan's replicas and writes its tensors below a directory.
+Result<void> carry_out(const Source& source, const Plan& plan,
+                       const std::filesystem::path& directory, const Request& request,
+                       const Hooks& hooks);
 
 // Unavailable: stopped by a hook.
 Result<Report> convert(const Request& request, const families::Families& families,

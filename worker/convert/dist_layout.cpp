@@ -96,6 +96,35 @@ bool has_kinds_of_layers(const Json& config) {
            is_set(config, "hetereogenous_dist_checkpoint");
 }
 
+// How many steps from `at` on lie before `end`.
+std::int64_t steps_before(std::int64_t at, std::int64_t end, std::int64_t step) {
+    return end <= at ? 0 : (end - at + step - 1) / step;
+}
+
+// To what of it lies in the box, moved along with that. False: nothing does.
+bool clip(Piece& piece, const Shape& begin, const Shape& size) {
+    std::vector<bool> placed(size.size(), false);
+    for (std::size_t dim = 0; dim < piece.size.size(); ++dim) {
+        const std::size_t axis = piece.placing.axis(dim);
+        const std::int64_t step = piece.placing.step(dim);
+        const std::int64_t at = piece.stored_begin[axis];
+        const std::int64_t first = steps_before(at, begin[axis], step);
+        const std::int64_t last =
+            std::min(piece.size[dim], steps_before(at, begin[axis] + size[axis], step));
+        if (first >= last) return false;
+        piece.begin[dim] += first;
+        piece.size[dim] = last - first;
+        piece.stored_begin[axis] = at + first * step - begin[axis];
+        placed[axis] = true;
+    }
+    for (std::size_t axis = 0; axis < size.size(); ++axis) {
+        if (placed[axis]) continue;
+        piece.stored_begin[axis] -= begin[axis];
+        if (piece.stored_begin[axis] < 0 || piece.stored_begin[axis] >= size[axis]) return false;
+    }
+    return true;
+}
+
 }  // namespace
 
 Result<DistKeys> dist_keys(const std::vector<NativeTensor>& native, const Model& model) {
@@ -143,19 +172,8 @@ Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native,
 
 Stored cut(const Stored& part, const Shape& begin, const Shape& size) {
     Stored result{part.file, part.section, part.name, size, {}, part.optional};
-    for (Piece piece : part.pieces) {
-        bool empty = false;
-        for (std::size_t dim = 0; dim < size.size(); ++dim) {
-            const std::int64_t from = std::max(piece.stored_begin[dim], begin[dim]);
-            const std::int64_t to =
-                std::min(piece.stored_begin[dim] + piece.size[dim], begin[dim] + size[dim]);
-            empty |= from >= to;
-            piece.begin[dim] += from - piece.stored_begin[dim];
-            piece.size[dim] = to - from;
-            piece.stored_begin[dim] = from - begin[dim];
-        }
-        if (!empty) result.pieces.push_back(std::move(piece));
-    }
+    for (Piece piece : part.pieces)
+        if (clip(piece, begin, size)) result.pieces.push_back(std::move(piece));
     return result;
 }
 

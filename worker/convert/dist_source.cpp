@@ -25,12 +25,13 @@ bool is_file(const fs::path& path) {
 // copy of the embedding.
 Result<DistKeys> expected_keys(const Source& source) {
     ROLL_TRY(DistKeys keys, dist_keys(source.native, source.model));
-    for (Stored& whole : hf_layout(source.model)) {
-        const std::string name = whole.name;
-        whole.whole = whole.shape;
-        whole.origin.assign(whole.shape.size(), 0);
-        keys.try_emplace(name, DistTensor{{}, false, whole.shape, {whole}});
-    }
+    for (const auto& layout : {hf_layout(source.model), hf_disk_layout(source.model)})
+        for (Stored whole : layout) {
+            const std::string name = whole.name;
+            whole.whole = whole.shape;
+            whole.origin.assign(whole.shape.size(), 0);
+            keys.try_emplace(name, DistTensor{{}, false, whole.shape, {whole}});
+        }
     const auto embedding = keys.find("embedding.word_embeddings.weight");
     if (embedding != keys.end()) {
         const DistTensor copy = embedding->second;
@@ -197,7 +198,7 @@ class DistOpener {
 }  // namespace
 
 std::optional<fs::path> dist_directory(const fs::path& root) {
-    std::vector<fs::path> places{root, root / "weights"};
+    std::vector<fs::path> places{root, root / "weights", root / "model_weights"};
     if (const auto iteration = formats::mca_iteration_directory(root)) {
         places.push_back(*iteration);
         places.push_back(*iteration / "dist_model");

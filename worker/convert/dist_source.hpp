@@ -11,7 +11,7 @@
 namespace roll::convert {
 
 // Where below a checkpoint's root such a checkpoint lies, if it is one: in the root itself, in
-// weights/, in the iteration that the tracker names, or in dist_model/ there.
+// weights/ or model_weights/, in the iteration that the tracker names, or in dist_model/ there.
 std::optional<std::filesystem::path> dist_directory(const std::filesystem::path& root);
 
 // TorchDist if Megatron's mark says so, else Dcp. InvalidArgument: a mark of another kind.

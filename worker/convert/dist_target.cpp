@@ -125,7 +125,7 @@ Result<std::vector<Stored>> torch_dist_layout(const Source& source,
 }
 
 std::vector<Stored> dcp_layout(const Source& source) {
-    std::vector<Stored> layout = hf_layout(source.model);
+    std::vector<Stored> layout = hf_disk_layout(source.model);
     for (Stored& stored : layout) {
         stored.file = kFile;
         stored.whole = stored.shape;

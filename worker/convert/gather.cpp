@@ -117,8 +117,9 @@ const std::byte* address_of(const tensor::StridedView& view, const Shape& point)
 }
 
 // The pages of a mapped file that a tensor lies in; the kernel reads them again if need be.
-void release(const Source& source, const tensor::StridedView& view) {
-    if (!source.mapped) return;
+void release(const Source& source, const SourceTensor& tensor) {
+    if (!source.mapped || tensor.in_memory) return;
+    const tensor::StridedView& view = tensor.view;
     std::int64_t last = 0;
     for (std::size_t dim = 0; dim < view.strides.size(); ++dim)
         last += (view.info.shape[dim] - 1) * view.strides[dim];
@@ -216,7 +217,7 @@ void gather_rows(const Source& source, const TargetTensor& target, std::int64_t 
 }
 
 void release(const Source& source, const TargetTensor& target) {
-    for (const Copy& copy : target.copies) release(source, source.tensors[copy.source].view);
+    for (const Copy& copy : target.copies) release(source, source.tensors[copy.source]);
 }
 
 Result<void> gather(const Source& source, const TargetTensor& target, const Window& write) {
@@ -268,8 +269,8 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
             0)
             return differ();
     }
-    release(source, first.view);
-    release(source, second.view);
+    release(source, first);
+    release(source, second);
     return {};
 }
 

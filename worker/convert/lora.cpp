@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "worker/convert/adapter.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/formats/peft.hpp"
 
@@ -103,14 +104,15 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
 
 // The model's own copies of a tensor give way to the adapter's. It keeps the type that it had, but
 // is rounded to it only once, after everything else.
-void replace_tensor(Source& source, int number, const tensor::StridedView& view) {
+void replace_tensor(Source& source, int number, const tensor::StridedView& view, bool in_memory) {
     tensor::DType dtype = view.info.dtype;
     for (SourceTensor& one : source.tensors) {
         std::vector<Piece>& pieces = one.stored.pieces;
         if (std::erase_if(pieces, [&](const Piece& piece) { return piece.hf == number; }) > 0)
             dtype = one.view.info.dtype;
     }
-    SourceTensor replacement{hf_layout(source.model)[static_cast<std::size_t>(number)], view};
+    SourceTensor replacement{hf_layout(source.model)[static_cast<std::size_t>(number)], view,
+                             in_memory};
     replacement.stored.file = "adapter";
     source.tensors.push_back(std::move(replacement));
     source.dtypes[number] = dtype;
@@ -138,14 +140,21 @@ void apply(const Delta& delta, std::int64_t row, std::int64_t column, std::int64
 }
 
 Result<void> attach_adapter(Source& source, const std::filesystem::path& directory) {
-    ROLL_TRY(const formats::Adapter adapter, formats::read_adapter(directory));
+    const std::vector<AdapterPlace> places = find_adapters(directory);
+    if (places.empty())
+        return fail(ErrorCode::NotFound, directory.string() + " holds no adapter_config.json");
+    if (places.size() > 1 && places.front().name != "default")
+        return fail(ErrorCode::InvalidArgument,
+                    directory.string() + " holds " + std::to_string(places.size()) + " adapters",
+                    "name one: " + places.front().directory.string());
+    ROLL_TRY(const formats::Adapter adapter, open_adapter(places.front(), source));
     source.files.push_back(adapter.file.keep);
     for (const tensor::StridedView& view : adapter.whole) {
         ROLL_TRY(const int number, number_of(source, view.info.name, view.info.shape));
         if (!tensor::is_castable(view.info.dtype))
             return fail(ErrorCode::InvalidArgument,
                         "the adapter's " + view.info.name + " is of a kind that is not merged");
-        replace_tensor(source, number, view);
+        replace_tensor(source, number, view, places.front().native);
     }
     for (const LoraModule& module : adapter.modules) {
         Delta delta = delta_of(module);

@@ -20,7 +20,7 @@ struct Option {
 };
 
 // ROLL's arguments under our names, and those that change only how a model is run.
-constexpr std::array<Option, 65> kOptions{{
+constexpr std::array<Option, 69> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},
     {"pp", Takes::Value, nullptr},
@@ -31,6 +31,10 @@ constexpr std::array<Option, 65> kOptions{{
     {"dtype", Takes::Value, nullptr},
     {"adapter", Takes::Value, nullptr},
     {"config", Takes::Value, nullptr},
+    {"name", Takes::Value, nullptr},
+    {"model-path", Takes::Value, nullptr},
+    {"output-folder", Takes::Value, nullptr},
+    {"total-tp", Takes::Value, "tp"},
     {"max-shard-size", Takes::Value, nullptr},
     {"threads", Takes::Value, nullptr},
     {"overwrite", Takes::Nothing, nullptr},
@@ -213,9 +217,8 @@ Result<void> read_dtype(Options& options, Request& request) {
     const bool fp16 = options.flag("fp16");
     if (static_cast<int>(dtype.has_value()) + static_cast<int>(bf16) + static_cast<int>(fp16) > 1)
         return invalid("--dtype, --bf16 and --fp16 exclude each other");
-    ROLL_TRY(request.dtype, parse_dtype_name(bf16   ? "bf16"
-                                             : fp16 ? "fp16"
-                                                    : dtype.value_or("keep")));
+    if (!dtype && !bf16 && !fp16) return {};
+    ROLL_TRY(request.dtype, parse_dtype_name(bf16 ? "bf16" : fp16 ? "fp16" : *dtype));
     return {};
 }
 
@@ -256,12 +259,35 @@ Result<void> read_places(Options& options, std::vector<std::string> positional, 
     return {};
 }
 
+// Of trlX's converter, which loads in bf16.
+void read_trlx(Options& options, std::vector<std::string>& positional, Request& request) {
+    const auto source = options.text("model-path");
+    const auto target = options.text("output-folder");
+    if (!source || !target) return;
+    positional = {*source, *target};
+    request.to = Format::Nemo;
+    request.dtype = tensor::DType::BF16;
+}
+
+Result<void> read_name(Options& options, Request& request) {
+    const auto name = options.text("name");
+    if (!name) return {};
+    const bool is_plain = !name->empty() && std::all_of(name->begin(), name->end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+    });
+    if (!is_plain) return invalid("--name is a word for a file's name, not \"" + *name + "\"");
+    request.name = *name;
+    return {};
+}
+
 Result<CommandLine> parse_convert(Words words) {
     Options options(std::move(words.options));
     ConvertCommand command;
     command.ignored = std::move(words.ignored);
     Request& request = command.request;
+    read_trlx(options, words.positional, request);
     ROLL_TRY_VOID(read_places(options, std::move(words.positional), request));
+    ROLL_TRY_VOID(read_name(options, request));
     if (const auto to = options.text("to")) {
         ROLL_TRY(request.to, parse_format(*to));
     }
@@ -276,8 +302,7 @@ Result<CommandLine> parse_convert(Words words) {
     }
     ROLL_TRY_VOID(options.size("threads", request.threads));
     request.config = options.text("config").value_or("");
-    if (options.text("adapter"))
-        return invalid("--adapter is not built yet; roll-convert merge merges one");
+    request.adapter_source = options.text("adapter").value_or("");
     request.overwrite = options.flag("overwrite");
     request.dry_run = options.flag("dry-run");
     request.verify = options.flag("verify");
@@ -344,8 +369,9 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
         if (arguments.size() != 2) return invalid("--launch takes one file and nothing else");
         return LaunchCommand{launch->second};
     }
-    // ROLL's tool has no commands: everything is an option.
-    if (arguments.front().starts_with("--") && words.options.contains("checkpoint-path"))
+    // ROLL's tool and trlX's have no commands: everything is an option.
+    if (arguments.front().starts_with("--") &&
+        (words.options.contains("checkpoint-path") || words.options.contains("model-path")))
         return parse_convert(std::move(words));
     if (words.positional.empty()) return invalid("a command is missing");
     const std::string name = words.positional.front();
@@ -369,12 +395,13 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
 }
 
 Result<Format> parse_format(const std::string& name) {
-    for (const Format format :
-         {Format::Hf, Format::Mca, Format::TorchDist, Format::Dcp, Format::Megatron})
+    std::string known;
+    for (const Format format : {Format::Hf, Format::Mca, Format::TorchDist, Format::Dcp,
+                                Format::Megatron, Format::Nemo, Format::Peft}) {
         if (name == name_of(format)) return format;
-    for (const char* later : {"nemo", "peft"})
-        if (name == later) return invalid("format " + name + " is not built yet");
-    return invalid("the format is hf, mca, torch_dist, dcp or megatron, not " + name);
+        known += (known.empty() ? "" : ", ") + std::string(name_of(format));
+    }
+    return invalid("the format is one of " + known + ", not " + name);
 }
 
 Result<std::int64_t> parse_bytes(const std::string& text) {
@@ -402,15 +429,17 @@ std::string help_text() {
     return R"(roll-convert: checkpoints from one format, layout or type to another. No Python, no GPU.
 
   roll-convert convert SRC DST [options]    HuggingFace -> MCA, anything else -> HuggingFace
-      --to hf|mca|torch_dist|dcp|megatron   another target
+      --to hf|mca|torch_dist|dcp|megatron|nemo
       --config MODEL                        whose config a source has that has none itself
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
+      --name WORD                           in a NeMo target's configs
       --max-shard-size 5GB                  of a HuggingFace target's files
       --threads N                           at most 4 of the machine's, unless given
       --overwrite --dry-run --verify --json
-  roll-convert merge BASE ADAPTER DST       a PEFT LoRA adapter into its base; the same options
+  roll-convert convert BASE DST --adapter DIR    LoRA adapters of BASE: PEFT -> MCA, MCA -> PEFT
+  roll-convert merge BASE ADAPTER DST       a LoRA adapter into its base; the same options
   roll-convert inspect DIR [--json]         what a checkpoint holds
   roll-convert verify DIR [--json]          every tensor there, replicas equal, bytes as written
   roll-convert diff A B [--cast] [--json]   two checkpoints of any formats, tensor by tensor
@@ -420,7 +449,8 @@ std::string help_text() {
 With --submit rollctl queues a conversion or merge as a job instead: --wait, --follow,
 --after ok:ID, --hold, --name and --time as with rollctl submit.
 
-The arguments of ROLL's tools/convert.py (--checkpoint_path, --output_path, ...) work as well.
+The arguments of ROLL's tools/convert.py (--checkpoint_path, --output_path, ...) and of trlX's
+converter (--model_path, --output_folder, --total_tp, --name) work as well.
 )";
 }
 

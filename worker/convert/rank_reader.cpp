@@ -148,16 +148,20 @@ std::int64_t vocabulary_of(const Source& source) {
     return embedding == source.native.end() ? 0 : embedding->shape[0];
 }
 
-void pad_vocabulary(Source& source, std::int64_t padded) {
-    for (families::NativeTensor& tensor : source.native)
-        if (is_vocabulary(tensor)) tensor.shape[0] = tensor.sources[0].shape[0] = padded;
-    source.model = model_of(source.native);
+// Of the embedding and the output layer, natively and in the model.
+static void set_vocabulary(Source& source, std::int64_t rows) {
+    for (families::NativeTensor& tensor : source.native) {
+        if (!is_vocabulary(tensor)) continue;
+        tensor.shape[0] = tensor.sources[0].shape[0] = rows;
+        const int number = source.model.number.at(tensor.sources[0].name);
+        source.model.tensors[static_cast<std::size_t>(number)].shape[0] = rows;
+    }
 }
 
+void pad_vocabulary(Source& source, std::int64_t padded) { set_vocabulary(source, padded); }
+
 void unpad_vocabulary(Source& source, std::vector<Stored>& expected, std::int64_t rows) {
-    for (families::NativeTensor& tensor : source.native)
-        if (is_vocabulary(tensor)) tensor.shape[0] = tensor.sources[0].shape[0] = rows;
-    source.model = model_of(source.native);
+    set_vocabulary(source, rows);
     for (Stored& stored : expected)
         std::erase_if(stored.pieces, [&](Piece& piece) {
             if (piece.size.empty()) return false;

@@ -11,6 +11,7 @@ spec::ConvertSpec spec_of(const Request& request) {
     spec.target = request.target;
     if (request.to) spec.to = name_of(*request.to);
     spec.config = request.config;
+    spec.adapter = request.adapter_source;
     spec.dtype = dtype_word(request.dtype);
     const formats::McaLayout& layout = request.layout;
     spec.tp = layout.tp;
@@ -39,6 +40,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
         ROLL_TRY(request.to, parse_format(spec.to));
     }
     request.config = spec.config;
+    request.adapter_source = spec.adapter;
     ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
     request.layout = {.tp = spec.tp,
                       .pp = spec.pp,

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "worker/convert/adapter.hpp"
+#include "worker/convert/deepspeed_source.hpp"
 #include "worker/convert/dist_source.hpp"
 #include "worker/convert/matcher.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/megatron_source.hpp"
+#include "worker/convert/nemo_source.hpp"
 #include "worker/convert/packed.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/hf.hpp"
@@ -198,6 +201,9 @@ const char* name_of(Format format) {
         case Format::TorchDist: return "torch_dist";
         case Format::Dcp: return "dcp";
         case Format::Megatron: return "megatron";
+        case Format::Nemo: return "nemo";
+        case Format::Peft: return "peft";
+        case Format::DeepSpeed: return "deepspeed";
     }
     return "";
 }
@@ -206,10 +212,15 @@ Result<Format> detect_format(const fs::path& directory) {
     if (!is_there(directory))
         return fail(ErrorCode::NotFound, directory.string() + " is not there");
     const auto distributed = dist_directory(directory);
+    const bool has_weights = distributed || megatron_directory(directory) ||
+                             formats::find_hf_weights(directory).has_value();
+    if (!has_weights && !find_adapters(directory).empty()) return Format::Peft;
     if (is_there(directory / "mca_config.json") && !distributed) return Format::Mca;
     if (formats::find_hf_weights(directory)) return Format::Hf;
     if (distributed) return dist_format(*distributed);
     if (megatron_directory(directory)) return Format::Megatron;
+    if (is_nemo(directory)) return Format::Nemo;
+    if (deepspeed_directory(directory)) return Format::DeepSpeed;
     if (is_there(directory / "config.json")) return Format::Hf;
     return fail(ErrorCode::NotFound, directory.string() +
                                          " is no checkpoint that we know: it has neither "
@@ -229,6 +240,12 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
         case Format::TorchDist:
         case Format::Dcp: ROLL_TRY_VOID(open_dist(source, families, config)); break;
         case Format::Megatron: ROLL_TRY_VOID(open_megatron(source, families, config)); break;
+        case Format::Nemo: ROLL_TRY_VOID(open_nemo(source, families, config)); break;
+        case Format::DeepSpeed: ROLL_TRY_VOID(open_deepspeed(source, families, config)); break;
+        case Format::Peft:
+            return fail(ErrorCode::InvalidArgument,
+                        directory.string() + " is a LoRA adapter, not a model",
+                        "rollctl merge BASE " + directory.string() + " DST, or convert it");
     }
     return source;
 }

@@ -16,7 +16,7 @@
 
 namespace roll::convert {
 
-enum class Format { Hf, Mca, TorchDist, Dcp, Megatron };
+enum class Format { Hf, Mca, TorchDist, Dcp, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);
 
@@ -26,6 +26,7 @@ Result<Format> detect_format(const std::filesystem::path& directory);
 struct SourceTensor {
     Stored stored;
     tensor::StridedView view;
+    bool in_memory = false;  // not in a mapped file: its pages cannot be given back
 };
 
 struct Dropped {
@@ -36,6 +37,7 @@ struct Dropped {
 
 struct Source {
     std::filesystem::path directory;
+    std::filesystem::path companions;  // where tokenizer and such are; empty: in `directory`
     Format format = Format::Hf;
     formats::McaConfig config;  // of an Hf source: derived, with the layout of one rank
     const families::Family* family = nullptr;

@@ -60,7 +60,10 @@ Result<void> find_config(Source& source, const families::Families& families,
     if (!given.empty()) files.push_back(given);
     std::error_code error;
     for (const fs::path& file : files)
-        if (fs::is_regular_file(file, error)) return use_file(source, file, families);
+        if (fs::is_regular_file(file, error)) {
+            source.companions = file.parent_path();
+            return use_file(source, file, families);
+        }
     if (!given.empty() && !is_there(given))
         return fail(ErrorCode::NotFound, given.string() + " is not there");
     return fail(ErrorCode::NotFound,

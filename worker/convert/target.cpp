@@ -8,6 +8,7 @@
 #include "common/tensor/safetensors.hpp"
 #include "worker/convert/dist_target.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/nemo_target.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/megatron.hpp"
@@ -115,10 +116,15 @@ Json exported_config(const Source& source, const Plan& plan, const Request& requ
     return config;
 }
 
+Result<void> write_hf_config(const Source& source, const Plan& plan, const Request& request,
+                             const fs::path& directory) {
+    return write_file_atomically(directory / "config.json",
+                                 exported_config(source, plan, request).dump(2) + "\n");
+}
+
 Result<void> write_hf_companions(const Source& source, const Plan& plan, const Request& request,
                                  const fs::path& directory) {
-    ROLL_TRY_VOID(write_file_atomically(directory / "config.json",
-                                        exported_config(source, plan, request).dump(2) + "\n"));
+    ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
     if (plan.files.size() <= 1) return {};
     std::map<std::string, std::string> weight_map;
     for (const TargetTensor& target : plan.tensors)
@@ -155,6 +161,12 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
         case Format::Mca:
             return mca_layout(source.native, source.model, mca_config_of(source, request));
         case Format::Megatron: return megatron_layout(source, mca_config_of(source, request));
+        case Format::DeepSpeed:
+            return fail(ErrorCode::InvalidArgument, "DeepSpeed's checkpoints are only read");
+        case Format::Peft:
+            return fail(ErrorCode::InvalidArgument, "a model does not become a LoRA adapter",
+                        "--adapter DIR, the adapters to convert");
+        case Format::Nemo: return nemo_layout(source, mca_config_of(source, request));
         case Format::TorchDist: return torch_dist_layout(source, mca_config_of(source, request));
         case Format::Dcp: return dcp_layout(source);
     }
@@ -169,9 +181,10 @@ void complete_plan(const Source& source, const Request& request, Format to, Plan
 
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
                               Format to, const fs::path& directory) {
-    const std::vector<std::string> carried = formats::companion_files(source.directory);
+    const fs::path& from = source.companions.empty() ? source.directory : source.companions;
+    const std::vector<std::string> carried = formats::companion_files(from);
     for (const std::string& name : carried) {
-        ROLL_TRY(const std::string content, read_file(source.directory / name));
+        ROLL_TRY(const std::string content, read_file(from / name));
         ROLL_TRY_VOID(write_file_atomically(directory / name, content));
     }
     const bool has_tokenizer =
@@ -185,9 +198,13 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
         case Format::Mca:
             return formats::write_mca_root(directory, mca_config_of(source, request), plan.dtype);
         case Format::Megatron:
-            ROLL_TRY_VOID(write_file_atomically(
-                directory / "config.json", exported_config(source, plan, request).dump(2) + "\n"));
+            ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
             return write_file_atomically(directory / "latest_checkpointed_iteration.txt", kRelease);
+        case Format::DeepSpeed:
+        case Format::Peft: break;  // refused by target_layout()
+        case Format::Nemo:
+            ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
+            return write_nemo_configs(mca_config_of(source, request), request.name, directory);
         case Format::TorchDist: {
             formats::McaConfig config = mca_config_of(source, request);
             config.layout = {};
@@ -195,8 +212,7 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
             return finish_torch_dist(plan, formats::megatron_args(config, plan.dtype), directory);
         }
         case Format::Dcp:
-            ROLL_TRY_VOID(write_file_atomically(
-                directory / "config.json", exported_config(source, plan, request).dump(2) + "\n"));
+            ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
             return finish_dcp(plan, directory);
     }
     ROLL_CHECK(false);

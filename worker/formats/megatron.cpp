@@ -103,7 +103,7 @@ void write_value(PickleWriter& out, const Json& value) {
 }
 
 // (before Megatron's core, in it)
-constexpr std::array<std::pair<const char*, const char*>, 13> kSpellings{
+constexpr std::array<std::pair<const char*, const char*>, 14> kSpellings{
     {{"language_model.encoder.", "decoder."},
      {"language_model.transformer.", "decoder."},
      {"language_model.", ""},
@@ -112,6 +112,7 @@ constexpr std::array<std::pair<const char*, const char*>, 13> kSpellings{
      {".query_key_value.", ".linear_qkv."},
      {".self_attention.dense.", ".self_attention.linear_proj."},
      {".mlp.dense_h_to_4h.", ".mlp.linear_fc1."},
+     {".mlp.dense_h_to_4h_2.", ".mlp.linear_fc1_2."},
      {".mlp.dense_4h_to_h.", ".mlp.linear_fc2."},
      {".input_norm.", ".input_layernorm."},
      {".post_attention_layernorm.", ".pre_mlp_layernorm."},
@@ -188,7 +189,8 @@ void write_megatron_state(PickleWriter& out, const Json& args) {
 }
 
 std::string core_spelling(std::string name) {
-    while (name.starts_with("module.") || name.starts_with("model."))
+    while (name.starts_with("module.") || name.starts_with("model.") ||
+           name.starts_with("base_model."))
         name.erase(0, name.find('.') + 1);
     for (const auto& [older, core] : kSpellings)
         if (const std::size_t at = name.find(older); at != std::string::npos)

@@ -69,12 +69,6 @@ Result<void> check_config(const Json& config) {
     return {};
 }
 
-double scale_of(const Json& config, const std::string& module, double lora_rank) {
-    const double alpha =
-        pattern_or(config, "alpha_pattern", module, number_or(config, "lora_alpha", 8));
-    return alpha / (is_set(config, "use_rslora") ? std::sqrt(lora_rank) : lora_rank);
-}
-
 struct Ending {
     std::string_view text;
     enum Part { A, B, EmbeddingA, EmbeddingB, Magnitude } part;
@@ -151,26 +145,37 @@ Result<LoraModule> module_of(const std::string& name, const Halves& halves, cons
                       *halves.a,
                       *halves.b,
                       halves.magnitude,
-                      scale_of(config, name, lora_rank),
+                      lora_scale(config, name, lora_rank),
                       halves.embedding,
                       is_set(config, "fan_in_fan_out")};
 }
 
 }  // namespace
 
-Result<Adapter> read_adapter(const fs::path& directory) {
+double lora_scale(const Json& config, const std::string& module, double lora_rank) {
+    const double alpha =
+        pattern_or(config, "alpha_pattern", module, number_or(config, "lora_alpha", 8));
+    return alpha / (is_set(config, "use_rslora") ? std::sqrt(lora_rank) : lora_rank);
+}
+
+Result<Json> read_adapter_config(const fs::path& directory) {
     ROLL_TRY(const std::string text, read_file(directory / "adapter_config.json"));
-    const auto config = parse_json(text);
+    auto config = parse_json(text);
     if (!config || !config->is_object()) return refuse("is not a JSON object");
     ROLL_TRY_VOID(check_config(*config));
+    return *std::move(config);
+}
+
+Result<Adapter> read_adapter(const fs::path& directory) {
+    Adapter adapter;
+    ROLL_TRY(adapter.config, read_adapter_config(directory));
     std::error_code error;
     const bool safe = fs::exists(directory / "adapter_model.safetensors", error);
-    Adapter adapter;
     ROLL_TRY(adapter.file,
              open_hf_file(directory / (safe ? "adapter_model.safetensors" : "adapter_model.bin")));
     ROLL_TRY(const auto modules, sort_tensors(adapter.file.tensors, adapter.whole));
     for (const auto& [name, halves] : modules) {
-        ROLL_TRY(LoraModule module, module_of(name, halves, *config));
+        ROLL_TRY(LoraModule module, module_of(name, halves, adapter.config));
         adapter.modules.push_back(std::move(module));
     }
     return adapter;

@@ -24,10 +24,18 @@ struct LoraModule {
 };
 
 struct Adapter {
+    Json config;  // adapter_config.json
     std::vector<LoraModule> modules;
     std::vector<tensor::StridedView> whole;  // modules_to_save; info.name is the base tensor's
     HfFile file;
 };
+
+// adapter_config.json of a directory. InvalidArgument names what of it we do not merge.
+Result<Json> read_adapter_config(const std::filesystem::path& directory);
+
+// What a module's B A is multiplied with: alpha / r, or with rsLoRA alpha / sqrt(r); alpha by the
+// config's patterns.
+double lora_scale(const Json& config, const std::string& module, double lora_rank);
 
 // InvalidArgument names what we do not merge: another method than LoRA, or a feature of it that
 // would change the result. Corrupt: a half of a pair is missing, or ranks disagree.

@@ -1,0 +1,240 @@
+"""LoRA adapters between PEFT and native checkpoints, against peft itself.
+
+usage: adapter_oracle.py ROLL_CONVERT
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file
+
+PROGRAM = sys.argv.pop(1)
+torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
+
+ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
+KINDS = {
+    'all': dict(target_modules=ALL, r=4, lora_alpha=8),
+    'some': dict(target_modules=['q_proj', 'v_proj', 'down_proj'], r=4, lora_alpha=8),
+    'rslora': dict(target_modules=['q_proj', 'v_proj', 'up_proj'], r=4, lora_alpha=6,
+                   use_rslora=True),
+    'patterns': dict(target_modules=ALL, r=4, lora_alpha=8,
+                     rank_pattern={'q_proj': 2, 'down_proj': 8},
+                     alpha_pattern={'q_proj': 4, 'down_proj': 16, 'o_proj': 5}),
+    'dora': dict(target_modules=ALL, r=4, lora_alpha=8, use_dora=True),
+    'whole': dict(target_modules=['q_proj'], r=4, lora_alpha=8, modules_to_save=['lm_head']),
+    'layers': dict(target_modules=['q_proj', 'o_proj'], r=4, lora_alpha=8,
+                   layers_to_transform=[1]),
+}
+LAYOUTS = [[], ['--tp', 2], ['--tp', 4, '--pp', 2], ['--pp', 2, '--vpp', 2]]
+
+
+def run(*args, code=0):
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
+    return done
+
+
+def bits(tensor):
+    return tensor.contiguous().view(torch.uint8)
+
+
+class Adapters(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-adapter-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        torch.manual_seed(3)
+        config = transformers.LlamaConfig(
+            vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=4,
+            num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=64)
+        transformers.LlamaForCausalLM(config).save_pretrained(self.root / 'base')
+
+    def adapter(self, kind, path=None):
+        base = transformers.LlamaForCausalLM.from_pretrained(self.root / 'base')
+        model = peft.get_peft_model(base, peft.LoraConfig(task_type='CAUSAL_LM', **KINDS[kind]))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if 'lora_' in name or 'modules_to_save' in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.05)
+        model.save_pretrained(path or self.root / kind)
+        return model.merge_and_unload().state_dict()
+
+    def merged(self, directory):
+        base = transformers.LlamaForCausalLM.from_pretrained(self.root / 'base')
+        return peft.PeftModel.from_pretrained(base, directory).merge_and_unload().state_dict()
+
+    def assert_close(self, got, want):
+        self.assertEqual(sorted(got), sorted(want))
+        for name, tensor in want.items():
+            gap = (got[name] - tensor).abs().max() / tensor.abs().max()
+            self.assertLess(gap, 1e-6, name)
+
+    def test_peft_to_native_and_back_is_exact_at_any_layout(self):
+        for kind in KINDS:
+            self.adapter(kind)
+            want = load_file(self.root / kind / 'adapter_model.safetensors')
+            for layout in LAYOUTS[:2] if kind == 'layers' else LAYOUTS:
+                with self.subTest(kind=kind, layout=layout):
+                    run('convert', self.root / 'base', self.root / 'mca', '--adapter',
+                        self.root / kind, *layout, '--overwrite')
+                    run('convert', self.root / 'mca', self.root / 'back', '--overwrite')
+                    got = load_file(self.root / 'back/adapter_model.safetensors')
+                    self.assertEqual(sorted(got), sorted(want))
+                    for name, tensor in want.items():
+                        self.assertTrue(torch.equal(bits(tensor), bits(got[name])), name)
+
+    def test_peft_merges_what_comes_back_as_it_merges_its_own(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                want = self.adapter(kind)
+                run('convert', self.root / 'base', self.root / 'mca', '--adapter',
+                    self.root / kind, '--tp', 2, '--overwrite')
+                run('convert', self.root / 'base', self.root / 'back', '--adapter',
+                    self.root / 'mca', '--to', 'peft', '--overwrite')
+                self.assert_close(self.merged(self.root / 'back'), want)
+                run('merge', self.root / 'base', self.root / 'mca', self.root / 'merged',
+                    '--overwrite')
+                self.assert_close(load_file(self.root / 'merged/model.safetensors'), want)
+
+    def test_native_tensors_are_those_that_rolls_layers_have(self):
+        self.adapter('all')
+        run('convert', self.root / 'base', self.root / 'mca', '--adapter', self.root / 'all',
+            '--tp', 2, '--pp', 2)
+        tensors = load_file(self.root / 'all/adapter_model.safetensors')
+        front = 'base_model.model.model.layers.2.'
+        place = self.root / 'mca/default/iter_0000001'
+        states = [torch.load(place / f'mp_rank_{rank:02}_001/model_optim_rng.pt')['model']
+                  for rank in range(2)]
+        layer = 'decoder.layers.0.'
+        for rank, state in enumerate(states):
+            # A of a row-parallel module by columns, B whole; the other way with a column-parallel.
+            a = tensors[front + 'self_attn.o_proj.lora_A.weight']
+            self.assertTrue(torch.equal(state[layer + 'self_attention.linear_proj.lora_A.weight'],
+                                        a.chunk(2, 1)[rank]))
+            self.assertTrue(torch.equal(state[layer + 'self_attention.linear_proj.lora_B.weight'],
+                                        tensors[front + 'self_attn.o_proj.lora_B.weight']))
+            fc1 = state[layer + 'mlp.linear_fc1.lora_B.weight'] @ \
+                state[layer + 'mlp.linear_fc1.lora_A.weight']
+            want = [(tensors[front + f'mlp.{part}_proj.lora_B.weight']
+                     @ tensors[front + f'mlp.{part}_proj.lora_A.weight']).chunk(2)[rank]
+                    for part in ('gate', 'up')]
+            self.assertLess((fc1 - torch.cat(want)).abs().max(), 1e-6)
+        config = json.loads((self.root / 'mca/default/adapter_config.json').read_text())
+        self.assertEqual(config['target_modules'],
+                         ['linear_fc1', 'linear_fc2', 'linear_proj', 'linear_qkv'])
+        ranks = {**dict.fromkeys(config['target_modules'], config['r']), **config['rank_pattern']}
+        self.assertEqual(ranks, dict(linear_fc1=8, linear_fc2=4, linear_proj=4, linear_qkv=12))
+        for module in ranks:
+            alpha = config['alpha_pattern'].get(module, config['lora_alpha'])
+            self.assertEqual(alpha / ranks[module], 2)
+
+    def test_one_a_for_all_of_a_fused_module_stays_one(self):
+        """As ROLL trains and exports them."""
+        self.adapter('all')
+        path = self.root / 'all/adapter_model.safetensors'
+        tensors = load_file(path)
+        for name in tensors:
+            for own, others in (('q_proj', ('k_proj', 'v_proj')), ('gate_proj', ('up_proj',))):
+                if f'{own}.lora_A' in name:
+                    for other in others:
+                        tensors[name.replace(own, other)] = tensors[name].clone()
+        from safetensors.torch import save_file
+        save_file(tensors, path, {'format': 'pt'})
+        run('convert', self.root / 'base', self.root / 'mca', '--adapter', self.root / 'all')
+        config = json.loads((self.root / 'mca/default/adapter_config.json').read_text())
+        self.assertEqual((config['r'], config['rank_pattern']), (4, {}))
+        run('convert', self.root / 'mca', self.root / 'back')
+        got = load_file(self.root / 'back/adapter_model.safetensors')
+        self.assertTrue(all(torch.equal(got[name], tensors[name]) for name in tensors))
+
+    def test_several_adapters_travel_in_folders(self):
+        (self.root / 'many').mkdir()
+        for kind in ('some', 'rslora'):
+            self.adapter(kind, self.root / 'many' / kind)
+        run('convert', self.root / 'many', self.root / 'mca', '--config', self.root / 'base',
+            '--tp', 2)
+        self.assertTrue((self.root / 'mca/mca_config.json').exists())
+        run('convert', self.root / 'mca', self.root / 'back')
+        for kind in ('some', 'rslora'):
+            want = load_file(self.root / 'many' / kind / 'adapter_model.safetensors')
+            got = load_file(self.root / 'back' / kind / 'adapter_model.safetensors')
+            self.assertEqual(sorted(got), sorted(want))
+        done = run('merge', self.root / 'base', self.root / 'mca', self.root / 'out', code=2)
+        self.assertIn('holds 2 adapters', done.stderr)
+        run('merge', self.root / 'base', self.root / 'mca/some', self.root / 'out')
+
+    def test_experts_have_their_own(self):
+        config = transformers.AutoConfig.for_model(
+            'mixtral', vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+            num_attention_heads=8, num_key_value_heads=4, num_local_experts=4)
+        base = transformers.AutoModelForCausalLM.from_config(config)
+        base.save_pretrained(self.root / 'moe')
+        tensors, (inner, hidden) = {}, (48, 32)
+        for expert in range(4):
+            front = f'base_model.model.model.layers.1.block_sparse_moe.experts.{expert}.'
+            for part, out, width in (('w1', inner, hidden), ('w3', inner, hidden),
+                                     ('w2', hidden, inner)):
+                tensors[f'{front}{part}.lora_A.weight'] = torch.randn(2, width)
+                tensors[f'{front}{part}.lora_B.weight'] = torch.randn(out, 2)
+        (self.root / 'lora').mkdir()
+        from safetensors.torch import save_file
+        save_file(tensors, self.root / 'lora/adapter_model.safetensors', {'format': 'pt'})
+        (self.root / 'lora/adapter_config.json').write_text(json.dumps(
+            {'peft_type': 'LORA', 'r': 2, 'lora_alpha': 4, 'target_modules': ['w1', 'w2', 'w3']}))
+        for options in ([], ['--moe-grouped-gemm']):
+            run('convert', self.root / 'moe', self.root / 'mca', '--adapter', self.root / 'lora',
+                '--ep', 2, '--overwrite', *options)
+            run('convert', self.root / 'mca', self.root / 'back', '--overwrite')
+            got = load_file(self.root / 'back/adapter_model.safetensors')
+            self.assertEqual(sorted(got), sorted(tensors))
+            self.assertTrue(all(torch.equal(got[name], tensors[name]) for name in tensors))
+
+    def test_what_has_no_native_form_is_refused(self):
+        def refused(kind, says, **changes):
+            KINDS['odd'] = {**KINDS[kind], **changes}
+            self.adapter('odd')
+            done = run('convert', self.root / 'base', self.root / 'out', '--adapter',
+                       self.root / 'odd', '--pp', 2, code=2)
+            self.assertIn(says, done.stderr)
+            shutil.rmtree(self.root / 'odd')
+        refused('some', 'differ in scale', alpha_pattern={'q_proj': 32})
+        refused('dora', 'magnitudes', target_modules=['q_proj'])
+        refused('layers', 'differs by layer')
+        refused('some', 'LoRA of an embedding', target_modules=['embed_tokens'])
+        done = run('convert', self.root / 'base', self.root / 'out', '--to', 'peft', code=2)
+        self.assertIn('--adapter', done.stderr)
+        self.adapter('some')
+        done = run('convert', self.root / 'base', self.root / 'out', '--adapter',
+                   self.root / 'some', '--to', 'hf', code=2)
+        done = run('inspect', self.root / 'some', code=2)
+        self.assertIn('is a LoRA adapter', done.stderr)
+
+    def test_damaged_native_adapters_are_refused(self):
+        self.adapter('all')
+        run('convert', self.root / 'base', self.root / 'mca', '--adapter', self.root / 'all',
+            '--tp', 2)
+        path = self.root / 'mca/default/iter_0000001/mp_rank_01/model_optim_rng.pt'
+        state = torch.load(path)
+        name = 'decoder.layers.1.self_attention.linear_proj.lora_B.weight'
+        torch.save({'model': {k: v for k, v in state['model'].items() if k != name}}, path)
+        done = run('convert', self.root / 'mca', self.root / 'back', code=1)
+        self.assertIn(name + ' is missing', done.stderr)
+        state['model'][name] += 1  # replicated: the other rank has another
+        torch.save(state, path)
+        done = run('convert', self.root / 'mca', self.root / 'back', code=1)
+        self.assertIn('differs', done.stderr)
+        os.truncate(path, 100)
+        run('convert', self.root / 'mca', self.root / 'back', code=1)
+        self.assertFalse((self.root / 'back').exists())
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,159 @@
+"""DeepSpeed's checkpoints, written here as its ZeRO stages cut them.
+
+usage: deepspeed_oracle.py ROLL_CONVERT
+"""
+import collections
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+PROGRAM = sys.argv.pop(1)
+torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
+
+
+def run(*args, code=0):
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
+    return done
+
+
+def padded(tensor, multiple):
+    return torch.cat([tensor, torch.full((-tensor.numel() % multiple,), 9.0)])
+
+
+class DeepSpeed(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-deepspeed-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+
+    def make(self, **changes):
+        torch.manual_seed(7)
+        sizes = dict(vocab_size=97, hidden_size=32, intermediate_size=47, num_hidden_layers=2,
+                     num_attention_heads=8, num_key_value_heads=4)
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**sizes, **changes}))
+        model.save_pretrained(self.root / 'hf')
+        return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def write(self, stage, parameters, world, frozen=(), splits=1):
+        """Groups: matrices, and vectors, as trainers make them for weight decay."""
+        step = self.root / 'ds/global_step5'
+        step.mkdir(parents=True)
+        (self.root / 'ds/latest').write_text('global_step5')
+        trained = {k: v for k, v in parameters.items() if k not in frozen}
+        groups = [{k: v for k, v in trained.items() if (v.dim() > 1) == matrix}
+                  for matrix in (True, False)]
+        for rank in range(world):
+            def part(tensor):
+                return padded(tensor.flatten(), world).chunk(world)[rank].clone()
+            if stage == 3:
+                flat = torch.cat([part(v) for group in groups for v in group.values()])
+                state = {'fp32_flat_groups': list(flat.tensor_split(splits))}
+            else:
+                state = {'single_partition_of_fp32_groups': [
+                    padded(torch.cat([v.flatten() for v in group.values()]),
+                           2 * world).chunk(world)[rank].clone() for group in groups]}
+            state |= {'zero_stage': stage, 'partition_count': world if stage == 3 else [world] * 2,
+                      'base_optimizer_state': {'step': 5}, 'overlap': object}
+            torch.save({'optimizer_state_dict': state, 'ds_version': '0.18.2'},
+                       step / f'bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt')
+            if rank > 0 and stage < 3:
+                continue
+            model = {'module': {k: torch.empty(0) if stage == 3 else v.bfloat16()
+                                for k, v in parameters.items()},
+                     'buffer_names': [], 'shared_params': {},
+                     'param_shapes': [collections.OrderedDict((k, v.shape) for k, v in g.items())
+                                      for g in groups],
+                     'frozen_param_shapes': collections.OrderedDict(
+                         (k, parameters[k].shape) for k in frozen),
+                     'frozen_param_fragments': {
+                         k: part(parameters[k]) if stage == 3 else parameters[k] for k in frozen},
+                     'ds_version': '0.18.2'}
+            name = f'zero_pp_rank_{rank}_' if stage == 3 else ''
+            torch.save(model, step / f'{name}mp_rank_00_model_states.pt')
+        return step
+
+    def same(self):
+        run('diff', self.root / 'ds', self.root / 'hf', '--config', self.root / 'hf')
+        shutil.rmtree(self.root / 'ds')
+
+    def test_every_stage_and_number_of_ranks_gives_the_master_weights(self):
+        parameters = self.make()
+        for stage in (1, 2, 3):
+            for world in (1, 2, 3, 7):
+                with self.subTest(stage=stage, world=world):
+                    self.write(stage, parameters, world, splits=3)
+                    self.same()
+
+    def test_parameters_that_are_not_trained(self):
+        parameters = self.make()
+        frozen = ['model.embed_tokens.weight', 'model.layers.1.input_layernorm.weight']
+        for stage in (2, 3):
+            self.write(stage, parameters, 3, frozen)
+            self.same()
+
+    def test_a_tied_output_layer_is_there_once(self):
+        self.write(2, self.make(tie_word_embeddings=True), 2)
+        run('convert', self.root / 'ds', self.root / 'mca', '--to', 'mca', '--pp', 2, '--config',
+            self.root / 'hf')
+        self.same()
+
+    def test_universal_checkpoints(self):
+        parameters = self.make()
+        step = self.write(3, parameters, 2)
+        universal = self.root / 'universal/global_step5_universal'
+        for name, tensor in parameters.items():
+            (universal / 'zero' / name).mkdir(parents=True)
+            for state in ('fp32', 'exp_avg'):
+                torch.save({'param': tensor, 'cat_dim': 0}, universal / 'zero' / name / f'{state}.pt')
+        shutil.copy(step / 'zero_pp_rank_0_mp_rank_00_model_states.pt',
+                    universal / 'mp_rank_00_model_states.pt')
+        (self.root / 'universal/latest_universal').write_text('global_step5_universal')
+        shutil.rmtree(self.root / 'ds')
+        (self.root / 'universal').rename(self.root / 'ds')
+        self.same()
+
+    def refused(self, says, code=1):
+        done = run('verify', self.root / 'ds', '--config', self.root / 'hf', code=code)
+        self.assertIn(says, done.stderr)
+        shutil.rmtree(self.root / 'ds')
+
+    def test_what_is_incomplete_or_contradicts_itself_is_refused(self):
+        parameters = self.make()
+        step = self.write(2, parameters, 3)
+        os.remove(step / 'bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt')
+        self.refused('2 optim_states are there; 3 ranks wrote them')
+        for stage in (2, 3):
+            step = self.write(stage, parameters, 2)
+            path = step / 'bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt'
+            state = torch.load(path, weights_only=False)
+            groups = next(v for k, v in state['optimizer_state_dict'].items() if 'groups' in k)
+            groups[-1] = groups[-1][:len(groups[-1]) // 2].clone()
+            torch.save(state, path)
+            self.refused('leaves its group' if stage == 2 else 'ends before')
+        name = 'model.layers.0.mlp.up_proj.weight'
+        self.write(2, {k: v for k, v in parameters.items() if k != name}, 2)
+        self.refused(name + ' is missing')
+        self.write(2, {**parameters, 'model.extra': torch.zeros(3)}, 2)
+        self.refused('no rule of family llama names model.extra', 2)
+        self.write(3, {**parameters, name: torch.zeros(46, 32)}, 2)
+        self.refused('has shape [46, 32]')
+        step = self.write(2, parameters, 2)
+        path = step / 'bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt'
+        path.rename(step / 'zero_pp_rank_0_mp_rank_01_optim_states.pt')
+        self.refused('model-parallel', 2)
+        step = self.write(2, parameters, 2)
+        os.truncate(step / 'mp_rank_00_model_states.pt', 100)
+        self.refused('mp_rank_00_model_states.pt')
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,199 @@
+#include "worker/convert/adapter_target.hpp"
+
+#include "common/files.hpp"
+#include "common/tensor/safetensors.hpp"
+#include "worker/convert/adapter.hpp"
+#include "worker/convert/adapter_config.hpp"
+#include "worker/convert/gather.hpp"
+#include "worker/convert/mca_layout.hpp"
+#include "worker/convert/source_config.hpp"
+#include "worker/convert/staging.hpp"
+#include "worker/formats/hf.hpp"
+
+namespace roll::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::Adapter;
+
+constexpr const char* kPeftFile = "adapter_model.safetensors";
+
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
+// Where the config of the model that the adapters belong to is.
+Result<Source> open_base(const Request& request, const fs::path& adapters,
+                         const families::Families& families) {
+    Source base;
+    base.directory = adapters;
+    const fs::path given = request.adapter_source.empty() ? request.config : request.source;
+    std::vector<fs::path> places{adapters};
+    if (const auto config = formats::read_adapter_config(adapters)) {
+        const auto name = config->find("base_model_name_or_path");
+        if (name != config->end() && name->is_string())
+            places.emplace_back(name->get<std::string>());
+    }
+    ROLL_TRY_VOID(find_config(base, families, places, given));
+    ROLL_TRY_VOID(use_tensors(base, false));
+    return base;
+}
+
+std::vector<std::string> modules_with_weights(const Source& base, bool native) {
+    std::vector<std::string> modules;
+    for (const families::NativeTensor& tensor : base.native) {
+        if (!tensor.name.ends_with(".weight") || tensor.shape.size() != 2) continue;
+        if (native)
+            modules.push_back(module_of(tensor.name));
+        else
+            for (const families::HfTensor& source : tensor.sources)
+                modules.push_back(module_of(source.name));
+    }
+    return modules;
+}
+
+// The adapters' tensors as one checkpoint of PEFT's layout.
+struct Written {
+    std::size_t tensors = 0;
+    std::size_t files = 0;
+    std::int64_t bytes = 0;
+    tensor::DType dtype = tensor::DType::F32;
+};
+
+std::vector<tensor::StridedView> peft_tensors(const Adapter& adapter) {
+    const std::string front = "base_model.model.";
+    std::vector<tensor::StridedView> views;
+    const auto add = [&](const std::string& name, const tensor::StridedView& view) {
+        views.push_back(view);
+        views.back().info.name = front + name;
+    };
+    for (const formats::LoraModule& module : adapter.modules) {
+        const std::string a = module.embedding ? ".lora_embedding_A" : ".lora_A.weight";
+        const std::string b = module.embedding ? ".lora_embedding_B" : ".lora_B.weight";
+        add(module.module + a, module.a);
+        add(module.module + b, module.b);
+        if (module.magnitude) add(module.module + ".lora_magnitude_vector", *module.magnitude);
+    }
+    for (const tensor::StridedView& view : adapter.whole) add(view.info.name, view);
+    return views;
+}
+
+// A source whose model is just these tensors: what copies and casts them.
+Source source_of(const std::vector<tensor::StridedView>& views) {
+    Source source;
+    for (const tensor::StridedView& view : views) {
+        const int number = source.model.add({view.info.name, view.info.shape});
+        const Shape zero(view.info.shape.size(), 0);
+        Stored stored;
+        stored.file = kPeftFile;
+        stored.name = view.info.name;
+        stored.shape = view.info.shape;
+        stored.pieces = {{number, zero, view.info.shape, zero}};
+        source.tensors.push_back({std::move(stored), view});
+    }
+    return source;
+}
+
+Result<void> write_peft(const Adapter& adapter, const Source& base, const Request& request,
+                        const fs::path& directory, const Hooks& hooks, Written& written) {
+    const Source source = source_of(peft_tensors(adapter));
+    std::vector<Stored> layout = hf_layout(source.model);
+    for (Stored& stored : layout) stored.file = kPeftFile;
+    ROLL_TRY(const Plan plan, make_plan(source, layout, request.dtype));
+    ROLL_TRY_VOID(carry_out(source, plan, directory, request, hooks));
+    std::vector<NativeLora> modules;
+    for (const formats::LoraModule& one : adapter.modules)
+        modules.push_back({one.module, one.a.info.shape[0], one.scale});
+    std::vector<std::string> whole;
+    for (const tensor::StridedView& view : adapter.whole)
+        whole.push_back(module_of(view.info.name));
+    ROLL_TRY(const Json config, adapter_config(adapter.config, modules, whole,
+                                               modules_with_weights(base, false), false));
+    written.tensors += plan.tensors.size();
+    written.files += plan.files.size();
+    written.bytes += plan.bytes;
+    written.dtype = plan.dtype;
+    return write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n");
+}
+
+formats::McaConfig layout_config(const Source& base, const Request& request) {
+    formats::McaConfig config = base.config;
+    config.layout = request.layout;
+    config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
+    config.local_names = request.local_names.value_or(config.local_names);
+    return config;
+}
+
+Result<void> write_native(const Adapter& adapter, const Source& base, const Request& request,
+                          const fs::path& directory, const Hooks& hooks, Written& written) {
+    ROLL_TRY(NativeAdapter native, to_native(adapter, base));
+    const formats::McaConfig config = layout_config(base, request);
+    ROLL_TRY(const auto layout, mca_layout(native.source.native, native.source.model, config));
+    ROLL_TRY(const Plan plan, make_plan(native.source, layout, request.dtype));
+    ROLL_TRY_VOID(carry_out(native.source, plan, directory, request, hooks));
+    ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
+    ROLL_TRY(const Json written_config,
+             adapter_config(adapter.config, native.modules, native.whole,
+                            modules_with_weights(base, true),
+                            request.layout.pp > 1 || request.layout.vpp > 1));
+    written.tensors += plan.tensors.size();
+    written.files += plan.files.size();
+    written.bytes += plan.bytes;
+    written.dtype = plan.dtype;
+    return write_file_atomically(directory / "adapter_config.json", written_config.dump(2) + "\n");
+}
+
+Result<void> write_root(const Source& base, const Request& request, Format to, tensor::DType dtype,
+                        const fs::path& directory) {
+    const fs::path& from = base.companions.empty() ? base.directory : base.companions;
+    for (const std::string& name : formats::companion_files(from)) {
+        ROLL_TRY(const std::string content, read_file(from / name));
+        ROLL_TRY_VOID(write_file_atomically(directory / name, content));
+    }
+    if (to == Format::Mca)
+        return formats::write_mca_root(directory, layout_config(base, request), dtype);
+    return write_file_atomically(directory / "config.json", base.config.hf_config.dump(2) + "\n");
+}
+
+}  // namespace
+
+Result<Report> convert_adapters(const Request& request, const families::Families& families,
+                                const Hooks& hooks) {
+    const fs::path adapters =
+        request.adapter_source.empty() ? request.source : request.adapter_source;
+    const std::vector<AdapterPlace> places = find_adapters(adapters);
+    if (places.empty())
+        return fail(ErrorCode::NotFound, adapters.string() + " holds no adapter_config.json");
+    ROLL_TRY(const Source base, open_base(request, adapters, families));
+    const Format from = places.front().native ? Format::Mca : Format::Peft;
+    const Format to = request.to.value_or(from == Format::Mca ? Format::Peft : Format::Mca);
+    if (to != Format::Peft && to != Format::Mca)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("adapters become peft or mca, not ") + name_of(to));
+    if (request.dry_run)
+        return fail(ErrorCode::InvalidArgument, "--dry-run plans models; adapters are small");
+    ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
+    Written written;
+    for (const AdapterPlace& place : places) {
+        ROLL_TRY(const Adapter adapter, open_adapter(place, base));
+        const bool at_root = to == Format::Peft && place.name == "default";
+        const fs::path directory = at_root ? staging.directory() : staging.directory() / place.name;
+        ROLL_TRY_VOID(make_directories(directory));
+        ROLL_TRY_VOID((to == Format::Peft ? write_peft : write_native)(adapter, base, request,
+                                                                       directory, hooks, written));
+    }
+    ROLL_TRY_VOID(write_root(base, request, to, written.dtype, staging.directory()));
+    if (hooks.stopped()) return fail(ErrorCode::Unavailable, "the conversion was stopped");
+    ROLL_TRY_VOID(staging.publish());
+    return Report{from,
+                  to,
+                  base.config.model_type,
+                  request.target,
+                  written.tensors,
+                  written.files,
+                  written.bytes,
+                  0,
+                  written.dtype,
+                  {},
+                  ""};
+}
+
+}  // namespace roll::convert
