@@ -82,7 +82,7 @@ void TokenFinder::widen(const AddedToken& token, std::string_view text, std::siz
         end += character_size(text[end]);
 }
 
-Result<AddedTokens> AddedTokens::parse(const Json& json, const Bpe& model,
+Result<AddedTokens> AddedTokens::parse(const Json& json, const Model& model,
                                        const Normalizer& normalizer) {
     AddedTokens result;
     if (json.is_null()) return result;

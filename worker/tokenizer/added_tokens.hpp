@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "worker/tokenizer/bpe.hpp"
+#include "worker/tokenizer/model.hpp"
 #include "worker/tokenizer/normalizer.hpp"
 
 namespace roll::tokenizer {
@@ -77,7 +77,7 @@ class AddedTokens {
   public:
     // Ids are given as the tokenizers package gives them: the model's own id for a token that it
     // has, else the next free one. Error InvalidArgument if the file says another.
-    static Result<AddedTokens> parse(const Json& json, const Bpe& model,
+    static Result<AddedTokens> parse(const Json& json, const Model& model,
                                      const Normalizer& normalizer);
 
     const TokenFinder& raw() const { return raw_; }

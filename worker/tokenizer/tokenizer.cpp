@@ -6,8 +6,8 @@
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "worker/tokenizer/added_tokens.hpp"
-#include "worker/tokenizer/bpe.hpp"
 #include "worker/tokenizer/decoder.hpp"
+#include "worker/tokenizer/model.hpp"
 #include "worker/tokenizer/normalizer.hpp"
 #include "worker/tokenizer/post_processor.hpp"
 #include "worker/tokenizer/pre_tokenizer.hpp"
@@ -20,7 +20,7 @@ constexpr std::uint32_t kByteValues = 256;
 
 // What one call of encode needs; kept for the next.
 struct Workspace {
-    BpeWork bpe;
+    ModelWork model;
     PreTokenizer::Scratch scratch;
 };
 
@@ -44,8 +44,8 @@ class Tokenizer::Impl {
     Surroundings surroundings() const { return {post_processor_.before, post_processor_.after}; }
 
   private:
-    Impl(Bpe bpe, Normalizer normalizer, PreTokenizer pre_tokenizer, Decoder decoder)
-        : bpe_(std::move(bpe)),
+    Impl(Model model, Normalizer normalizer, PreTokenizer pre_tokenizer, Decoder decoder)
+        : model_(std::move(model)),
           normalizer_(std::move(normalizer)),
           pre_tokenizer_(std::move(pre_tokenizer)),
           decoder_(std::move(decoder)) {}
@@ -61,7 +61,7 @@ class Tokenizer::Impl {
     std::unique_ptr<Workspace> borrow() const;
     void give_back(std::unique_ptr<Workspace> work) const;
 
-    Bpe bpe_;
+    Model model_;
     Normalizer normalizer_;
     PreTokenizer pre_tokenizer_;
     Decoder decoder_;
@@ -83,24 +83,19 @@ Result<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::parse(const Json
     ROLL_TRY(Normalizer normalizer, Normalizer::parse(reader.raw("normalizer")));
     ROLL_TRY(PreTokenizer pre_tokenizer, PreTokenizer::parse(reader.raw("pre_tokenizer")));
     ROLL_TRY(Decoder decoder, Decoder::parse(reader.raw("decoder")));
-    const Json& model = reader.raw("model");
-    if (!model.is_object()) return fail(ErrorCode::Corrupt, "the tokenizer has no model");
-    const std::string type = model.contains("type") ? dump(model["type"]) : "\"BPE\"";
-    if (type != "\"BPE\"")
-        return fail(ErrorCode::InvalidArgument, "model " + type + " is not built");
-    ROLL_TRY(Bpe bpe, Bpe::parse(model, pre_tokenizer.byte_level()));
-    std::unique_ptr<Impl> impl(new Impl(std::move(bpe), std::move(normalizer),
+    ROLL_TRY(Model model, Model::parse(reader.raw("model"), pre_tokenizer.byte_level()));
+    std::unique_ptr<Impl> impl(new Impl(std::move(model), std::move(normalizer),
                                         std::move(pre_tokenizer), std::move(decoder)));
     ROLL_TRY(impl->post_processor_, PostProcessor::parse(reader.raw("post_processor")));
     ROLL_TRY(impl->added_,
-             AddedTokens::parse(reader.raw("added_tokens"), impl->bpe_, impl->normalizer_));
+             AddedTokens::parse(reader.raw("added_tokens"), impl->model_, impl->normalizer_));
     impl->index_ids();
     ROLL_TRY_VOID(reader.finish());
     return std::unique_ptr<const Impl>(std::move(impl));
 }
 
 void Tokenizer::Impl::index_ids() {
-    vocab_size_ = bpe_.ids_end();
+    vocab_size_ = model_.ids_end();
     for (const AddedToken& token : added_.all()) {
         vocab_size_ = std::max(vocab_size_, token.id + 1);
         if (token.special) special_ids_.push_back(token.id);
@@ -128,16 +123,16 @@ void Tokenizer::Impl::give_back(std::unique_ptr<Workspace> work) const {
 void Tokenizer::Impl::encode_plain(std::string_view text, bool first, Workspace& work,
                                    std::vector<std::uint32_t>& ids) const {
     struct Encoder final : WordSink {
-        Encoder(const Bpe& model, BpeWork& buffers, std::vector<std::uint32_t>& out)
-            : bpe(model),
+        Encoder(const Model& one, ModelWork& buffers, std::vector<std::uint32_t>& out)
+            : model(one),
               work(buffers),
               ids(out) {}
-        void word(std::string_view text) override { bpe.encode(text, work, ids); }
-        const Bpe& bpe;
-        BpeWork& work;
+        void word(std::string_view text) override { model.encode(text, work, ids); }
+        const Model& model;
+        ModelWork& work;
         std::vector<std::uint32_t>& ids;
     };
-    Encoder encoder(bpe_, work.bpe, ids);
+    Encoder encoder(model_, work.model, ids);
     pre_tokenizer_.split(text, first, work.scratch, encoder);
 }
 
@@ -180,7 +175,7 @@ std::string Tokenizer::Impl::decode(std::span<const std::uint32_t> ids, bool ski
     for (const std::uint32_t id : ids) {
         if (const AddedToken* added = added_.find(id)) {
             if (!skip_special || !added->special) tokens.push_back(added->spelling);
-        } else if (const std::string* token = bpe_.token_of(id)) {
+        } else if (const std::string* token = model_.token_of(id)) {
             tokens.push_back(*token);
         }
     }
@@ -190,7 +185,7 @@ std::string Tokenizer::Impl::decode(std::span<const std::uint32_t> ids, bool ski
 std::optional<std::uint32_t> Tokenizer::Impl::id_of(std::string_view token) const {
     for (const AddedToken& added : added_.all())
         if (added.content == token) return added.id;
-    return bpe_.id_of(token);
+    return model_.id_of(token);
 }
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {

@@ -88,6 +88,27 @@ def kinds():
                                                        decoders.Fuse()]), byte_fallback=True)
 
 
+def unigram(name, texts):
+    """A Unigram model over what a Metaspace kind does around it."""
+    specials = ["<unk>", "<s>", "</s>", "<|end|>"]
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = None if "plain" in name else normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always" if "plain" in name else "first",
+                                                       split="whole" not in name)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=1500, special_tokens=specials,
+                                                                 unk_token="<unk>", show_progress=False))
+    whole = json.loads(tokenizer.to_str())
+    if "bytes" in name:
+        whole["model"]["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+        whole["model"]["byte_fallback"] = True
+    tokenizer = Tokenizer.from_str(json.dumps(whole))
+    tokenizer.add_tokens(ADDED)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>",
+                                                             special_tokens=[("<s>", 1), ("</s>", 2)])
+    return tokenizer
+
+
 ADDED = [AddedToken("<|left|>", lstrip=True, special=True), AddedToken("<|right|>", rstrip=True, special=True),
          AddedToken("<|word|>", single_word=True, normalized=False), AddedToken("é-token", normalized=True),
          AddedToken("<|lef", special=True), AddedToken("  ", normalized=False), AddedToken("\n\n\n", normalized=False)]
@@ -187,6 +208,8 @@ def main():
             for name, (tokenizer, alphabet) in kinds():
                 tokenizer = train(name, tokenizer, alphabet, sample)
                 wrong += compare(name, tokenizer, args.program, texts, Path(folder))
+            for name in ("unigram plain", "unigram whole bytes", "unigram bytes"):
+                wrong += compare(name, unigram(name, sample), args.program, texts, Path(folder))
     sys.exit(f"{wrong} documents differ" if wrong else 0)
 
 
