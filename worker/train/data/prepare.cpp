@@ -31,6 +31,9 @@ class FileLock {
             return fail(ErrorCode::Refused, "cannot create " + path.string() + ": " +
                                                 std::generic_category().message(errno));
         while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+            if (errno != EWOULDBLOCK && errno != EINTR)
+                return fail(ErrorCode::Failed, "cannot lock " + path.string() + ": " +
+                                                   std::generic_category().message(errno));
             if (!go_on({})) return std::optional<FileLock>();
             std::this_thread::sleep_for(kLockAgain);
         }
