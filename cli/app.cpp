@@ -263,9 +263,13 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
+        // A NeMo target has a name of its own; the job may have the same.
+        const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
+        if (!submit_.job.name.empty() && (nemo || !submits_))
+            words.insert(words.end(), {"--name", submit_.job.name});
         if (submits_) return run_submit_conversion(context_, words, submit_);
-        for (const char* option : {"--name", "--slots", "--time", "--after", "--hold", "--key",
-                                   "--wait", "--follow", "--parsable", "--dir"}) {
+        for (const char* option : {"--slots", "--time", "--after", "--hold", "--key", "--wait",
+                                   "--follow", "--parsable", "--dir"}) {
             if (sub->count(option) == 0) continue;
             return fail(ErrorCode::InvalidArgument, fmt::format("{} goes with --submit", option),
                         fmt::format("rollctl {} --help", name));

@@ -43,6 +43,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     spec.account_for_loss = reader.get_or("account_for_loss", false);
     spec.moe_grouped_gemm = flag_of(reader.raw("moe_grouped_gemm"));
     spec.transformer_impl = reader.get_or<std::string>("transformer_impl", "");
+    spec.vocab_divisor = reader.get_or("make_vocab_size_divisible_by", spec.vocab_divisor);
     spec.max_shard_size = reader.get_or("max_shard_size", spec.max_shard_size);
     spec.model_max_length = reader.get_or("model_max_length", spec.model_max_length);
     spec.overwrite = reader.get_or("overwrite", false);
@@ -68,6 +69,7 @@ std::string document_of(const ConvertSpec& spec) {
     if (!spec.adapter.empty()) json["adapter"] = spec.adapter;
     if (!spec.config.empty()) json["config"] = spec.config;
     if (spec.etp > 0) json["etp"] = spec.etp;
+    if (spec.vocab_divisor > 0) json["make_vocab_size_divisible_by"] = spec.vocab_divisor;
     if (!spec.layout.empty()) json["layout"] = spec.layout;
     if (spec.moe_grouped_gemm) json["moe_grouped_gemm"] = *spec.moe_grouped_gemm;
     if (!spec.transformer_impl.empty()) json["transformer_impl"] = spec.transformer_impl;

@@ -29,7 +29,8 @@ struct ConvertSpec {
     bool account_for_embedding = false;
     bool account_for_loss = false;
     std::optional<bool> moe_grouped_gemm;
-    std::string transformer_impl;  // transformer_engine, local; empty: as the source
+    std::string transformer_impl;    // transformer_engine, local; empty: as the source
+    std::int64_t vocab_divisor = 0;  // 0: no padding
     std::int64_t max_shard_size = 5'000'000'000;
     std::int64_t model_max_length = 0;  // 0: as the source
     bool overwrite = false;

@@ -28,6 +28,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
         return 0;
     }
     fmt::print("{}", report.plan);
+    if (command.request.dry_run)
+        fmt::print(stderr, "memory at most {} bytes; {} bytes of disk are free\n", report.memory,
+                   report.disk_free);
     fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
                report.tensors, report.bytes, report.files,

@@ -35,13 +35,38 @@ Result<void> check_places(const Request& request) {
     return {};
 }
 
-Result<void> check_space(const fs::path& directory, std::int64_t bytes) {
+// Of the disk that holds the path, or its nearest parent that is there; -1: nobody says.
+std::int64_t disk_free(fs::path path) {
+    std::error_code error;
+    path = fs::absolute(path);
+    while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
     struct statvfs info {};
-    if (::statvfs(directory.c_str(), &info) != 0) return {};
+    if (::statvfs(path.c_str(), &info) != 0) return -1;
     const auto free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
-    if (free >= static_cast<double>(bytes) * 1.01) return {};
-    return fail(ErrorCode::Refused, fmt::format("{} needs {} bytes; its disk has {:.0f} free",
-                                                directory.string(), bytes, free));
+    return static_cast<std::int64_t>(std::min(free, 9e18));
+}
+
+Result<void> check_space(const fs::path& target, std::int64_t bytes) {
+    const std::int64_t free = disk_free(target);
+    if (free < 0 || static_cast<double>(free) >= static_cast<double>(bytes) * 1.01) return {};
+    return fail(ErrorCode::Refused, fmt::format("{} needs {} bytes; its disk has {} free",
+                                                target.string(), bytes, free));
+}
+
+// What the largest tensors need at once: a thread's window (twice, and in fp32, where an adapter
+// changes it) and the pages of what it reads.
+std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
+    std::int64_t largest = 0;
+    for (const TargetTensor& target : plan.tensors) {
+        const std::int64_t rows = target.info.shape.empty() ? 1 : target.info.shape[0];
+        const std::int64_t total =
+            tensor::byte_count(target.info.dtype, target.info.shape).value_or(0);
+        std::int64_t bytes =
+            std::min(std::max(kWindowBytes, total / std::max<std::int64_t>(rows, 1)), total);
+        if (!source.deltas.empty()) bytes *= 3;
+        largest = std::max(largest, bytes + total);
+    }
+    return largest * threads;
 }
 
 // Threads share a list of tasks; the first error ends them all.
@@ -155,8 +180,8 @@ Result<Report> convert(const Request& request, const families::Families& familie
     ROLL_TRY(Source source, open_source(request.source, families, request.config));
     for (const fs::path& adapter : request.adapters) ROLL_TRY_VOID(attach_adapter(source, adapter));
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
-    ROLL_TRY(const std::vector<Stored> layout, target_layout(source, request, to));
-    ROLL_TRY(Plan plan, make_plan(source, layout, request.dtype));
+    ROLL_TRY(std::vector<Stored> layout, target_layout(source, request, to));
+    ROLL_TRY(Plan plan, make_plan(source, std::move(layout), request.dtype));
     complete_plan(source, request, to, plan);
     Report report{source.format,
                   to,
@@ -169,8 +194,11 @@ Result<Report> convert(const Request& request, const families::Families& familie
                   plan.dtype,
                   source.dropped,
                   request.dry_run ? to_text(source, plan) : ""};
+    report.memory = memory_of(source, plan, threads_of(request));
+    report.disk_free = disk_free(request.target);
     if (request.dry_run) return report;
 
+    ROLL_TRY_VOID(check_space(request.target, plan.bytes));
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
     ROLL_TRY_VOID(carry_out(source, plan, staging.directory(), request, hooks));
     ROLL_TRY_VOID(write_companions(source, plan, request, to, staging.directory()));
@@ -190,7 +218,9 @@ Json to_json(const Report& report) {
               {"files", report.files},
               {"bytes", report.bytes},
               {"parameters", report.parameters},
-              {"dtype", tensor::torch_name_of(report.dtype)}};
+              {"dtype", tensor::torch_name_of(report.dtype)},
+              {"memory_bytes", report.memory},
+              {"disk_free_bytes", report.disk_free}};
     json["dropped"] = Json::array();
     for (const Dropped& dropped : report.dropped)
         json["dropped"].push_back(

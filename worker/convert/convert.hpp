@@ -27,6 +27,7 @@ struct Request {
     formats::McaLayout layout = {};
     std::optional<bool> grouped_experts = {};  // nothing: as the source, or not
     std::optional<bool> local_names = {};
+    std::int64_t vocab_divisor = 0;  // rows of the vocabulary: of this times tp; 0: as many
     std::optional<tensor::DType> dtype = {};  // nothing: kept
     std::int64_t shard_bytes = kShardBytes;
     std::string name = "model";                         // in a NeMo target's configs
@@ -55,7 +56,9 @@ struct Report {
     std::int64_t parameters = 0;
     tensor::DType dtype = tensor::DType::F32;
     std::vector<Dropped> dropped;
-    std::string plan;  // of a dry run
+    std::string plan;             // of a dry run
+    std::int64_t memory = 0;      // bytes at most: windows, and mapped pages of what they read
+    std::int64_t disk_free = -1;  // bytes where the target will be; -1: unknown
 };
 
 // Compares the plan's replicas and writes its tensors below a directory.

@@ -209,6 +209,10 @@ void fill_changed(const Source& source, const TargetTensor& target, std::int64_t
 
 void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
                  std::int64_t end, std::byte* to) {
+    if (target.padded) {
+        const std::int64_t row = tensor::row_major(target.info.shape)[0];
+        std::fill_n(to, (end - begin) * row * bytes_of(target.info.dtype), std::byte{0});
+    }
     if (is_changed(source, target)) {
         fill_changed(source, target, begin, end, to);
     } else {

@@ -27,8 +27,11 @@ constexpr const char* kExperts = ".experts.local_experts.";
 
 tl::unexpected<Error> not_divisible(const std::string& name, const std::string& what,
                                     std::int64_t size, int tp) {
-    return fail(ErrorCode::InvalidArgument, name + ": " + what + " " + std::to_string(size) +
-                                                " does not divide by tp " + std::to_string(tp));
+    const bool vocabulary = name == kEmbedding || name == kOutput;
+    return fail(ErrorCode::InvalidArgument,
+                name + ": " + what + " " + std::to_string(size) + " does not divide by tp " +
+                    std::to_string(tp),
+                vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
 
 // Rows [begin, begin + count) of source `i`, placed after what the shard has: one piece with the
@@ -86,6 +89,20 @@ Result<Shard> column_shard(const NativeTensor& tensor, const Model& model, int t
             return not_divisible(tensor.name, "rows of " + tensor.sources[i].name + ",", rows, tp);
         add_rows(shard, model, tensor, i, rank * rows / tp, rows / tp);
     }
+    return shard;
+}
+
+// Of a tensor that has `rows` rows with its padding: those of the source that the rank has, then
+// zeros. The piece may be empty.
+Result<Shard> padded_shard(const NativeTensor& tensor, const Model& model, std::int64_t rows,
+                           int tp, int rank) {
+    if (rows % tp != 0 || rows < tensor.shape[0])
+        return not_divisible(tensor.name, "padded_vocab_size", rows, tp);
+    Shard shard = empty_shard(tensor);
+    const std::int64_t begin = std::min(rank * rows / tp, tensor.shape[0]);
+    const std::int64_t end = std::min((rank + 1) * rows / tp, tensor.shape[0]);
+    add_rows(shard, model, tensor, 0, begin, end - begin);
+    shard.shape[0] = rows / tp;
     return shard;
 }
 
@@ -155,7 +172,12 @@ class Builder {
 
     Result<void> add(const NativeTensor& tensor, const std::string& name, const Place& place) {
         if (tensor.expert && *tensor.expert / experts_per_rank_ != place.rank.ep) return {};
-        ROLL_TRY(Shard shard, shard_of(tensor, model_, config_.layout.tp, place.rank.tp));
+        const bool padded =
+            config_.padded_vocab > 0 && (tensor.name == kEmbedding || tensor.name == kOutput);
+        const int tp = config_.layout.tp;
+        ROLL_TRY(Shard shard,
+                 padded ? padded_shard(tensor, model_, config_.padded_vocab, tp, place.rank.tp)
+                        : shard_of(tensor, model_, tp, place.rank.tp));
         std::string spelling = config_.local_names ? local_spelling(name) : name;
         if (tensor.expert)
             spelling = with_expert(std::move(spelling), *tensor.expert,
@@ -186,7 +208,8 @@ Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layou
         return fail(ErrorCode::InvalidArgument,
                     "etp " + std::to_string(layout.expert_tp()) + " differs from tp " +
                         std::to_string(layout.tp) +
-                        ": files of one (tp, pp, ep) rank each cannot hold that");
+                        ": files of one (tp, pp, ep) rank each cannot hold that",
+                    "--to torch_dist, which has no ranks");
     if (experts == 0 && layout.ep > 1)
         return fail(ErrorCode::InvalidArgument,
                     "ep " + std::to_string(layout.ep) + " of a model without experts");

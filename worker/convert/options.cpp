@@ -20,7 +20,7 @@ struct Option {
 };
 
 // ROLL's arguments under our names, and those that change only how a model is run.
-constexpr std::array<Option, 69> kOptions{{
+constexpr std::array<Option, 70> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},
     {"pp", Takes::Value, nullptr},
@@ -36,6 +36,7 @@ constexpr std::array<Option, 69> kOptions{{
     {"output-folder", Takes::Value, nullptr},
     {"total-tp", Takes::Value, "tp"},
     {"max-shard-size", Takes::Value, nullptr},
+    {"make-vocab-size-divisible-by", Takes::Value, nullptr},
     {"threads", Takes::Value, nullptr},
     {"overwrite", Takes::Nothing, nullptr},
     {"dry-run", Takes::Nothing, nullptr},
@@ -293,6 +294,9 @@ Result<CommandLine> parse_convert(Words words) {
     }
     ROLL_TRY_VOID(read_dtype(options, request));
     ROLL_TRY_VOID(read_layout(options, request));
+    int divisor = 0;
+    ROLL_TRY_VOID(options.size("make-vocab-size-divisible-by", divisor));
+    request.vocab_divisor = divisor;
     if (const auto size = options.text("max-shard-size")) {
         ROLL_TRY(request.shard_bytes, parse_bytes(*size));
     }
@@ -435,6 +439,7 @@ std::string help_text() {
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
       --name WORD                           in a NeMo target's configs
+      --make-vocab-size-divisible-by N      pad an MCA target's vocabulary with rows of zeros
       --max-shard-size 5GB                  of a HuggingFace target's files
       --threads N                           at most 4 of the machine's, unless given
       --overwrite --dry-run --verify --json

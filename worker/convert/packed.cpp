@@ -1,7 +1,5 @@
 #include "worker/convert/packed.hpp"
 
-#include "worker/formats/hf.hpp"
-
 namespace roll::convert {
 namespace {
 
@@ -18,17 +16,6 @@ Result<std::vector<families::PackedTensor>> known_packed(const Source& source) {
     return packed;
 }
 
-Result<std::map<std::string, Shape>> shapes_in(const std::filesystem::path& directory) {
-    std::map<std::string, Shape> shapes;
-    ROLL_TRY(const formats::HfWeights weights, formats::find_hf_weights(directory));
-    for (const std::string& file : weights.files) {
-        ROLL_TRY(const formats::HfFile opened, formats::open_hf_file(directory / file));
-        for (const tensor::StridedView& view : opened.tensors)
-            shapes.emplace(view.info.name, view.info.shape);
-    }
-    return shapes;
-}
-
 }  // namespace
 
 Result<void> select_packed(Source& source) {
@@ -43,20 +30,19 @@ Result<void> select_packed(Source& source) {
     return {};
 }
 
-Result<void> settle_packed(Source& source) {
+Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
-    ROLL_TRY(const auto shapes, shapes_in(source.directory));
     std::map<std::string, std::string> holds;  // a tensor -> the condition that its shape meets
     for (const families::PackedTensor& one : packed) {
         if (one.condition.empty()) continue;
-        const auto found = shapes.find(one.name);
-        if (found == shapes.end() || found->second != packed_layout(source.model, one).shape)
+        const auto there = found.find(one.name);
+        if (there == found.end() || there->second != packed_layout(source.model, one).shape)
             continue;
         const auto [place, first] = holds.emplace(one.name, one.condition);
         if (!first)
             return fail(ErrorCode::InvalidArgument,
-                        one.name + " of shape " + tensor::to_string(found->second) + " may be " +
+                        one.name + " of shape " + tensor::to_string(there->second) + " may be " +
                             place->second + " or " + one.condition + ": the shape does not tell",
                         "a family file in ROLL_FAMILIES with one of the two rules decides it");
     }

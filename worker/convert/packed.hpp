@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/error.hpp"
+#include "worker/convert/carried.hpp"
 #include "worker/convert/source.hpp"
 
 namespace roll::convert {
@@ -12,6 +13,6 @@ Result<void> select_packed(Source& source);
 
 // Sets the native fields by the names and shapes in the directory's files, then selects.
 // InvalidArgument: a shape that fits two packings.
-Result<void> settle_packed(Source& source);
+Result<void> settle_packed(Source& source, const Shapes& found);
 
 }  // namespace roll::convert

@@ -1,7 +1,7 @@
 #include "worker/convert/plan.hpp"
 
 #include <algorithm>
-#include <set>
+#include <tuple>
 
 #include "common/check.hpp"
 
@@ -125,9 +125,11 @@ tensor::DType own_dtype(const Source& source, const Copy& copy) {
     return kept == source.dtypes.end() ? source.tensors[copy.source].view.info.dtype : kept->second;
 }
 
+// `otherwise`: of a tensor of padding alone.
 Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
-                               std::optional<tensor::DType> dtype) {
-    const tensor::DType from = own_dtype(source, target.copies.front());
+                               tensor::DType otherwise, std::optional<tensor::DType> dtype) {
+    const tensor::DType from =
+        target.copies.empty() ? otherwise : own_dtype(source, target.copies.front());
     for (const Copy& copy : target.copies) {
         const tensor::DType other = own_dtype(source, copy);
         if (other != from && !dtype)
@@ -137,6 +139,21 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
                         "give a --dtype");
     }
     return dtype && tensor::is_castable(from) ? *dtype : from;
+}
+
+Result<void> check_written_once(const Plan& plan) {
+    std::vector<const TargetTensor*> sorted;
+    for (const TargetTensor& target : plan.tensors) sorted.push_back(&target);
+    const auto place = [](const TargetTensor* target) {
+        return std::tie(target->file, target->section, target->info.name, target->origin);
+    };
+    std::sort(sorted.begin(), sorted.end(),
+              [&](const auto* a, const auto* b) { return place(a) < place(b); });
+    const auto twice =
+        std::adjacent_find(sorted.begin(), sorted.end(),
+                           [&](const auto* a, const auto* b) { return place(a) == place(b); });
+    if (twice == sorted.end()) return {};
+    return fail(ErrorCode::InvalidArgument, (*twice)->info.name + " would be written twice");
 }
 
 void tally(Plan& plan) {
@@ -154,7 +171,7 @@ void tally(Plan& plan) {
 
 }  // namespace
 
-Result<Plan> make_plan(const Source& source, const std::vector<Stored>& layout,
+Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
                        std::optional<tensor::DType> dtype) {
     Plan plan;
     const Holders holders(source, plan);
@@ -162,27 +179,29 @@ Result<Plan> make_plan(const Source& source, const std::vector<Stored>& layout,
     for (const families::HfTensor& tensor : source.model.tensors)
         plan.parameters += volume(tensor.shape);
     std::map<std::string, std::size_t> files;
-    std::set<std::string> written;
-    for (const Stored& stored : layout) {
+    for (Stored& one : layout) {
+        const Stored stored = std::move(one);  // a large model's layout goes as its plan comes
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
         if (added) plan.files.push_back({stored.file, {}, {}});
         TargetFile& file = plan.files[place->second];
-        if (!written
-                 .insert(stored.file + '\n' + stored.section + '\n' + stored.name +
-                         tensor::to_string(stored.origin))
-                 .second)
-            return fail(ErrorCode::InvalidArgument, stored.name + " would be written twice");
         TargetTensor target{place->second,
                             file.tensors.size(),
                             stored.section,
                             {stored.name, tensor::DType::F32, stored.shape},
                             stored.whole,
                             stored.origin,
-                            {}};
-        for (const Piece& piece : stored.pieces) ROLL_TRY_VOID(cover(piece, holders, target));
+                            {},
+                            false};
+        std::int64_t filled = 0;
+        for (const Piece& piece : stored.pieces) {
+            ROLL_TRY_VOID(cover(piece, holders, target));
+            filled += volume(piece.size);
+        }
+        target.padded = filled < volume(stored.shape);
         ROLL_TRY_VOID(check_changes(source, target));
-        ROLL_TRY(target.info.dtype, dtype_of(source, target, dtype));
+        const SourceTensor& first = source.tensors[holders.of(stored.pieces[0].hf)[0].source];
+        ROLL_TRY(target.info.dtype, dtype_of(source, target, first.view.info.dtype, dtype));
         file.tensors.push_back(target.info);
         Shape& in_file = file.tensors.back().shape;
         if (in_file.size() < stored.origin.size())
@@ -192,6 +211,7 @@ Result<Plan> make_plan(const Source& source, const std::vector<Stored>& layout,
     }
     std::stable_sort(plan.tensors.begin(), plan.tensors.end(),
                      [](const auto& a, const auto& b) { return a.file < b.file; });
+    ROLL_TRY_VOID(check_written_once(plan));
     tally(plan);
     return plan;
 }

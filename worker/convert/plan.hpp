@@ -32,6 +32,7 @@ struct TargetTensor {
     Shape whole;  // and origin: as Stored has them
     Shape origin;
     std::vector<Copy> copies;
+    bool padded = false;  // what no copy fills is zero
 };
 
 struct TargetFile {
@@ -62,7 +63,7 @@ struct Plan {
 // What to make of each HuggingFace-described tensor: `layout` says which tensors the target has.
 // `dtype` casts every floating tensor; nothing keeps the source's. InvalidArgument or Corrupt names
 // the tensor that is not covered.
-Result<Plan> make_plan(const Source& source, const std::vector<Stored>& layout,
+Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
                        std::optional<tensor::DType> dtype);
 
 // One line a tensor, for people.

@@ -25,6 +25,7 @@ spec::ConvertSpec spec_of(const Request& request) {
     spec.moe_grouped_gemm = request.grouped_experts;
     if (request.local_names)
         spec.transformer_impl = *request.local_names ? "local" : "transformer_engine";
+    spec.vocab_divisor = request.vocab_divisor;
     spec.max_shard_size = request.shard_bytes;
     spec.model_max_length = request.model_max_length.value_or(0);
     spec.overwrite = request.overwrite;
@@ -52,6 +53,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
                       .pipeline = spec.layout};
     request.grouped_experts = spec.moe_grouped_gemm;
     if (!spec.transformer_impl.empty()) request.local_names = spec.transformer_impl == "local";
+    request.vocab_divisor = spec.vocab_divisor;
     request.shard_bytes = spec.max_shard_size;
     if (spec.model_max_length > 0) request.model_max_length = spec.model_max_length;
     request.overwrite = spec.overwrite;

@@ -73,6 +73,17 @@ Result<void> read_hf_tensors(Source& source) {
     return matcher.finish();
 }
 
+Result<Shapes> shapes_in(const fs::path& directory) {
+    Shapes shapes;
+    ROLL_TRY(const formats::HfWeights weights, formats::find_hf_weights(directory));
+    for (const std::string& file : weights.files) {
+        ROLL_TRY(const formats::HfFile opened, formats::open_hf_file(directory / file));
+        for (const tensor::StridedView& view : opened.tensors)
+            shapes.emplace(view.info.name, view.info.shape);
+    }
+    return shapes;
+}
+
 // If the files have any of the layers of multi-token prediction that the config speaks of.
 Result<bool> has_mtp(const Source& source) {
     const Json& native = source.config.native;
@@ -101,7 +112,11 @@ Result<void> open_hf(Source& source, const families::Families& families) {
     ROLL_TRY_VOID(use_hf_config(source, families));
     ROLL_TRY(const bool mtp, has_mtp(source));
     ROLL_TRY_VOID(use_tensors(source, mtp));
-    ROLL_TRY_VOID(settle_packed(source));
+    if (!source.family->packed.empty() || !source.family->carried.empty()) {
+        ROLL_TRY(const Shapes found, shapes_in(source.directory));
+        ROLL_TRY_VOID(settle_packed(source, found));
+        carry_hf(source, found);
+    }
     return read_hf_tensors(source);
 }
 
@@ -171,11 +186,35 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
     return {};
 }
 
+// What the first rank of the first stage and of the last has besides what the config says.
+Result<void> carry_mca(Source& source, const fs::path& iteration) {
+    const formats::McaLayout& layout = source.config.layout;
+    for (const int pp : {0, layout.pp - 1}) {
+        if (source.family->carried.empty()) return {};
+        const fs::path file = formats::mca_rank_file(layout, {.tp = 0, .pp = pp, .ep = 0});
+        ROLL_TRY(const auto opened, formats::TorchFile::open(rank_path(iteration, file)));
+        const formats::Pickle& pickle = opened.pickle();
+        Shapes found;
+        for (const char* section : {"model", "model0"}) {
+            const formats::PickleId* node = pickle.find(pickle.root(), section);
+            if (pp == layout.pp - 1 && layout.vpp > 1 && section == std::string("model0"))
+                node = pickle.find(pickle.root(), "model" + std::to_string(layout.vpp - 1));
+            if (node == nullptr) continue;
+            ROLL_TRY(const formats::StateDict dict, opened.state_dict(*node));
+            for (const tensor::StridedView& view : dict.tensors)
+                found.emplace(view.info.name, view.info.shape);
+        }
+        carry_native(source, found);
+    }
+    return {};
+}
+
 Result<void> open_mca(Source& source, const families::Families& families) {
     ROLL_TRY_VOID(use_mca_config(source, source.directory, families));
     ROLL_TRY_VOID(use_tensors(source, true));
     ROLL_TRY(const fs::path iteration, formats::mca_iteration_directory(source.directory));
     ROLL_TRY_VOID(check_rank_files(iteration, source.config.layout));
+    ROLL_TRY_VOID(carry_mca(source, iteration));
     ROLL_TRY(const std::vector<Stored> expected,
              mca_layout(source.native, source.model, source.config));
     std::map<std::string, std::vector<std::string>> sections;

@@ -46,6 +46,17 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
+    // Rows beyond the vocabulary that Roll itself added; a larger vocabulary of ROLL's is one.
+    const Json tokens = native.value("vocab_size", Json());
+    const Json rows = native.value("padded_vocab_size", Json());
+    if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {
+        source.config.padded_vocab = rows.get<std::int64_t>();
+        native["padded_vocab_size"] = tokens;
+        source.dropped.push_back(
+            {directory.string(), "embedding.word_embeddings.weight",
+             "rows " + tokens.dump() + " to " + rows.dump() + " pad the vocabulary"});
+    }
+    native.erase("vocab_size");
     source.config.native = std::move(native);
     return {};
 }

@@ -106,9 +106,23 @@ Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Reques
     return layout;
 }
 
+// A vocabulary that was enlarged in native form is that of the exported config.
+void set_vocabulary(Json& config, const Source& source) {
+    const Json rows = source.config.native.value("padded_vocab_size", Json());
+    const auto rule =
+        std::find_if(source.family->config.begin(), source.family->config.end(),
+                     [](const auto& one) { return one.first == "padded_vocab_size"; });
+    if (!rows.is_number_integer() || rule == source.family->config.end()) return;
+    std::string pointer = "/" + rule->second.front();
+    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    Json& place = config[Json::json_pointer(pointer)];
+    if (place.is_number_integer()) place = rows;
+}
+
 Json exported_config(const Source& source, const Plan& plan, const Request& request) {
     Json config = source.config.hf_config;
     formats::set_dtype(config, plan.dtype);
+    set_vocabulary(config, source);
     if (request.model_max_length) {
         config["model_max_length"] = *request.model_max_length;
         config["max_position_embeddings"] = *request.model_max_length;
@@ -138,6 +152,14 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     config.layout = request.layout;
     config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
     config.local_names = request.local_names.value_or(config.local_names);
+    config.padded_vocab = 0;
+    if (request.vocab_divisor > 0) {  // as Megatron pads
+        const std::int64_t unit = request.vocab_divisor * request.layout.tp;
+        const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
+        config.padded_vocab = (tokens + unit - 1) / unit * unit;
+        config.native["vocab_size"] = tokens;
+        config.native["padded_vocab_size"] = config.padded_vocab;
+    }
     return config;
 }
 
@@ -156,6 +178,10 @@ Result<std::vector<Stored>> megatron_layout(const Source& source,
 }  // namespace
 
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to) {
+    if (request.vocab_divisor > 0 && to != Format::Mca)
+        return fail(
+            ErrorCode::InvalidArgument,
+            std::string("--make-vocab-size-divisible-by is for mca targets, not ") + name_of(to));
     switch (to) {
         case Format::Hf: return sharded_hf_layout(source, request);
         case Format::Mca:

@@ -44,7 +44,7 @@ class FamilyParser {
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
              {"family", "hf", "layers", "config", "defaults", "constants", "requires", "weights",
-              "packed", "mtp", "drop"});
+              "packed", "carried", "mtp", "drop"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
@@ -66,6 +66,7 @@ class FamilyParser {
             family.mtp_to = text(mtp, "mtp", "to");
         }
         parse_packed(json.value("packed", Json::array()), family);
+        parse_carried(json.value("carried", Json::array()), family);
         parse_weights(json.value("weights", Json::array()), family);
         check_constants(family);
         if (json.contains("drop")) family.drop = names(json["drop"], "drop");
@@ -175,6 +176,22 @@ class FamilyParser {
         }
     }
 
+    void parse_carried(const Json& rules, Family& family) {
+        if (!rules.is_array()) return note("carried", "must be a list");
+        for (std::size_t i = 0; i < rules.size(); ++i) {
+            const std::string path = "carried[" + std::to_string(i) + "]";
+            only(rules[i], path, {"native", "hf", "stage"});
+            if (!rules[i].is_object()) continue;
+            CarriedRule rule{text(rules[i], path, "native"), text(rules[i], path, "hf")};
+            const auto stage = by_name(kStages, choice(rules[i], path, "stage"));
+            if (stage != Stage::First && stage != Stage::Last)
+                note(path + ".stage", "must be first or last");
+            else
+                rule.stage = *stage;
+            family.carried.push_back(std::move(rule));
+        }
+    }
+
     WeightRule parse_rule(const Json& json, const std::string& path) {
         WeightRule rule;
         only(json, path,
@@ -277,10 +294,15 @@ class FamilyParser {
     void check_constants(const Family& family) {
         for (const auto& [name, value] : family.constants.items()) {
             if (!value.is_object()) continue;
+            if (value.contains("not")) {
+                only(value, "constants." + name, {"not", "missing"});
+                text(value, "constants." + name, "not");
+                continue;
+            }
             const auto kind = value.find("layers");
             if (value.size() != 1 || kind == value.end() || !kind->is_string() ||
                 !family.layer_kinds.contains(kind->get<std::string>()))
-                note("constants." + name, "must be a value or {\"layers\": KIND}");
+                note("constants." + name, "must be a value, {\"layers\": KIND} or {\"not\": KEY}");
         }
     }
 

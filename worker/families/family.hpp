@@ -87,6 +87,14 @@ struct PackedRule {
     std::string layers;
 };
 
+// HuggingFace tensors that travel with the model as they are found, under names that begin
+// otherwise.
+struct CarriedRule {
+    std::string native;
+    std::string hf;
+    Stage stage = Stage::First;
+};
+
 struct Family {
     std::string name;
     std::string model_type;
@@ -98,6 +106,7 @@ struct Family {
     std::map<std::string, LayerKind> layer_kinds;
     std::vector<WeightRule> weights;
     std::vector<PackedRule> packed;
+    std::vector<CarriedRule> carried;
     // What a decoder layer's names begin with, and what those of a multi-token prediction's do
     // instead. Empty: they go on counting layers.
     std::string mtp_from;

@@ -326,6 +326,11 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
             native[name] = value;
             continue;
         }
+        if (value.contains("not")) {
+            const Json* key = value_at(hf_config, value.value("not", ""));
+            native[name] = !is_true(key != nullptr ? *key : value.value("missing", Json(false)));
+            continue;
+        }
         ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
         native[name] = layer_list(family, value.value("layers", ""), hf_config, layers);
     }

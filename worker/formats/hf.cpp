@@ -150,6 +150,8 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 void set_dtype(Json& hf_config, tensor::DType dtype) {
     const char* const key = hf_config.contains("dtype") ? "dtype" : "torch_dtype";
     hf_config[key] = tensor::torch_name_of(dtype);
+    for (auto& [name, part] : hf_config.items())  // text_config, vision_config: where they say one
+        if (part.is_object() && part.value(key, Json()).is_string()) set_dtype(part, dtype);
 }
 
 std::vector<std::string> companion_files(const fs::path& directory) {

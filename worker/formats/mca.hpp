@@ -34,9 +34,10 @@ struct McaLayout {
 };
 
 struct McaConfig {
-    std::string model_type;  // HuggingFace's; names the family
-    Json hf_config;          // the config.json of the exported model
-    Json native;             // Megatron's fields as the file has them
+    std::int64_t padded_vocab = 0;  // rows of embedding and output layer; 0: one for each token
+    std::string model_type;         // HuggingFace's; names the family
+    Json hf_config;                 // the config.json of the exported model
+    Json native;                    // Megatron's fields as the file has them
     McaLayout layout;
     bool grouped_experts = false;  // experts.linear_fc1.weightN; else experts.local_experts.N
     bool local_names = false;      // norms named as without TransformerEngine

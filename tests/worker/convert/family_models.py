@@ -61,13 +61,29 @@ MODELS = {
                                            if k != 'intermediate_size'},
                                           head_dim=8, **EXPERTS, **SHARED, **DELTA),
                          vision_config=VISION3)],
+    'qwen3_omni_moe': [dict(
+        thinker_config=dict(
+            text_config=dict(DENSE, **EXPERTS, **rope([1, 1, 1])), vision_config=VISION3,
+            audio_config=dict(num_mel_bins=16, encoder_layers=2, encoder_attention_heads=2,
+                              encoder_ffn_dim=24, d_model=16, max_source_positions=30, n_window=5,
+                              output_dim=32, downsample_hidden_size=8)),
+        talker_config=dict(
+            text_config=dict(TEXT, head_dim=6, **EXPERTS, **SHARED, **rope([1, 1, 1])),
+            code_predictor_config=dict(TEXT, head_dim=6, num_hidden_layers=2, num_code_groups=3),
+            num_code_groups=3, thinker_hidden_size=32, speaker_id={'a': 1}, spatial_merge_size=2),
+        code2wav_config=dict(codebook_size=8, hidden_size=16, intermediate_size=24,
+                             num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+                             num_quantizers=3, upsample_rates=[2, 3], upsampling_ratios=[2, 2],
+                             decoder_dim=16))],
     'gemma3': [dict(text_config=DENSE, vision_config=SIGLIP, mm_tokens_per_image=4)],
 }
 WITH_EXPERTS = ('mixtral', 'qwen2_moe', 'qwen3_moe', 'glm4_moe', 'deepseek_v3', 'gpt_oss',
-                'qwen3_next', 'qwen3_vl_moe', 'qwen3_5_moe')
+                'qwen3_next', 'qwen3_vl_moe', 'qwen3_5_moe', 'qwen3_omni_moe')
 
 
 def auto_class(config):
+    if config.model_type == 'qwen3_omni_moe':
+        return transformers.Qwen3OmniMoeForConditionalGeneration
     for auto in (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM):
         if type(config) in auto._model_mapping:
             return auto
@@ -77,7 +93,8 @@ def auto_class(config):
 def make(model_type, sizes, path):
     torch.manual_seed(11)
     config = transformers.AutoConfig.for_model(model_type, **sizes)
-    model = auto_class(config).from_config(config).eval()
+    made = auto_class(config)
+    model = (made.from_config(config) if hasattr(made, 'from_config') else made(config)).eval()
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
             if tensor.dim() == 1 and tensor.is_floating_point():
@@ -117,5 +134,6 @@ def pack_experts(path, prefix, turned):
 
 def logits(path):
     model = auto_class(transformers.AutoConfig.from_pretrained(path)).from_pretrained(path).eval()
+    model = getattr(model, 'thinker', model)
     with torch.no_grad():
         return model(torch.arange(24).reshape(2, 12)).logits

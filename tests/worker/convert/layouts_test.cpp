@@ -80,6 +80,7 @@ Json random_config(Random& random) {
                                {"image_size", 4},
                                {"num_position_embeddings", 3},
                                {"deepstack_visual_indexes", {0}}};
+    config["thinker_config"] = {{"text_config", text}, {"vision_config", config["vision_config"]}};
     return config;
 }
 

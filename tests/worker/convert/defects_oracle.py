@@ -1,0 +1,251 @@
+"""Each known defect of the converters that this one replaces, by name: it converts, or says why not.
+
+usage: defects_oracle.py ROLL_CONVERT
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from family_models import DENSE, MODELS, TEXT, logits, make
+
+PROGRAM = sys.argv.pop(1)
+torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+
+
+class Defects(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-defects-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        self.mca, self.back, self.out = (self.root / name for name in ('mca', 'back', 'out'))
+
+    def run_it(self, *args, code=0):
+        done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, code, f'{args}: {done.stdout}{done.stderr}')
+        return done
+
+    def model(self, model_type='llama', **changes):
+        return make(model_type, dict(MODELS[model_type][0], **changes), self.root / 'hf')
+
+    def there_and_back(self, hf, *layout):
+        self.run_it('convert', hf, self.mca, *layout, '--overwrite', '--verify')
+        self.run_it('convert', self.mca, self.back, '--overwrite', '--verify')
+        want, got = load_file(hf / 'model.safetensors'), load_file(self.back / 'model.safetensors')
+        self.assertEqual(sorted(want), sorted(got))
+        for name in want:
+            self.assertTrue(torch.equal(want[name], got[name]), name)
+
+    def rank(self, name, chunk='model'):
+        return torch.load(self.mca / f'iter_0000001/{name}/model_optim_rng.pt')[chunk]
+
+    def refused(self, *args, says, code=2):
+        self.assertIn(says, self.run_it(*args, code=code).stderr)
+        self.assertFalse(self.out.exists())
+        self.assertEqual([path for path in self.root.iterdir() if 'staging' in path.name], [])
+
+    # mcore_adapter: names, shapes and numbers
+
+    def test_latent_attention_down_projections_are_cut_though_the_modules_are_whole(self):
+        self.there_and_back(self.model('deepseek_v3'), '--tp', 2)
+        prefix = 'decoder.layers.1.self_attention.'
+        for name, rows in (('linear_q_down_proj', 20), ('linear_kv_down_proj', 20)):
+            for rank in ('mp_rank_00', 'mp_rank_01'):
+                self.assertEqual(self.rank(rank)[f'{prefix}{name}.weight'].shape, (rows, 32))
+
+    def test_head_dim_apart_from_hidden_size_by_heads_is_ignored(self):
+        self.there_and_back(self.model(head_dim=6), '--tp', 2)
+        config = json.loads((self.mca / 'mca_config.json').read_text())
+        self.assertEqual(config['kv_channels'], 6)
+        qkv = self.rank('mp_rank_00')['decoder.layers.0.self_attention.linear_qkv.weight']
+        self.assertEqual(qkv.shape, (2 * 4 * 6, 32))
+
+    def test_key_value_heads_fewer_than_ranks_are_cut_through(self):
+        self.refused('convert', self.model(num_key_value_heads=2), self.out, '--tp', 4,
+                     says='num_query_groups 2 does not divide by tp 4')
+
+    def test_a_vocabulary_that_ranks_do_not_divide_is_cut_unevenly_or_loses_rows(self):
+        self.refused('convert', self.model(vocab_size=97), self.out, '--tp', 2,
+                     says='97 does not divide by tp 2')
+
+    def test_a_padded_vocabulary_is_stripped_again(self):
+        hf = self.model(vocab_size=97, tie_word_embeddings=False)
+        pad = ('--make-vocab-size-divisible-by', 4)
+        self.there_and_back(hf, '--tp', 2, '--pp', 2, *pad)
+        rows = [self.rank(f'mp_rank_{tp:02}_000')['embedding.word_embeddings.weight'] for tp in (0, 1)]
+        self.assertEqual([tuple(one.shape) for one in rows], [(52, 32)] * 2)
+        want = load_file(hf / 'model.safetensors')['model.embed_tokens.weight']
+        self.assertTrue(torch.equal(torch.cat(rows), torch.cat([want, torch.zeros(7, 32)])))
+        config = json.loads((self.mca / 'mca_config.json').read_text())
+        self.assertEqual((config['vocab_size'], config['padded_vocab_size']), (97, 104))
+        self.run_it('convert', self.mca, self.out, '--to', 'mca', '--tp', 4, *pad)  # one rank: 5 tokens
+        self.run_it('diff', hf, self.out)
+        shutil.rmtree(self.out)
+        self.refused('convert', self.mca, self.out, '--to', 'mca', '--tp', 4,
+                     says='--make-vocab-size-divisible-by')
+
+    def test_an_enlarged_vocabulary_is_exported_under_the_old_size(self):
+        self.run_it('convert', self.model(), self.mca)
+        file, path = self.mca / 'iter_0000001/mp_rank_00/model_optim_rng.pt', self.mca / 'mca_config.json'
+        state = torch.load(file)
+        for name in ('embedding.word_embeddings.weight', 'output_layer.weight'):
+            state['model'][name] = torch.cat([state['model'][name], torch.randn(32, 32)])
+        torch.save(state, file)
+        path.write_text(json.dumps({**json.loads(path.read_text()), 'padded_vocab_size': 128}))
+        self.run_it('convert', self.mca, self.back)
+        self.assertEqual(json.loads((self.back / 'config.json').read_text())['vocab_size'], 128)
+        self.assertEqual(logits(self.back).shape[-1], 128)
+
+    def test_softmax_before_or_after_the_choice_of_experts_is_always_the_same(self):
+        for kind, normal, before in (('qwen3_moe', True, False), ('qwen3_moe', False, True),
+                                     ('qwen2_moe', True, False)):
+            hf = make(kind, dict(MODELS[kind][0], norm_topk_prob=normal), self.root / f'{kind}{normal}')
+            self.run_it('convert', hf, self.mca, '--overwrite')
+            config = json.loads((self.mca / 'mca_config.json').read_text())
+            self.assertIs(config['moe_router_pre_softmax'], before)
+
+    def test_attention_biases_raise(self):
+        self.there_and_back(self.model(attention_bias=True), '--tp', 2, '--pp', 2)
+        self.assertTrue(torch.equal(logits(self.root / 'hf'), logits(self.back)))
+
+    def test_dense_layers_between_experts_raise(self):
+        self.there_and_back(self.model('qwen3_moe', mlp_only_layers=[1]), '--ep', 2)
+        config = json.loads((self.mca / 'mca_config.json').read_text())
+        self.assertEqual(config['moe_layer_freq'], [1, 0, 1, 1])
+
+    def test_query_and_key_norms_of_a_mixture_raise(self):
+        self.there_and_back(self.model('glm4_moe', use_qk_norm=True), '--tp', 2)
+
+    def test_the_shared_experts_gate_is_lost_to_the_trainer(self):
+        self.there_and_back(self.model('qwen2_moe'), '--tp', 2)
+        config = json.loads((self.mca / 'mca_config.json').read_text())
+        self.assertTrue(config['moe_shared_expert_gate'] and config['moe_use_shared_expert_gate'])
+        self.assertIn('decoder.layers.0.mlp.shared_experts.gate_weight', self.rank('mp_rank_01'))
+
+    def test_a_rope_scaling_factor_becomes_eight(self):
+        scaling = {'rope_type': 'llama3', 'factor': 32.0, 'low_freq_factor': 1.0,
+                   'high_freq_factor': 4.0, 'original_max_position_embeddings': 32,
+                   'rope_theta': 500000.0}
+        self.there_and_back(self.model(rope_parameters=scaling), '--tp', 2)
+        exported = json.loads((self.back / 'config.json').read_text())
+        self.assertEqual(exported['rope_parameters']['factor'], 32.0)
+        self.assertTrue(torch.equal(logits(self.root / 'hf'), logits(self.back)))
+
+    def test_norm_epsilons_that_no_key_maps_back_become_the_classes_default(self):
+        self.there_and_back(self.model(rms_norm_eps=1e-3))
+        exported = json.loads((self.back / 'config.json').read_text())
+        self.assertEqual(exported['rms_norm_eps'], 1e-3)
+
+    def test_fp8_scales_raise_after_half_the_work(self):
+        hf = self.model('deepseek_v3')
+        path, name = hf / 'model.safetensors', 'model.layers.0.mlp.down_proj.weight'
+        save_file({**load_file(path), name + '_scale_inv': torch.ones(1, 1)}, path, {'format': 'pt'})
+        self.refused('convert', hf, self.out, says=f'no rule of family deepseek_v3 names {name}_scale')
+
+    # mcore_adapter: files
+
+    def test_one_virtual_stage_by_number_is_written_as_model0_and_read_as_model(self):
+        hf = self.model()
+        self.run_it('convert', hf, self.mca)
+        file = self.mca / 'iter_0000001/mp_rank_00/model_optim_rng.pt'
+        torch.save({'model0': torch.load(file)['model']}, file)
+        for vpp in (1, None):
+            path = self.mca / 'mca_config.json'
+            config = json.loads(path.read_text())
+            config['virtual_pipeline_model_parallel_size'] = vpp
+            path.write_text(json.dumps(config))
+            self.run_it('convert', self.mca, self.back, '--overwrite')
+            self.run_it('diff', hf, self.back)
+
+    def test_a_rank_file_holds_whole_tensors_behind_its_views(self):
+        hf = self.model()
+        self.run_it('convert', hf, self.mca, '--tp', 4)
+        size = sum(path.stat().st_size for path in self.mca.rglob('*.pt'))
+        self.assertLess(size, 1.5 * (hf / 'model.safetensors').stat().st_size + 4 * 40_000)
+
+    def test_expert_ranks_of_other_width_leave_half_an_output(self):
+        self.refused('convert', self.model('qwen3_moe'), self.out, '--tp', 2, '--etp', 1,
+                     says='etp 1 differs from tp 2')
+
+    def test_a_missing_tokenizer_fails_after_all_weights_are_written(self):
+        hf = self.model()
+        self.assertEqual([path.name for path in hf.iterdir() if 'token' in path.name], [])
+        self.there_and_back(hf)
+
+    def test_type_flags_change_the_config_alone(self):
+        hf = self.model()
+        self.run_it('--checkpoint_path', hf, '--output_path', self.mca, '--bf16')
+        self.assertEqual({tensor.dtype for tensor in self.rank('mp_rank_00').values()},
+                         {torch.bfloat16})
+        self.run_it('--checkpoint_path', self.mca, '--output_path', self.back, '--fp16')
+        self.assertEqual({tensor.dtype for tensor in load_file(
+            self.back / 'model.safetensors').values()}, {torch.float16})
+
+    def test_replicas_are_compared_only_within_a_shard(self):
+        self.run_it('convert', self.model('qwen3_moe'), self.mca, '--ep', 2)
+        file = self.mca / 'iter_0000001/mp_rank_00_001/model_optim_rng.pt'
+        state = torch.load(file)
+        state['model']['embedding.word_embeddings.weight'][5, 5] += 1
+        torch.save(state, file)
+        self.refused('convert', self.mca, self.out, '--max-shard-size', '4KB', code=1, says='differs')
+
+    def test_generation_config_is_not_written(self):
+        hf = self.model()
+        self.assertTrue((hf / 'generation_config.json').exists())
+        self.there_and_back(hf)
+        self.assertEqual((hf / 'generation_config.json').read_text(),
+                         (self.back / 'generation_config.json').read_text())
+
+    # what users of others report
+
+    def test_a_tied_model_gets_an_output_layer_or_loses_its_last_stage(self):
+        hf = self.model('qwen2', tie_word_embeddings=True)
+        self.there_and_back(hf, '--pp', 2, '--tp', 2)
+        self.assertNotIn('lm_head.weight', load_file(self.back / 'model.safetensors'))
+        self.assertTrue(torch.equal(self.rank('mp_rank_01_001')['output_layer.weight'],
+                                    self.rank('mp_rank_01_000')['embedding.word_embeddings.weight']))
+
+    def test_a_config_nested_under_text_config_is_not_found(self):
+        hf = self.model('qwen3_vl')
+        self.there_and_back(hf, '--tp', 2)
+        path = self.mca / 'mca_config.json'
+        config = json.loads(path.read_text())
+        inner = json.loads(config['hf_config_json'])
+        inner['text_config']['dtype'] = 'float32'  # as published ones have it
+        path.write_text(json.dumps({**config, 'hf_config_json': json.dumps(inner)}))
+        self.run_it('convert', self.mca, self.out, '--bf16')
+        config = transformers.AutoConfig.from_pretrained(self.out)
+        self.assertEqual({config.dtype, config.text_config.dtype}, {torch.bfloat16})
+
+    def test_expert_names_of_grouped_layers_are_left_in_the_export(self):
+        self.there_and_back(self.model('qwen3_moe'), '--ep', 4, '--moe_grouped_gemm', '--tp', 2)
+
+    def test_norms_in_fp32_beside_bf16_weights_are_one_type_afterwards(self):
+        hf = make('llama', DENSE, self.root / 'hf')
+        path = hf / 'model.safetensors'
+        save_file({name: tensor if 'norm' in name else tensor.bfloat16()
+                   for name, tensor in load_file(path).items()}, path, {'format': 'pt'})
+        self.there_and_back(hf, '--tp', 2, '--transformer-impl', 'local')
+        kinds = {name: tensor.dtype for name, tensor in load_file(
+            self.back / 'model.safetensors').items()}
+        self.assertEqual(kinds['model.norm.weight'], torch.float32)
+        self.assertEqual(kinds['lm_head.weight'], torch.bfloat16)
+
+    def test_a_shard_that_is_missing_is_noticed_by_the_reader_of_the_export(self):
+        hf = make('qwen2', TEXT, self.root / 'hf')
+        self.run_it('convert', hf, self.mca, '--to', 'hf', '--max-shard-size', '20KB')
+        first = sorted(self.mca.glob('model-*.safetensors'))[1]
+        first.unlink()
+        self.refused('convert', self.mca, self.out, code=1, says=first.name)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,89 @@
+// LD_PRELOAD into a program: at the INTERRUPT_AT-th change that it makes to the file system (a
+// write, an fsync, a rename, a directory made) it is killed; with INTERRUPT_WITH=full the disk is
+// full from then on instead.
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace {
+
+std::atomic<long> changes{0};
+
+long limit() {
+    const char* const at = std::getenv("INTERRUPT_AT");
+    return at == nullptr ? 0 : std::atol(at);
+}
+
+// True if the call is to fail. What only renames needs no space.
+bool interrupted(bool takes_space) {
+    static const long at = limit();
+    static const char* const with = std::getenv("INTERRUPT_WITH");
+    if (at == 0 || ++changes < at) return false;
+    if (with == nullptr) ::kill(::getpid(), SIGKILL);
+    if (!takes_space) return false;
+    errno = ENOSPC;
+    return true;
+}
+
+template <class Function>
+Function* next(const char* name) {
+    return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t write(int fd, const void* data, size_t size) {
+    static auto* const real = next<ssize_t(int, const void*, size_t)>("write");
+    if (fd > 2 && interrupted(true)) return -1;
+    return real(fd, data, size);
+}
+
+ssize_t pwrite(int fd, const void* data, size_t size, off_t offset) {
+    static auto* const real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+    return interrupted(true) ? -1 : real(fd, data, size, offset);
+}
+
+ssize_t pwrite64(int fd, const void* data, size_t size, off_t offset) {
+    return pwrite(fd, data, size, offset);
+}
+
+int fsync(int fd) {
+    static auto* const real = next<int(int)>("fsync");
+    return interrupted(false) ? -1 : real(fd);
+}
+
+int mkdir(const char* path, mode_t mode) {
+    static auto* const real = next<int(const char*, mode_t)>("mkdir");
+    return interrupted(true) ? -1 : real(path, mode);
+}
+
+int rename(const char* from, const char* to) {
+    static auto* const real = next<int(const char*, const char*)>("rename");
+    return interrupted(false) ? -1 : real(from, to);
+}
+
+int unlinkat(int directory, const char* path, int flags) {
+    static auto* const real = next<int(int, const char*, int)>("unlinkat");
+    return interrupted(false) ? -1 : real(directory, path, flags);
+}
+
+long syscall(long number, ...) {
+    static auto* const real = next<long(long, ...)>("syscall");
+    va_list list;
+    va_start(list, number);
+    long words[6];
+    for (long& word : words) word = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_renameat2 && interrupted(false)) return -1;
+    return real(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+}

@@ -1,0 +1,85 @@
+"""Conversions killed at every write, fsync and rename, and on a disk that is full from every write on.
+
+usage: interrupted_test.py ROLL_CONVERT INTERRUPT_LIBRARY
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / 'oracle'))
+from tiny_hf import write_llama  # noqa: E402
+
+LIBRARY, PROGRAM = sys.argv.pop(2), sys.argv.pop(1)
+SIZES = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, vocab_size=32)
+
+
+def run(*args, **environment):
+    preload = {'LD_PRELOAD': LIBRARY} if environment else {}
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **preload, **environment})
+
+
+class Interrupted(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-interrupted-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        write_llama(self.root / 'hf', **SIZES)
+        write_llama(self.root / 'other', **SIZES)
+        self.out, self.staging = self.root / 'out', self.root / '.out.roll-staging'
+
+    def is_whole(self, directory, of):
+        return run('verify', directory).returncode == 0 and \
+            run('diff', self.root / of, directory).returncode == 0
+
+    def conversions(self, *flags, **environment):
+        """Each with one more change let through, until one ends well."""
+        for at in range(1, 1000):
+            done = run('convert', self.root / 'hf', self.out, '--threads', 1, *flags,
+                       INTERRUPT_AT=str(at), **environment)
+            yield at, done
+            if done.returncode == 0:
+                self.assertGreater(at, 20)
+                return
+        self.fail('it never ends')
+
+    def test_killed_at_any_change_it_leaves_no_target(self):
+        for flags in (['--tp', '2'], ['--to', 'hf', '--max-shard-size', '3KB']):
+            for at, done in self.conversions(*flags):
+                if self.out.exists():  # the rename is done: what is missing is only its fsync
+                    self.assertTrue(self.is_whole(self.out, 'hf'), at)
+                    shutil.rmtree(self.out)
+                elif self.staging.exists() and run('verify', self.staging).returncode == 0:
+                    self.assertTrue(self.is_whole(self.staging, 'hf'), at)
+            self.assertFalse(self.staging.exists())
+
+    def test_killed_at_any_change_an_overwritten_target_is_the_old_or_the_new(self):
+        seen = set()
+        run('convert', self.root / 'other', self.root / 'old', '--tp', '2')
+        for at, done in self.conversions('--tp', '2', '--overwrite'):
+            if not self.out.exists():
+                shutil.copytree(self.root / 'old', self.out)
+                continue
+            old, new = self.is_whole(self.out, 'other'), self.is_whole(self.out, 'hf')
+            self.assertNotEqual(old, new, at)
+            seen.add('old' if old else 'new')
+            if new:
+                shutil.rmtree(self.out)
+                shutil.copytree(self.root / 'old', self.out)
+        self.assertEqual(seen, {'old', 'new'})
+        self.assertFalse(self.staging.exists())
+
+    def test_a_disk_full_from_any_write_on_is_refused_and_left_as_it_was(self):
+        for at, done in self.conversions('--tp', '2', INTERRUPT_WITH='full'):
+            self.assertFalse(self.staging.exists(), at)
+            if done.returncode:
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertIn('No space left on device', done.stderr)
+                self.assertFalse(self.out.exists())
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)

@@ -1,0 +1,113 @@
+"""What native tensors hold, asked of megatron-core itself: its GPTModel on a CPU, loaded with our
+files by its own state_dict, gives the logits that transformers gives for the HuggingFace directory.
+
+usage: megatron_modules_oracle.py ROLL_CONVERT    (PYTHONPATH has megatron-core 0.16; packaging/oracle.txt)
+"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import torch
+import transformers
+
+from family_models import MODELS, logits, make
+
+warnings.filterwarnings('ignore')
+from megatron.core import parallel_state, tensor_parallel  # noqa: E402
+from megatron.core.models.gpt import GPTModel  # noqa: E402
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec  # noqa: E402
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
+from megatron.core.transformer.moe import moe_utils  # noqa: E402
+from megatron.core.transformer import MLATransformerConfig, TransformerConfig  # noqa: E402
+
+PROGRAM = sys.argv.pop(1)
+torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+
+# Fields of mca_config.json that TransformerConfig has, and that a CPU needs otherwise.
+CPU = dict(use_cpu_initialization=True, apply_rope_fusion=False, masked_softmax_fusion=False,
+           bias_dropout_fusion=False, gradient_accumulation_fusion=False, persist_layer_norm=False,
+           bias_activation_fusion=False, params_dtype=torch.float32, moe_token_dispatcher_type='allgather',
+           moe_router_dtype=None, moe_permute_fusion=False)
+
+
+def start_megatron():
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0', RANK='0', WORLD_SIZE='1')
+    torch.distributed.init_process_group('gloo', init_method=f'file://{tempfile.mktemp()}',
+                                         rank=0, world_size=1)
+    parallel_state.initialize_model_parallel()
+    tracker = tensor_parallel.get_cuda_rng_tracker()  # only dropout would draw from it
+    type(tracker).fork = lambda self, name=None: contextlib.nullcontext()
+    moe_utils.te_general_gemm = None  # 0.16.1 asks for the name without TransformerEngine too
+    torch.cuda.current_device = lambda: 'cpu'  # where rotary embeddings and norms put their buffers
+
+
+def native_config(mca):
+    names = MLATransformerConfig if mca.get('multi_latent_attention') else TransformerConfig
+    known = {field for field in names.__dataclass_fields__}
+    values = {name: value for name, value in mca.items() if name in known and value is not None}
+    for name in ('init_method_std',):
+        values.pop(name, None)
+    if mca.get('swiglu'):
+        values['activation_func'] = torch.nn.functional.silu
+    return names(**{**values, **CPU})
+
+
+def megatron_logits(directory, tokens):
+    mca = json.loads((directory / 'mca_config.json').read_text())
+    config = native_config(mca)
+    if mca.get('num_moe_experts'):
+        spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False)
+    else:
+        spec = get_gpt_layer_local_spec(
+            qk_layernorm=bool(mca.get('qk_layernorm')), normalization='RMSNorm',
+            multi_latent_attention=bool(mca.get('multi_latent_attention')))
+    model = GPTModel(
+        config, spec, vocab_size=mca['padded_vocab_size'],
+        max_sequence_length=mca['max_sequence_length'], position_embedding_type='rope',
+        rotary_base=mca['rotary_base'], rotary_percent=mca.get('rotary_percent', 1.0),
+        share_embeddings_and_output_weights=mca['tie_embeddings_and_output_weights'],
+        parallel_output=False).eval()
+    state = torch.load(directory / 'iter_0000001/mp_rank_00/model_optim_rng.pt')['model']
+    left = model.load_state_dict(state, strict=False)
+    unmet = [name for name in left.missing_keys if not name.endswith('_extra_state')]
+    assert not unmet and not left.unexpected_keys, (unmet, left.unexpected_keys)
+    size = tokens.shape[1]
+    mask = torch.ones(1, 1, size, size).tril() < 0.5
+    with torch.no_grad():
+        return model(tokens, torch.arange(size)[None], mask)
+
+
+class Megatron(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-megatron-'))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+
+    def test_its_modules_compute_the_models_logits_from_our_files(self):
+        tokens = torch.arange(24).reshape(2, 12)
+        # 0.16's local spec has no latent attention, and its grouped choice of experts wants a GPU
+        for model_type, number in (('llama', 0), ('llama', 1), ('qwen2', 0), ('qwen2', 1),
+                                   ('qwen3', 0), ('mixtral', 0), ('qwen3_moe', 0),
+                                   ('qwen2_moe', 0)):
+            with self.subTest(model_type=model_type, number=number):
+                sizes = MODELS[model_type][number]
+                if model_type == 'llama':
+                    sizes = dict(sizes, attention_bias=False)
+                hf = make(model_type, sizes, self.root / f'{model_type}-{number}')
+                subprocess.run([PROGRAM, 'convert', hf, self.root / 'mca', '--transformer-impl', 'local',
+                                '--overwrite'], check=True, capture_output=True)
+                want, got = logits(hf), megatron_logits(self.root / 'mca', tokens)
+                self.assertLess((want - got).abs().max().item(), 2e-5 * want.abs().max().item() + 1e-6)
+
+
+if __name__ == '__main__':
+    start_megatron()
+    unittest.main(verbosity=2)
