@@ -1,11 +1,30 @@
 // What a decoder-only transformer is, in terms no family owns. A family file (schemas/families)
 // maps a HuggingFace config onto it.
+//
+// What few models have is absent by default (false, 0 or Plain), and then costs nothing.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace roll::spec {
+
+// How rotary frequencies are stretched for longer texts. Linear divides all of them by `factor`;
+// Wavelength divides those whose wave is longer than original_positions / low_factor, leaves those
+// shorter than original_positions / high_factor, and goes smoothly from one to the other between.
+struct RopeScaling {
+    enum class Kind { Plain, Linear, Wavelength };
+    Kind kind = Kind::Plain;
+    double factor = 1;
+    double low_factor = 1;
+    double high_factor = 4;
+    double original_positions = 0;
+    friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
+};
+
+// Of the gate in the feed-forward layer; GeluTanh is gelu by its tanh formula.
+enum class Activation { Silu, GeluTanh };
 
 struct ModelConfig {
     std::string family;  // the file that it came from: an HF model_type
@@ -21,6 +40,26 @@ struct ModelConfig {
     double rope_theta = 10000;
     double norm_eps = 1e-5;
     double init_std = 0.02;
+
+    RopeScaling rope_scaling = {};
+    bool qkv_bias = false;
+    bool out_bias = false;          // of the attention's output product
+    bool qk_norm = false;           // each query and key head has an RMSNorm before it turns
+    bool norm_adds_one = false;     // norms multiply by 1 + weight
+    bool post_norms = false;        // norms after attention and feed-forward, before the sums
+    double embedding_scale = 1;     // of the embedding's output
+    double attention_scale = 0;     // of the scores; 0: 1 / sqrt(head_dim)
+    double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: they stay
+    double logit_soft_cap = 0;      // likewise the output layer's
+    std::int64_t window = 0;        // positions that a sliding layer sees, its own included
+    std::vector<bool> sliding_layers = {};  // empty: all slide, where there is a window
+    Activation activation = Activation::Silu;
+
+    // The window of one layer; 0: it sees everything before it.
+    std::int64_t window_of(std::int64_t layer) const {
+        return sliding_layers.empty() || sliding_layers[static_cast<std::size_t>(layer)] ? window
+                                                                                         : 0;
+    }
     friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

@@ -22,6 +22,9 @@ constexpr std::array<std::pair<const char*, Packing>, 3> kPackings{
      {"interleaved", Packing::Interleaved}}};
 constexpr std::array<std::pair<const char*, Split>, 3> kSplits{
     {{"none", Split::None}, {"column", Split::Column}, {"row", Split::Row}}};
+using RopeKind = spec::RopeScaling::Kind;
+constexpr std::array<std::pair<const char*, RopeKind>, 2> kRopeKinds{
+    {{"linear", RopeKind::Linear}, {"wavelength", RopeKind::Wavelength}}};
 constexpr std::array<std::pair<const char*, Stage>, 4> kStages{
     {{"layer", Stage::Layer}, {"first", Stage::First}, {"last", Stage::Last}, {"mtp", Stage::Mtp}}};
 
@@ -43,8 +46,8 @@ class FamilyParser {
         if (!json.is_object())
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
-             {"family", "hf", "layers", "config", "defaults", "constants", "requires", "weights",
-              "packed", "carried", "mtp", "drop"});
+             {"family", "hf", "layers", "config", "defaults", "constants", "requires", "rope_types",
+              "weights", "packed", "carried", "mtp", "drop"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
@@ -59,6 +62,7 @@ class FamilyParser {
         const Json kinds = object(json, "", "layers");
         for (const auto& [name, kind] : kinds.items())
             family.layer_kinds.emplace(name, parse_kind(kind, "layers." + name));
+        parse_rope_types(object(json, "", "rope_types"), family);
         if (json.contains("mtp")) {
             const Json mtp = object(json, "", "mtp");
             only(mtp, "mtp", {"from", "to"});
@@ -115,7 +119,7 @@ class FamilyParser {
 
     LayerKind parse_kind(const Json& json, const std::string& path) {
         LayerKind kind;
-        only(json, path, {"from", "every", "not_in", "in", "value"});
+        only(json, path, {"from", "every", "not_in", "in", "value", "except_every"});
         if (!json.is_object()) return kind;
         kind.from = choice(json, path, "from");
         kind.every = choice(json, path, "every");
@@ -128,7 +132,23 @@ class FamilyParser {
         if (forms != 1 || kind.in.empty() != kind.value.empty() ||
             (!kind.not_in.empty() && kind.every.empty()))
             note(path, "must have from, or every (and not_in), or in and value");
+        if (!json.contains("except_every")) return kind;
+        const Json& step = json["except_every"];
+        if (kind.in.empty() || !step.is_number_integer() || step.get<std::int64_t>() < 1)
+            note(path + ".except_every", "must be a positive whole number, beside in");
+        else
+            kind.except_every = step.get<std::int64_t>();
         return kind;
+    }
+
+    void parse_rope_types(const Json& types, Family& family) {
+        for (const auto& [word, kind] : types.items()) {
+            const auto known = by_name(kRopeKinds, kind.is_string() ? kind.get<std::string>() : "");
+            if (known)
+                family.rope_types.emplace(word, *known);
+            else
+                note("rope_types." + word, "must be linear or wavelength");
+        }
     }
 
     void parse_weights(const Json& weights, Family& family) {

@@ -15,6 +15,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
+#include "common/spec/model.hpp"
 
 namespace roll::families {
 
@@ -35,13 +36,15 @@ enum class Stage { Layer, First, Last, Mtp };
 
 // Which layers are of a kind, by the HuggingFace config. One of: `from`, the first layer's number;
 // `every`, each n-th layer (layer + 1 divides), those in the list `not_in` apart; `in`, a list with
-// one word a layer, of which `value` counts. A key that the config lacks: every layer is.
+// one word a layer, of which `value` counts, and where the config has no such list all layers but
+// each `except_every`-th. Any other key that the config lacks: every layer is.
 struct LayerKind {
     std::string from;
     std::string every;
     std::string not_in;
     std::string in;
     std::string value;
+    std::int64_t except_every = 0;
 };
 
 // Rows of one source in as many blocks as its rule has groups: of block g the rows
@@ -104,6 +107,7 @@ struct Family {
     Json constants;        // native
     Json requires_values;  // HF key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;
+    std::map<std::string, spec::RopeScaling::Kind> rope_types;  // by HF's word for it
     std::vector<WeightRule> weights;
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;

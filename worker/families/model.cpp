@@ -64,6 +64,8 @@ bool is_of_kind(const Family& family, const std::string& name, const Json& hf_co
         const auto index = static_cast<std::size_t>(layer);
         if (words != nullptr && words->is_array() && index < words->size())
             is &= (*words)[index] == kind.value;
+        else if (words == nullptr && kind.except_every > 0)
+            is &= (layer + 1) % kind.except_every != 0;
     }
     return is != negated;
 }
@@ -103,39 +105,6 @@ Result<std::int64_t> size_of(const Json& native, const char* key, std::int64_t l
         return fail(ErrorCode::InvalidArgument,
                     std::string(key) + " is " + found->dump() + ", which no model has");
     return found->get<std::int64_t>();
-}
-
-double number_or(const Json& native, const char* key, double otherwise) {
-    const auto found = native.find(key);
-    return found != native.end() && found->is_number() ? found->get<double>() : otherwise;
-}
-
-// Rotary embeddings other than the plain ones, by the name the config gives them.
-std::string rope_type(const Json& native) {
-    for (const char* key : {"rope_scaling", "rope_parameters"}) {
-        const auto found = native.find(key);
-        if (found == native.end() || !found->is_object()) continue;
-        for (const char* name : {"rope_type", "type"}) {
-            const auto type = found->find(name);
-            if (type != found->end() && type->is_string() && *type != "default")
-                return type->get<std::string>();
-        }
-    }
-    return "";
-}
-
-Result<void> check_trainable(const Json& native) {
-    for (const char* key : {"add_qkv_bias", "add_bias_linear", "qk_layernorm", "num_moe_experts",
-                            "multi_latent_attention", "attention_output_gate", "mtp_num_layers",
-                            "layernorm_zero_centered_gamma", "sliding_window"}) {
-        if (holds(key, native))
-            return fail(ErrorCode::InvalidArgument,
-                        std::string("the trainer does not build models with ") + key + " yet");
-    }
-    if (const std::string type = rope_type(native); !type.empty())
-        return fail(ErrorCode::InvalidArgument,
-                    "the trainer does not build rotary embeddings of type " + type + " yet");
-    return {};
 }
 
 // One layer's number and one expert's, where a rule has them.
@@ -270,6 +239,9 @@ Result<Json> complete_hf_config(const Family& family, const Json& sizes) {
     for (const auto& [key, value] : family.requires_values.items()) known.insert(key);
     for (const auto& [native, paths] : family.config)
         for (const std::string& path : paths) known.insert(path.substr(0, path.find('.')));
+    for (const auto& [name, kind] : family.layer_kinds)
+        for (const std::string& key : {kind.from, kind.every, kind.not_in, kind.in})
+            known.insert(key);
     Json config = family.hf_defaults;
     for (const auto& [key, value] : sizes.items()) {
         if (!known.contains(key))
@@ -341,25 +313,6 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
                                                     " does not divide by num_key_value_heads " +
                                                     std::to_string(groups));
     return native;
-}
-
-Result<spec::ModelConfig> model_config(const Family& family, const Json& native) {
-    ROLL_TRY_VOID(check_trainable(native));
-    spec::ModelConfig config;
-    config.family = family.name;
-    ROLL_TRY(config.hidden, size_of(native, "hidden_size"));
-    ROLL_TRY(config.layers, size_of(native, "num_layers"));
-    ROLL_TRY(config.heads, size_of(native, "num_attention_heads"));
-    ROLL_TRY(config.kv_heads, size_of(native, "num_query_groups"));
-    ROLL_TRY(config.head_dim, size_of(native, "kv_channels"));
-    ROLL_TRY(config.intermediate, size_of(native, "ffn_hidden_size"));
-    ROLL_TRY(config.vocab, size_of(native, "padded_vocab_size"));
-    ROLL_TRY(config.positions_max, size_of(native, "max_sequence_length"));
-    config.tied = holds("tie_embeddings_and_output_weights", native);
-    config.rope_theta = number_or(native, "rotary_base", config.rope_theta);
-    config.norm_eps = number_or(native, "layernorm_epsilon", config.norm_eps);
-    config.init_std = number_or(native, "init_method_std", config.init_std);
-    return config;
 }
 
 namespace {

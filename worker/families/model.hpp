@@ -23,8 +23,8 @@ Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 // key that is missing or has a value that the family does not cover.
 Result<Json> native_config(const Family& family, const Json& hf_config);
 
-// The trainer's view of a native config (or of a whole mca_config.json). InvalidArgument names what
-// the trainer does not build yet: experts, biases, q/k norms, scaled rotary embeddings.
+// The trainer's view of a native config (or of a whole mca_config.json) and of the tensors that the
+// family gives it. InvalidArgument names what the trainer does not build yet, a field or a tensor.
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
 
 struct HfTensor {

@@ -28,14 +28,26 @@ std::int64_t layer_saved(const spec::ModelConfig& m) {
 
 std::int64_t parameter_count(const spec::ModelConfig& m) {
     const std::int64_t embeddings = (m.tied ? 1 : 2) * m.vocab * m.hidden;
-    return embeddings + m.layers * (layer_products(m) + 2 * m.hidden) + m.hidden;
+    const std::int64_t norms = m.hidden * (m.post_norms ? 4 : 2) + (m.qk_norm ? 2 * m.head_dim : 0);
+    const std::int64_t biases =
+        (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) + (m.out_bias ? m.hidden : 0);
+    return embeddings + m.layers * (layer_products(m) + norms + biases) + m.hidden;
 }
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length) {
     const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
-    const double score = 4.0 * static_cast<double>(m.layers * m.heads * m.head_dim);  // and value
     const double length = static_cast<double>(seq_length);
-    return {3 * (2 * products + score * (length + 1) / 2), 3 * (2 * products + score * length)};
+    double causal = 0;  // positions that a token sees, summed over the layers
+    for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+        const double window = static_cast<double>(m.window_of(layer));
+        if (window == 0 || window >= length)
+            causal += (length + 1) / 2;
+        else
+            causal += window - window * (window - 1) / (2 * length);
+    }
+    const double full = static_cast<double>(m.layers) * length;
+    const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);  // and value
+    return {3 * (2 * products + score * causal), 3 * (2 * products + score * full)};
 }
 
 MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec, int live) {

@@ -35,9 +35,92 @@ TEST(Families, LlamaGivesTheTrainerItsConfigAndTensors) {
     ASSERT_EQ(tensors.size(), 1U + 3U * 6U + 2U);
     EXPECT_EQ(tensors[2].name, "decoder.layers.0.self_attention.linear_qkv.weight");
     EXPECT_EQ(tensors[2].shape, (tensor::Shape{128, 64}));
-    Json scaled = hf;
-    scaled["rope_scaling"] = {{"rope_type", "llama3"}};
-    EXPECT_FALSE(model_config(llama, native_config(llama, scaled).value()));
+}
+
+Json sizes_of_a_model() {
+    return {{"hidden_size", 64},      {"num_hidden_layers", 4},   {"vocab_size", 256},
+            {"head_dim", 24},         {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+            {"intermediate_size", 96}};
+}
+
+// What the trainer makes of a family's model with `extra` in its config.
+Result<spec::ModelConfig> trained(const char* model_type, const Json& extra) {
+    const auto families = Families::load().value();
+    const Family& family = *families.find(model_type).value();
+    Json hf = sizes_of_a_model();
+    hf.update(extra);
+    ROLL_TRY(const Json native, native_config(family, hf));
+    return model_config(family, native);
+}
+
+TEST(Trainable, FamiliesSayWhatTheirModelsHave) {
+    const auto qwen2 = trained("qwen2", Json::object()).value();
+    EXPECT_TRUE(qwen2.qkv_bias);
+    EXPECT_FALSE(qwen2.out_bias || qwen2.qk_norm || qwen2.post_norms || qwen2.norm_adds_one);
+    EXPECT_EQ(qwen2.window_of(3), 0) << "sliding_window alone does nothing";
+    const auto seed_oss = trained("seed_oss", {{"attention_out_bias", true}}).value();
+    EXPECT_TRUE(seed_oss.qkv_bias && seed_oss.out_bias);
+    EXPECT_TRUE(trained("qwen3", Json::object()).value().qk_norm);
+    EXPECT_EQ(trained("mistral", {{"sliding_window", 7}}).value().window_of(2), 7);
+    const auto gemma2 = trained("gemma2", {{"sliding_window", 7},
+                                           {"query_pre_attn_scalar", 16},
+                                           {"attn_logit_softcapping", 50.0}})
+                            .value();
+    EXPECT_TRUE(gemma2.norm_adds_one && gemma2.post_norms && gemma2.tied);
+    EXPECT_EQ(gemma2.embedding_scale, 8);
+    EXPECT_EQ(gemma2.attention_scale, 0.25);
+    EXPECT_EQ(gemma2.attention_soft_cap, 50);
+    EXPECT_EQ(gemma2.logit_soft_cap, 0);
+    EXPECT_EQ(gemma2.activation, spec::Activation::GeluTanh);
+}
+
+// Older configs have no list of layer types: every other layer slides, or those from one on.
+TEST(Trainable, LayersSlideByListOrByNumber) {
+    const auto windows = [](const char* model_type, const Json& extra) {
+        const auto config = trained(model_type, extra).value();
+        std::vector<std::int64_t> list;
+        for (std::int64_t i = 0; i < config.layers; ++i) list.push_back(config.window_of(i));
+        return list;
+    };
+    using List = std::vector<std::int64_t>;
+    const Json types{"full_attention", "sliding_attention", "sliding_attention", "full_attention"};
+    EXPECT_EQ(windows("gemma2", {{"sliding_window", 7}}), (List{7, 0, 7, 0}));
+    EXPECT_EQ(windows("gemma2", {{"sliding_window", 7}, {"layer_types", types}}),
+              (List{0, 7, 7, 0}));
+    EXPECT_EQ(
+        windows("qwen3",
+                {{"sliding_window", 7}, {"use_sliding_window", true}, {"max_window_layers", 3}}),
+        (List{0, 0, 0, 7}));
+}
+
+TEST(Trainable, BothSpellingsOfScaledRotaryEmbeddings) {
+    const Json llama3{{"rope_type", "llama3"},  {"factor", 8.0},
+                      {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+                      {"rope_theta", 500.0},    {"original_max_position_embeddings", 512}};
+    const spec::RopeScaling expected{spec::RopeScaling::Kind::Wavelength, 8, 1, 4, 512};
+    EXPECT_EQ(trained("llama", {{"rope_scaling", llama3}}).value().rope_scaling, expected);
+    EXPECT_EQ(trained("llama", {{"rope_parameters", llama3}}).value().rope_scaling, expected);
+    EXPECT_EQ(trained("llama", {{"rope_parameters", llama3}}).value().rope_theta, 500);
+    const Json linear{{"type", "linear"}, {"factor", 2.0}};
+    EXPECT_EQ(trained("llama", {{"rope_scaling", linear}}).value().rope_scaling.kind,
+              spec::RopeScaling::Kind::Linear);
+}
+
+TEST(Trainable, WhatIsNotBuiltIsNamed) {
+    const auto refusal = [](const char* model_type, const Json& extra) {
+        return trained(model_type, extra).error().message;
+    };
+    EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
+              "the trainer does not build rotary embeddings of type yarn yet");
+    EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}),
+              "the trainer does not build models with attention_dropout 0.1 yet");
+    EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}}),
+              "the trainer does not build models with num_moe_experts yet");
+    EXPECT_EQ(refusal("mistral", {{"sliding_window", -3}}),
+              "the config needs a positive whole number sliding_window, not -3");
+    EXPECT_EQ(refusal("llama", {{"head_dim", 7}}),
+              "kv_channels is 7; rotary embeddings need an even number");
+    EXPECT_NE(refusal("gemma3_text", Json::object()), "");
 }
 
 // One value of a JSON document, anywhere in it, becomes something else.

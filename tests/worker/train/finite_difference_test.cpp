@@ -65,7 +65,7 @@ TEST(FiniteDifference, OfSwiglu) {
 
 TEST(FiniteDifference, OfRopeAndAttention) {
     const at::Tensor qkv = random({2, 21, (4 + 2 * 2) * 6}), dy = random({2, 21, 4 * 6});
-    const RopeTable table = rope_table(21, 6, 10000.0, at::kDouble);
+    const RopeTable table = rope_table(21, 6, 10000.0, {}, at::kDouble);
     AttentionSaved saved, dropped;
     attention(rope(qkv, 2, table), {}, saved);
     const auto f = [&](const at::Tensor& v) { return attention(rope(v, 2, table), {}, dropped); };
@@ -77,9 +77,9 @@ TEST(FiniteDifference, OfCrossEntropy) {
     targets[3] = kIgnored;
     CrossEntropySaved saved, dropped;
     const at::Tensor dw = at::empty_like(w), one = at::ones({}, at::kDouble);
-    linear_cross_entropy(x, w, targets, 0.3, {dw, Sum::Replace}, saved);
+    linear_cross_entropy(x, {w}, targets, 0.3, {dw, Sum::Replace}, saved);
     const auto loss = [&](const at::Tensor& x_MC, const at::Tensor& w_VC) {
-        return linear_cross_entropy(x_MC, w_VC, targets, 0.3, {}, dropped);
+        return linear_cross_entropy(x_MC, {w_VC}, targets, 0.3, {}, dropped);
     };
     expect_gradient([&](const at::Tensor& v) { return loss(v, w); }, x, one, saved.dx_MC);
     expect_gradient([&](const at::Tensor& v) { return loss(x, v); }, w, one, dw);

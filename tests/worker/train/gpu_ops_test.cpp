@@ -34,7 +34,7 @@ TEST(GpuOperators, RopeAndAttentionAreTheCpus) {
                           Case{4, 4, 530, 6, {.window = 33}}, Case{4, 2, 40, 6, {0.7, 1.5, 13}}}) {
         const at::Tensor qkv = random({3, c.positions, (c.heads + 2 * c.kv_heads) * c.dim}),
                          d_o = random({3, c.positions, c.heads * c.dim});
-        const RopeTable table = rope_table(c.positions, c.dim, 10000.0, at::kDouble);
+        const RopeTable table = rope_table(c.positions, c.dim, 10000.0, {}, at::kDouble);
         AttentionSaved cpu, gpu{c.rule, gpu::rope(qkv, c.kv_heads, table), {}, {}, {}};
         expect_close(gpu.heads.q_BHTD, rope(qkv, c.kv_heads, table).q_BHTD, "q");
         const at::Tensor o = attention(rope(qkv, c.kv_heads, table), c.rule, cpu);
@@ -51,7 +51,7 @@ TEST(GpuOperators, CrossEntropyIsTheCpus) {
     at::Tensor targets = at::randint(211, {41});
     targets.index_put_({at::tensor({3, 40})}, at::tensor(kIgnored));
     CrossEntropySaved saved;
-    const at::Tensor loss = linear_cross_entropy(x, w, targets, 0.7, {}, saved);
+    const at::Tensor loss = linear_cross_entropy(x, {w}, targets, 0.7, {}, saved);
     const at::Tensor logits = x.mm(w.t()), loss_R = at::empty({41}, at::kDouble);
     gpu::cross_entropy(logits, targets, 0.7, loss_R);
     EXPECT_NEAR(loss_R.sum().item<double>() * 0.7, loss.item<double>(), 1e-10);
@@ -113,7 +113,7 @@ TEST_P(OnGpu, NormsAndSwiglu) {
 TEST_P(OnGpu, Attention) {
     for (const AttentionRule& rule : {AttentionRule{}, {.window = 70}, {.soft_cap = 1.5}}) {
         const at::Tensor qkv = random({2, 300, (4 + 2 * 2) * 32}), d_o = random({2, 300, 4 * 32});
-        const RopeTable table = rope_table(300, 32, 10000.0, at::kDouble);
+        const RopeTable table = rope_table(300, 32, 10000.0, {}, at::kDouble);
         const RopeTable table_gpu{there(table.cos_TE), there(table.sin_TE)};
         AttentionSaved gpu, cpu;
         expect(attention(rope(there(qkv), 2, table_gpu), rule, gpu),
@@ -127,8 +127,8 @@ TEST_P(OnGpu, HeadAndEmbedding) {
     const at::Tensor x = random({41, 32}), w = random({96, 32}), targets = at::randint(96, {41});
     CrossEntropySaved gpu, cpu;
     const at::Tensor dw_gpu = there(w), dw = at::empty_like(w), on_gpu = targets.to(at::kCUDA);
-    linear_cross_entropy(there(x), there(w), on_gpu, 0.5, {dw_gpu, Sum::Replace}, gpu);
-    linear_cross_entropy(here(x), here(w), targets, 0.5, {dw, Sum::Replace}, cpu);
+    linear_cross_entropy(there(x), {there(w)}, on_gpu, 0.5, {dw_gpu, Sum::Replace}, gpu);
+    linear_cross_entropy(here(x), {here(w)}, targets, 0.5, {dw, Sum::Replace}, cpu);
     expect(gpu.dx_MC, cpu.dx_MC, "dx");
     expect(dw_gpu, dw, "dw");
     embedding_backward_weight(there(x), on_gpu, dw_gpu, Sum::Replace);

@@ -1,12 +1,16 @@
 // Each operator in float64: its value against a plain formula, its backward against autograd of
 // that formula. Sizes are odd, so that every kernel has a tail and every block a remainder.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "tests/worker/train/expect.hpp"
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/embedding.hpp"
+#include "worker/train/ops/geglu.hpp"
+#include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/linear.hpp"
+#include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
 #include "worker/train/ops/swiglu.hpp"
 
@@ -26,6 +30,18 @@ TEST(Linear, BackwardIsAutograds) {
     const at::Tensor dw = at::ones_like(w);
     linear_backward_weight(dy, x, dw, Sum::Add);
     expect_close(dw - 1, wa.grad(), "dw");
+}
+
+TEST(Linear, BiasBackwardIsAutograds) {
+    const at::Tensor x = random({37, 19}), w = random({23, 19}), dy = random({37, 23});
+    const at::Tensor bias = random({23}), ba = leaf(bias), ya = x.matmul(w.t()) + ba;
+    ya.backward(dy);
+    expect_close(ops::linear(x, w, bias), ya.detach(), "y");
+    const at::Tensor dbias = at::ones_like(bias);
+    linear_backward_bias(dy, dbias, Sum::Add);
+    expect_close(dbias - 1, ba.grad(), "dbias");
+    linear_backward_bias(dy, dbias, Sum::Replace);
+    expect_close(dbias, ba.grad(), "dbias replaced");
 }
 
 TEST(Linear, Float32IsCloseToFloat64) {
@@ -68,6 +84,62 @@ TEST(Swiglu, BackwardIsAutograds) {
     expect_close(swiglu_backward(da, saved), xa.grad(), "dgate_up");
 }
 
+TEST(Geglu, BackwardIsAutograds) {
+    const at::Tensor x = 3 * random({17, 2 * 29}), da = random({17, 29}), xa = leaf(x);
+    const at::Tensor g = xa.narrow(1, 0, 29);
+    const at::Tensor inner = std::sqrt(2 / M_PI) * (g + 0.044715 * g.pow(3));
+    const at::Tensor ya = 0.5 * g * (1 + inner.tanh()) * xa.narrow(1, 29, 29);
+    ya.backward(da);
+    expect_close(geglu(x), ya.detach(), "a");
+    expect_close(geglu_backward(da, x), xa.grad(), "dgate_up");
+}
+
+TEST(QkNorm, BackwardIsAutograds) {
+    for (const auto& [M, H, G, D] : {std::tuple{71, 6, 2, 10}, {3, 3, 3, 6}, {40, 4, 1, 16}}) {
+        const at::Tensor x = random({M, (H + 2 * G) * D}), dy = random(x.sizes());
+        const at::Tensor q = random({D}), k = random({D});
+        const at::Tensor xa = leaf(x), qa = leaf(q), ka = leaf(k);
+        const auto parts = xa.view({M, G, -1, D}).split_with_sizes({H / G, 1, 1}, 2);
+        const auto norm = [](const at::Tensor& v, const at::Tensor& w) {
+            return v * (v.square().mean(-1, true) + 1e-5).rsqrt() * w;
+        };
+        const at::Tensor ya =
+            at::cat({norm(parts[0], qa), norm(parts[1], ka), parts[2]}, 2).view(x.sizes());
+        ya.backward(dy);
+        QkNormSaved saved;
+        expect_close(qk_norm(x, q, k, G, 1e-5, saved), ya.detach(), "y");
+        const at::Tensor dq = at::empty_like(q), dk = at::empty_like(k);
+        expect_close(qk_norm_backward(dy, q, k, G, saved, dq, dk), xa.grad(), "dx");
+        expect_close(dq, qa.grad(), "dq");
+        expect_close(dk, ka.grad(), "dk");
+        expect_close(gpu::qk_norm(x, q, k, G, 1e-5, saved), ya.detach(), "y by parts");
+        expect_close(gpu::qk_norm_backward(dy, q, k, G, saved, dq, dk), xa.grad(), "dx by parts");
+        expect_close(dq, qa.grad(), "dq by parts");
+        expect_close(dk, ka.grad(), "dk by parts");
+    }
+}
+
+// The formulas of Llama 3's report and of "linear" scaling, frequency by frequency.
+TEST(Rope, ScaledFrequenciesAreTheFormulas) {
+    using Kind = spec::RopeScaling::Kind;
+    const std::int64_t D = 32;
+    const auto angle = [&](const spec::RopeScaling& scaling, int i) {
+        const RopeTable table = rope_table(2, D, 10000.0, scaling, at::kDouble);
+        return std::atan2(table.sin_TE[1][i].item<double>(), table.cos_TE[1][i].item<double>());
+    };
+    const spec::RopeScaling waves{Kind::Wavelength, 8, 1, 4, 64};
+    for (int i = 0; i < D / 2; ++i) {
+        const double plain = std::pow(10000.0, -2.0 * i / D), wave = 2 * M_PI / plain;
+        const double smooth = (64 / wave - 1) / 3;
+        const double expected = wave < 16   ? plain
+                                : wave > 64 ? plain / 8
+                                            : (1 - smooth) * plain / 8 + smooth * plain;
+        EXPECT_NEAR(angle({}, i), plain, 1e-14);
+        EXPECT_NEAR(angle({Kind::Linear, 3}, i), plain / 3, 1e-14);
+        EXPECT_NEAR(angle(waves, i), expected, 1e-14);
+    }
+}
+
 at::Tensor turned(const at::Tensor& x_BTHD, const RopeTable& table) {
     const auto half = x_BTHD.chunk(2, -1);
     const at::Tensor cos = table.cos_TE.unsqueeze(1), sin = table.sin_TE.unsqueeze(1);
@@ -98,23 +170,42 @@ at::Tensor attention_formula(const at::Tensor& qkv_BTP, const RopeTable& table,
 
 // Rope and attention together, since the one makes the other's layout.
 TEST(Attention, BackwardIsAutograds) {
+    at::set_num_threads(1);  // on a busy machine more only wait for each other
     const AttentionCase cases[] = {{6, 2, 37, 10, {}},
                                    {3, 3, 5, 6, {}},
                                    {4, 1, 65, 16, {}},
                                    {2, 2, 200, 66, {}},
                                    {2, 1, 300, 8, {.window = 70}},
                                    {2, 2, 130, 4, {.window = 1}},
-                                   {4, 2, 150, 6, {0.7, 1.5, 33}}};
+                                   {4, 2, 150, 6, {0.7, 1.5, 33}},
+                                   {2, 1, 301, 6, {0.4, 1.5, 0}},
+                                   {2, 2, 33, 6, {0.4, 1.5, 400}}};
     for (const AttentionCase& c : cases) {
         const at::Tensor qkv = random({3, c.positions, (c.heads + 2 * c.kv_heads) * c.dim}),
                          d_o = random({3, c.positions, c.heads * c.dim});
-        const RopeTable table = rope_table(c.positions, c.dim, 10000.0, at::kDouble);
+        const RopeTable table = rope_table(c.positions, c.dim, 10000.0, {}, at::kDouble);
         const at::Tensor qkv_a = leaf(qkv), o_BTA = attention_formula(qkv_a, table, c);
         o_BTA.backward(d_o);
         AttentionSaved saved;
         expect_close(attention(rope(qkv, c.kv_heads, table), c.rule, saved), o_BTA.detach(), "o");
         expect_close(rope_backward(attention_backward(d_o, saved), table), qkv_a.grad(), "dqkv");
     }
+}
+
+TEST(CrossEntropy, SoftCapIsAutograds) {
+    const at::Tensor x = 2 * random({41, 5}), w = random({11, 5}), targets = at::randint(11, {41});
+    const at::Tensor xa = leaf(x), wa = leaf(w), capped = 1.5 * (xa.matmul(wa.t()) / 1.5).tanh();
+    const at::Tensor loss_a = at::cross_entropy_loss(capped, targets, {}, at::Reduction::Sum) * 0.7;
+    loss_a.backward();
+    const at::Tensor dw = at::zeros_like(w);
+    CrossEntropySaved saved;
+    const at::Tensor loss = linear_cross_entropy(x, {w, 1.5}, targets, 0.7, {dw, Sum::Add}, saved);
+    EXPECT_NEAR(loss.item<double>(), loss_a.item<double>(), 1e-12 * loss_a.item<double>());
+    EXPECT_NEAR(0.7 * linear_cross_entropy_value(x, {w, 1.5}, targets).item<double>(),
+                loss_a.item<double>(), 1e-12 * loss_a.item<double>());
+    expect_close(saved.dx_MC, xa.grad(), "dx");
+    expect_close(dw, wa.grad(), "dw");
+    expect_close(logits(x, {w, 1.5}), capped.detach(), "logits");
 }
 
 TEST(CrossEntropy, BackwardIsAutograds) {
@@ -128,7 +219,7 @@ TEST(CrossEntropy, BackwardIsAutograds) {
         loss_a.backward();
         const at::Tensor dw = at::zeros_like(w);
         CrossEntropySaved saved;
-        const at::Tensor loss = linear_cross_entropy(x, w, targets, 0.7, {dw, Sum::Add}, saved);
+        const at::Tensor loss = linear_cross_entropy(x, {w}, targets, 0.7, {dw, Sum::Add}, saved);
         EXPECT_NEAR(loss.item<double>(), loss_a.item<double>(),
                     1e-12 * std::abs(loss_a.item<double>()));
         expect_close(saved.dx_MC, xa.grad(), "dx");

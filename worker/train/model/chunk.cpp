@@ -13,16 +13,22 @@ namespace roll::train {
 Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options)
     : config_(config),
       part_(chunk),
+      places_(layer_places(config)),
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
       grads_(parameters_) {}
 
 Layer Chunk::layer(std::int64_t index, const Sequences& sequences) {
-    return {config_, parameters_, sequences.rope,
-            first_layer() + static_cast<int>(index) * kLayerParameters, sequences.segments};
+    return {config_,
+            parameters_,
+            places_,
+            sequences.rope,
+            part_.layer_begin + index,
+            first_layer() + static_cast<int>(index) * places_.count,
+            sequences.segments};
 }
 
 int Chunk::norm() const {
-    return first_layer() + static_cast<int>(part_.layer_end - part_.layer_begin) * kLayerParameters;
+    return first_layer() + static_cast<int>(part_.layer_end - part_.layer_begin) * places_.count;
 }
 
 int Chunk::head() const { return config_.tied && part_.pre ? 0 : norm() + 1; }
@@ -33,7 +39,7 @@ at::Tensor Chunk::here(const at::Tensor& tensor) const {
 
 void Chunk::prepare_rope(std::int64_t positions) {
     if (rope_.cos_TE.defined() && rope_.cos_TE.size(0) == positions) return;
-    rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta,
+    rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta, config_.rope_scaling,
                             parameters_.flat_weight.scalar_type());
     rope_ = {here(rope_.cos_TE), here(rope_.sin_TE)};
 }
@@ -50,25 +56,36 @@ Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
             data.segments};
 }
 
+at::Tensor Chunk::embedded(const at::Tensor& tokens_M) const {
+    at::Tensor x_MC = ops::embedding(tokens_M, parameters_.weight[0]);
+    return config_.embedding_scale == 1 ? x_MC : x_MC.mul_(config_.embedding_scale);
+}
+
+at::Tensor Chunk::normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
+    return ops::rms_norm(x_MC, norm_weight(config_, parameters_.weight[norm()]), config_.norm_eps,
+                         saved);
+}
+
+ops::Head Chunk::output() const { return {parameters_.weight[head()], config_.logit_soft_cap}; }
+
 // The head's weight gradient comes with the loss, while the logits are there. Out of turn it is
 // left out and made again in its turn, which costs time but no memory.
 at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
                           double scale, const GradReady& ready) {
     Saved& saved = saved_.at(microbatch);
-    const at::Tensor w_VC = parameters_.weight[head()], dw_VC = parameters_.grad[head()];
-    const at::Tensor h_MC =
-        ops::rms_norm(x_MC, parameters_.weight[norm()], config_.norm_eps, saved.norm);
+    const at::Tensor dw_VC = parameters_.grad[head()];
+    const at::Tensor h_MC = normed(x_MC, saved.norm);
     AddGrad add = [](ops::Sum) {};
     const bool in_turn = grads_.is_next(head(), microbatch, 0);
     if (!in_turn) {
-        add = [h_MC, w_VC, targets_M, scale, dw_VC](ops::Sum sum) {
+        add = [h_MC, head = output(), targets_M, scale, dw_VC](ops::Sum sum) {
             ops::CrossEntropySaved dropped;
-            ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale, {dw_VC, sum}, dropped);
+            ops::linear_cross_entropy(h_MC, head, targets_M, scale, {dw_VC, sum}, dropped);
         };
     }
     ops::HeadGrad grad;
     if (in_turn) grad = {dw_VC, microbatch == 0 ? ops::Sum::Replace : ops::Sum::Add};
-    at::Tensor loss = ops::linear_cross_entropy(h_MC, w_VC, targets_M, scale, grad, saved.loss);
+    at::Tensor loss = ops::linear_cross_entropy(h_MC, output(), targets_M, scale, grad, saved.loss);
     grads_.add(head(), microbatch, 0, std::move(add), ready);
     return loss;
 }
@@ -81,7 +98,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.tokens_M = here(data.tokens_BT).flatten();
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     saved.sequences = sequences_of(data);
-    at::Tensor x_MC = part_.pre ? ops::embedding(saved.tokens_M, parameters_.weight[0]) : hidden_MC;
+    at::Tensor x_MC = part_.pre ? embedded(saved.tokens_M) : hidden_MC;
     for (std::size_t i = 0; i < saved.layers.size(); ++i)
         x_MC = layer(static_cast<std::int64_t>(i), saved.sequences)
                    .forward(x_MC, saved.sequences.positions, saved.layers[i]);
@@ -89,26 +106,32 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     return loss_of(microbatch, x_MC, here(data.targets_BT).flatten(), scale, ready);
 }
 
-at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
+at::Tensor Chunk::hidden_of(const Microbatch& data, const at::Tensor& hidden_MC) {
     const Sequences sequences = sequences_of(data);
-    at::Tensor x_MC = part_.pre
-                          ? ops::embedding(here(data.tokens_BT).flatten(), parameters_.weight[0])
-                          : hidden_MC;
+    at::Tensor x_MC = part_.pre ? embedded(here(data.tokens_BT).flatten()) : hidden_MC;
     for (std::int64_t i = 0; i < part_.layer_end - part_.layer_begin; ++i) {
         LayerSaved dropped;
         x_MC = layer(i, sequences).forward(x_MC, sequences.positions, dropped);
     }
     if (!part_.post) return x_MC;
     ops::RmsNormSaved dropped;
-    const at::Tensor h_MC =
-        ops::rms_norm(x_MC, parameters_.weight[norm()], config_.norm_eps, dropped);
-    return ops::linear_cross_entropy_value(h_MC, parameters_.weight[head()],
-                                           here(data.targets_BT).flatten());
+    return normed(x_MC, dropped);
+}
+
+at::Tensor Chunk::evaluate(const Microbatch& data, const at::Tensor& hidden_MC) {
+    const at::Tensor h_MC = hidden_of(data, hidden_MC);
+    if (!part_.post) return h_MC;
+    return ops::linear_cross_entropy_value(h_MC, output(), here(data.targets_BT).flatten());
+}
+
+at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
+    return ops::logits(hidden_of({tokens_BT, {}, {}}, {}), output())
+        .unflatten(0, {tokens_BT.size(0), tokens_BT.size(1)});
 }
 
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
     const at::Tensor dy_MC = std::exchange(saved.loss.dx_MC, {});
-    const at::Tensor& w_C = parameters_.weight[norm()];
+    const at::Tensor w_C = norm_weight(config_, parameters_.weight[norm()]);
     const at::Tensor part_C = at::empty_like(w_C);
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
                                               /*dresidual_MC=*/{}, part_C);
@@ -133,7 +156,7 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
         saved.layers.pop_back();
     }
     if (!part_.pre) return dx_MC;
-    saved.dembedded_MC = dx_MC;
+    saved.dembedded_MC = config_.embedding_scale == 1 ? dx_MC : dx_MC * config_.embedding_scale;
     return {};
 }
 

@@ -43,6 +43,16 @@ class Chunk {
     // What forward gives, but the plain sum of the loss, and nothing is kept for a backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
+    // Of a whole model in one chunk: [B, T, V].
+    at::Tensor logits(const at::Tensor& tokens_BT);
+
+    // The parts of a forward pass, for generation with its own attention: the embedding's output,
+    // the last norm of x_MC, and the output layer.
+    at::Tensor embedded(const at::Tensor& tokens_M) const;
+    at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
+    ops::Head output() const;
+    const LayerPlaces& places() const { return places_; }
+
     const ChunkSpec& part() const { return part_; }
     const spec::ModelConfig& config() const { return config_; }
     Parameters& parameters() { return parameters_; }
@@ -75,6 +85,7 @@ class Chunk {
     int norm() const;
     int head() const;
     at::Tensor here(const at::Tensor& tensor) const;  // on the weights' device
+    at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
                        double scale, const GradReady& ready);
@@ -82,6 +93,7 @@ class Chunk {
 
     spec::ModelConfig config_;
     ChunkSpec part_;
+    LayerPlaces places_;
     Parameters parameters_;
     OrderedGrads grads_;
     ops::RopeTable rope_;

@@ -4,22 +4,10 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/train/ops/geglu.hpp"
 #include "worker/train/ops/linear.hpp"
 
 namespace roll::train {
-
-at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
-    const at::Tensor* w = &parameters.weight[first];
-    s.h1_MC = ops::rms_norm(x_MC, w[kNorm1], config.norm_eps, s.norm1);
-    const at::Tensor qkv_MP = ops::linear(s.h1_MC, w[kQkv]);
-    const ops::Heads heads =
-        ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table);
-    s.o_MA = ops::attention_within(heads, {}, segments, s.attention).flatten(0, 1);
-    const at::Tensor x1_MC = ops::linear_add(x_MC, s.o_MA, w[kOut]);
-    s.h2_MC = ops::rms_norm(x1_MC, w[kNorm2], config.norm_eps, s.norm2);
-    s.a_MI = ops::swiglu(ops::linear(s.h2_MC, w[kGateUp]), s.swiglu);
-    return ops::linear_add(x1_MC, s.a_MI, w[kDown]);
-}
 
 AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C) {
     return [part_C, dw_C](ops::Sum sum) {
@@ -27,41 +15,133 @@ AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C) {
     };
 }
 
-void Layer::owe(int parameter, const at::Tensor& dy_MO, const at::Tensor& x_MI,
-                const Contribute& weight) const {
-    weight(first + parameter,
-           [dy_MO, x_MI, dw_OI = parameters.grad[first + parameter]](ops::Sum sum) {
-               ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum);
-           });
+at::Tensor norm_weight(const spec::ModelConfig& config, const at::Tensor& w_C) {
+    return config.norm_adds_one ? w_C + 1 : w_C;
 }
 
-at::Tensor Layer::norm_backward(int parameter, const at::Tensor& dy_MC,
-                                const ops::RmsNormSaved& saved, const at::Tensor& dresidual_MC,
-                                const Contribute& input) const {
-    const at::Tensor& w_C = parameters.weight[first + parameter];
+at::Tensor Layer::weight(int place) const {
+    return place < 0 ? at::Tensor() : parameters.weight[static_cast<std::size_t>(first + place)];
+}
+
+at::Tensor Layer::norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const {
+    return ops::rms_norm(x_MC, norm_weight(config, weight(place)), config.norm_eps, saved);
+}
+
+ops::AttentionRule Layer::rule() const {
+    return {config.attention_scale, config.attention_soft_cap, config.window_of(index)};
+}
+
+at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
+    const ops::Heads heads = project(x_MC, positions, s);
+    return finish(x_MC, ops::attention_within(heads, rule(), segments, s.attention).flatten(0, 1),
+                  s);
+}
+
+ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
+    s.h1_MC = norm(places.norm1, x_MC, s.norm1);
+    at::Tensor qkv_MP = ops::linear(s.h1_MC, weight(places.qkv), weight(places.qkv_bias));
+    if (config.qk_norm)
+        qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
+                              norm_weight(config, weight(places.k_norm)), config.kv_heads,
+                              config.norm_eps, s.qk_norm);
+    return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table);
+}
+
+at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& s) const {
+    s.o_MA = o_MA;
+    const auto add_to = [&](const at::Tensor& past_MC, const at::Tensor& in_MX, int place, int bias,
+                            int post_norm, ops::RmsNormSaved& saved) {
+        if (post_norm >= 0)
+            return norm(post_norm, ops::linear(in_MX, weight(place), weight(bias)), saved)
+                .add_(past_MC);
+        if (bias >= 0) return ops::linear_add(past_MC + weight(bias), in_MX, weight(place));
+        return ops::linear_add(past_MC, in_MX, weight(place));
+    };
+    const at::Tensor x1_MC =
+        add_to(x_MC, o_MA, places.out, places.out_bias, places.post_norm1, s.post_norm1);
+    s.h2_MC = norm(places.norm2, x1_MC, s.norm2);
+    const at::Tensor gate_up_MJ = ops::linear(s.h2_MC, weight(places.gate_up));
+    if (config.activation == spec::Activation::Silu) {
+        s.a_MI = ops::swiglu(gate_up_MJ, s.gate_up);
+    } else {
+        s.gate_up = {gate_up_MJ};
+        s.a_MI = ops::geglu(gate_up_MJ);
+    }
+    return add_to(x1_MC, s.a_MI, places.down, -1, places.post_norm2, s.post_norm2);
+}
+
+// Takes x_MI over: the closure holds it until it has run.
+void Layer::owe(int place, const at::Tensor& dy_MO, at::Tensor& x_MI,
+                const Contribute& weight) const {
+    const int parameter = first + place;
+    weight(parameter, [dy_MO, x_MI = std::exchange(x_MI, {}), dw_OI = parameters.grad[parameter]](
+                          ops::Sum sum) { ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum); });
+}
+
+void Layer::owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weight) const {
+    if (place < 0) return;
+    const int parameter = first + place;
+    weight(parameter, [dy_MO, db_O = parameters.grad[parameter]](ops::Sum sum) {
+        ops::linear_backward_bias(dy_MO, db_O, sum);
+    });
+}
+
+// d(1 + w) is dw.
+at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
+                                const at::Tensor& dresidual_MC, const Contribute& input) const {
+    const at::Tensor w_C = norm_weight(config, weight(place));
     const at::Tensor part_C = at::empty_like(w_C);
-    at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, saved, dresidual_MC, part_C);
-    input(first + parameter, add_norm_grad(part_C, parameters.grad[first + parameter]));
+    at::Tensor dx_MC =
+        ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved, {}), dresidual_MC, part_C);
+    input(first + place, add_norm_grad(part_C, parameters.grad[first + place]));
     return dx_MC;
 }
 
+at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
+                                   const Contribute& input) const {
+    const at::Tensor q_D = norm_weight(config, weight(places.q_norm)),
+                     k_D = norm_weight(config, weight(places.k_norm));
+    const at::Tensor dq_D = at::empty_like(q_D), dk_D = at::empty_like(k_D);
+    at::Tensor dx_MP = ops::qk_norm_backward(dy_MP, q_D, k_D, config.kv_heads,
+                                             std::exchange(s.qk_norm, {}), dq_D, dk_D);
+    input(first + places.q_norm, add_norm_grad(dq_D, parameters.grad[first + places.q_norm]));
+    input(first + places.k_norm, add_norm_grad(dk_D, parameters.grad[first + places.k_norm]));
+    return dx_MP;
+}
+
+// From dy_MC to the gradient of the sum that the second norm reads.
+at::Tensor Layer::mlp_backward(const at::Tensor& dy_MC, LayerSaved& s, const Contribute& input,
+                               const Contribute& weight_half) const {
+    at::Tensor ddown_MC = dy_MC;
+    if (places.post_norm2 >= 0)
+        ddown_MC = norm_backward(places.post_norm2, dy_MC, s.post_norm2, {}, input);
+    owe(places.down, ddown_MC, s.a_MI, weight_half);
+    const at::Tensor da_MI = ops::linear_backward_input(ddown_MC, weight(places.down));
+    const ops::SwigluSaved gate_up = std::exchange(s.gate_up, {});
+    const at::Tensor dgate_up_MJ = config.activation == spec::Activation::Silu
+                                       ? ops::swiglu_backward(da_MI, gate_up)
+                                       : ops::geglu_backward(da_MI, gate_up.gate_up_MJ);
+    owe(places.gate_up, dgate_up_MJ, s.h2_MC, weight_half);
+    const at::Tensor dh2_MC = ops::linear_backward_input(dgate_up_MJ, weight(places.gate_up));
+    return norm_backward(places.norm2, dh2_MC, s.norm2, dy_MC, input);
+}
+
 at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const Contribute& input,
-                                 const Contribute& weight) const {
-    const at::Tensor* w = &parameters.weight[first];
-    owe(kDown, dy_MC, std::exchange(s.a_MI, {}), weight);
-    const at::Tensor da_MI = ops::linear_backward_input(dy_MC, w[kDown]);
-    const at::Tensor dgate_up_MJ = ops::swiglu_backward(da_MI, std::exchange(s.swiglu, {}));
-    owe(kGateUp, dgate_up_MJ, std::exchange(s.h2_MC, {}), weight);
-    const at::Tensor dh2_MC = ops::linear_backward_input(dgate_up_MJ, w[kGateUp]);
-    const at::Tensor dx1_MC =
-        norm_backward(kNorm2, dh2_MC, std::exchange(s.norm2, {}), dy_MC, input);
-    owe(kOut, dx1_MC, std::exchange(s.o_MA, {}), weight);
-    const at::Tensor do_MA = ops::linear_backward_input(dx1_MC, w[kOut]);
+                                 const Contribute& weight_half) const {
+    const at::Tensor dx1_MC = mlp_backward(dy_MC, s, input, weight_half);
+    at::Tensor dout_MC = dx1_MC;
+    if (places.post_norm1 >= 0)
+        dout_MC = norm_backward(places.post_norm1, dx1_MC, s.post_norm1, {}, input);
+    owe_bias(places.out_bias, dout_MC, weight_half);
+    owe(places.out, dout_MC, s.o_MA, weight_half);
+    const at::Tensor do_MA = ops::linear_backward_input(dout_MC, weight(places.out));
     const ops::Heads dheads = ops::attention_within_backward(do_MA, std::exchange(s.attention, {}));
-    const at::Tensor dqkv_MP = ops::rope_backward(dheads, table).flatten(0, 1);
-    owe(kQkv, dqkv_MP, std::exchange(s.h1_MC, {}), weight);
-    const at::Tensor dh1_MC = ops::linear_backward_input(dqkv_MP, w[kQkv]);
-    return norm_backward(kNorm1, dh1_MC, std::exchange(s.norm1, {}), dx1_MC, input);
+    at::Tensor dqkv_MP = ops::rope_backward(dheads, table).flatten(0, 1);
+    if (config.qk_norm) dqkv_MP = qk_norm_backward(dqkv_MP, s, input);
+    owe_bias(places.qkv_bias, dqkv_MP, weight_half);
+    owe(places.qkv, dqkv_MP, s.h1_MC, weight_half);
+    const at::Tensor dh1_MC = ops::linear_backward_input(dqkv_MP, weight(places.qkv));
+    return norm_backward(places.norm1, dh1_MC, s.norm1, dx1_MC, input);
 }
 
 }  // namespace roll::train

@@ -7,8 +7,6 @@
 
 #include "common/check.hpp"
 #include "worker/train/model/random.hpp"
-#include "worker/train/ops/embedding.hpp"
-#include "worker/train/ops/linear.hpp"
 
 namespace roll::train {
 namespace {
@@ -23,28 +21,25 @@ class Decoder {
   public:
     Decoder(Chunk& model, std::int64_t positions)
         : config_(model.config()),
-          weight_(model.parameters().weight),
-          parameters_(model.parameters()),
+          model_(model),
           table_(ops::rope_table(positions, config_.head_dim, config_.rope_theta,
-                                 parameters_.flat_weight.scalar_type())) {
-        table_ = {table_.cos_TE.to(weight_[0].device()), table_.sin_TE.to(weight_[0].device())};
+                                 config_.rope_scaling,
+                                 model.parameters().flat_weight.scalar_type())) {
+        const auto like = model.parameters().flat_weight.options();
+        table_ = {table_.cos_TE.to(like.device()), table_.sin_TE.to(like.device())};
         const std::int64_t sizes_GSD[] = {config_.kv_heads, positions, config_.head_dim};
-        const auto like = parameters_.flat_weight.options();
         for (std::int64_t i = 0; i < config_.layers; ++i)
             caches_.push_back({at::empty(sizes_GSD, like), at::empty(sizes_GSD, like)});
     }
 
     // The logits after the last of these tokens, which follow what was taken before.
     at::Tensor take(const std::vector<std::int64_t>& tokens) {
-        const at::Device device = weight_[0].device();
-        at::Tensor x_MC = ops::embedding(at::tensor(tokens, at::kLong).to(device), weight_[0]);
+        const at::Device device = model_.parameters().flat_weight.device();
+        at::Tensor x_MC = model_.embedded(at::tensor(tokens, at::kLong).to(device));
         for (std::size_t i = 0; i < caches_.size(); ++i) x_MC = layer(i, x_MC);
         position_ += x_MC.size(0);
         ops::RmsNormSaved dropped;
-        const std::size_t norm = 1 + caches_.size() * kLayerParameters;
-        const at::Tensor h_1C =
-            ops::rms_norm(x_MC.slice(0, -1), weight_[norm], config_.norm_eps, dropped);
-        return ops::linear(h_1C, config_.tied ? weight_[0] : weight_[norm + 1])[0];
+        return ops::logits(model_.normed(x_MC.slice(0, -1), dropped), model_.output())[0];
     }
 
     std::int64_t position() const { return position_; }
@@ -52,41 +47,44 @@ class Decoder {
   private:
     at::Tensor layer(std::size_t index, const at::Tensor& x_MC) {
         const std::int64_t rows = x_MC.size(0);
-        const int first = 1 + static_cast<int>(index) * kLayerParameters;
-        const at::Tensor* w = &weight_[static_cast<std::size_t>(first)];
-        ops::RmsNormSaved norm;
-        const at::Tensor h1_MC = ops::rms_norm(x_MC, w[kNorm1], config_.norm_eps, norm);
         const ops::RopeTable table{table_.cos_TE.narrow(0, position_, rows),
                                    table_.sin_TE.narrow(0, position_, rows)};
-        const ops::Heads heads =
-            ops::rope(ops::linear(h1_MC, w[kQkv]).unsqueeze(0), config_.kv_heads, table);
-        const at::Tensor x1_MC = ops::linear_add(x_MC, attention(caches_[index], heads), w[kOut]);
-        const at::Tensor h2_MC = ops::rms_norm(x1_MC, w[kNorm2], config_.norm_eps, norm);
-        ops::SwigluSaved dropped;
-        return ops::linear_add(x1_MC, ops::swiglu(ops::linear(h2_MC, w[kGateUp]), dropped),
-                               w[kDown]);
+        const LayerPlaces& places = model_.places();
+        const Layer layer{config_,
+                          model_.parameters(),
+                          places,
+                          table,
+                          static_cast<std::int64_t>(index),
+                          1 + static_cast<int>(index) * places.count};
+        LayerSaved dropped;
+        const ops::Heads heads = layer.project(x_MC, rows, dropped);
+        return layer.finish(x_MC, attention(caches_[index], heads, layer.rule()), dropped);
     }
 
     // o_MA of the new positions over all that are cached, the new ones among them.
-    at::Tensor attention(const LayerCache& cache, const ops::Heads& heads) const {
+    at::Tensor attention(const LayerCache& cache, const ops::Heads& heads,
+                         const ops::AttentionRule& rule) const {
         const std::int64_t groups = config_.kv_heads, dim = config_.head_dim;
         const std::int64_t rows = heads.q_BHTD.size(2), all = position_ + rows;
         cache.k_GSD.narrow(1, position_, rows).copy_(heads.k_BGTD[0]);
         cache.v_GSD.narrow(1, position_, rows).copy_(heads.v_BGTD[0]);
         const at::Tensor q_GQTD = heads.q_BHTD.reshape({groups, -1, rows, dim});
         const at::Tensor k_G1DS = cache.k_GSD.narrow(1, 0, all).transpose(1, 2).unsqueeze(1);
-        at::Tensor score_GQTS = at::matmul(q_GQTD, k_G1DS) / std::sqrt(static_cast<double>(dim));
-        const at::Tensor later_TS =
+        const double scale = rule.scale > 0 ? rule.scale : 1 / std::sqrt(static_cast<double>(dim));
+        at::Tensor score_GQTS = at::matmul(q_GQTD, k_G1DS) * scale;
+        if (rule.soft_cap > 0) score_GQTS.div_(rule.soft_cap).tanh_().mul_(rule.soft_cap);
+        at::Tensor hidden_TS =
             at::ones({rows, all}, score_GQTS.options().dtype(at::kBool)).triu(position_ + 1);
-        score_GQTS.masked_fill_(later_TS, -INFINITY);
+        if (rule.window > 0)
+            hidden_TS.logical_or_(at::ones_like(hidden_TS).tril(position_ - rule.window));
+        score_GQTS.masked_fill_(hidden_TS, -INFINITY);
         const at::Tensor o_GQTD =
             at::matmul(score_GQTS.softmax(-1), cache.v_GSD.narrow(1, 0, all).unsqueeze(1));
         return o_GQTD.permute({2, 0, 1, 3}).reshape({rows, -1});
     }
 
     const spec::ModelConfig& config_;
-    const std::vector<at::Tensor>& weight_;
-    const Parameters& parameters_;
+    Chunk& model_;
     ops::RopeTable table_;
     std::vector<LayerCache> caches_;
     std::int64_t position_ = 0;

@@ -9,19 +9,50 @@ namespace {
 
 constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 
+double norm_start(const spec::ModelConfig& c) { return c.norm_adds_one ? 0 : 1; }
+
 void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, std::int64_t layer) {
     const std::string prefix = "decoder.layers." + std::to_string(layer) + ".";
     const std::int64_t qkv = (c.heads + 2 * c.kv_heads) * c.head_dim;
-    specs.push_back({prefix + "self_attention.linear_qkv.layer_norm_weight", {c.hidden}});
-    specs.push_back({prefix + "self_attention.linear_qkv.weight", {qkv, c.hidden}});
-    specs.push_back(
-        {prefix + "self_attention.linear_proj.weight", {c.hidden, c.heads * c.head_dim}});
-    specs.push_back({prefix + "mlp.linear_fc1.layer_norm_weight", {c.hidden}});
-    specs.push_back({prefix + "mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden}});
-    specs.push_back({prefix + "mlp.linear_fc2.weight", {c.hidden, c.intermediate}});
+    const auto add = [&](const char* name, std::vector<std::int64_t> sizes, double start = -1) {
+        specs.push_back({prefix + name, std::move(sizes), 1, start});
+    };
+    const double one = norm_start(c);
+    add("self_attention.linear_qkv.layer_norm_weight", {c.hidden}, one);
+    add("self_attention.linear_qkv.weight", {qkv, c.hidden});
+    if (c.qkv_bias) add("self_attention.linear_qkv.bias", {qkv}, 0);
+    if (c.qk_norm) add("self_attention.q_layernorm.weight", {c.head_dim}, one);
+    if (c.qk_norm) add("self_attention.k_layernorm.weight", {c.head_dim}, one);
+    add("self_attention.linear_proj.weight", {c.hidden, c.heads * c.head_dim});
+    if (c.out_bias) add("self_attention.linear_proj.bias", {c.hidden}, 0);
+    if (c.post_norms) add("self_attention.linear_proj.post_layernorm.weight", {c.hidden}, one);
+    add("mlp.linear_fc1.layer_norm_weight", {c.hidden}, one);
+    add("mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden});
+    add("mlp.linear_fc2.weight", {c.hidden, c.intermediate});
+    if (c.post_norms) add("mlp.linear_fc2.post_layernorm.weight", {c.hidden}, one);
 }
 
 }  // namespace
+
+LayerPlaces layer_places(const spec::ModelConfig& c) {
+    LayerPlaces places{};
+    int next = 0;
+    const auto take = [&](bool has) { return has ? next++ : -1; };
+    places.norm1 = take(true);
+    places.qkv = take(true);
+    places.qkv_bias = take(c.qkv_bias);
+    places.q_norm = take(c.qk_norm);
+    places.k_norm = take(c.qk_norm);
+    places.out = take(true);
+    places.out_bias = take(c.out_bias);
+    places.post_norm1 = take(c.post_norms);
+    places.norm2 = take(true);
+    places.gate_up = take(true);
+    places.down = take(true);
+    places.post_norm2 = take(c.post_norms);
+    places.count = next;
+    return places;
+}
 
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
                                            const ChunkSpec& chunk) {
@@ -30,7 +61,8 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
     if (chunk.pre) specs.push_back({kEmbedding, {config.vocab, config.hidden}, both_ends ? 2 : 1});
     for (std::int64_t layer = chunk.layer_begin; layer < chunk.layer_end; ++layer)
         add_layer(specs, config, layer);
-    if (chunk.post) specs.push_back({"decoder.final_layernorm.weight", {config.hidden}});
+    if (chunk.post)
+        specs.push_back({"decoder.final_layernorm.weight", {config.hidden}, 1, norm_start(config)});
     if (chunk.post && !both_ends)
         specs.push_back(
             {config.tied ? kEmbedding : "output_layer.weight", {config.vocab, config.hidden}});
@@ -60,8 +92,8 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     p.grad = views_like(p, p.flat_grad);
     if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
-        if (p.specs[i].sizes.size() == 1) {
-            p.weight[i].fill_(1);
+        if (p.specs[i].start >= 0) {
+            p.weight[i].fill_(p.specs[i].start);
         } else {
             const at::Tensor drawn =
                 p.weight[i].is_cpu() ? p.weight[i] : at::empty(p.specs[i].sizes, options.dtype);

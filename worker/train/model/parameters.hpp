@@ -2,8 +2,9 @@
 //
 // Names are Megatron's with the layer's number in the whole model, the same in every layout, and so
 // are the shapes: linear_qkv holds for each key group its query heads' rows, then the key's, then
-// the value's; linear_fc1 the gate's rows, then up's. A checkpoint is these tensors as they lie.
-// The order is that of use in forward, so that gradients are complete from the back to the front.
+// the value's, biases likewise; linear_fc1 the gate's rows, then up's. A checkpoint is these
+// tensors as they lie. The order is that of use in forward, so that gradients are complete from the
+// back to the front.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,8 @@ namespace roll::train {
 struct ParameterSpec {
     std::string name;
     std::vector<std::int64_t> sizes;
-    int uses = 1;  // contributions to its gradient in one microbatch
+    int uses = 1;       // contributions to its gradient in one microbatch
+    double start = -1;  // what it is filled with at first; -1: drawn
 };
 
 struct Parameters {
@@ -35,8 +37,14 @@ using AddGrad = std::function<void(ops::Sum)>;
 // A contribution to this parameter's gradient has been added.
 using GradReady = std::function<void(int parameter)>;
 
-// The places of a layer's parameters, counted from its first.
-enum LayerParameter { kNorm1, kQkv, kOut, kNorm2, kGateUp, kDown, kLayerParameters };
+// The places of a layer's parameters, counted from its first, in the order of their use in forward.
+// -1: a model of this config has none.
+struct LayerPlaces {
+    int norm1, qkv, qkv_bias, q_norm, k_norm, out, out_bias, post_norm1;
+    int norm2, gate_up, down, post_norm2;
+    int count;  // of all of them
+};
+LayerPlaces layer_places(const spec::ModelConfig& config);
 
 // Views of a flat tensor of the parameters' size, by parameter.
 std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat);
@@ -45,7 +53,7 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, cons
 
 struct InitOptions {
     std::uint64_t seed = 1;
-    double std = 0.02;  // of matrices; norms are 1
+    double std = 0.02;  // of matrices; norms begin as no change, biases as 0
     at::ScalarType dtype = at::kFloat;
     at::Device device = at::kCPU;
     bool draw = true;  // else the weights are left for the caller to fill

@@ -16,11 +16,27 @@ double loss_row(T* logits, std::int64_t target, double scale, std::int64_t size)
     return 0;
 }
 
+// Caps logits in place; returns d capped / d logit, or nothing without a cap.
+at::Tensor cap(const at::Tensor& logits_RV, double soft_cap) {
+    if (soft_cap == 0) return {};
+    logits_RV.div_(soft_cap).tanh_();
+    at::Tensor slope_RV = 1 - logits_RV.square();
+    logits_RV.mul_(soft_cap);
+    return slope_RV;
+}
+
 }  // namespace
 
-at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
+at::Tensor logits(const at::Tensor& x_MC, const Head& head) {
+    at::Tensor logits_MV = ops::linear(x_MC, head.w_VC);
+    if (head.soft_cap > 0) logits_MV.div_(head.soft_cap).tanh_().mul_(head.soft_cap);
+    return logits_MV;
+}
+
+at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved) {
+    const at::Tensor& w_VC = head.w_VC;
     const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
     const std::int64_t block =
         std::max<std::int64_t>(1, kBlockBytes / (size * x_MC.element_size()));
@@ -31,6 +47,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
         const std::int64_t count = std::min(block, rows - begin);
         const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
         matmul(logits, x, w_VC.t(), 0);
+        const at::Tensor slope = cap(logits, head.soft_cap);
         if (!logits.is_cpu())
             gpu::cross_entropy(logits, targets_M.narrow(0, begin, count), scale,
                                loss_M.narrow(0, begin, count));
@@ -44,6 +61,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
                         loss[m] = loss_row(values + m * size, targets[m], scale, size);
                 });
             });
+        if (slope.defined()) logits.mul_(slope);
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
         linear_backward_weight(logits, x, grad.dw_VC, begin == 0 ? grad.sum : Sum::Add);
@@ -51,15 +69,15 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
     return loss_M.sum() * scale;
 }
 
-at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const at::Tensor& w_VC,
+at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M) {
     at::Tensor loss = at::zeros({}, x_MC.options().dtype(at::kDouble));
     const std::int64_t block =
-        std::max<std::int64_t>(1, kBlockBytes / (w_VC.size(0) * x_MC.element_size()));
+        std::max<std::int64_t>(1, kBlockBytes / (head.w_VC.size(0) * x_MC.element_size()));
     for (std::int64_t begin = 0; begin < x_MC.size(0); begin += block) {
         const std::int64_t end = std::min(x_MC.size(0), begin + block);
-        const at::Tensor logits = ops::linear(x_MC.slice(0, begin, end), w_VC);
-        loss.add_(at::cross_entropy_loss(logits, targets_M.slice(0, begin, end), {},
+        const at::Tensor logits_RV = logits(x_MC.slice(0, begin, end), head);
+        loss.add_(at::cross_entropy_loss(logits_RV, targets_M.slice(0, begin, end), {},
                                          at::Reduction::Sum, kIgnored));
     }
     return loss;

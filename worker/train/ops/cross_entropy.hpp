@@ -18,19 +18,27 @@ struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
+// How logits come from x_MC: l = x_MC @ w_VC^T, and with a soft cap, cap * tanh(l / cap).
+struct Head {
+    at::Tensor w_VC;
+    double soft_cap = 0;
+};
+
+at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // [M, V]
+
 // Where the weight's gradient goes; an undefined dw_VC asks for none.
 struct HeadGrad {
     at::Tensor dw_VC;
     Sum sum = Sum::Add;
 };
 
-// scale * the sum over rows of -log softmax(x_MC @ w_VC^T)[target]; a 0-dim double.
-at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const at::Tensor& w_VC,
+// scale * the sum over rows of -log softmax(logits)[target]; a 0-dim double.
+at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved);
 
 // The same sum without a scale, a gradient or anything saved.
-at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const at::Tensor& w_VC,
+at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M);
 
 }  // namespace roll::ops

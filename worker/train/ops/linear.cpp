@@ -28,7 +28,8 @@ void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& 
     }
 }
 
-at::Tensor linear(const at::Tensor& x_MI, const at::Tensor& w_OI) {
+at::Tensor linear(const at::Tensor& x_MI, const at::Tensor& w_OI, const at::Tensor& bias_O) {
+    if (bias_O.defined()) return linear_add(bias_O.expand({x_MI.size(0), -1}), x_MI, w_OI);
     at::Tensor y_MO = at::empty({x_MI.size(0), w_OI.size(0)}, x_MI.options());
     matmul(y_MO, x_MI, w_OI.t(), 0);
     return y_MO;
@@ -36,7 +37,7 @@ at::Tensor linear(const at::Tensor& x_MI, const at::Tensor& w_OI) {
 
 at::Tensor linear_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
                       const at::Tensor& w_OI) {
-    at::Tensor y_MO = residual_MO.clone();
+    at::Tensor y_MO = residual_MO.clone(at::MemoryFormat::Contiguous);
     matmul(y_MO, x_MI, w_OI.t(), 1);
     return y_MO;
 }
@@ -50,6 +51,11 @@ at::Tensor linear_backward_input(const at::Tensor& dy_MO, const at::Tensor& w_OI
 void linear_backward_weight(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                             const at::Tensor& dw_OI, Sum sum) {
     matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0);
+}
+
+void linear_backward_bias(const at::Tensor& dy_MO, const at::Tensor& dbias_O, Sum sum) {
+    const at::Tensor part_O = dy_MO.sum(0);
+    sum == Sum::Add ? dbias_O.add_(part_O) : dbias_O.copy_(part_O);
 }
 
 }  // namespace roll::ops

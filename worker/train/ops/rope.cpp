@@ -1,5 +1,7 @@
 #include "worker/train/ops/rope.hpp"
 
+#include <numbers>
+
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 
@@ -31,12 +33,25 @@ void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit
     });
 }
 
+// spec::RopeScaling says what each kind does.
+at::Tensor scaled(const at::Tensor& frequency_E, const spec::RopeScaling& scaling) {
+    using Kind = spec::RopeScaling::Kind;
+    if (scaling.kind == Kind::Plain) return frequency_E;
+    const at::Tensor slow_E = frequency_E / scaling.factor;
+    if (scaling.kind == Kind::Linear) return slow_E;
+    const at::Tensor waves_E = scaling.original_positions * frequency_E / (2 * std::numbers::pi);
+    const at::Tensor keep_E =
+        ((waves_E - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)).clamp(0, 1);
+    return keep_E * frequency_E + (1 - keep_E) * slow_E;
+}
+
 }  // namespace
 
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
-                     at::ScalarType dtype) {
+                     const spec::RopeScaling& scaling, at::ScalarType dtype) {
     const at::Tensor i_E = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
-    const at::Tensor angle_TE = at::outer(at::arange(positions, at::kDouble), at::pow(theta, -i_E));
+    const at::Tensor angle_TE =
+        at::outer(at::arange(positions, at::kDouble), scaled(at::pow(theta, -i_E), scaling));
     return {angle_TE.cos().to(dtype), angle_TE.sin().to(dtype)};
 }
 

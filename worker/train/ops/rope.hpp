@@ -8,6 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "common/spec/model.hpp"
+
 namespace roll::ops {
 
 struct RopeTable {
@@ -15,7 +17,7 @@ struct RopeTable {
     at::Tensor sin_TE;
 };
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
-                     at::ScalarType dtype);
+                     const spec::RopeScaling& scaling, at::ScalarType dtype);
 
 struct Heads {
     at::Tensor q_BHTD;

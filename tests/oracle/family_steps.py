@@ -1,0 +1,133 @@
+"""family_steps.py OUT: ten training steps of tiny models as transformers computes them, in float64 throughout.
+
+For each model NAME of MODELS, OUT/NAME/ holds three HuggingFace directories of the same model: `weight` before the
+first step, `trained` after the last, and `grad`, whose tensors are the gradients of the first step; and
+told.safetensors: `loss` and `norm` (one number a step), `ids` and `targets` [step, row, position] (-100 does not
+count), `logits` of the first step's ids before it, `prompt` and `greedy`.
+"""
+import os
+import shutil
+import sys
+from pathlib import Path
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", HF_HUB_DISABLE_PROGRESS_BARS="1")
+import numpy
+import torch
+import transformers
+from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
+
+STEPS, ROWS, VOCAB = 10, 4, 256
+LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
+WINDOW = 16
+BASE = {"hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": VOCAB, "max_position_embeddings": 128, "tie_word_embeddings": False,
+        "rms_norm_eps": 1e-6, "initializer_range": 0.1, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": None,
+        "attention_dropout": 0.0}
+ROPE = {"rope_theta": 10000.0, "rope_type": "default"}
+LLAMA3 = ROPE | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                 "original_max_position_embeddings": 64}
+# name: family, config, positions. Windows are seen at four times their length, and a bit.
+MODELS = {
+    "llama": ("llama", {}, 19),
+    "llama-tied": ("llama", {"tie_word_embeddings": True}, 19),
+    "llama-bias": ("llama", {"attention_bias": True, "num_key_value_heads": 4, "head_dim": 12}, 19),
+    "llama-llama3": ("llama", {"rope_parameters": LLAMA3}, 67),
+    "llama-linear": ("llama", {"rope_parameters": ROPE | {"rope_type": "linear", "factor": 3.5}}, 19),
+    "mistral": ("mistral", {"sliding_window": WINDOW, "head_dim": 20}, 4 * WINDOW + 3),
+    "qwen2-tied": ("qwen2", {"tie_word_embeddings": True}, 19),
+    "qwen2-window": ("qwen2", {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},
+                     4 * WINDOW + 3),
+    "qwen3": ("qwen3", {"head_dim": 24}, 19),
+    "seed_oss": ("seed_oss", {"head_dim": 24, "attention_bias": True, "attention_out_bias": True,
+                              "residual_dropout": 0.0}, 19),
+    "gemma2": ("gemma2", {"head_dim": 24, "query_pre_attn_scalar": 40, "sliding_window": WINDOW,
+                          "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
+                          "tie_word_embeddings": True}, 4 * WINDOW + 3),
+}
+
+
+class Lift(TorchFunctionMode):
+    """transformers computes norms, softmax and angles in float32 whatever the model's type: not here."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.float:
+            return args[0].double()
+        lifted = lambda value: torch.float64 if value is torch.float32 else value
+        return function(*map(lifted, args), **{key: lifted(value) for key, value in (kwargs or {}).items()})
+
+
+def make_model(number, family, asked):
+    config = transformers.AutoConfig.for_model(family, **(BASE | {"rope_parameters": dict(ROPE)} | asked))
+    torch.manual_seed(1 + number)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float64)
+    with torch.no_grad():  # norms would all be 1 and biases 0, which would hide mistakes
+        for weight in model.parameters():
+            if weight.ndim == 1:
+                weight.add_(torch.randn_like(weight) * 0.1)
+    return model.train()
+
+
+def make_optimizer(model):
+    weights = list(model.parameters())
+    groups = [{"params": [w for w in weights if w.ndim > 1], "weight_decay": DECAY},
+              {"params": [w for w in weights if w.ndim == 1], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, foreach=False)
+
+
+def save(model, out, tensors=None):
+    model.save_pretrained(out, state_dict=tensors, max_shard_size="1TB")
+
+
+def train(model, ids, targets, told, out):
+    optimizer = make_optimizer(model)
+    losses, norms = [], []
+    for step in range(STEPS):
+        logits = model(ids[step], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[step].flatten(), ignore_index=-100)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if step == 0:
+            told["logits"] = logits.detach()
+            save(model, out / "grad", {name: weight.grad.clone() for name, weight in model.named_parameters()})
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=False))
+        optimizer.step()
+        losses.append(loss.detach())
+    told |= {"loss": torch.stack(losses), "norm": torch.stack(norms)}
+    save(model, out / "trained")
+
+
+def greedy(model, prompt, count):
+    ids = prompt
+    for _ in range(count):
+        ids = torch.cat([ids, model(ids, use_cache=False).logits[:, -1:].argmax(-1)], dim=1)
+    return ids
+
+
+def compute(number, family, asked, positions, out):
+    model = make_model(number, family, asked)
+    save(model, out / "weight")
+    random = numpy.random.default_rng(7)
+    tokens = torch.from_numpy(random.integers(0, VOCAB, (STEPS, ROWS, positions + 1)))
+    ids, targets = tokens[:, :, :-1], tokens[:, :, 1:].clone()
+    targets[:, 1, :5] = -100
+    told = {"ids": ids, "targets": targets}
+    with torch.no_grad():
+        told |= {"prompt": ids[0, :1, :7], "greedy": greedy(model, ids[0, :1, :7], 24)}
+    train(model, ids, targets, told, out)
+    save_file({name: tensor.double().contiguous() for name, tensor in told.items()}, out / "told.safetensors")
+
+
+def main():
+    out = Path(sys.argv[1])
+    shutil.rmtree(out, ignore_errors=True)
+    torch.set_num_threads(1)  # more only wait for each other
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    with Lift():
+        for number, (name, model) in enumerate(MODELS.items()):
+            (out / name).mkdir(parents=True)
+            compute(number, *model, out / name)
+
+
+main()

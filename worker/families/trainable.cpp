@@ -1,0 +1,199 @@
+// From a native config to what the trainer builds, and what it does not build yet, by name.
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "worker/families/model.hpp"
+
+namespace roll::families {
+namespace {
+
+constexpr std::int64_t kSizeMax = std::int64_t{1} << 40U;
+
+const Json* field(const Json& native, const char* key) {
+    const auto found = native.find(key);
+    return found == native.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool is_true(const Json& native, const char* key) {
+    const Json* value = field(native, key);
+    if (value == nullptr) return false;
+    if (value->is_boolean()) return value->get<bool>();
+    return !value->is_number() || value->get<double>() != 0;
+}
+
+tl::unexpected<Error> not_built(const std::string& what, const std::string& next_step = "") {
+    return fail(ErrorCode::InvalidArgument, "the trainer does not build " + what + " yet",
+                next_step);
+}
+
+Result<std::int64_t> size_of(const Json& native, const char* key) {
+    const Json* value = field(native, key);
+    if (value == nullptr || !value->is_number_integer() || value->get<std::int64_t>() <= 0 ||
+        value->get<std::int64_t>() > kSizeMax)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("the config needs a positive whole number ") + key +
+                        (value == nullptr ? "" : ", not " + value->dump()));
+    return value->get<std::int64_t>();
+}
+
+// A number above `least`, or what is given where the config is silent.
+Result<double> number(const Json& native, const char* key, double otherwise,
+                      double least = -std::numeric_limits<double>::infinity()) {
+    const Json* value = field(native, key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number() || !(value->get<double>() > least))
+        return fail(ErrorCode::InvalidArgument,
+                    std::string(key) + " is " + value->dump() + ", which is no number" +
+                        (std::isfinite(least) ? " above " + Json(least).dump() : ""));
+    return value->get<double>();
+}
+
+Result<void> check_fields(const Json& native) {
+    for (const char* key : {"add_bias_linear", "num_moe_experts", "multi_latent_attention",
+                            "attention_output_gate", "mtp_num_layers"})
+        if (is_true(native, key)) return not_built(std::string("models with ") + key);
+    if (const Json* norm = field(native, "normalization"); norm != nullptr && *norm != "RMSNorm")
+        return not_built("normalization " + norm->dump());
+    for (const char* key : {"attention_dropout", "hidden_dropout"}) {
+        ROLL_TRY(const double dropout, number(native, key, 0));
+        if (dropout != 0)
+            return not_built("models with " + std::string(key) + " " + Json(dropout).dump(),
+                             "set it to 0 in the model's config.json to train without");
+    }
+    ROLL_TRY(const double percent, number(native, "rotary_percent", 1));
+    if (percent != 1) return not_built("rotary_percent " + Json(percent).dump());
+    return {};
+}
+
+// The tensors of a layer say which optional parts it has; one that is not among them is refused.
+Result<void> read_layer(const Family& family, const Json& native, spec::ModelConfig& config) {
+    bool always = false;
+    const std::array<std::pair<const char*, bool*>, 12> of_a_layer{
+        {{"self_attention.linear_qkv.layer_norm_weight", &always},
+         {"self_attention.linear_qkv.weight", &always},
+         {"self_attention.linear_qkv.bias", &config.qkv_bias},
+         {"self_attention.q_layernorm.weight", &config.qk_norm},
+         {"self_attention.k_layernorm.weight", &config.qk_norm},
+         {"self_attention.linear_proj.weight", &always},
+         {"self_attention.linear_proj.bias", &config.out_bias},
+         {"self_attention.linear_proj.post_layernorm.weight", &config.post_norms},
+         {"mlp.linear_fc1.layer_norm_weight", &always},
+         {"mlp.linear_fc1.weight", &always},
+         {"mlp.linear_fc2.weight", &always},
+         {"mlp.linear_fc2.post_layernorm.weight", &config.post_norms}}};
+    ROLL_TRY(const auto tensors, native_tensors(family, native));
+    for (const NativeTensor& tensor : tensors) {
+        if (tensor.layer.value_or(0) != 0) continue;
+        bool found = !tensor.layer && (tensor.name == "embedding.word_embeddings.weight" ||
+                                       tensor.name == "decoder.final_layernorm.weight" ||
+                                       tensor.name == "output_layer.weight");
+        for (const auto& [name, has] : of_a_layer) {
+            if (tensor.name != std::string("decoder.layers.0.") + name) continue;
+            found = true;
+            *has = true;
+        }
+        if (!found) return not_built("models with a tensor " + tensor.name);
+    }
+    return {};
+}
+
+// transformers 4 writes rope_scaling, transformers 5 rope_parameters.
+Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native) {
+    const Json* given = nullptr;
+    std::string type;
+    for (const char* key : {"rope_parameters", "rope_scaling"}) {
+        const Json* one = field(native, key);
+        if (one == nullptr || !one->is_object()) continue;
+        for (const char* name : {"rope_type", "type"}) {
+            const Json* word = field(*one, name);
+            if (word == nullptr || !word->is_string() || *word == "default" || given != nullptr)
+                continue;
+            given = one;
+            type = word->get<std::string>();
+        }
+        ROLL_TRY(const double part, number(*one, "partial_rotary_factor", 1));
+        if (part != 1) return not_built("partial_rotary_factor " + Json(part).dump());
+    }
+    spec::RopeScaling scaling;
+    if (given == nullptr) return scaling;
+    const auto known = family.rope_types.find(type);
+    if (known == family.rope_types.end()) return not_built("rotary embeddings of type " + type);
+    scaling.kind = known->second;
+    ROLL_TRY(scaling.factor, number(*given, "factor", 1, 0));
+    if (scaling.kind == spec::RopeScaling::Kind::Linear) return scaling;
+    ROLL_TRY(scaling.low_factor, number(*given, "low_freq_factor", 1, 0));
+    ROLL_TRY(scaling.high_factor, number(*given, "high_freq_factor", 4, scaling.low_factor));
+    ROLL_TRY(scaling.original_positions,
+             number(*given, "original_max_position_embeddings", 8192, 0));
+    return scaling;
+}
+
+// Megatron's kind of list, 1 or 0 a layer; a single 1 is every layer, as no list is.
+Result<void> read_window(const Json& native, spec::ModelConfig& config) {
+    if (const Json* use = field(native, "use_sliding_window"); use != nullptr && *use == false)
+        return {};
+    if (field(native, "sliding_window") == nullptr) return {};
+    ROLL_TRY(config.window, size_of(native, "sliding_window"));
+    const Json* layers = field(native, "sliding_window_layers");
+    if (layers == nullptr || !layers->is_array()) return {};
+    for (const Json& slides : *layers) config.sliding_layers.push_back(slides == 1);
+    if (std::ssize(config.sliding_layers) != config.layers)
+        return fail(ErrorCode::InvalidArgument,
+                    "sliding_window_layers has " + std::to_string(layers->size()) +
+                        " entries; num_layers is " + std::to_string(config.layers));
+    return {};
+}
+
+Result<void> read_activation(const Json& native, spec::ModelConfig& config) {
+    if (!is_true(native, "gated_linear_unit")) return not_built("feed-forward layers without gate");
+    if (is_true(native, "swiglu")) return {};
+    const Json* name = field(native, "activation");
+    if (name == nullptr || *name != "gelu_tanh")
+        return not_built("activation " + (name == nullptr ? "other than swiglu" : name->dump()));
+    config.activation = spec::Activation::GeluTanh;
+    return {};
+}
+
+Result<void> read_scales(const Json& native, spec::ModelConfig& config) {
+    ROLL_TRY(config.attention_soft_cap, number(native, "attn_logit_softcapping", 0));
+    ROLL_TRY(config.logit_soft_cap, number(native, "final_logit_softcapping", 0));
+    ROLL_TRY(const double scalar, number(native, "query_pre_attn_scalar", 0));
+    if (scalar > 0) config.attention_scale = 1 / std::sqrt(scalar);
+    if (is_true(native, "scale_embeddings"))
+        config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
+    config.norm_adds_one = is_true(native, "layernorm_zero_centered_gamma");
+    return {};
+}
+
+}  // namespace
+
+Result<spec::ModelConfig> model_config(const Family& family, const Json& native) {
+    ROLL_TRY_VOID(check_fields(native));
+    spec::ModelConfig config;
+    config.family = family.name;
+    ROLL_TRY(config.hidden, size_of(native, "hidden_size"));
+    ROLL_TRY(config.layers, size_of(native, "num_layers"));
+    ROLL_TRY(config.heads, size_of(native, "num_attention_heads"));
+    ROLL_TRY(config.kv_heads, size_of(native, "num_query_groups"));
+    ROLL_TRY(config.head_dim, size_of(native, "kv_channels"));
+    ROLL_TRY(config.intermediate, size_of(native, "ffn_hidden_size"));
+    ROLL_TRY(config.vocab, size_of(native, "padded_vocab_size"));
+    ROLL_TRY(config.positions_max, size_of(native, "max_sequence_length"));
+    if (config.head_dim % 2 != 0)
+        return fail(ErrorCode::InvalidArgument, "kv_channels is " +
+                                                    std::to_string(config.head_dim) +
+                                                    "; rotary embeddings need an even number");
+    config.tied = is_true(native, "tie_embeddings_and_output_weights");
+    ROLL_TRY(config.rope_theta, number(native, "rotary_base", config.rope_theta, 0));
+    ROLL_TRY(config.norm_eps, number(native, "layernorm_epsilon", config.norm_eps));
+    ROLL_TRY(config.init_std, number(native, "init_method_std", config.init_std));
+    ROLL_TRY_VOID(read_layer(family, native, config));
+    ROLL_TRY_VOID(read_window(native, config));
+    ROLL_TRY_VOID(read_activation(native, config));
+    ROLL_TRY_VOID(read_scales(native, config));
+    ROLL_TRY(config.rope_scaling, rope_scaling(family, native));
+    return config;
+}
+
+}  // namespace roll::families

@@ -1,0 +1,13 @@
+// a_MI = gelu(gate_MI) * up_MI with gelu by its tanh formula, where gate_up_MJ holds gate and up
+// side by side (J = 2 I).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace roll::ops {
+
+at::Tensor geglu(const at::Tensor& gate_up_MJ);
+
+at::Tensor geglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);  // dgate_up_MJ
+
+}  // namespace roll::ops

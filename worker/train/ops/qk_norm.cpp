@@ -1,0 +1,86 @@
+#include "worker/train/ops/qk_norm.hpp"
+
+#include "worker/train/ops/gpu.hpp"
+#include "worker/train/ops/kernel.hpp"
+
+namespace roll::ops {
+namespace {
+
+constexpr std::int64_t kBlockRows = 32;  // one partial sum of the weights' gradients each
+
+// How a row of the projection lies: `groups` times `queries` query heads, a key, a value.
+struct Packed {
+    std::int64_t dim, groups, queries;
+
+    Packed(const at::Tensor& qkv_MP, const at::Tensor& q_D, std::int64_t kv_heads)
+        : dim(q_D.size(0)),
+          groups(kv_heads),
+          queries(qkv_MP.size(1) / (dim * kv_heads) - 2) {}
+    std::int64_t heads() const { return groups * (queries + 2); }
+};
+
+}  // namespace
+
+at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
+                   std::int64_t kv_heads, double eps, QkNormSaved& saved) {
+    if (!qkv_MP.is_cpu()) return gpu::qk_norm(qkv_MP, q_D, k_D, kv_heads, eps, saved);
+    const Packed p(qkv_MP, q_D, kv_heads);
+    saved = {qkv_MP, at::empty({qkv_MP.size(0), p.heads()}, qkv_MP.options()), {}, {}};
+    at::Tensor y_MP = at::empty_like(qkv_MP);
+    for_float_types(qkv_MP, [&]<class T>(T) {
+        const T *in = qkv_MP.const_data_ptr<T>(), *q = q_D.const_data_ptr<T>(),
+                *k = k_D.const_data_ptr<T>();
+        T *out = y_MP.data_ptr<T>(), *rstd = saved.rstd_MR.data_ptr<T>();
+        const auto norm = simd::kernels<T>().rms_norm;
+        for_rows(qkv_MP.size(0) * p.groups, 8, [&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t group = first; group < first + count; ++group) {
+                const std::int64_t head = group * (p.queries + 2), key = head + p.queries;
+                norm(out + head * p.dim, rstd + head, in + head * p.dim, q, eps, p.queries, p.dim);
+                norm(out + key * p.dim, rstd + key, in + key * p.dim, k, eps, 1, p.dim);
+                std::copy_n(in + (key + 1) * p.dim, p.dim, out + (key + 1) * p.dim);
+            }
+        });
+    });
+    return y_MP;
+}
+
+at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, const at::Tensor& k_D,
+                            std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
+                            const at::Tensor& dk_D) {
+    if (!dy_MP.is_cpu()) return gpu::qk_norm_backward(dy_MP, q_D, k_D, kv_heads, saved, dq_D, dk_D);
+    const Packed p(dy_MP, q_D, kv_heads);
+    const std::int64_t rows = dy_MP.size(0) * p.groups;
+    const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+    at::Tensor dx_MP = at::empty_like(dy_MP);
+    const at::Tensor dw_K2D = at::zeros({blocks, 2, p.dim}, dy_MP.options());
+    for_float_types(dy_MP, [&]<class T>(T) {
+        const T *dy = dy_MP.const_data_ptr<T>(), *in = saved.qkv_MP.const_data_ptr<T>(),
+                *q = q_D.const_data_ptr<T>(), *k = k_D.const_data_ptr<T>(),
+                *rstd = saved.rstd_MR.const_data_ptr<T>();
+        T *dx = dx_MP.data_ptr<T>(), *dw = dw_K2D.data_ptr<T>();
+        const auto backward = [&](std::int64_t head, T* dweight, const T* weight,
+                                  std::int64_t count) {
+            const std::int64_t at = head * p.dim;
+            simd::kernels<T>().rms_norm_backward(dx + at, dweight, dy + at, weight, in + at,
+                                                 nullptr, rstd + head, count, p.dim);
+        };
+        for_rows(blocks, 1, [&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t block = first; block < first + count; ++block) {
+                const std::int64_t begin = block * kBlockRows,
+                                   end = std::min(rows, begin + kBlockRows);
+                for (std::int64_t group = begin; group < end; ++group) {
+                    const std::int64_t head = group * (p.queries + 2), key = head + p.queries;
+                    backward(head, dw + 2 * block * p.dim, q, p.queries);
+                    backward(key, dw + (2 * block + 1) * p.dim, k, 1);
+                    std::copy_n(dy + (key + 1) * p.dim, p.dim, dx + (key + 1) * p.dim);
+                }
+            }
+        });
+    });
+    const at::Tensor dw_2D = dw_K2D.sum(0);
+    dq_D.copy_(dw_2D[0]);
+    dk_D.copy_(dw_2D[1]);
+    return dx_MP;
+}
+
+}  // namespace roll::ops
