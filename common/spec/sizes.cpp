@@ -93,7 +93,7 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
     const Json model = document.value("model", Json());
     if (!model.is_object() || !model.contains("from")) return;
     for (const auto& [key, value] : model.items()) {
-        if (key == "from") continue;
+        if (key == "from" || key == "freeze" || key == "vocab_size") continue;
         problems.push_back({"model." + key, "does not go with model.from, which brings its own"});
     }
 }

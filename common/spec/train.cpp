@@ -56,11 +56,14 @@ Result<ModelSource> read_model(const Json& json) {
     JsonReader reader(json, "model");
     ModelSource model;
     model.from = reader.get_or("from", model.from);
-    if (model.from.empty()) model.family = reader.get<std::string>("family");
+    if (model.from.empty())
+        model.family = reader.get<std::string>("family");
+    else
+        model.vocab = reader.get_or("vocab_size", model.vocab);
+    model.freeze = reader.get_or("freeze", model.freeze);
     ROLL_TRY_VOID(reader.finish_lenient());
     Json sizes = json;
-    sizes.erase("family");
-    sizes.erase("from");
+    for (const char* key : {"family", "from", "freeze"}) sizes.erase(key);
     model.hf_config = sizes.dump();
     return model;
 }

@@ -130,4 +130,5 @@ def main():
             compute(number, *model, out / name)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -31,4 +31,13 @@ T need(Result<T> result) {
     if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
+// Likewise of what is read off a disk: a file at fault is invalid input (exit 2), because a second
+// attempt would read the same.
+template <class T>
+T of_disk(Result<T> result) {
+    if (!result && result.error().code == ErrorCode::Corrupt)
+        throw RankFailure(2, result.error().message);
+    return need(std::move(result));
+}
+
 }  // namespace roll::train

@@ -1,6 +1,7 @@
 #include "worker/train/generate_text.hpp"
 
 #include "worker/train/failure.hpp"
+#include "worker/train/load_weights.hpp"
 #include "worker/train/model_setup.hpp"
 
 namespace roll::train {
@@ -39,7 +40,8 @@ std::string generate_text(const std::filesystem::path& directory, const std::str
     if (!setup.tokenizer)
         throw RankFailure(
             2, directory.string() + " has no tokenizer.json; copy the model's tokenizer into it");
-    Chunk model(setup.config, split_layers(setup.config, 0, 1), {});
+    Chunk model(setup.config, split_layers(setup.config, 0, 1),
+                {.draw = false, .gradients = false});
     load_weights(directory, model.parameters());
     return continue_text(model, *setup.tokenizer, prompt, options);
 }

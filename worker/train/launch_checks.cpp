@@ -59,6 +59,26 @@ spec::TrainSpec checked_spec(const protocol::Launch& launch) {
     return spec;
 }
 
+std::int64_t count_frozen(const std::vector<std::string>& freeze, const Parameters& parameters) {
+    const auto& specs = parameters.specs;
+    for (const std::string& glob : freeze) {
+        const bool used = std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& spec) {
+            return matches_any({glob}, spec.name);
+        });
+        if (!used)
+            throw RankFailure(2, "model.freeze: no parameter is called " + glob + "; there are " +
+                                     specs.front().name + ", " + specs[1].name +
+                                     " and others (docs/training.md)");
+    }
+    std::int64_t frozen = 0;
+    for (const ParameterSpec& spec : specs)
+        if (spec.frozen) frozen += c10::multiply_integers(spec.sizes);
+    if (frozen == parameters.flat_weight.numel())
+        throw RankFailure(2,
+                          "model.freeze: all parameters are frozen, so there is nothing to train");
+    return frozen;
+}
+
 at::ScalarType dtype_of(spec::Precision precision) {
     return precision == spec::Precision::Fp64 ? at::kDouble : at::kFloat;
 }

@@ -15,12 +15,17 @@
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
 #include "worker/train/data/corpus.hpp"
+#include "worker/train/model/parameters.hpp"
 
 namespace roll::train {
 
 // Throws RankFailure(invalid) naming what the trainer cannot do, or sizes that do not divide.
 void check_spec(const spec::TrainSpec& spec);
 spec::TrainSpec checked_spec(const protocol::Launch& launch);
+
+// How many parameters model.freeze keeps. RankFailure(invalid) for a pattern that none matches, or
+// if nothing is left to train.
+std::int64_t count_frozen(const std::vector<std::string>& freeze, const Parameters& parameters);
 
 at::ScalarType dtype_of(spec::Precision precision);
 FabricOptions fabric_options(const protocol::Launch& launch, int rank);

@@ -1,13 +1,9 @@
 #include "worker/train/model_setup.hpp"
 
 #include <algorithm>
-#include <map>
-
-#include <ATen/Parallel.h>
 
 #include "common/files.hpp"
-#include "worker/convert/gather.hpp"
-#include "worker/convert/mca_layout.hpp"
+#include "worker/convert/source.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
@@ -18,12 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kReadBytes = 1 << 20;  // by a thread at least
-
-tensor::DType dtype_of(const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
-}
-
 [[noreturn]] void refuse(const std::string& sentence) { throw RankFailure(2, sentence); }
 
 void check_sizes(const spec::TrainSpec& spec, const ModelSetup& setup) {
@@ -33,9 +23,11 @@ void check_sizes(const spec::TrainSpec& spec, const ModelSetup& setup) {
         refuse("model.vocab_size: " + std::to_string(config.vocab) +
                " is too small for the tokenizer bytes, which needs 256");
     if (config.vocab < ids)
-        refuse("tokenizer: " + spec.tokenizer + " has ids up to " + std::to_string(ids - 1) +
-               ", but the model's embedding has " + std::to_string(config.vocab) +
-               " rows; name the tokenizer that belongs to the model");
+        refuse(
+            "tokenizer: " + spec.tokenizer + " has ids up to " + std::to_string(ids - 1) +
+            ", but the model's embedding has " + std::to_string(config.vocab) +
+            " rows; name the tokenizer that belongs to the model, or more rows: model.vocab_size " +
+            std::to_string((ids + 63) / 64 * 64));
     if (spec.seq_length > config.positions_max)
         refuse("train.seq_length: " + std::to_string(spec.seq_length) +
                " is more than model.max_position_embeddings " +
@@ -83,40 +75,28 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// Where each native tensor's bytes go, by name.
-std::map<std::string, at::Tensor> by_name(Parameters& parameters) {
-    std::map<std::string, at::Tensor> result;
-    for (std::size_t i = 0; i < parameters.specs.size(); ++i)
-        result[parameters.specs[i].name] = parameters.weight[i];
-    return result;
-}
-
-Result<void> read_into(const convert::Source& source, const convert::TargetTensor& target,
-                       const at::Tensor& weight) {
-    if (weight.sizes() != at::IntArrayRef(target.info.shape)) {
-        return fail(ErrorCode::InvalidArgument,
-                    source.directory.string() + ": " + target.info.name + " has shape " +
-                        tensor::to_string(target.info.shape) + "; the job's model has another");
-    }
-    const at::Tensor host = weight.is_cpu() ? weight : at::empty_like(weight, at::kCPU);
-    auto* to = static_cast<std::byte*>(host.data_ptr());
-    const std::int64_t rows = weight.dim() == 0 ? 1 : weight.size(0);
-    const std::int64_t row_bytes = static_cast<std::int64_t>(weight.nbytes()) / rows;
-    const auto read = [&](std::int64_t begin, std::int64_t end) {
-        convert::gather_rows(source, target, begin, end, to + begin * row_bytes);
-    };
-    at::parallel_for(0, rows, std::max<std::int64_t>(1, kReadBytes / row_bytes), read);
-    convert::release(source, target);
-    if (!weight.is_cpu()) weight.copy_(host);
-    return {};
-}
-
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families) {
     ROLL_TRY(const convert::Source source, convert::open_source(directory, families));
     auto config = families::model_config(*source.family, source.config.native);
     if (!config)
         return fail(config.error().code, directory.string() + ": " + config.error().message);
     return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
+}
+
+// Another number of rows for the embedding and the output layer than the directory has:
+// load_weights makes those that are new.
+void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
+    if (rows < setup.config.vocab)
+        refuse("model.vocab_size: " + std::to_string(rows) + " is less than the " +
+               std::to_string(setup.config.vocab) + " that the model has; rows are never dropped");
+    setup.config.vocab = rows;
+    setup.native["padded_vocab_size"] = rows;
+    for (const auto& [native, paths] : need(families.find(setup.hf_config["model_type"]))->config) {
+        if (native != "padded_vocab_size") continue;
+        std::string path = "/" + paths.front();
+        std::replace(path.begin(), path.end(), '.', '/');
+        setup.hf_config[Json::json_pointer(path)] = rows;
+    }
 }
 
 Result<ModelSetup> given_model(const fs::path& from, const std::vector<fs::path>& checkpoints,
@@ -133,7 +113,8 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
     const families::Families families = need(families::Families::load());
     ModelSetup setup;
     if (!spec.model.from.empty()) {
-        setup = need(given_model(spec.model.from, checkpoints, families));
+        setup = of_disk(given_model(spec.model.from, checkpoints, families));
+        if (spec.model.vocab > 0) resize_vocabulary(setup, spec.model.vocab, families);
         give_tokenizer(setup, spec, checkpoints);
     } else {
         const families::Family* family = need(families.find(spec.model.family));
@@ -148,35 +129,13 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
 }
 
 ModelSetup setup_model(const fs::path& directory) {
-    ModelSetup setup = need(read_model(directory, need(families::Families::load())));
+    ModelSetup setup = of_disk(read_model(directory, need(families::Families::load())));
     if (formats::has_bytes_tokenizer(setup.hf_config)) {
         take_bytes_tokenizer(setup);
     } else if (tokenizer::has_tokenizer(directory)) {
         take_tokenizer(setup, directory);
     }
     return setup;
-}
-
-void load_weights(const fs::path& directory, Parameters& parameters) {
-    const families::Families families = need(families::Families::load());
-    const convert::Source source = need(convert::open_source(directory, families));
-    formats::McaConfig whole = source.config;
-    whole.layout = {};
-    whole.local_names = false;
-    const auto layout = need(convert::mca_layout(source.native, source.model, whole));
-    const convert::Plan plan =
-        need(convert::make_plan(source, layout, dtype_of(parameters.flat_weight)));
-    std::map<std::string, at::Tensor> weights = by_name(parameters);
-    for (const convert::TargetTensor& target : plan.tensors) {
-        const auto weight = weights.find(target.info.name);
-        if (weight == weights.end())
-            throw RankFailure(2,
-                              directory.string() + ": the job's model has no " + target.info.name);
-        need(read_into(source, target, weight->second));
-        weights.erase(weight);
-    }
-    if (!weights.empty())
-        throw RankFailure(2, directory.string() + " has no " + weights.begin()->first);
 }
 
 }  // namespace roll::train

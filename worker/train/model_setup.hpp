@@ -1,4 +1,4 @@
-// From a job's `model` to what the trainer builds, and weights from a checkpoint directory into it.
+// From a job's `model` to what the trainer builds.
 #pragma once
 
 #include <filesystem>
@@ -31,9 +31,5 @@ ModelSetup setup_model(const spec::TrainSpec& spec,
 
 // The model of a HuggingFace or MCA directory, with its tokenizer if it has one.
 ModelSetup setup_model(const std::filesystem::path& directory);
-
-// Fills a whole model's weights from a HuggingFace or MCA directory of any layout, cast to the
-// model's type. Throws RankFailure naming the tensor that is missing or has another shape.
-void load_weights(const std::filesystem::path& directory, Parameters& parameters);
 
 }  // namespace roll::train

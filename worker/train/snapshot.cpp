@@ -10,6 +10,7 @@
 #include "worker/formats/mca.hpp"
 #include "worker/formats/torch_file.hpp"
 #include "worker/train/failure.hpp"
+#include "worker/train/load_weights.hpp"
 
 namespace roll::train {
 namespace {

@@ -12,6 +12,7 @@
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
 #include "worker/train/launch_checks.hpp"
+#include "worker/train/load_weights.hpp"
 #include "worker/train/not_finite.hpp"
 #include "worker/train/peak.hpp"
 #include "worker/train/step_report.hpp"
@@ -47,13 +48,22 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
     connect();
     TrainOptions options;
-    options.init = {spec_.seed, model_.config.init_std, dtype_of(spec_.precision), backend_.device,
-                    spec_.model.from.empty()};
+    options.init = {.seed = spec_.seed,
+                    .std = model_.config.init_std,
+                    .dtype = dtype_of(spec_.precision),
+                    .device = backend_.device,
+                    .draw = spec_.model.from.empty(),
+                    .freeze = spec_.model.freeze};
     options.adamw = {spec_.optimizer.beta1, spec_.optimizer.beta2, spec_.optimizer.eps,
                      spec_.optimizer.weight_decay};
     options.clip_grad = spec_.optimizer.clip_grad;
     options.normalize = spec_.normalize;
     step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_}, options);
+    const Parameters& parameters = step_->chunks()[0].parameters();
+    const std::int64_t frozen = count_frozen(spec_.model.freeze, parameters);
+    if (frozen > 0 && writes())
+        std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
+                    static_cast<long long>(parameters.flat_weight.numel()));
     state_ = first_state(spec_, corpus_.train_tokens());
     restore_newest();
     if (writes()) open_outputs();
@@ -80,8 +90,8 @@ void Trainer::connect() {
 void Trainer::start_from_given() {
     const std::string& from = spec_.model.from;
     if (from.empty()) return;
-    load_weights(from, step_->chunks()[0].parameters());
-    if (writes()) std::printf("starting from the weights in %s\n", from.c_str());
+    const std::string how = load_weights(from, step_->chunks()[0].parameters(), spec_.seed);
+    if (writes()) std::printf("starting from the weights in %s (%s)\n", from.c_str(), how.c_str());
 }
 
 // Rank 0 reads every byte of the candidates; the others follow its choice.

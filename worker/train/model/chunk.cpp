@@ -84,7 +84,8 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tens
         };
     }
     ops::HeadGrad grad;
-    if (in_turn) grad = {dw_VC, microbatch == 0 ? ops::Sum::Replace : ops::Sum::Add};
+    if (in_turn && !parameters_.specs[head()].frozen)
+        grad = {dw_VC, microbatch == 0 ? ops::Sum::Replace : ops::Sum::Add};
     at::Tensor loss = ops::linear_cross_entropy(h_MC, output(), targets_M, scale, grad, saved.loss);
     grads_.add(head(), microbatch, 0, std::move(add), ready);
     return loss;

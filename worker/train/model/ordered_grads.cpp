@@ -23,7 +23,8 @@ void OrderedGrads::add(int parameter, int microbatch, int use, AddGrad add,
     const bool fresh = waiting.emplace(place(parameter, microbatch, use), std::move(add)).second;
     ROLL_CHECK(fresh);
     while (!waiting.empty() && waiting.begin()->first == next_[parameter]) {
-        waiting.begin()->second(next_[parameter] == 0 ? ops::Sum::Replace : ops::Sum::Add);
+        if (!parameters_.specs[parameter].frozen)
+            waiting.begin()->second(next_[parameter] == 0 ? ops::Sum::Replace : ops::Sum::Add);
         waiting.erase(waiting.begin());
         ++next_[parameter];
         ready(parameter);

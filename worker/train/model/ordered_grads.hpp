@@ -23,7 +23,8 @@ class OrderedGrads {
     void begin();
 
     // Contribution number `use` of a micro-batch: add() runs now or in its turn, once, and must
-    // give the same bits either way. `ready` is told of everything that this call has added.
+    // give the same bits either way; of a frozen parameter it is dropped. `ready` is told of
+    // everything that this call has added.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
     // Whether that contribution's turn has come.

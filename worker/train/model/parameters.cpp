@@ -1,6 +1,9 @@
 #include "worker/train/model/parameters.hpp"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
+#include <fnmatch.h>
 
 #include "worker/train/model/random.hpp"
 
@@ -33,6 +36,12 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
 }
 
 }  // namespace
+
+bool matches_any(const std::vector<std::string>& globs, const std::string& name) {
+    return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+        return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0;
+    });
+}
 
 LayerPlaces layer_places(const spec::ModelConfig& c) {
     LayerPlaces places{};
@@ -82,14 +91,19 @@ std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tenso
 
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options) {
     std::int64_t total = 0;
-    for (const ParameterSpec& spec : specs) total += c10::multiply_integers(spec.sizes);
+    for (ParameterSpec& spec : specs) {
+        total += c10::multiply_integers(spec.sizes);
+        spec.frozen = matches_any(options.freeze, spec.name);
+    }
     Parameters p;
     p.specs = std::move(specs);
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
     p.flat_weight = at::empty({total}, kind);
-    p.flat_grad = at::zeros({total}, kind);
     p.weight = views_like(p, p.flat_weight);
-    p.grad = views_like(p, p.flat_grad);
+    if (options.gradients) {
+        p.flat_grad = at::zeros({total}, kind);
+        p.grad = views_like(p, p.flat_grad);
+    }
     if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         if (p.specs[i].start >= 0) {

@@ -19,8 +19,9 @@ namespace roll::train {
 struct ParameterSpec {
     std::string name;
     std::vector<std::int64_t> sizes;
-    int uses = 1;       // contributions to its gradient in one microbatch
-    double start = -1;  // what it is filled with at first; -1: drawn
+    int uses = 1;         // contributions to its gradient in one microbatch
+    double start = -1;    // what it is filled with at first; -1: drawn
+    bool frozen = false;  // keeps its values; its gradient stays 0
 };
 
 struct Parameters {
@@ -56,8 +57,13 @@ struct InitOptions {
     double std = 0.02;  // of matrices; norms begin as no change, biases as 0
     at::ScalarType dtype = at::kFloat;
     at::Device device = at::kCPU;
-    bool draw = true;  // else the weights are left for the caller to fill
+    bool draw = true;                      // else the weights are left for the caller to fill
+    bool gradients = true;                 // else there are none, and nothing can be trained
+    std::vector<std::string> freeze = {};  // globs of names of parameters that keep their values
 };
+
+// Whether a name matches one of the globs: fnmatch(3), in which * stands for dots too.
+bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 
 // Weights drawn from the seed, the parameter's name and the element alone: the same whatever the
 // layout and the number of threads.

@@ -40,6 +40,7 @@ void AdamW::step(double lr, double grad_scale) {
                                .square_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, steps)),
                                .eps = options_.eps};
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
+        if (parameters_.specs[i].frozen) continue;
         const bool decays = parameters_.specs[i].sizes.size() > 1;
         factors.keep = decays ? 1 - lr * options_.weight_decay : 1;
         update(parameters_.weight[i], parameters_.grad[i], state_.average[i], state_.square[i],

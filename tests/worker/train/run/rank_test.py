@@ -217,8 +217,8 @@ class RankTest(RankCase):
             with open(path, 'w', encoding='utf-8') as file:
                 json.dump({**config, **changes}, file)
             self.refused(self.started(start, dp=1), code, text)
-        refused('has shape [260, 32]; the config says [300, 32]', code=1, vocab_size=300)
-        refused(' and 4 more are missing', code=1, num_hidden_layers=4)
+        refused('has shape [260, 32]; the config says [300, 32]', vocab_size=300)
+        refused(' and 4 more are missing', num_hidden_layers=4)
         refused('no rule of family llama names model.layers.2.', num_hidden_layers=2)
         refused('max_position_embeddings', max_position_embeddings=16)
         refused('rotary embeddings of type yarn',

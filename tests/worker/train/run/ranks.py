@@ -25,7 +25,8 @@ class Attempt:
     """The ranks of one launch, and a stand-in for roll-worker: publishes and records checkpoints."""
 
     def __init__(self, test, job, attempt, document, checkpoints=(), output=None, record=True, kind='train',
-                 setup=None):
+                 setup=None, env=None):
+        self.env = {'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1', **(env or {})}
         self.output = output or os.path.join(test.top, f'job-{job}')
         self.record = record
         logs = os.path.join(self.output, 'logs', f'attempt-{attempt}')
@@ -53,7 +54,7 @@ class Attempt:
         with open(log, 'wb') as out:
             process = subprocess.Popen([RANK, '--launch', self.launch, '--rank', str(rank)], stdin=subprocess.PIPE,
                                        stdout=out, stderr=out, close_fds=False, preexec_fn=child,
-                                       env={'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1'})
+                                       env=self.env)
         os.close(down)
         self.ranks.append(process)
         self.threads.append(threading.Thread(target=self.listen, args=(rank, up)))

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Where a job's weights come from, which of them train, and what is said of a directory that is no good."""
+import array
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import unittest
+
+import invented_family_test as made
+from ranks import CONVERT, RankCase
+
+SIZES = {**made.SIZES, 'num_hidden_layers': 2}
+
+
+class Factory(RankCase):
+
+    def setUp(self):
+        super().setUp()
+        self.start = os.path.join(self.top, 'start')
+        made.write_model(self.start, {'model_type': 'qwen3', 'rope_theta': 500.0, **SIZES}, self.tensors())
+
+    def tensors(self):
+        return {name: tensor for name, tensor in made.make_tensors().items()
+                if not name.startswith(('model.layers.2.', 'model.layers.3.'))}
+
+    def trained(self, run):
+        """The tensors of a run's last checkpoint, by HuggingFace name."""
+        out = os.path.join(self.top, f'hf-{len(os.listdir(self.top))}')
+        subprocess.run([CONVERT, 'convert', run.published[-1][1], out, '--to', 'hf'], check=True,
+                       capture_output=True)
+        return made.read_model(out)
+
+    @unittest.skipUnless(CONVERT, 'needs roll-convert')
+    def test_the_same_weights_from_every_kind_of_directory(self):
+        runs, said = [], []
+        for job, options in enumerate([None, (), ('--tp', '2', '--pp', '2')], start=1):
+            start = self.start if options is None else os.path.join(self.top, f'native-{job}')
+            if options is not None:
+                subprocess.run([CONVERT, 'convert', self.start, start, '--to', 'mca', *options], check=True,
+                               capture_output=True)
+            run = self.run_whole(job, 1, self.document(2, dp=1, model={'from': start}))
+            runs.append((run.metrics(), run.weights(2)))
+            said.append(run.log())
+        self.assertEqual(runs[0], runs[1])
+        self.assertEqual(runs[0], runs[2])
+        for text, log in zip(('(HuggingFace)', '(MCA)', '(MCA of tp 2 pp 2)'), said):
+            self.assertIn(text, log)
+        self.refused(self.document(2, dp=1, model={'from': self.top}), 2, 'is no checkpoint that we know')
+
+    @unittest.skipUnless(CONVERT, 'needs roll-convert')
+    def test_frozen_weights_keep_every_bit_and_the_others_train(self):
+        frozen = {'embedding.word_embeddings.weight': ['model.embed_tokens.weight'],
+                  'decoder.layers.0.*': [name for name in self.tensors() if name.startswith('model.layers.0.')],
+                  '*q_layernorm.weight': ['model.layers.1.self_attn.q_norm.weight'], 'output_layer.weight':
+                  ['lm_head.weight']}
+        model = {'from': self.start, 'freeze': list(frozen)}
+        run = self.run_whole(1, 1, self.document(3, dp=1, model=model))
+        before, after = self.tensors(), self.trained(run)
+        self.assertIn(' parameters are frozen', run.log())
+        kept = {name for names in frozen.values() for name in names}
+        self.assertEqual({name for name in before if before[name] == after[name]}, kept)
+        self.assertEqual(before.keys(), after.keys())
+        loose = self.run_whole(2, 1, self.document(3, dp=1, model={'from': self.start}))
+        self.assertLess(run.metrics()[0]['grad_norm'], loose.metrics()[0]['grad_norm'])
+        self.assertEqual(run.metrics()[0]['loss'], loose.metrics()[0]['loss'])
+        model['freeze'] = ['decoder.layers.7.*']
+        self.refused(self.document(3, dp=1, model=model), 2, 'model.freeze: no parameter is called decoder.layers.7.*')
+        model['freeze'] = ['*']
+        self.refused(self.document(3, dp=1, model=model), 2, 'there is nothing to train')
+
+    @unittest.skipUnless(CONVERT, 'needs roll-convert')
+    def test_new_rows_of_vocabulary_are_the_mean_and_noise(self):
+        changes = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
+        run = self.run_whole(1, 1, self.document(1, dp=1, model={'from': self.start, 'vocab_size': 1280}, **changes))
+        self.assertIn('1024 rows of vocabulary made', run.log())
+        before, after = self.tensors(), self.trained(run)
+        for name in ('model.embed_tokens.weight', 'lm_head.weight'):
+            shape, data = after[name]
+            self.assertEqual(shape, [1280, 32])
+            old = len(before[name][1])
+            self.assertEqual(data[:old], before[name][1])
+            rows, new = array.array('f', data[:old]), array.array('f', data[old:])
+            means = [statistics.fmean(rows[i::32]) for i in range(32)]
+            noise = [value - means[i % 32] for i, value in enumerate(new)]
+            self.assertAlmostEqual(statistics.fmean(noise), 0, delta=4 / len(noise) ** 0.5 / 32 ** 0.5)
+            self.assertAlmostEqual(statistics.pstdev(noise), 32 ** -0.5, delta=0.02 * 32 ** -0.5)
+        again = self.run_whole(2, 1, self.document(1, dp=1, model={'from': self.start, 'vocab_size': 1280}, **changes))
+        self.assertEqual(again.weights(1), run.weights(1))
+        self.refused(self.document(1, dp=1, model={'from': self.start, 'vocab_size': 64}), 2, 'model.vocab_size: 64')
+
+    def damaged(self, change, text):
+        folder = os.path.join(self.top, 'damaged')
+        shutil.copytree(self.start, folder)
+        change(folder)
+        self.refused(self.document(1, dp=1, model={'from': folder}), 2, text)
+        shutil.rmtree(folder)
+
+    def test_a_directory_that_is_no_good_is_refused_in_one_sentence(self):
+        def cut(folder):
+            with open(os.path.join(folder, 'model.safetensors'), 'r+b') as file:
+                file.truncate(os.path.getsize(file.name) - 1)
+
+        def lose(folder):
+            os.rename(os.path.join(folder, 'model.safetensors'), os.path.join(folder, 'model-1.safetensors'))
+            index = {'weight_map': {name: 'model-1.safetensors' for name in self.tensors()}}
+            index['weight_map']['lm_head.weight'] = 'model-2.safetensors'
+            with open(os.path.join(folder, 'model.safetensors.index.json'), 'w', encoding='utf-8') as file:
+                json.dump(index, file)
+
+        def say(**changes):
+            def change(folder):
+                with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
+                    config = json.load(file)
+                with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as file:
+                    json.dump({**config, **changes}, file)
+            return change
+
+        def write(**changes):
+            def change(folder):
+                shutil.rmtree(folder)
+                tensors = {name: tensor for name, tensor in {**self.tensors(), **changes}.items() if tensor}
+                made.write_model(folder, {'model_type': 'qwen3', 'rope_theta': 500.0, **SIZES}, tensors)
+            return change
+        self.damaged(cut, 'model.safetensors')
+        self.damaged(lose, 'names model-2.safetensors, which is not there')
+        self.damaged(say(intermediate_size=64), 'the config says')
+        self.damaged(say(num_hidden_layers=3), 'are missing')
+        self.damaged(say(max_position_embeddings=16), 'train.seq_length: 32 is more than')
+        self.damaged(say(model_type='quince'), 'no family file covers quince')
+        self.damaged(write(**{'lm_head.weight': None}), 'lm_head.weight is missing')
+        self.damaged(write(**{'model.extra.weight': ([1], bytes(4))}), 'no rule of family qwen3 names model.extra')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,119 @@
+#include "worker/train/load_weights.hpp"
+
+#include <cmath>
+#include <map>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "worker/convert/gather.hpp"
+#include "worker/convert/mca_layout.hpp"
+#include "worker/families/families.hpp"
+#include "worker/train/failure.hpp"
+#include "worker/train/model/random.hpp"
+
+namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kReadBytes = 1 << 20;  // by a thread at least
+
+tensor::DType dtype_of(const at::Tensor& tensor) {
+    return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
+}
+
+// Where each native tensor's bytes go.
+std::map<std::string, at::Tensor> by_name(const Parameters& parameters) {
+    std::map<std::string, at::Tensor> result;
+    for (std::size_t i = 0; i < parameters.specs.size(); ++i)
+        result[parameters.specs[i].name] = parameters.weight[i];
+    return result;
+}
+
+bool is_vocabulary(const std::string& name) {
+    return name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
+}
+
+// Rows [old, all) of w_VC: the mean of those before, and noise.
+void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const std::string& name) {
+    const at::Tensor mean_C = w_VC.narrow(0, 0, old).mean(0, false, at::kDouble);
+    const at::Tensor noise_VC = at::empty_like(w_VC);  // a row's noise is the same for any `old`
+    fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
+    const std::int64_t added = w_VC.size(0) - old;
+    w_VC.narrow(0, old, added).copy_(noise_VC.narrow(0, old, added) + mean_C);
+}
+
+// By all threads: each casts its rows from the mapped file to where they belong.
+void read_rows(const convert::Source& source, const convert::TargetTensor& target,
+               const at::Tensor& to) {
+    const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
+    const std::int64_t row_bytes = static_cast<std::int64_t>(to.nbytes()) / rows;
+    auto* bytes = static_cast<std::byte*>(to.data_ptr());
+    const auto read = [&](std::int64_t begin, std::int64_t end) {
+        convert::gather_rows(source, target, begin, end, bytes + begin * row_bytes);
+    };
+    at::parallel_for(0, rows, std::max<std::int64_t>(1, kReadBytes / row_bytes), read);
+    convert::release(source, target);
+}
+
+// The rows that were made.
+Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
+                               const at::Tensor& weight, std::uint64_t seed) {
+    const tensor::Shape& shape = target.info.shape;
+    const bool grows = is_vocabulary(target.info.name) && weight.dim() == 2 && shape.size() == 2 &&
+                       shape[1] == weight.size(1) && shape[0] < weight.size(0);
+    if (!grows && weight.sizes() != at::IntArrayRef(shape))
+        return fail(ErrorCode::InvalidArgument,
+                    source.directory.string() + ": " + target.info.name + " has shape " +
+                        tensor::to_string(shape) + "; the job's model has " +
+                        tensor::to_string(weight.sizes().vec()));
+    const at::Tensor host = weight.is_cpu() ? weight : at::empty_like(weight, at::kCPU);
+    read_rows(source, target, grows ? host.narrow(0, 0, shape[0]) : host);
+    if (grows) grow(host, shape[0], seed, target.info.name);
+    if (!weight.is_cpu()) weight.copy_(host);
+    return grows ? weight.size(0) - shape[0] : 0;
+}
+
+std::string decision(const convert::Source& source, std::int64_t grown) {
+    std::string text = source.format == convert::Format::Hf ? "HuggingFace" : "MCA";
+    const formats::McaLayout& layout = source.config.layout;
+    const std::pair<const char*, int> axes[] = {
+        {"tp", layout.tp}, {"pp", layout.pp}, {"ep", layout.ep}};
+    std::string split;
+    for (const auto& [name, size] : axes)
+        if (size > 1) split += " " + std::string(name) + " " + std::to_string(size);
+    if (!split.empty()) text += " of" + split;
+    if (grown > 0) text += "; " + std::to_string(grown) + " rows of vocabulary made";
+    return text;
+}
+
+}  // namespace
+
+std::string load_weights(const fs::path& directory, Parameters& parameters, std::uint64_t seed) {
+    const families::Families families = need(families::Families::load());
+    const convert::Source source = of_disk(convert::open_source(directory, families));
+    formats::McaConfig whole = source.config;
+    whole.layout = {};
+    whole.local_names = false;
+    const auto layout = of_disk(convert::mca_layout(source.native, source.model, whole));
+    const convert::Plan plan =
+        of_disk(convert::make_plan(source, layout, dtype_of(parameters.flat_weight)));
+    for (const convert::Comparison& replica : plan.comparisons)
+        of_disk(convert::compare(source, replica));
+    std::map<std::string, at::Tensor> weights = by_name(parameters);
+    std::int64_t grown = 0;
+    for (const convert::TargetTensor& target : plan.tensors) {
+        const auto weight = weights.find(target.info.name);
+        if (weight == weights.end())
+            throw RankFailure(2,
+                              directory.string() + ": the job's model has no " + target.info.name);
+        grown = std::max(grown, of_disk(read_into(source, target, weight->second, seed)));
+        weights.erase(weight);
+    }
+    if (!weights.empty())
+        throw RankFailure(2, directory.string() + " has no " + weights.begin()->first);
+    return decision(source, grown);
+}
+
+}  // namespace roll::train
