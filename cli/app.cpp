@@ -1,7 +1,5 @@
 #include "cli/app.hpp"
 
-#include <array>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -11,9 +9,6 @@
 
 namespace roll::cli {
 namespace {
-
-// Commands that have their names already, and nothing behind them.
-constexpr std::array<std::string_view, 1> kNotBuilt = {"alloc"};
 
 // One command line: the options that CLI11 fills, and what the chosen command does with them.
 class Parser {
@@ -33,6 +28,7 @@ class Parser {
         add_submit();
         add_queries();
         add_steering();
+        add_alloc();
         add_checkpoint_work();
     }
 
@@ -84,8 +80,6 @@ class Parser {
             if (word.starts_with("-")) continue;
             if (std::find(known.begin(), known.end(), word) != known.end()) {
                 error.hint = "rollctl " + word + " --help";
-            } else if (std::find(kNotBuilt.begin(), kNotBuilt.end(), word) != kNotBuilt.end()) {
-                error.message = fmt::format("{} is not built yet", word);
             } else if (app_.get_subcommands().empty()) {
                 error.message = fmt::format("{} is no command", word);
                 const auto near = spec::nearest(word, known);
@@ -109,11 +103,16 @@ class Parser {
                                [this] { return run_up(context_, up_); });
         up->add_option("--slots", up_.slots, "CPU slots [one a core]")->check(CLI::PositiveNumber);
         up->add_option("--gpus", up_.gpus, "GPUs")->check(CLI::NonNegativeNumber);
+        up->add_option("--endpoint", up_.endpoint, "Where rolld listens, e.g. tcp://0.0.0.0:7070");
+        up->add_option("--shared", up_.shared, "A directory on a volume of the nodes, for pilots");
+        up->add_option("--slurm-poll", up_.slurm_poll, "Seconds between two squeue [20]");
+        up->add_flag("--no-worker", up_.no_worker, "rolld alone: its workers come from Slurm");
         CLI::App* down = command("down", "End both; running jobs checkpoint first",
                                  [this] { return run_down(context_, now_); });
         down->add_flag("--now", now_, "Do not wait for checkpoints");
-        command("doctor", "What is missing or odd, with a remedy each",
-                [this] { return run_doctor(context_); });
+        CLI::App* doctor = command("doctor", "What is missing or odd, with a remedy each",
+                                   [this] { return run_doctor(context_, slurm_); });
+        doctor->add_flag("--slurm", slurm_, "Whether pilots can work from here, too");
         command("version", "Versions of rollctl and rolld",
                 [this] { return run_version(context_); });
         CLI::App* completion = command("completion", "A completion script: bash, zsh or fish",
@@ -220,6 +219,54 @@ class Parser {
         undrain->add_option("NODE", word_)->required();
     }
 
+    void add_alloc() {
+        CLI::App* alloc = app_.add_subcommand("alloc", "What rolld may order from Slurm");
+        alloc->require_subcommand(1);
+        alloc->fallthrough();
+        const auto sub = [&](const std::string& name, const std::string& what, Action action) {
+            CLI::App* made = alloc->add_subcommand(name, what);
+            made->fallthrough();
+            made->callback([this, action = std::move(action)] { chosen_ = action; });
+            return made;
+        };
+        sub("list", "Queues and allocations", [this] { return run_alloc_list(context_); });
+        add_alloc_options(sub("add", "A queue to order allocations from, when jobs need them",
+                              [this] { return run_alloc_add(context_, alloc_); }));
+        for (const auto& [verb, what] : {std::pair{"pause", "Order nothing more from a queue"},
+                                         {"resume", "Order again, failures forgotten"},
+                                         {"remove", "Give all of a queue back, then forget it"},
+                                         {"dry-run", "Print the command and script of an order"}}) {
+            sub(verb, what,
+                [this, name = std::string(verb)] { return run_alloc_steer(context_, name, word_); })
+                ->add_option("QUEUE", word_)
+                ->required();
+        }
+    }
+
+    void add_alloc_options(CLI::App* sub) {
+        AllocOptions& a = alloc_;
+        sub->add_option("NAME", a.name)->required();
+        sub->add_option("--time", a.time, "Of an allocation: 90m, 12h, 1-12:00:00")->required();
+        sub->add_option("--nodes", a.nodes, "Of an allocation [1]");
+        sub->add_option("--gpus", a.gpus, "Of a node [0]");
+        sub->add_option("--slots", a.slots, "CPU slots of a node [one a GPU]");
+        sub->add_option("--partition", a.partition);
+        sub->add_option("--account", a.account);
+        sub->add_option("--qos", a.qos);
+        sub->add_option("--constraint", a.constraint);
+        sub->add_option("--sbatch-arg", a.sbatch_args, "For sbatch, e.g. --sbatch-arg=--exclusive")
+            ->allow_extra_args(false);
+        sub->add_option("--setup", a.setup, "A shell line before the worker, e.g. 'module load x'")
+            ->allow_extra_args(false);
+        sub->add_option("--max-jobs", a.max_jobs, "Allocations at once [10; 0: no limit]");
+        sub->add_option("--max-nodes", a.max_nodes, "Nodes at once [no limit]");
+        sub->add_option("--max-gpu-hours", a.max_gpu_hours, "Over the queue's life [no limit]");
+        sub->add_option("--backlog", a.backlog, "Ordered and not yet granted [4]");
+        sub->add_option("--idle", a.idle, "Without work for so long: given back [5m]");
+        sub->add_option("--handover", a.handover, "Jobs leave so long before the end [2m]");
+        sub->add_flag("--dry-run", a.dry_run, "Print what an order would be; add nothing");
+    }
+
     // Programs that lie beside this one do the work; their words pass through.
     void add_checkpoint_work() {
         CLI::App* plan = command("plan", "What a train job would do; nothing runs",
@@ -300,12 +347,14 @@ class Parser {
     KeysOptions keys_;
     SubmitOptions submit_;
     JobsOptions jobs_;
+    AllocOptions alloc_;
     LogsOptions logs_;
     MetricsOptions metrics_;
     std::string word_;
     std::vector<std::string> words_;
     std::string reason_;
     bool now_ = false;
+    bool slurm_ = false;
     bool submits_ = false;
     bool follow_ = false;
     Action chosen_;

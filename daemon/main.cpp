@@ -13,12 +13,14 @@
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/io/beacon.hpp"
+#include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
 #include "common/spec/units.hpp"
 #include "common/time.hpp"
 #include "daemon/ledger/backup.hpp"
 #include "daemon/server/server.hpp"
+#include "daemon/slurm/commands.hpp"
 
 namespace roll {
 namespace {
@@ -34,6 +36,8 @@ struct Options {
     std::string backup;
     std::string restore;
     bool check = false;
+    double slurm_poll = 20;
+    std::string shared;
     std::string log_level = "info";
 };
 
@@ -82,6 +86,45 @@ Result<std::string> cluster_name(const io::StateDirectory& directory) {
     return name;
 }
 
+// What workers on other nodes read: the state directory itself or, as the ledger belongs on a local
+// disk, another one on a volume that the nodes share.
+io::StateDirectory shared_directory(const io::StateDirectory& directory, const Options& options) {
+    if (options.shared.empty()) return directory;
+    return io::StateDirectory(std::filesystem::absolute(options.shared));
+}
+
+Result<void> share_keys(const io::StateDirectory& directory, const io::StateDirectory& shared) {
+    if (shared.root() == directory.root()) return {};
+    ROLL_TRY_VOID(shared.make());
+    for (const char* name : {"server.pub", "worker.pub", "worker.key"}) {
+        ROLL_TRY(const std::string key, read_file(directory.keys() / name));
+        ROLL_TRY_VOID(write_file_atomically(shared.keys() / name, key));
+    }
+    return {};
+}
+
+// Pilots start the roll-worker beside this program: it must be on a shared volume, too.
+Result<slurm::Site> pilot_site(const io::StateDirectory& directory) {
+    slurm::Site site;
+    site.directory = directory.root();
+    site.worker = std::filesystem::path(io::own_program()).parent_path() / "roll-worker";
+    site.logs = directory.root() / "pilots";
+    site.environment = io::current_environment();
+    ROLL_TRY_VOID(make_directories(site.logs));
+    return site;
+}
+
+// What workers and clients connect to: no wildcard, which means another machine on each.
+std::string advertised(const std::string& bound) {
+    for (const std::string wildcard : {"tcp://0.0.0.0:", "tcp://*:"}) {
+        if (!bound.starts_with(wildcard)) continue;
+        char name[256] = {};
+        if (::gethostname(name, sizeof name - 1) != 0) return bound;
+        return "tcp://" + std::string(name) + ":" + bound.substr(wildcard.size());
+    }
+    return bound;
+}
+
 Result<server::ServerOptions> server_options(const io::StateDirectory& directory,
                                              const Options& options) {
     server::ServerOptions made;
@@ -96,11 +139,16 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
         ROLL_TRY(made.endpoint, directory.default_endpoint());
     }
     made.authorized = directory.authorized();
-    if (!options.no_beacon) made.beacon = directory.beacon();
+    const io::StateDirectory shared = shared_directory(directory, options);
+    ROLL_TRY_VOID(share_keys(directory, shared));
+    if (!options.no_beacon) made.beacon = shared.beacon();
     ROLL_TRY(made.cluster, cluster_name(directory));
     made.nonce = random_name();
     made.requests_per_second = options.rate_limit;
     made.request_burst = kBurstSeconds * options.rate_limit;
+    ROLL_TRY(made.site, pilot_site(shared));
+    made.pilots.poll = std::chrono::milliseconds(static_cast<int>(options.slurm_poll * 1000));
+    made.pilots.missing = made.pilots.unsure = 3 * made.pilots.poll;
     return made;
 }
 
@@ -166,7 +214,11 @@ Result<void> serve(const Options& options) {
         server->stop();
     });
     ROLL_TRY_VOID(write_file_atomically(directory.pid("rolld"), std::to_string(::getpid()) + "\n"));
-    ROLL_TRY_VOID(write_file_atomically(directory.endpoint_file(), server->endpoint() + "\n"));
+    ROLL_TRY_VOID(
+        write_file_atomically(directory.endpoint_file(), advertised(server->endpoint()) + "\n"));
+    const io::StateDirectory shared = shared_directory(directory, options);
+    ROLL_TRY_VOID(
+        write_file_atomically(shared.endpoint_file(), advertised(server->endpoint()) + "\n"));
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
     const auto ended = server->run();
     ::unlink(directory.pid("rolld").c_str());
@@ -192,6 +244,10 @@ int run(int argc, char** argv) {
     house->add_option("--restore", options.restore,
                       "Put the ledger of the backup DIR in its place");
     house->require_option(0, 1);
+    app.add_option("--shared", options.shared,
+                   "Where pilots find keys and endpoint, on a volume of the nodes [--dir]");
+    app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue")
+        ->check(CLI::Range(0.2, 3600.0));
     app.add_option("--log-level", options.log_level, "debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
     try {

@@ -17,10 +17,14 @@ constexpr int kOwnTrouble = 125;  // `wait` and its like: not the job's code
 struct UpOptions {
     std::optional<int> slots;
     std::optional<int> gpus;
+    std::string endpoint;
+    double slurm_poll = 0;
+    std::string shared;
+    bool no_worker = false;
 };
 Result<int> run_up(const Context& context, const UpOptions& options);
 Result<int> run_down(const Context& context, bool now);
-Result<int> run_doctor(const Context& context);
+Result<int> run_doctor(const Context& context, bool slurm);
 
 struct SubmitOptions {
     std::vector<std::string> files;
@@ -89,6 +93,31 @@ Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings);
 Result<int> run_nodes(const Context& context);
 Result<int> run_drain(const Context& context, const std::string& node, bool draining);
+struct AllocOptions {
+    std::string name;
+    std::string partition;
+    std::string account;
+    std::string qos;
+    std::string constraint;
+    int nodes = 1;
+    std::optional<int> slots;
+    int gpus = 0;
+    std::string time;
+    std::string idle = "5m";
+    std::string handover = "2m";
+    int max_nodes = 0;
+    int max_jobs = 10;
+    int max_gpu_hours = 0;
+    int backlog = 4;
+    std::vector<std::string> sbatch_args;
+    std::vector<std::string> setup;
+    bool dry_run = false;
+};
+Result<int> run_alloc_add(const Context& context, const AllocOptions& options);
+Result<int> run_alloc_list(const Context& context);
+// pause, resume, remove, dry-run.
+Result<int> run_alloc_steer(const Context& context, const std::string& verb,
+                            const std::string& name);
 Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options);
 Result<int> run_completion(const std::string& shell, const std::vector<std::string>& commands);
 Result<int> run_version(const Context& context);

@@ -1,3 +1,5 @@
+#include "cli/commands/doctor.hpp"
+
 #include <array>
 #include <cstdio>
 
@@ -16,13 +18,6 @@ namespace roll::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Finding {
-    std::string what;
-    bool good = true;
-    std::string detail;
-    std::string remedy;
-};
 
 Finding check_directory(const io::StateDirectory& state) {
     const fs::path& root = state.root();
@@ -127,13 +122,18 @@ Finding check_libtorch() {
 
 }  // namespace
 
-Result<int> run_doctor(const Context& context) {
+Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state),
                                      check_daemon(context), check_worker(context),
                                      check_space(state)};
     for (Finding& finding : check_programs()) findings.push_back(std::move(finding));
     findings.push_back(check_libtorch());
+    if (slurm) {
+        // Workers come from Slurm: none needs to be there now.
+        std::erase_if(findings, [](const Finding& finding) { return finding.what == "worker"; });
+        for (Finding& finding : slurm_findings(context)) findings.push_back(std::move(finding));
+    }
     bool good = true;
     Json list = Json::array();
     for (const Finding& finding : findings) {

@@ -36,7 +36,8 @@ Result<Json> wait_ready(const std::string& program, pid_t pid, const std::filesy
     }
 }
 
-Result<Json> ensure_rolld(const Context& context, const io::StateDirectory& state) {
+Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
+                          const io::StateDirectory& state) {
     const auto version = [&]() -> Json {
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
@@ -44,10 +45,18 @@ Result<Json> ensure_rolld(const Context& context, const io::StateDirectory& stat
     };
     const auto log = state.root() / "rolld.out";
     if (const auto pid = running(state.pid("rolld"), "rolld")) {
+        if (!options.endpoint.empty())
+            say("rolld runs already; --endpoint takes effect after rollctl down");
         return wait_ready("rolld", *pid, log, version);
     }
     ROLL_TRY(const std::string program, program_path("rolld"));
-    ROLL_TRY(const pid_t pid, start_in_background({program, "--dir", state.root()}, log));
+    std::vector<std::string> arguments = {program, "--dir", state.root()};
+    if (!options.endpoint.empty())
+        arguments.insert(arguments.end(), {"--endpoint", options.endpoint});
+    if (!options.shared.empty()) arguments.insert(arguments.end(), {"--shared", options.shared});
+    if (options.slurm_poll > 0)
+        arguments.insert(arguments.end(), {"--slurm-poll", fmt::format("{}", options.slurm_poll)});
+    ROLL_TRY(const pid_t pid, start_in_background(arguments, log));
     return wait_ready("rolld", pid, log, version);
 }
 
@@ -90,8 +99,11 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
 Result<int> run_up(const Context& context, const UpOptions& options) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     ROLL_TRY_VOID(state.make());
-    ROLL_TRY(const Json version, ensure_rolld(context, state));
-    ROLL_TRY(const Json nodes, ensure_worker(context, options, state));
+    ROLL_TRY(const Json version, ensure_rolld(context, options, state));
+    Json nodes = Json::array();
+    if (!options.no_worker) {
+        ROLL_TRY(nodes, ensure_worker(context, options, state));
+    }
     if (context.json) {
         print_json({{"schema", "roll.up/1"},
                     {"directory", state.root().string()},

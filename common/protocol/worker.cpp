@@ -126,17 +126,33 @@ static Result<Recorded> read_recorded(const Json& json, const std::string& path)
     return recorded;
 }
 
+static Json to_json(const PilotNote& pilot) {
+    return {{"key", pilot.key}, {"slurm_job", pilot.slurm_job}, {"ends_at", pilot.ends_at}};
+}
+
+static Result<PilotNote> read_pilot(const Json& json) {
+    JsonReader r(json, "heartbeat.pilot");
+    PilotNote pilot;
+    pilot.key = r.get<std::string>("key");
+    pilot.slurm_job = r.get<std::string>("slurm_job");
+    pilot.ends_at = r.get_or<std::int64_t>("ends_at", 0);
+    ROLL_TRY_VOID(r.finish_lenient());
+    return pilot;
+}
+
 std::string encode(const Heartbeat& heartbeat) {
-    return dump({{"v", kVersion},
-                 {"session", heartbeat.session},
-                 {"node", heartbeat.node},
-                 {"slots", heartbeat.slots},
-                 {"gpus", heartbeat.gpus},
-                 {"sequence", heartbeat.sequence},
-                 {"bound_below_lease", heartbeat.bound_below_lease},
-                 {"heard_recently", heartbeat.heard_recently},
-                 {"draining", heartbeat.draining},
-                 {"running", to_json_list(heartbeat.running)}});
+    Json json({{"v", kVersion},
+               {"session", heartbeat.session},
+               {"node", heartbeat.node},
+               {"slots", heartbeat.slots},
+               {"gpus", heartbeat.gpus},
+               {"sequence", heartbeat.sequence},
+               {"bound_below_lease", heartbeat.bound_below_lease},
+               {"heard_recently", heartbeat.heard_recently},
+               {"draining", heartbeat.draining},
+               {"running", to_json_list(heartbeat.running)}});
+    if (heartbeat.pilot) json["pilot"] = to_json(*heartbeat.pilot);
+    return dump(json);
 }
 
 Result<Heartbeat> decode_heartbeat(std::string_view frame) {
@@ -151,12 +167,16 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
     heartbeat.heard_recently = r.get<bool>("heard_recently");
     heartbeat.draining = r.get<bool>("draining");
+    const Json& pilot = r.raw("pilot");
     const Json& running = r.raw("running");
     ROLL_TRY_VOID(r.finish_lenient());
     if (heartbeat.session.empty() || heartbeat.node.empty())
         return fail(ErrorCode::Corrupt, "heartbeat: session and node must have a name");
     if (heartbeat.slots < 0 || heartbeat.gpus < 0)
         return fail(ErrorCode::Corrupt, "heartbeat: slots and gpus must not be negative");
+    if (!pilot.is_null()) {
+        ROLL_TRY(heartbeat.pilot, read_pilot(pilot));
+    }
     ROLL_TRY_VOID(read_list(running, "heartbeat.running", heartbeat.running, &read_running));
     return heartbeat;
 }

@@ -40,6 +40,14 @@ struct RunningAttempt {
     std::string progress;  // the last progress report, JSON; for people, never decided by
 };
 
+// Of a roll-worker that a Slurm allocation of rolld's started.
+struct PilotNote {
+    std::string key;           // what rolld called the order
+    std::string slurm_job;     // Slurm's id
+    std::int64_t ends_at = 0;  // Unix seconds; 0: not known
+    friend bool operator==(const PilotNote&, const PilotNote&) = default;
+};
+
 struct Heartbeat {
     std::string session;  // drawn by roll-worker at its start
     std::string node;
@@ -49,6 +57,7 @@ struct Heartbeat {
     bool bound_below_lease = true;  // this heartbeat renews (leases rule 5)
     bool draining = false;          // asked to end: nothing new may be placed on it
     bool heard_recently = false;    // an answer came within `company` (rule 7)
+    std::optional<PilotNote> pilot{};
     std::vector<RunningAttempt> running{};
 };
 

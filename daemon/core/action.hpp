@@ -24,6 +24,21 @@ struct StopMember {
     auto operator<=>(const StopMember&) const = default;
 };
 
+struct OrderAllocation {
+    AllocationId allocation;
+    auto operator<=>(const OrderAllocation&) const = default;
+};
+struct WatchAllocation {
+    AllocationId allocation;
+    auto operator<=>(const WatchAllocation&) const = default;
+};
+struct GiveBackAllocation {
+    AllocationId allocation;
+    auto operator<=>(const GiveBackAllocation&) const = default;
+};
+
 using Action = std::variant<StartMember, KeepMember, StopMember>;
+// Towards Slurm, idempotent by the order's name.
+using SlurmAction = std::variant<OrderAllocation, WatchAllocation, GiveBackAllocation>;
 
 }  // namespace roll::core

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "daemon/core/core.hpp"
+#include "daemon/core/allocations.hpp"
 
 namespace roll::core {
 namespace {
@@ -44,6 +44,7 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
         if (limit.count() > 0)
             earliest(wakeup, job.attempt->started_at.value_or(job.attempt->placed_at) + limit, now);
     }
+    if (const auto at = allocation_wakeup(state, now)) earliest(wakeup, *at, now);
     return wakeup;
 }
 

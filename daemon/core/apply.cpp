@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
-#include "daemon/core/core.hpp"
+#include "daemon/core/allocations.hpp"
 #include "daemon/core/index.hpp"
 
 namespace roll::core {
@@ -137,6 +137,7 @@ void on(State& s, const AttemptEnded& e) {
     ended.exit_code = e.exit_code;
     ended.reason = e.reason;
     ended.nodes = job.attempt->nodes;
+    for (const Place& place : job.attempt->places) note_used(s, place.worker, e.at);
     job.past.push_back(std::move(ended));
     job.attempt.reset();
 }

@@ -27,6 +27,9 @@ std::span<const Rule> rules();
 // What each worker should be doing, read off State.
 std::vector<Action> actions(const State& state);
 
+// What Slurm should be told, read off State: one entry an allocation.
+std::vector<SlurmAction> slurm_actions(const State& state);
+
 // The earliest instant at which a rule has something to do though nothing else happens (a back-off
 // ends, a time limit is reached).
 std::optional<Time> next_wakeup(const State& state, Time now);

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "daemon/core/core.hpp"
+#include "daemon/core/allocations.hpp"
 
 namespace roll::core {
 namespace {
@@ -166,14 +166,20 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
         if (found != known->end() && found + 1 != known->end())
             return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
     }
-    Events events;
     for (const auto& [id, worker] : s.workers) {
         if (worker.session == in.session) return Events{};
+    }
+    Events events;
+    if (in.pilot) {
+        ROLL_TRY(events, welcome_pilot(s, *in.pilot, now));
+    }
+    for (const auto& [id, worker] : s.workers) {
         if (worker.node == in.node)
             events.push_back(WorkerLost{id, "roll-worker on " + in.node + " was restarted", now});
     }
     events.push_back(
         WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus, now});
+    if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
     return events;
 }
 

@@ -30,6 +30,17 @@ struct WorkerJoined { WorkerId worker; std::string node; std::string session; in
 struct WorkerDrained { WorkerId worker; bool draining = true; };
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MemberUp { AttemptKey attempt; WorkerId worker; };
+struct QueueAdded { spec::PilotQueue queue; Time at{}; };
+struct QueuePaused { std::string queue; bool paused = true; std::string reason; };
+struct QueueRemoving { std::string queue; };
+struct QueueRemoved { std::string queue; };
+struct AllocationOrdered { AllocationId allocation; std::string queue; std::uint64_t incarnation = 0; Time at{}; };
+struct AllocationAccepted { AllocationId allocation; std::string slurm_job; };
+struct AllocationGranted { AllocationId allocation; Time at{}; Time ends_at{}; };   // again when its end moved
+struct AllocationReturned { AllocationId allocation; };                             // Slurm queued it again
+struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
+struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
+struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // follows its WorkerJoined
 // clang-format on
 
 using Event =
@@ -37,7 +48,9 @@ using Event =
                  JobCancelRequested, JobRequeued, JobEnded, AttemptPlaced, AttemptStarted,
                  AttemptStopping, MemberEnded, AttemptEnded, CheckpointRecorded, CheckpointPruned,
                  ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
-                 JobBeginChanged>;
+                 JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
+                 AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
+                 AllocationReleasing, AllocationEnded, PilotJoined>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

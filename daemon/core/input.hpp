@@ -15,7 +15,7 @@ struct Hold { JobId job; bool held = true; };
 struct SetPriority { JobId job; int priority = 0; };
 struct SetBegin { JobId job; Time begin{}; };          // ends a back-off too
 struct Drain { std::string node; bool draining = true; };
-struct WorkerHello { std::string node; std::string session; int slots = 0; int gpus = 0; };
+struct WorkerHello { std::string node; std::string session; int slots = 0; int gpus = 0; std::optional<Pilot> pilot{}; };
 struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its ranks are up
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
@@ -23,11 +23,22 @@ struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // it sh
 struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory; };
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };  // token: who wrote it
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
+struct AddQueue { spec::PilotQueue queue; };
+struct PauseQueue { std::string queue; bool paused = true; };
+struct RemoveQueue { std::string queue; };
+struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // by sbatch
+struct OrderSeen {                                                      // by squeue
+    AllocationId allocation; std::string slurm_job;
+    SlurmPhase phase = SlurmPhase::Pending; std::string reason;
+    std::optional<Time> began{}; std::optional<Time> ends{};
+};
+struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm does not know it any more
 struct Tick { };                                                        // time passed
 // clang-format on
 
 using Input = std::variant<Started, Submit, Cancel, Hold, SetPriority, SetBegin, Drain, WorkerHello,
                            WorkerGone, MemberStarted, MemberExited, MemberUnknown,
-                           CheckpointWritten, CheckpointDeleted, ExportWritten, Tick>;
+                           CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
+                           PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing>;
 
 }  // namespace roll::core

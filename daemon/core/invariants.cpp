@@ -1,7 +1,7 @@
 #include <set>
 
 #include "common/check.hpp"
-#include "daemon/core/core.hpp"
+#include "daemon/core/allocations.hpp"
 
 namespace roll::core {
 namespace {
@@ -64,6 +64,7 @@ void check_invariants(const State& state) {
     check_running(state);
     ROLL_CHECK(state.index == make_index(state));
     for (const auto& [key, id] : state.keys) ROLL_CHECK(state.jobs.at(id).key == key);
+    check_allocations(state);
     std::set<std::string> nodes;
     for (const auto& [id, worker] : state.workers) {
         ROLL_CHECK(id.value < state.next_worker);

@@ -2,29 +2,34 @@
 
 #include <algorithm>
 
+#include "daemon/core/allocations.hpp"
+
 namespace roll::core {
 namespace {
 
 bool fits(const spec::Resources& wanted, const Free& free) {
     return std::ssize(free.slots) >= wanted.slots_per_node &&
-           std::ssize(free.gpus) >= wanted.gpus_per_node;
+           std::ssize(free.gpus) >= wanted.gpus_per_node &&
+           (!free.left || wanted.time <= *free.left);
 }
 
 }  // namespace
 
-Room all_room(const State& state) {
+Room all_room(const State& state, Time now) {
     Room all;
     for (const auto& [id, worker] : state.workers) {
-        if (worker.draining) continue;
+        const auto leaves = leaves_at(state, worker);
+        if (!takes_work(state, worker) || (leaves && *leaves <= now)) continue;
         Free& free = all[id];
+        if (leaves) free.left = *leaves - now;
         for (int i = 0; i < worker.slots; ++i) free.slots.push_back(i);
         for (int i = 0; i < worker.gpus; ++i) free.gpus.push_back(i);
     }
     return all;
 }
 
-Room free_room(const State& state) {
-    Room room = all_room(state);
+Room free_room(const State& state, Time now) {
+    Room room = all_room(state, now);
     for (const JobId id : state.index.running) {
         for (const Place& place : state.jobs.at(id).attempt->places) {
             const auto found = room.find(place.worker);

@@ -9,15 +9,17 @@ namespace roll::core {
 struct Free {
     std::vector<int> slots;
     std::vector<int> gpus;
+    // How long jobs may stay; none: for ever.
+    std::optional<std::chrono::milliseconds> left{};
 };
 using Room = std::map<WorkerId, Free>;
 
 // All that the workers have which take jobs.
-Room all_room(const State& state);
+Room all_room(const State& state, Time now);
 
 // Without what attempts hold. A place is held until the whole attempt has ended, not only its
 // member: a gang's next attempt must not start beside what is left of this one.
-Room free_room(const State& state);
+Room free_room(const State& state, Time now);
 
 // The places of a gang, or none if it does not fit whole. The fullest workers that fit come first,
 // so that wide gangs find whole nodes.

@@ -13,6 +13,7 @@
 #include "common/ids.hpp"
 #include "common/spec/job.hpp"
 #include "common/time.hpp"
+#include "daemon/core/allocation.hpp"
 #include "daemon/core/index.hpp"
 
 namespace roll::core {
@@ -108,6 +109,7 @@ struct Worker {
     int gpus = 0;
     bool draining = false;  // gets nothing new
     Time joined_at{};
+    AllocationId allocation{};  // that it came with; 0: none
     friend bool operator==(const Worker&, const Worker&) = default;
 };
 
@@ -118,6 +120,9 @@ struct State {
     std::map<std::string, JobId> keys;  // idempotency key -> job
     // node -> the sessions that joined there, oldest first. Only the newest may come (back).
     std::map<std::string, std::vector<std::string>> sessions;
+    std::map<std::string, AllocationQueue> queues;  // by name
+    std::map<AllocationId, Allocation> allocations;
+    std::uint64_t next_allocation = 1;
     std::uint64_t next_job = 1;
     std::uint64_t next_worker = 1;
     Index index;  // follows from the rest

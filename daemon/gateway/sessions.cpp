@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace roll::gateway {
 namespace {
@@ -22,6 +23,34 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& s
         if (worker.session == session) return id;
     }
     return std::nullopt;
+}
+
+template <class Number>
+std::optional<Number> number(std::string_view text) {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+// "CLUSTER.INCARNATION.ID" names an order of ours; anything else is allocation 0, which is none.
+std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
+                                    const std::string& cluster) {
+    if (!heartbeat.pilot) return std::nullopt;
+    core::Pilot pilot;
+    pilot.slurm_job = heartbeat.pilot->slurm_job;
+    pilot.ends_at = Time{std::chrono::seconds(heartbeat.pilot->ends_at)};
+    std::string_view key = heartbeat.pilot->key;
+    if (!key.starts_with(cluster + ".")) return pilot;
+    key.remove_prefix(cluster.size() + 1);
+    const std::size_t dot = key.find('.');
+    if (dot == key.npos) return pilot;
+    const auto incarnation = number<std::uint64_t>(key.substr(0, dot));
+    const auto id = number<std::uint64_t>(key.substr(dot + 1));
+    if (!incarnation || !id) return pilot;
+    pilot.incarnation = *incarnation;
+    pilot.allocation = AllocationId{*id};
+    return pilot;
 }
 
 // What the worker says of one attempt. Checkpoints and the export come before the end: they count
@@ -108,8 +137,8 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     Inputs inputs;
     const auto worker = worker_of(state, heartbeat.session);
     if (!worker) {
-        inputs.push_back(
-            core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots, heartbeat.gpus});
+        inputs.push_back(core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
+                                           heartbeat.gpus, pilot_of(heartbeat, cluster_)});
     }
     auto [entry, fresh] = sessions_.try_emplace(heartbeat.session);
     Session& session = entry->second;

@@ -46,7 +46,10 @@ struct Session {
 
 class Sessions {
   public:
-    explicit Sessions(LeaseRules rules) : rules_(rules) {}
+    // `cluster` names the ledger, as pilots say it.
+    explicit Sessions(LeaseRules rules, std::string cluster = {})
+        : rules_(rules),
+          cluster_(std::move(cluster)) {}
 
     // Notes the heartbeat and says what it claims, as inputs of the core. `published` is the
     // beacon's counter now.
@@ -67,6 +70,7 @@ class Sessions {
 
   private:
     LeaseRules rules_;
+    std::string cluster_;
     std::map<std::string, Session> sessions_;
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
 };

@@ -49,6 +49,25 @@ template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker
 template <class V> void fields(V& v, core::JobBeginChanged& e) { v("job", e.job); v("begin", e.begin); v("at", e.at); }
 template <class V> void fields(V& v, core::JobDue& e) { v("job", e.job); }
 template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
+template <class V> void fields(V& v, core::QueueAdded& e) { v("queue", e.queue); v("at", e.at); }
+template <class V> void fields(V& v, core::QueuePaused& e) { v("queue", e.queue); v("paused", e.paused); v("reason", e.reason); }
+template <class V> void fields(V& v, core::QueueRemoving& e) { v("queue", e.queue); }
+template <class V> void fields(V& v, core::QueueRemoved& e) { v("queue", e.queue); }
+template <class V> void fields(V& v, core::AllocationOrdered& e) {
+    v("allocation", e.allocation); v("queue", e.queue);
+    v("incarnation", e.incarnation); v("at", e.at);
+}
+template <class V> void fields(V& v, core::AllocationAccepted& e) { v("allocation", e.allocation); v("slurm_job", e.slurm_job); }
+template <class V> void fields(V& v, core::AllocationGranted& e) { v("allocation", e.allocation); v("at", e.at); v("ends_at", e.ends_at); }
+template <class V> void fields(V& v, core::AllocationReturned& e) { v("allocation", e.allocation); }
+template <class V> void fields(V& v, core::AllocationReleasing& e) {
+    v("allocation", e.allocation); v("failed", e.failed); v("reason", e.reason);
+}
+template <class V> void fields(V& v, core::AllocationEnded& e) {
+    v("allocation", e.allocation); v("failed", e.failed);
+    v("reason", e.reason); v("at", e.at);
+}
+template <class V> void fields(V& v, core::PilotJoined& e) { v("worker", e.worker); v("allocation", e.allocation); v("at", e.at); }
 // clang-format on
 
 }  // namespace roll::ledger

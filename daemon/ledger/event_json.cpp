@@ -33,6 +33,17 @@ constexpr std::array kKinds = {
     "member_up",
     "job_due",
     "job_begin_changed",
+    "queue_added",
+    "queue_paused",
+    "queue_removing",
+    "queue_removed",
+    "allocation_ordered",
+    "allocation_accepted",
+    "allocation_granted",
+    "allocation_returned",
+    "allocation_releasing",
+    "allocation_ended",
+    "pilot_joined",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 
@@ -64,6 +75,7 @@ Json put(const Time& time) { return time.time_since_epoch().count(); }
 Json put(const core::JobPhase& phase) { return kPhases[static_cast<std::size_t>(phase)]; }
 Json put(const core::Outcome& outcome) { return kOutcomes[static_cast<std::size_t>(outcome)]; }
 Json put(const spec::JobSpec& spec) { return spec::json_of(spec); }
+Json put(const spec::PilotQueue& queue) { return Json::parse(spec::to_json(queue)); }
 Json put(const std::vector<core::Place>& places) {
     Json all = Json::array();
     for (const core::Place& place : places) {
@@ -104,6 +116,11 @@ void take(const Json& json, spec::JobSpec& spec) {
     auto parsed = spec::job_spec_of(json);
     if (!parsed) throw std::invalid_argument(parsed.error().message);
     spec = *std::move(parsed);
+}
+void take(const Json& json, spec::PilotQueue& queue) {
+    auto parsed = spec::pilot_queue_from_json(json.dump());
+    if (!parsed) throw std::invalid_argument(parsed.error().message);
+    queue = *std::move(parsed);
 }
 void take(const Json& json, std::vector<core::Place>& places) {
     for (const Json& item : json) {

@@ -1,3 +1,5 @@
+#include <array>
+
 #include <fmt/format.h>
 
 #include "daemon/query/query.hpp"
@@ -44,6 +46,27 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
     return kind;
 }
 
+std::string describe_allocation(const std::string& kind, const Json& body) {
+    const std::string queue = "allocation queue " + text_of(body, "queue");
+    if (kind == "queue_added")
+        return "allocation queue added: " + text_of(body.at("queue"), "name");
+    if (kind == "queue_paused")
+        return with_reason(queue + (text_of(body, "paused") == "true" ? " paused" : " resumed"),
+                           body);
+    if (kind == "queue_removing") return queue + " is being removed";
+    if (kind == "queue_removed") return queue + " removed";
+    const std::string allocation = "allocation " + text_of(body, "allocation");
+    if (kind == "allocation_ordered") return allocation + " ordered from " + queue;
+    if (kind == "allocation_accepted")
+        return allocation + " is Slurm's job " + text_of(body, "slurm_job");
+    if (kind == "allocation_granted") return allocation + " granted";
+    if (kind == "allocation_returned") return allocation + " was queued again by Slurm";
+    if (kind == "allocation_releasing") return with_reason(allocation + " goes back", body);
+    if (kind == "allocation_ended") return with_reason(allocation + " ended", body);
+    if (kind == "pilot_joined") return "worker came with " + allocation;
+    return kind;
+}
+
 std::string describe(const std::string& kind, const Json& body) {
     if (kind == "incarnation_raised")
         return "rolld started, incarnation " + text_of(body, "incarnation");
@@ -65,6 +88,9 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");
     if (kind == "worker_drained") return "worker draining: " + text_of(body, "draining");
     if (kind == "worker_lost") return with_reason("worker lost", body);
+    static constexpr std::array kOfAllocations = {"queue_", "allocation_", "pilot_"};
+    for (const char* prefix : kOfAllocations)
+        if (kind.starts_with(prefix)) return describe_allocation(kind, body);
     return describe_attempt(kind, body);
 }
 

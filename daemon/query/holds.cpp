@@ -66,13 +66,15 @@ class Finder {
 
     void room() {
         const spec::Resources& wanted = job_.spec.resources;
+        const bool fits = !core::find_places(wanted, core::all_room(state_, now_)).empty();
+        const std::string supply = fits ? "" : supply_text(state_, wanted);
+        if (!supply.empty()) return add("allocation", supply, "rollctl alloc list");
         if (state_.workers.empty())
             return add("workers", "no worker is connected", "rollctl up, or start a roll-worker");
         const std::string need =
             fmt::format("{} node{} with {} slots and {} GPUs each", wanted.nodes,
                         wanted.nodes == 1 ? "" : "s", wanted.slots_per_node, wanted.gpus_per_node);
-        if (core::find_places(wanted, core::all_room(state_)).empty())
-            return too_large(wanted, need);
+        if (!fits) return too_large(wanted, need);
         add("room", "waits for free slots: it needs " + need,
             fmt::format("it starts when jobs before it end; rollctl update {} priority=N moves it "
                         "forward, rollctl jobs shows the others",

@@ -196,6 +196,7 @@ Json nodes(const core::State& state, const Hearsay& hearsay) {
              {"slots_free", worker.slots - static_cast<int>(slots)},
              {"gpus_free", worker.gpus - static_cast<int>(gpus)},
              {"draining", worker.draining},
+             {"allocation", worker.allocation.value},
              {"jobs", running},
              {"joined_at", to_iso8601(worker.joined_at)},
              {"heard_ms_ago",

@@ -17,6 +17,8 @@ namespace roll::query {
 struct Hearsay {
     std::map<JobId, Json> progress;
     std::map<WorkerId, std::int64_t> heard_ms_ago;
+    std::map<AllocationId, std::string> slurm{};  // what squeue last said
+    std::string slurm_trouble{};
 };
 
 // Job ids of a selector: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, a name with globs. NotFound names
@@ -28,6 +30,7 @@ Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time no
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Json nodes(const core::State& state, const Hearsay& hearsay);
+Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // One rule that holds a queued job, and what would make it start.
@@ -41,5 +44,8 @@ std::string condition_text(const spec::After& after);  // "ok:12"
 
 // Why a queued job waits, one sentence; empty if it does not.
 std::string waiting(const core::State& state, JobId id, Time now);
+
+// What allocation queues have to do with a job that no live worker can hold; empty without any.
+std::string supply_text(const core::State& state, const spec::Resources& wanted);
 
 }  // namespace roll::query

@@ -39,7 +39,8 @@ Result<void> Server::admit(const Client& client, const protocol::Request& reques
                                 rate_.per_second()),
                     "wait a moment; many jobs fit into one file, submitted at once");
     }
-    static constexpr std::array kForOperators = {"drain", "undrain", "shutdown"};
+    static constexpr std::array kForOperators = {
+        "drain", "undrain", "shutdown", "alloc_add", "alloc_pause", "alloc_resume", "alloc_remove"};
     if (client.who.role != Role::Operator &&
         std::ranges::find(kForOperators, request.op) != kForOperators.end()) {
         return fail(ErrorCode::Refused,
@@ -47,6 +48,14 @@ Result<void> Server::admit(const Client& client, const protocol::Request& reques
                                 client.who.user));
     }
     return {};
+}
+
+// For a turn of its own, once this one is over.
+void Server::add_later(core::Input input) {
+    boost::asio::post(io_, [this, input = std::move(input)] {
+        add(input);
+        turn();
+    });
 }
 
 void Server::take_request(const Client& client, const std::string& frame) {
@@ -60,7 +69,8 @@ void Server::take_request(const Client& client, const std::string& frame) {
         reply(peer, request->id, tl::unexpected(admitted.error()));
         return;
     }
-    static constexpr std::array kQueries = {"version", "jobs", "show", "nodes", "shutdown"};
+    static constexpr std::array kQueries = {"version",  "jobs",       "show",         "nodes",
+                                            "shutdown", "alloc_list", "alloc_dry_run"};
     if (std::ranges::find(kQueries, request->op) != kQueries.end()) {
         reply(peer, request->id, query(*request));
         return;
@@ -74,6 +84,8 @@ Result<Json> Server::query(const protocol::Request& request) {
     const Time now = wall_clock_now();
     if (request.op == "jobs") return query::jobs(state, request.args, hearsay(), now);
     if (request.op == "show") return query::show(state, request.args, hearsay(), now);
+    if (request.op == "alloc_list") return list_allocations();
+    if (request.op == "alloc_dry_run") return dry_run(request);
     if (request.op == "nodes") return query::nodes(state, hearsay());
     if (request.op == "shutdown") {
         boost::asio::post(io_, [this] { stop(); });
@@ -105,6 +117,7 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
     static constexpr std::array kSelecting = {"cancel", "hold", "release", "update"};
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
         return claim_each(client, request);
+    if (request.op.starts_with("alloc_")) return claim_queue(client.peer, request);
     if (request.op == "drain" || request.op == "undrain") {
         JsonReader r(request.args, request.op);
         const auto node = r.get<std::string>("node");

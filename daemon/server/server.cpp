@@ -94,8 +94,10 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       beacon_(options_.beacon, first_beacon(options_, engine.state()), kBeat),
       ledger_(std::move(ledger)),
       engine_(std::move(engine)),
-      sessions_(options_.leases),
+      sessions_(options_.leases, options_.cluster),
       rate_(options_.requests_per_second, options_.request_burst),
+      desk_(make_desk(options_)),
+      runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
       timer_(io),
       started_at_(wall_clock_now()) {}
 
@@ -149,6 +151,7 @@ std::chrono::milliseconds Server::until_next() const {
     const Time now = wall_clock_now();
     if (const auto wakeup = core::next_wakeup(engine_.state(), now))
         next = std::min(next, *wakeup - now);
+    next = std::min(next, until_errand());
     for (const Waiting& waiting : waiting_) {
         const auto left =
             std::chrono::ceil<std::chrono::milliseconds>(waiting.until - steady_now());
@@ -213,7 +216,10 @@ void Server::turn() {
     answer_events(turned->committed > 0);
     inputs_.clear();
     asked_.clear();
-    if (drained && sessions_.has_company(steady_now())) beacon_.beat();
+    if (!turned->full) run_errands();
+    const bool company =
+        sessions_.has_company(steady_now()) || desk_.only_gone_are_left(engine_.state());
+    if (drained && company) beacon_.beat();
     timer_.cancel();
 }
 
@@ -283,6 +289,8 @@ void Server::answer_events(bool committed) {
 
 query::Hearsay Server::hearsay() const {
     query::Hearsay hearsay;
+    for (const auto& [id, a] : engine_.state().allocations) hearsay.slurm[id] = desk_.hearsay(id);
+    hearsay.slurm_trouble = desk_.trouble();
     for (const auto& [id, worker] : engine_.state().workers) {
         const auto session = sessions_.all().find(worker.session);
         if (session == sessions_.all().end()) continue;

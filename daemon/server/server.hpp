@@ -22,6 +22,7 @@
 #include "daemon/gateway/rate_limit.hpp"
 #include "daemon/gateway/sessions.hpp"
 #include "daemon/ledger/ledger.hpp"
+#include "daemon/pilots/runner.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::server {
@@ -46,6 +47,8 @@ struct ServerOptions {
     LeaseRules leases;
     double requests_per_second = 5000;  // of each user; 0: no limit
     double request_burst = 20000;
+    slurm::Site site;  // where pilots find what they need
+    pilots::DeskRules pilots;
 };
 
 class Server {
@@ -96,7 +99,15 @@ class Server {
     Result<void> claim_each(const Client& client, const protocol::Request& request);
     Result<void> owns(const std::string& user, const std::vector<JobId>& ids) const;
     Result<void> wait_events(const Peer& peer, const protocol::Request& request);
+    Result<void> claim_queue(const Peer& peer, const protocol::Request& request);
+    Json list_allocations() const;
+    Result<Json> dry_run(const protocol::Request& request);
+    static pilots::Desk make_desk(const ServerOptions& options);
+    void run_errands();
+    void take_outcome(const pilots::Outcome& outcome);
+    std::chrono::milliseconds until_errand() const;
     std::size_t add(core::Input input);
+    void add_later(core::Input input);
     void turn();
     void send(const Peer& peer, std::string frame);
     void reply(const Peer& peer, std::uint64_t id, const Result<Json>& value);
@@ -117,6 +128,8 @@ class Server {
     engine::Engine engine_;
     Sessions sessions_;
     gateway::RateLimit rate_;
+    pilots::Desk desk_;
+    pilots::Runner runner_;
     boost::asio::steady_timer timer_;
     std::vector<core::Input> inputs_{};
     std::vector<Asked> asked_{};

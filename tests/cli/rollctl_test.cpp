@@ -71,7 +71,11 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     const Ended missing = run("show");
     EXPECT_EQ(missing.status, 2);
     EXPECT_NE(missing.output.find("rollctl show --help"), std::string::npos);
-    EXPECT_NE(run("alloc").output.find("alloc is not built yet"), std::string::npos);
+    EXPECT_EQ(run("alloc").status, 2);
+    EXPECT_NE(run("alloc add q").output.find("--time is required"), std::string::npos);
+    const Ended bad = run("alloc add q --time 5m --sbatch-arg x --nodes 0");
+    EXPECT_EQ(bad.status, 2);
+    EXPECT_NE(bad.output.find("nodes is 0"), std::string::npos);
     EXPECT_EQ(run("update 1 colour=3").status, 2);
     EXPECT_EQ(run("submit").status, 2);
     EXPECT_EQ(run("--help").status, 0);

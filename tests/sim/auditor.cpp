@@ -19,6 +19,7 @@ void Auditor::check(const core::State& state, Time now, bool calm) const {
     check_placement(now);
     check_duties(state, now, calm);
     check_actions(state);
+    check_allocations(now);
 }
 
 void Auditor::wrote(JobId job, std::int64_t step, const Token& token) {
@@ -137,6 +138,7 @@ void Auditor::on(const core::AttemptPlaced& e) {
     for (const core::Place& place : e.places) {
         const auto found = free.find(place.worker);
         ROLL_CHECK(found != free.end());
+        ROLL_CHECK(has_time(workers_.at(place.worker), j.spec.resources, now_));
         ROLL_CHECK(std::ssize(place.slots) == j.spec.resources.slots_per_node);
         ROLL_CHECK(std::ssize(place.gpus) == j.spec.resources.gpus_per_node);
         for (int slot : place.slots) ROLL_CHECK(found->second.first.erase(slot) == 1);
@@ -166,7 +168,11 @@ void Auditor::on(const core::AttemptStopping& e) {
     const Job& j = job(e.attempt.job);
     const bool broken =
         std::ranges::any_of(r.ends, [](const auto& end) { return end.outcome != Outcome::Done; });
-    ROLL_CHECK(late(j, r, now_) || broken || j.cancelled);
+    const bool moves = std::ranges::any_of(r.members, [&](const Member& m) {
+        const auto worker = workers_.find(m.place.worker);
+        return worker != workers_.end() && goes_back(worker->second);
+    });
+    ROLL_CHECK(late(j, r, now_) || broken || j.cancelled || moves);
 }
 void Auditor::on(const core::MemberEnded& e) {
     Member& m = member(e.attempt, e.worker);
@@ -195,6 +201,7 @@ void Auditor::on(const core::AttemptEnded& e) {
     check_judgement(e, r);
     Job& j = job(e.attempt.job);
     j.time_was_up = late(j, r, now_);
+    note_used(r);
     const bool stopped = e.outcome == Outcome::Stopped && !j.cancelled && !j.time_was_up;
     if (e.outcome == Outcome::Infra || stopped) ++j.infra;
     if (e.outcome == Outcome::App) ++j.app;
@@ -229,7 +236,7 @@ void Auditor::on(const core::WorkerLost& e) { ROLL_CHECK(workers_.erase(e.worker
 Auditor::Room Auditor::room(bool occupied) const {
     Room free;
     for (const auto& [id, worker] : workers_) {
-        if (worker.draining) continue;
+        if (worker.draining || goes_back(worker)) continue;
         for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
         for (int i = 0; i < worker.gpus; ++i) free[id].second.insert(i);
     }
@@ -246,9 +253,10 @@ Auditor::Room Auditor::room(bool occupied) const {
     return free;
 }
 
-bool Auditor::fits(const spec::Resources& wanted, const Room& room) {
+bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) const {
     const auto enough = [&](const auto& item) {
-        return std::ssize(item.second.first) >= wanted.slots_per_node &&
+        return has_time(workers_.at(item.first), wanted, now) &&
+               std::ssize(item.second.first) >= wanted.slots_per_node &&
                std::ssize(item.second.second) >= wanted.gpus_per_node;
     };
     return std::ranges::count_if(room, enough) >= wanted.nodes;
@@ -297,13 +305,13 @@ void Auditor::check_placement(Time now) const {
     const Room free = room(true);
     std::vector<const Job*> waiting;
     for (const auto& [id, j] : jobs_) {
-        if (due(j, now) && fits(j.spec.resources, all)) waiting.push_back(&j);
+        if (due(j, now) && fits(j.spec.resources, all, now)) waiting.push_back(&j);
     }
     std::ranges::stable_sort(waiting, std::greater<>{},
                              [](const Job* j) { return j->spec.priority; });
     if (waiting.empty()) return;
     const Job& first = *waiting.front();
-    ROLL_CHECK(!fits(first.spec.resources, free));
+    ROLL_CHECK(!fits(first.spec.resources, free, now));
     for (const auto& [id, j] : jobs_) {
         const bool placed_now = j.run && !j.run->started && j.run->since == now;
         if (placed_now) ROLL_CHECK(j.spec.priority >= first.spec.priority);

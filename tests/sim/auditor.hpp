@@ -68,6 +68,13 @@ class Auditor {
         int slots = 0;
         int gpus = 0;
         bool draining = false;
+        AllocationId allocation{};
+    };
+    struct Allocation {
+        bool granted = false;
+        bool releasing = false;
+        Time ends_at{};
+        Time used_at{};
     };
     using Room = std::map<WorkerId, std::pair<std::set<int>, std::set<int>>>;
 
@@ -92,13 +99,27 @@ class Auditor {
     void on(const core::WorkerJoined& e);
     void on(const core::WorkerDrained& e);
     void on(const core::WorkerLost& e);
+    void on(const core::QueueAdded& e);
+    void on(const core::QueuePaused& e);
+    void on(const core::AllocationOrdered& e);
+    void on(const core::AllocationGranted& e);
+    void on(const core::AllocationReturned& e);
+    void on(const core::AllocationReleasing& e);
+    void on(const core::AllocationEnded& e);
+    void on(const core::PilotJoined& e);
+    template <class Other>
+    void on(const Other&) {}  // of allocations: tells nothing that is audited
     void on(const core::MemberUp& e);
 
     Job& job(JobId id);
     Run& run(const AttemptKey& key);
     Member& member(const AttemptKey& key, WorkerId worker);
     Room room(bool occupied) const;
-    static bool fits(const spec::Resources& wanted, const Room& room);
+    bool fits(const spec::Resources& wanted, const Room& room, Time now) const;
+    void note_used(const Run& run);
+    bool goes_back(const Worker& worker) const;
+    bool has_time(const Worker& worker, const spec::Resources& wanted, Time now) const;
+    bool is_busy(AllocationId id) const;
     bool allowed(const Job& job) const;
     bool hopeless(const Job& job) const;
     bool due(const Job& job, Time now) const {
@@ -115,11 +136,15 @@ class Auditor {
     void check_placement(Time now) const;
     void check_duties(const core::State& state, Time now, bool calm) const;
     void check_actions(const core::State& state) const;
+    void check_allocations(Time now) const;
 
     Time now_{};
     std::uint64_t incarnation_ = 0;
     std::map<JobId, Job> jobs_;
     std::map<WorkerId, Worker> workers_;
+    std::optional<spec::PilotQueue> queue_{};
+    bool paused_ = false;
+    std::map<AllocationId, Allocation> allocations_{};
     std::map<std::string, std::vector<std::string>> sessions_;  // by node
     std::map<std::string, JobId> acknowledged_;
     std::set<std::tuple<JobId, std::int64_t, Token>> written_;

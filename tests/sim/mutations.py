@@ -48,7 +48,7 @@ MUTATIONS = [
     (CORE + 'rules/place.cpp', 'if (find_places(job.spec.resources, all).empty()) continue;', '',
      'a job that can never run blocks all'),
     (CORE + 'rules/place.cpp', 'if (arrays.is_full(job)) continue;', '', 'arrays know no limit'),
-    (CORE + 'room.cpp', 'if (worker.draining) continue;', '', 'draining workers get jobs'),
+    (CORE + 'rules/release.cpp', 'if (worker.draining) return false;', '', 'draining workers get jobs'),
     (CORE + 'rules/wake.cpp', 'if (at > now) break;', '', 'back-offs end at once'),
     (CORE + 'rules/hopeless.cpp', 'if (at >= now) break;', 'break;', 'queued jobs outlive their deadline'),
     (CORE + 'rules/stop.cpp', '*job.spec.deadline < now', 'false', 'running jobs outlive their deadline'),

@@ -131,6 +131,7 @@ void ProcessRules::live(Copy& copy, const Peers& peers, std::int64_t beats, int 
 
 Heartbeat ProcessRules::beat(Process& p, std::int64_t beats) {
     Heartbeat hb{.node = p.node, .session = p.session, .slots = p.slots, .gpus = p.gpus};
+    hb.pilot = p.pilot;
     hb.sequence = ++p.sequence;
     p.sent[p.sequence] = beats;
     for (auto& [key, copy] : p.copies) {

@@ -53,6 +53,7 @@ struct Heartbeat {
     std::string session{};
     int slots = 0;
     int gpus = 0;
+    std::optional<core::Pilot> pilot{};
     std::uint64_t sequence = 0;
     bool below_lease = true;
     std::vector<Copy> running{};
@@ -83,6 +84,7 @@ struct Process {
     std::string session{};
     int slots = 0;
     int gpus = 0;
+    std::optional<core::Pilot> pilot{};
     std::uint64_t sequence = 0;
     std::uint64_t incarnation = 0;
     std::uint64_t echoed = 0;

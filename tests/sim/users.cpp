@@ -81,7 +81,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
 // One thing that may go wrong, or be asked for, each second.
 void World::meddle() {
     Node& node =
-        nodes_[static_cast<std::size_t>(random_.between(0, static_cast<int>(nodes_.size()) - 1))];
+        nodes_[static_cast<std::size_t>(random_.between(0, static_cast<int>(machines_) - 1))];
     const JobId job{static_cast<std::uint64_t>(random_.between(1, 40))};
     switch (random_.between(1, 200)) {
         case 1: inbox_.push_back({core::Cancel{job, "not wanted"}}); break;
@@ -119,8 +119,9 @@ void World::calm_down() {
     full_ = false;
     crash_ = Crash::None;
     network_.clear();
+    if (slurm_) add_queue();
     for (Node& node : nodes_) {
-        if (!node.process) start_process(node);
+        if (!node.process && !node.pilot) start_process(node);
     }
     for (const auto& [key, spec] : keys_) submit(key, spec);
     for (int again = 10; again <= 200; again += 10) {
@@ -138,14 +139,26 @@ void World::calm_down() {
             const auto holds = [&](const Node& node) {
                 return node.slots >= wanted.slots_per_node && node.gpus >= wanted.gpus_per_node;
             };
-            if (std::ranges::count_if(nodes_, holds) < wanted.nodes)
+            if (!could_be_ordered(wanted) &&
+                std::ranges::count_if(nodes_.begin(), nodes_.begin() + machines_, holds) <
+                    wanted.nodes)
                 inbox_.push_back({core::Cancel{id, "it can never run here"}});
         }
     });
 }
 
+// Whether allocations alone could hold it.
+bool World::could_be_ordered(const spec::Resources& wanted) const {
+    if (!slurm_) return false;
+    int most = queue_.max_jobs * queue_.nodes;
+    if (queue_.max_nodes > 0) most = std::min(most, queue_.max_nodes / queue_.nodes * queue_.nodes);
+    return queue_.slots >= wanted.slots_per_node && queue_.gpus >= wanted.gpus_per_node &&
+           most >= wanted.nodes && wanted.time <= queue_.time - queue_.margin();
+}
+
 bool World::done() const {
     if (!engine_ || second_ < kFaultsEnd + 700) return false;
+    if (slurm_ && (slurm_->any_alive() || !engine_->state().allocations.empty())) return false;
     return std::ranges::all_of(engine_->state().jobs,
                                [](const auto& item) { return core::is_over(item.second.phase); });
 }

@@ -14,8 +14,11 @@ World::World(std::uint64_t seed) : random_(seed) {
         nodes_.push_back({"n" + std::to_string(i), random_.between(1, 4), random_.between(0, 2)});
         later(random_.between(0, 20), [this, i] { start_process(nodes_[i]); });
     }
+    machines_ = nodes_.size();
     boot();
     plan_users();
+    plan_slurm();
+    open_desk();
 }
 
 void World::run() {
@@ -25,6 +28,7 @@ void World::run() {
         if (second_ == kFaultsEnd) calm_down();
         deliver();
         live();
+        live_slurm();
         serve();
         if (faulty()) meddle();
     }
@@ -76,6 +80,8 @@ void World::boot() {
     };
     engine_ = std::make_unique<engine::Engine>(std::move(state), engine::Ledger{append, load});
     ++life_;
+    polled_.reset();
+    open_desk();
     wakeup_ = now();
     const std::vector<Input> first{core::Started{}};
     const auto begun = engine_->step(first, now());
@@ -85,6 +91,7 @@ void World::boot() {
 
 void World::die() {
     engine_.reset();
+    desk_.reset();
     inbox_.clear();
     heard_.clear();
     newest_.clear();
@@ -113,6 +120,7 @@ void World::serve() {
     if (!engine_) return;
     audit();
     answer_all();
+    run_errands();
     ++beats_;
 }
 
@@ -174,7 +182,7 @@ void World::receive(const Heartbeat& heartbeat, std::uint64_t life) {
     const auto worker = worker_of(heartbeat.session);
     if (!worker) {
         inbox_.push_back({core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
-                                            heartbeat.gpus}});
+                                            heartbeat.gpus, heartbeat.pilot}});
         return;
     }
     claim(*worker, heartbeat);
@@ -265,6 +273,7 @@ void World::start_process(Node& node) {
     node.process->session = node.name + "/" + std::to_string(++sessions_);
     node.process->slots = node.slots;
     node.process->gpus = node.gpus;
+    node.process->pilot = node.pilot;
 }
 
 void World::live() {

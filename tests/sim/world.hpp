@@ -5,6 +5,7 @@
 // Time goes in seconds. Faults stop after kFaultsEnd; from then on everything must come to its end.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "tests/sim/auditor.hpp"
 #include "tests/sim/process.hpp"
 #include "tests/sim/random.hpp"
+#include "tests/sim/slurm.hpp"
 
 namespace roll::sim {
 
@@ -26,6 +28,8 @@ struct Totals {
     long jobs = 0;
     long attempts = 0;
     long checkpoints = 0;
+    long orders = 0;
+    long polls = 0;
 };
 
 class World {
@@ -44,6 +48,8 @@ class World {
         int slots = 0;
         int gpus = 0;
         std::unique_ptr<Process> process{};
+        std::optional<core::Pilot> pilot{};  // of one that comes and goes with a Slurm job
+        std::string slurm_key{};
     };
     struct Request {
         core::Input input;
@@ -83,6 +89,19 @@ class World {
     void note_writings(const Copy& copy);
     Peers peers_of(const Copy& copy) const;
 
+    // Slurm.
+    pilots::Instant steady() const { return std::chrono::seconds(second_); }
+    void plan_slurm();
+    void add_queue();
+    void open_desk();
+    void errand_later(int delay, std::function<void()> what);
+    void run_errands();
+    void submit_order(const pilots::Submit& order);
+    void bring_home(const pilots::Outcome& outcome, std::uint64_t life);
+    void live_slurm();
+    void start_pilot(const SlurmJob& job, int index);
+    void check_given_back();
+
     // Users.
     void plan_users();
     spec::JobSpec invent(int number);
@@ -90,6 +109,7 @@ class World {
     void meddle();
     void calm_down();
     bool done() const;
+    bool could_be_ordered(const spec::Resources& wanted) const;
 
     Random random_;
     int second_ = 0;
@@ -112,7 +132,15 @@ class World {
     std::map<std::string, std::uint64_t> newest_;    // heartbeat taken, by session
     std::map<WorkerId, std::int64_t> last_renewal_;  // beat
 
-    std::vector<Node> nodes_;
+    std::map<std::pair<int, std::uint64_t>, std::function<void()>> errands_;
+    std::unique_ptr<FakeSlurm> slurm_{};  // none: a world without
+    std::optional<pilots::Desk> desk_{};
+    spec::PilotQueue queue_{};
+    std::optional<int> polled_{};          // the last squeue of this life of rolld
+    std::map<std::string, int> unused_{};  // jobs that should go back, since when
+
+    std::deque<Node> nodes_;
+    std::size_t machines_ = 0;  // the first of nodes_, which are always there
     std::uint64_t sessions_ = 0;
     std::map<std::string, spec::JobSpec> keys_;  // what users submit
     std::map<std::string, JobId> known_;         // what users were told

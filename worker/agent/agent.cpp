@@ -5,7 +5,9 @@
 
 #include <poll.h>
 
+#include "common/time.hpp"
 #include "worker/agent/clock.hpp"
+#include "worker/agent/pilot.hpp"
 
 namespace roll::agent {
 namespace {
@@ -36,7 +38,8 @@ void Agent::turn() {
     now_ = boot_now();
     take_signals();
     connect();
-    while (const auto answer = parts_.link.receive(now_)) parts_.core.on_answer(*answer, now_);
+    hear();
+    mind_allocation();
     for (const VolumeEvent& event : volume_.collect()) take(event);
     for (const ProcessEvent& event : parts_.supervisor.collect()) take(event);
     parts_.core.on_clock(now_);
@@ -44,8 +47,7 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     beat();
-    // A send may have swallowed the sign that there is input.
-    while (const auto answer = parts_.link.receive(now_)) parts_.core.on_answer(*answer, now_);
+    hear();  // a send may have swallowed the sign that there is input
     carry_out();
 }
 
@@ -67,6 +69,27 @@ void Agent::take_signals() {
         parts_.log.info("signal {}: ends", *signal);
         parts_.core.on_drain(now_);
     }
+}
+
+void Agent::hear() {
+    while (const auto answer = parts_.link.receive(now_)) {
+        parts_.core.on_answer(*answer, now_);
+        answered_at_ = now_;
+    }
+}
+
+// A pilot leaves its allocation in time, and does not hold it for a rolld that never speaks.
+void Agent::mind_allocation() {
+    const PilotRules& pilot = parts_.pilot;
+    if (!pilot.note || end_signals_ > 0) return;
+    if (!answered_at_) answered_at_ = now_;
+    const auto wall = std::chrono::floor<std::chrono::seconds>(wall_clock_now()).time_since_epoch();
+    const bool leaves = must_leave(*pilot.note, pilot.handover, wall);
+    const bool unwanted = parts_.core.idle() && now_ - *answered_at_ >= pilot.unwanted;
+    if (!leaves && !unwanted) return;
+    ++end_signals_;
+    parts_.log.info("{}", leaves ? "the allocation is about to end" : "rolld does not answer");
+    parts_.core.on_drain(now_);
 }
 
 // Two signals: at once. The guards kill what is left when this process ends.

@@ -15,6 +15,13 @@
 
 namespace roll::agent {
 
+// Of a pilot: when its jobs leave, and how long it stays when nobody answers.
+struct PilotRules {
+    std::optional<protocol::PilotNote> note{};
+    std::chrono::seconds handover{};
+    Millis unwanted{};
+};
+
 struct AgentParts {
     AgentCore core;
     Link link;
@@ -22,6 +29,7 @@ struct AgentParts {
     RunDirectory& run_directory;
     io::Descriptor signals;
     Log log;
+    PilotRules pilot{};
     Millis beat{1000};
 };
 
@@ -36,7 +44,9 @@ class Agent {
   private:
     void turn();
     void wait();
+    void hear();
     void take_signals();
+    void mind_allocation();
     void take(const ProcessEvent& event);
     void take(const VolumeEvent& event);
     void carry_out();
@@ -52,6 +62,7 @@ class Agent {
     bool beat_now_ = true;
     int end_signals_ = 0;
     std::optional<Instant> give_up_at_{};  // an end that rolld does not take note of
+    std::optional<Instant> answered_at_{};
     std::string last_trouble_{};
 };
 

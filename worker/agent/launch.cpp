@@ -57,13 +57,26 @@ std::string join(const std::vector<int>& numbers) {
     return result;
 }
 
+// The GPUs of an order as CUDA_VISIBLE_DEVICES names them.
+std::string visible_devices(const std::vector<int>& gpus, const std::vector<std::string>& names) {
+    if (names.empty()) return join(gpus);
+    std::string result;
+    for (const int gpu : gpus) {
+        const auto index = static_cast<std::size_t>(gpu);
+        const std::string& name = index < names.size() ? names[index] : std::to_string(gpu);
+        result += (result.empty() ? "" : ",") + name;
+    }
+    return result;
+}
+
 Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Environment result = split(site.environment);
     const int programs = programs_of(order);
     const int held = std::max<int>(static_cast<int>(order.slots.size()), 1);
     const int threads = site.cores * held / (std::max(site.slots, 1) * programs);
     result.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(threads, 1)));
-    if (site.gpus > 0 || !order.gpus.empty()) result["CUDA_VISIBLE_DEVICES"] = join(order.gpus);
+    if (site.gpus > 0 || !order.gpus.empty())
+        result["CUDA_VISIBLE_DEVICES"] = visible_devices(order.gpus, site.gpu_names);
     result["ROLL_WORKER"] = site.session;
     result["ROLL_JOB"] = std::to_string(order.attempt.job.value);
     result["ROLL_TOKEN"] = to_string(order.attempt.token);

@@ -16,7 +16,10 @@ struct LaunchSite {
     int cores = 1;
     int slots = 1;
     int gpus = 0;
-    std::string session;                   // ROLL_WORKER: marks what this roll-worker started
+    std::string session;  // ROLL_WORKER: marks what this roll-worker started
+    // What CUDA calls the GPUs that this worker offers (indices, UUIDs, MIG instances), by our own
+    // index. Empty: by that index itself.
+    std::vector<std::string> gpu_names{};
     std::vector<std::string> environment;  // roll-worker's own, "NAME=value"
 };
 

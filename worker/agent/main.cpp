@@ -11,6 +11,7 @@
 #include "worker/agent/agent.hpp"
 #include "worker/agent/clock.hpp"
 #include "worker/agent/host.hpp"
+#include "worker/agent/pilot.hpp"
 
 namespace roll::agent {
 namespace {
@@ -26,9 +27,19 @@ struct Flags {
     double orphan_after = 0;
     double lease = 15;
     double fence = 15;
+    std::string pilot;
+    std::int64_t ends_at = 0;
+    int handover = 0;
+    double unwanted = 600;
 };
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
+
+// "N/A", "Unknown": 22.05's squeue may not know it.
+std::string known_end(std::string text) {
+    const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    return number ? text : "0";
+}
 
 void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--dir", flags.dir,
@@ -50,14 +61,31 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "Seconds of silence after which attempts stop; as rolld's");
     app.add_option("--fence", flags.fence,
                    "Seconds from then on until they are killed; as rolld's");
+    app.add_option("--pilot", flags.pilot,
+                   "The order of rolld's that a Slurm allocation carries out");
+    app.add_option("--ends-at", flags.ends_at, "When that allocation ends, in Unix seconds")
+        ->transform(known_end);
+    app.add_option("--handover", flags.handover, "Seconds before it that jobs save and leave");
+    app.add_option("--unwanted", flags.unwanted,
+                   "Seconds without an answer after which an idle pilot ends");
 }
 
 protocol::Heartbeat describe(const Flags& flags) {
     protocol::Heartbeat self;
     self.session = draw_session();
     self.node = flags.node.empty() ? host_name() : flags.node;
+    if (!flags.pilot.empty()) {
+        const auto environment = io::current_environment();
+        self.pilot =
+            protocol::PilotNote{flags.pilot, value_of(environment, "SLURM_JOB_ID"), flags.ends_at};
+        if (flags.node.empty()) self.node = pilot_node(environment, host_name(), flags.pilot);
+    }
     self.slots = flags.slots > 0 ? flags.slots : cores();
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
+    // A pilot offers what Slurm gave it, whatever it was ordered with.
+    const auto given = given_gpus(io::current_environment());
+    if (given && (!flags.pilot.empty() || flags.gpus < 0))
+        self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
     return self;
 }
 
@@ -69,6 +97,7 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     site.cores = cores();
     site.slots = self.slots;
     site.gpus = self.gpus;
+    site.gpu_names = given_gpus(io::current_environment()).value_or(std::vector<std::string>{});
     site.session = self.session;
     site.environment = io::current_environment();
     return site;
@@ -93,24 +122,28 @@ Result<void> work(const Flags& flags) {
     const protocol::Heartbeat self = describe(flags);
     ROLL_TRY(RunDirectory run_directory,
              RunDirectory::open(directory.worker() / self.node, self.session));
-    ROLL_TRY_VOID(
-        write_file_atomically(directory.pid("worker"), std::to_string(::getpid()) + "\n"));
-    ROLL_TRY(const Log log, Log::open(directory.log("worker"), "roll-worker@" + self.node));
+    // Pilots on other nodes share the state directory with the worker beside rolld.
+    const std::string program = self.pilot ? "worker-" + self.node : "worker";
+    ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
+    ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-worker@" + self.node));
     log.info("roll-worker {} with {} slots and {} GPUs", ROLL_VERSION, self.slots, self.gpus);
     AgentCore core = make_core(flags, self);
     for (auto& entry : run_directory.end_leftovers()) core.add_leftover(std::move(entry));
     const io::ZmqContext context;
-    Agent agent({.core = std::move(core),
-                 .link = Link(context, directory),
-                 .supervisor = Supervisor({io::own_program(), "--guard"}, site_of(flags, self),
-                                          run_directory),
-                 .run_directory = run_directory,
-                 .signals = std::move(signals),
-                 .log = log});
+    Agent agent(
+        {.core = std::move(core),
+         .link = Link(context, directory),
+         .supervisor =
+             Supervisor({io::own_program(), "--guard"}, site_of(flags, self), run_directory),
+         .run_directory = run_directory,
+         .signals = std::move(signals),
+         .log = log,
+         .pilot = {self.pilot, std::chrono::seconds(flags.handover), seconds(flags.unwanted)}});
     agent.run();
     log.info("roll-worker ends");
     std::error_code error;
-    std::filesystem::remove(directory.pid("worker"), error);
+    std::filesystem::remove(directory.pid(program), error);
+    if (self.pilot) run_directory.remove();
     ::_exit(0);  // a look that hangs with its volume must not hold the process
 }
 

@@ -70,6 +70,13 @@ Result<RunDirectory> RunDirectory::open(const std::filesystem::path& path, std::
     return RunDirectory(path, std::move(lock), std::move(session));
 }
 
+void RunDirectory::remove() {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(path_, error))
+        if (entry.path().extension() == ".json") return;
+    std::filesystem::remove_all(path_, error);
+}
+
 std::filesystem::path RunDirectory::file_of(const AttemptKey& key) const {
     return path_ / (std::to_string(key.job.value) + "-" + to_string(key.token) + ".json");
 }

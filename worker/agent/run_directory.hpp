@@ -28,6 +28,9 @@ class RunDirectory {
     Result<void> set_guard(const AttemptKey& key, pid_t guard);
     void forget(const AttemptKey& key);
 
+    // At the end of a worker that never comes back under this name. Keeps what is not yet told.
+    void remove();
+
     // Kills what an attempt still runs although its guard has ended.
     void end_strays(const AttemptKey& key);
 

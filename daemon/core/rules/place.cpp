@@ -31,8 +31,8 @@ Events place_jobs(const State& state, Time now) {
     Events events;
     const auto& ready = state.index.ready;
     if (ready.empty() || state.workers.empty()) return events;
-    const Room all = all_room(state);
-    Room free = free_room(state);
+    const Room all = all_room(state, now);
+    Room free = free_room(state, now);
     Arrays arrays(state);
     Heads heads;
     for (const auto& [group, turns] : ready) heads.insert({*turns.begin(), &group});

@@ -5,6 +5,8 @@
 
 namespace roll::core {
 
+// The workers of a granted allocation that have not come by then will not.
+inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 inline constexpr const char* kTimeIsUp = "reached its time limit";
 inline constexpr const char* kDeadline = "reached its deadline";
 
@@ -30,6 +32,19 @@ Events wake_jobs(const State& state, Time now);
 
 // Gangs on free slots and GPUs, by priority, then by age.
 Events place_jobs(const State& state, Time now);
+
+// An allocation that is about to end, whose queue is being removed or whose workers do not come is
+// to go back.
+Events release_allocations(const State& state, Time now);
+
+// Jobs on an allocation that goes back save and leave.
+Events hand_over_jobs(const State& state, Time now);
+
+// Orders what the waiting jobs lack, within the queues' limits; what no job needs goes back.
+Events match_supply(const State& state, Time now);
+
+// A queue whose orders keep failing is paused; one that is removed goes when nothing of it is left.
+Events settle_queues(const State& state, Time now);
 
 // Why the job's attempt has run for as long as it may: its limit or its deadline; empty: it has
 // not.

@@ -243,5 +243,27 @@ TEST(Sessions, EveryOutcomeOfTheProtocolIsOneOfTheCore) {
     }
 }
 
+// A pilot names the order that brought it; a name of another ledger is none of ours.
+TEST(Pilot, IsKnownByTheNameOfItsOrder) {
+    Desk desk;
+    Sessions sessions(LeaseRules{}, "c1");
+    const auto claim = [&](const std::string& key) {
+        protocol::Heartbeat heartbeat;
+        heartbeat.session = "s-" + key;
+        heartbeat.node = "n1.a12";
+        heartbeat.sequence = 1;
+        heartbeat.pilot = protocol::PilotNote{key, "4711", 1000};
+        const auto inputs = sessions.hear(desk.state, {"route", "key"}, heartbeat, 1, {});
+        return std::get<core::WorkerHello>(inputs.at(0)).pilot.value();
+    };
+    const core::Pilot ours = claim("c1.3.12");
+    EXPECT_EQ(ours.allocation, AllocationId{12});
+    EXPECT_EQ(ours.incarnation, 3U);
+    EXPECT_EQ(ours.slurm_job, "4711");
+    EXPECT_EQ(ours.ends_at, Time{1000s});
+    for (const char* key : {"c2.3.12", "c1", "c1.3", "c1.3.x", "c1.3.12.1", ""})
+        EXPECT_EQ(claim(key).allocation, AllocationId{0}) << key;
+}
+
 }  // namespace
 }  // namespace roll::gateway

@@ -38,6 +38,15 @@ spec::JobSpec some_spec() {
     return spec;
 }
 
+spec::PilotQueue queue() {
+    spec::PilotQueue queue;
+    queue.name = "gpu";
+    queue.partition = "a";
+    queue.time = std::chrono::hours(1);
+    queue.setup = {"module load x"};
+    return queue;
+}
+
 // One event of each kind, no field at its default.
 core::Events one_of_each() {
     const AttemptKey key{JobId{1}, Token{2, 1}};
@@ -64,6 +73,17 @@ core::Events one_of_each() {
         core::MemberUp{key, WorkerId{5}},
         core::JobDue{JobId{1}},
         core::JobBeginChanged{JobId{1}, kAt, kAt},
+        core::QueueAdded{queue(), kAt},
+        core::QueuePaused{"gpu", true, "five orders in a row came to nothing"},
+        core::QueueRemoving{"gpu"},
+        core::QueueRemoved{"gpu"},
+        core::AllocationOrdered{AllocationId{2}, "gpu", 3, kAt},
+        core::AllocationAccepted{AllocationId{2}, "4711"},
+        core::AllocationGranted{AllocationId{2}, kAt, kAt},
+        core::AllocationReturned{AllocationId{2}},
+        core::AllocationReleasing{AllocationId{2}, true, "no worker of it has come"},
+        core::AllocationEnded{AllocationId{2}, true, "TIMEOUT", kAt},
+        core::PilotJoined{WorkerId{5}, AllocationId{2}, kAt},
     };
 }
 

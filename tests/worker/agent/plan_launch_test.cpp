@@ -101,6 +101,8 @@ TEST(PlanLaunch, GpusAreShownByNumberAndHiddenFromJobsWithoutAny) {
     two.gpus = {2, 5};
     EXPECT_TRUE(has(plan_launch(two, gpus)->programs[0], "CUDA_VISIBLE_DEVICES=2,5"));
     EXPECT_EQ(plan_launch(two, gpus)->programs[0].arguments[0], "/opt/roll/bin/roll-rank-cuda");
+    gpus.gpu_names = {"0", "1", "GPU-a", "3", "4", "MIG-b"};
+    EXPECT_TRUE(has(plan_launch(two, gpus)->programs[0], "CUDA_VISIBLE_DEVICES=GPU-a,MIG-b"));
 }
 
 TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {

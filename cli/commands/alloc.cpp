@@ -1,0 +1,155 @@
+// Allocation queues: what rolld may order from Slurm, and how that stands.
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/render.hpp"
+#include "common/spec/pilot_queue.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::cli {
+namespace {
+
+std::string duration_field(const Json& object, const std::string& key) {
+    return duration_text(object.value(key, 0.0));
+}
+
+std::string limits_text(const Json& queue) {
+    std::string text;
+    const auto add = [&](const char* key, const char* unit) {
+        const int limit = queue.value(key, 0);
+        if (limit > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", limit, unit);
+    };
+    add("max_jobs", "jobs");
+    add("max_nodes", "nodes");
+    add("max_gpu_hours", "GPU-hours");
+    return text;
+}
+
+std::string queues_text(const Json& queues, bool color) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& queue : queues) {
+        const std::string shape =
+            fmt::format("{} x {} slots, {} GPUs", field_text(queue, "nodes"),
+                        field_text(queue, "slots"), field_text(queue, "gpus"));
+        rows.push_back({field_text(queue, "name"), field_text(queue, "state"), shape,
+                        duration_field(queue, "time_s"), field_text(queue, "partition"),
+                        limits_text(queue), field_text(queue, "waiting"),
+                        field_text(queue, "granted"), field_text(queue, "reason")});
+    }
+    return table({{"QUEUE"},
+                  {"STATE"},
+                  {"NODES"},
+                  {"TIME", true},
+                  {"PARTITION"},
+                  {"AT MOST"},
+                  {"WAITING", true},
+                  {"GRANTED", true},
+                  {"REASON"}},
+                 rows, color);
+}
+
+std::string allocations_text(const Json& allocations, bool color) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& one : allocations) {
+        rows.push_back({field_text(one, "id"), field_text(one, "queue"), field_text(one, "state"),
+                        field_text(one, "slurm_job"), field_text(one, "slurm_state"),
+                        field_text(one, "workers"), field_text(one, "ends_at"),
+                        field_text(one, "reason")});
+    }
+    return table({{"ALLOCATION", true},
+                  {"QUEUE"},
+                  {"STATE"},
+                  {"SLURM JOB", true},
+                  {"SLURM SAYS"},
+                  {"WORKERS", true},
+                  {"ENDS"},
+                  {"REASON"}},
+                 rows, color);
+}
+
+Result<Json> queue_of(const AllocOptions& options) {
+    ROLL_TRY(const auto time, spec::parse_duration(options.time));
+    ROLL_TRY(const auto idle, spec::parse_duration(options.idle));
+    ROLL_TRY(const auto handover, spec::parse_duration(options.handover));
+    spec::PilotQueue queue{.name = options.name,
+                           .partition = options.partition,
+                           .account = options.account,
+                           .qos = options.qos,
+                           .constraint = options.constraint,
+                           .nodes = options.nodes,
+                           .slots = options.slots.value_or(std::max(1, options.gpus)),
+                           .gpus = options.gpus,
+                           .time = time,
+                           .sbatch_args = options.sbatch_args,
+                           .setup = options.setup,
+                           .max_nodes = options.max_nodes,
+                           .max_jobs = options.max_jobs,
+                           .max_gpu_hours = options.max_gpu_hours,
+                           .backlog = options.backlog,
+                           .idle = idle,
+                           .handover = handover};
+    ROLL_TRY_VOID(spec::pilot_queue_from_json(spec::to_json(queue)));
+    return parse_json(spec::to_json(queue));
+}
+
+// The command as it could be typed, then the script that it reads.
+std::string dry_run_text(const Json& reply) {
+    std::string text = "#";
+    for (const Json& word : reply.value("command", Json::array()))
+        text += " " + (word.is_string() ? word.get<std::string>() : "");
+    return text + "\n" + reply.value("script", "");
+}
+
+}  // namespace
+
+Result<int> run_alloc_add(const Context& context, const AllocOptions& options) {
+    ROLL_TRY(const Json queue, queue_of(options));
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    if (options.dry_run) {
+        ROLL_TRY(const Json reply, daemon.ask("alloc_dry_run", {{"spec", queue}}));
+        context.json ? print_json(reply) : print(dry_run_text(reply));
+        return 0;
+    }
+    ROLL_TRY(const Json reply, daemon.ask("alloc_add", {{"queue", queue}}));
+    if (context.json) {
+        print_json(reply);
+    } else {
+        print(options.name + "\n");
+        say("  next: rollctl alloc dry-run " + options.name + ", or submit a job");
+    }
+    return 0;
+}
+
+Result<int> run_alloc_list(const Context& context) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const Json reply, daemon.ask("alloc_list"));
+    const Json queues = reply.value("queues", Json::array());
+    if (context.json) {
+        print_json(reply);
+    } else if (context.parsable) {
+        for (const Json& queue : queues) print(field_text(queue, "name") + "\n");
+    } else {
+        print(queues_text(queues, context.color));
+        const Json allocations = reply.value("allocations", Json::array());
+        if (!allocations.empty()) print("\n" + allocations_text(allocations, context.color));
+        const std::string trouble = reply.value("slurm_trouble", "");
+        if (!trouble.empty()) say("Slurm: " + trouble);
+    }
+    return 0;
+}
+
+Result<int> run_alloc_steer(const Context& context, const std::string& verb,
+                            const std::string& name) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    const bool dry = verb == "dry-run";
+    ROLL_TRY(const Json reply,
+             daemon.ask(dry ? "alloc_dry_run" : "alloc_" + verb, {{"queue", name}}));
+    if (context.json)
+        print_json(reply);
+    else
+        print(dry ? dry_run_text(reply) : name + "\n");
+    return 0;
+}
+
+}  // namespace roll::cli

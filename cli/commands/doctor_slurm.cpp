@@ -1,0 +1,144 @@
+// `rollctl doctor --slurm`: whether pilots can work from here, and what to change.
+#include <fmt/format.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "cli/commands/doctor.hpp"
+#include "cli/daemon.hpp"
+#include "cli/local.hpp"
+#include "cli/render.hpp"
+#include "common/io/process.hpp"
+#include "common/io/state_directory.hpp"
+#include "daemon/slurm/parse.hpp"
+#include "daemon/slurm/run.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+slurm::Site here(const Context& context) {
+    slurm::Site site;
+    auto daemon = Daemon::connect(context);
+    if (daemon) site.directory = daemon->ask("alloc_list").value_or(Json()).value("shared", "");
+    site.worker = program_path("roll-worker").value_or("roll-worker");
+    site.environment = io::current_environment();
+    return site;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Each program by its own --version: none of them asks slurmctld for that.
+Finding check_commands(const slurm::Site& site) {
+    std::string version;
+    for (const char* program : {"sbatch", "squeue", "scancel", "sinfo", "srun"}) {
+        const slurm::Command command{{program, "--version"}, slurm::scrub(site.environment), {}};
+        const auto done = slurm::run(command, kPatience);
+        if (done.exit_code != 0 || done.timed_out)
+            return {"Slurm commands", false, fmt::format("{} cannot be run here", program),
+                    "apt-get install slurm-client, or put Slurm's bin directory into PATH"};
+        version = first_line(done.output);
+    }
+    return {"Slurm commands", true, version, ""};
+}
+
+Finding check_controller(const slurm::Site& site) {
+    const auto done = slurm::run(slurm::queue_command(site), kPatience);
+    const auto rows = slurm::parse_queue(done.output);
+    if (done.timed_out || done.exit_code != 0)
+        return {"slurmctld", false,
+                done.timed_out ? "does not answer within 20 s" : first_line(done.errors),
+                "scontrol ping; is SLURM_CONF right, does munged run?"};
+    if (!rows) return {"slurmctld", false, rows.error().message, "squeue --version; report this"};
+    return {"slurmctld", true, fmt::format("answers; {} jobs of yours", rows->size()), ""};
+}
+
+Finding check_partitions(const slurm::Site& site) {
+    const auto done = slurm::run(slurm::partitions_command(site), kPatience);
+    const auto rows = slurm::parse_partitions(done.output);
+    if (done.timed_out || done.exit_code != 0 || !rows || rows->empty())
+        return {"partitions", false, "sinfo shows none", "sinfo"};
+    std::string text;
+    bool any = false;
+    for (const slurm::PartitionRow& row : *rows) {
+        any |= row.up;
+        text += fmt::format("{}{}: {} x {} CPUs, {} GPUs{}", text.empty() ? "" : "; ", row.name,
+                            row.nodes, row.cpus, row.gpus, row.up ? "" : " (down)");
+    }
+    if (any) return {"partitions", true, text, ""};
+    return {"partitions", false, text,
+            "scontrol update partition=NAME state=up (an administrator)"};
+}
+
+// Names of file systems that only this machine sees.
+Finding check_shared(const char* what, const std::string& path, const std::string& remedy) {
+    constexpr long kTmpfs = 0x01021994;
+    constexpr long kRamfs = 0x858458f6;
+    struct statfs info {};
+    if (path.empty()) return {what, false, "unknown, as there is no rolld", "rollctl up"};
+    if (::statfs(path.c_str(), &info) != 0)
+        return {what, false, path + " cannot be looked at", remedy};
+    const bool local = path.starts_with("/tmp/") || path.starts_with("/run/") ||
+                       info.f_type == kTmpfs || info.f_type == kRamfs;
+    if (local) return {what, false, path + " is on this machine only", remedy};
+    return {what, true, path + " (must be the same on every node)", ""};
+}
+
+Finding check_endpoint(const Context& context) {
+    const auto state = io::StateDirectory::find(context.directory);
+    const auto endpoint = state ? state->read_endpoint() : tl::unexpected(state.error());
+    if (!endpoint) return {"endpoint", false, endpoint.error().message, "rollctl up"};
+    const bool local = endpoint->starts_with("ipc:") || endpoint->starts_with("tcp://127.") ||
+                       endpoint->starts_with("tcp://localhost");
+    if (!local) return {"endpoint", true, *endpoint, ""};
+    return {"endpoint", false, *endpoint + " cannot be reached from other nodes",
+            "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070"};
+}
+
+// sbatch itself judges an order of each queue, and queues nothing.
+std::vector<Finding> check_queues(const Context& context, const slurm::Site& site) {
+    std::vector<Finding> findings;
+    auto daemon = Daemon::connect(context);
+    const Json reply = daemon ? daemon->ask("alloc_list").value_or(Json()) : Json();
+    for (const Json& queue : reply.value("queues", Json::array())) {
+        const std::string name = field_text(queue, "name");
+        const Json order = daemon->ask("alloc_dry_run", {{"queue", name}}).value_or(Json());
+        slurm::Command command{order.value("command", std::vector<std::string>{}),
+                               slurm::scrub(site.environment), order.value("script", "")};
+        if (command.arguments.empty()) continue;
+        command.arguments.insert(command.arguments.begin() + 1, "--test-only");
+        const auto done = slurm::run(command, kPatience);
+        const bool good = !done.timed_out && done.exit_code == 0;
+        const bool paused = field_text(queue, "state") == "paused";
+        const std::string detail =
+            paused ? "paused: " + field_text(queue, "reason") : first_line(done.errors);
+        findings.push_back({"queue " + name, good && !paused, detail,
+                            !good    ? "rollctl alloc remove " + name + ", then add it anew"
+                            : paused ? "rollctl alloc resume " + name
+                                     : ""});
+    }
+    if (findings.empty() && daemon)
+        findings.push_back({"queues", false, "there is no allocation queue",
+                            "rollctl alloc add NAME --partition P --gpus N --time T"});
+    return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> slurm_findings(const Context& context) {
+    const slurm::Site site = here(context);
+    std::vector<Finding> findings = {check_commands(site)};
+    if (!findings.front().good) return findings;
+    findings.push_back(check_controller(site));
+    findings.push_back(check_partitions(site));
+    findings.push_back(
+        check_shared("shared directory", site.directory,
+                     "rollctl down; rollctl up --shared DIR, on a volume of theirs"));
+    findings.push_back(
+        check_shared("roll-worker", site.worker, "install Roll on a volume that the nodes mount"));
+    findings.push_back(check_endpoint(context));
+    for (Finding& finding : check_queues(context, site)) findings.push_back(std::move(finding));
+    return findings;
+}
+
+}  // namespace roll::cli

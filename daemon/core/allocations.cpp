@@ -1,0 +1,279 @@
+#include "daemon/core/allocations.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "common/check.hpp"
+
+namespace roll::core {
+namespace {
+
+constexpr auto kBackoffFirst = std::chrono::seconds(30);
+constexpr int kBackoffDoublingsMax = 7;  // about an hour
+constexpr auto kSameEnd = std::chrono::seconds(5);
+
+Allocation& at(State& s, AllocationId id) {
+    const auto found = s.allocations.find(id);
+    ROLL_CHECK(found != s.allocations.end());
+    return found->second;
+}
+
+AllocationQueue& queue_at(State& s, const std::string& name) {
+    const auto found = s.queues.find(name);
+    ROLL_CHECK(found != s.queues.end());
+    return found->second;
+}
+
+const Allocation* find(const State& s, AllocationId id) {
+    const auto found = s.allocations.find(id);
+    return found == s.allocations.end() ? nullptr : &found->second;
+}
+
+tl::unexpected<Error> no_such_queue(const std::string& name) {
+    return fail(ErrorCode::NotFound, "there is no allocation queue " + name, "rollctl alloc list");
+}
+
+// Whether some worker of it may still work: one that has said that it ends, and has nothing left to
+// end, is done even before its silence has run out.
+bool is_heard(const State& s, AllocationId id) {
+    std::set<WorkerId> busy;
+    for (const JobId job : s.index.running) {
+        for (const Place& place : s.jobs.at(job).attempt->places) busy.insert(place.worker);
+    }
+    return std::ranges::any_of(s.workers, [&](const auto& item) {
+        const auto& [worker_id, worker] = item;
+        return worker.allocation == id && (!worker.draining || busy.contains(worker_id));
+    });
+}
+
+// Its workers that are done leave with it.
+void add_end(const State& s, const AllocationEnded& end, Events& events) {
+    for (const auto& [id, worker] : s.workers) {
+        if (worker.allocation == end.allocation)
+            events.push_back(WorkerLost{id, "its allocation has ended", end.at});
+    }
+    events.push_back(end);
+}
+
+// An allocation that no worker ever came from, and that we did not take back, has failed.
+AllocationEnded ended(AllocationId id, const Allocation& a, const std::string& reason, Time now) {
+    const bool failed = a.failed || (a.joined == 0 && !a.releasing);
+    return {id, failed, a.reason.empty() ? reason : a.reason, now};
+}
+
+}  // namespace
+
+std::string order_name(AllocationId id, const Allocation& allocation) {
+    return std::to_string(allocation.incarnation) + "." + std::to_string(id.value);
+}
+
+int live_workers(const State& s, AllocationId id) {
+    return static_cast<int>(std::ranges::count_if(
+        s.workers, [&](const auto& item) { return item.second.allocation == id; }));
+}
+
+// apply().
+
+void on(State& s, const QueueAdded& e) {
+    ROLL_CHECK(!s.queues.contains(e.queue.name));
+    s.queues[e.queue.name].spec = e.queue;
+}
+void on(State& s, const QueuePaused& e) {
+    AllocationQueue& queue = queue_at(s, e.queue);
+    queue.paused = e.paused;
+    queue.reason = e.reason;
+    if (e.paused) return;
+    queue.failures = 0;
+    queue.not_before = {};
+}
+void on(State& s, const QueueRemoving& e) { queue_at(s, e.queue).removing = true; }
+void on(State& s, const QueueRemoved& e) { ROLL_CHECK(s.queues.erase(e.queue) == 1); }
+void on(State& s, const AllocationOrdered& e) {
+    ROLL_CHECK(e.allocation.value >= s.next_allocation);
+    s.next_allocation = e.allocation.value + 1;
+    queue_at(s, e.queue);
+    s.allocations[e.allocation] = {
+        .queue = e.queue, .incarnation = e.incarnation, .ordered_at = e.at};
+}
+void on(State& s, const AllocationAccepted& e) {
+    Allocation& allocation = at(s, e.allocation);
+    ROLL_CHECK(allocation.phase == AllocationPhase::Ordered);
+    allocation.phase = AllocationPhase::Pending;
+    allocation.slurm_job = e.slurm_job;
+}
+void on(State& s, const AllocationGranted& e) {
+    Allocation& allocation = at(s, e.allocation);
+    ROLL_CHECK(allocation.phase != AllocationPhase::Ordered);
+    if (allocation.phase != AllocationPhase::Granted) allocation.used_at = e.at;
+    allocation.phase = AllocationPhase::Granted;
+    allocation.granted_at = e.at;
+    allocation.ends_at = e.ends_at;
+}
+void on(State& s, const AllocationReturned& e) {
+    Allocation& allocation = at(s, e.allocation);
+    ROLL_CHECK(allocation.phase == AllocationPhase::Granted);
+    allocation.phase = AllocationPhase::Pending;
+    allocation.joined = 0;
+}
+void on(State& s, const AllocationReleasing& e) {
+    Allocation& allocation = at(s, e.allocation);
+    ROLL_CHECK(!allocation.releasing);
+    allocation.releasing = true;
+    allocation.failed = e.failed;
+    allocation.reason = e.reason;
+}
+void on(State& s, const AllocationEnded& e) {
+    const Allocation& allocation = at(s, e.allocation);
+    AllocationQueue& queue = queue_at(s, allocation.queue);
+    if (e.failed) {
+        const int doublings = std::min(queue.failures, kBackoffDoublingsMax);
+        ++queue.failures;
+        queue.not_before = e.at + kBackoffFirst * (1 << doublings);
+    }
+    if (allocation.phase == AllocationPhase::Granted) {
+        const Time until = std::min(e.at, allocation.ends_at);
+        const auto used = std::chrono::ceil<std::chrono::seconds>(until - allocation.granted_at);
+        queue.gpu_seconds +=
+            std::max<std::int64_t>(used.count(), 0) * queue.spec.nodes * queue.spec.gpus;
+    }
+    for (const std::string& node : allocation.nodes) s.sessions.erase(node);  // none comes back
+    s.allocations.erase(e.allocation);
+}
+void on(State& s, const PilotJoined& e) {
+    const auto worker = s.workers.find(e.worker);
+    ROLL_CHECK(worker != s.workers.end());
+    worker->second.allocation = e.allocation;
+    Allocation& allocation = at(s, e.allocation);
+    ++allocation.joined;
+    const std::string& node = worker->second.node;
+    if (!std::ranges::count(allocation.nodes, node)) allocation.nodes.push_back(node);
+    allocation.used_at = std::max(allocation.used_at, e.at);
+    AllocationQueue& queue = queue_at(s, allocation.queue);
+    queue.proven = true;
+    queue.failures = 0;
+}
+
+void note_used(State& s, WorkerId worker, Time at) {
+    const auto found = s.workers.find(worker);
+    if (found == s.workers.end()) return;
+    const auto allocation = s.allocations.find(found->second.allocation);
+    if (allocation != s.allocations.end()) allocation->second.used_at = at;
+}
+
+// decide().
+
+Result<Events> on(const State& s, const AddQueue& in, Time now) {
+    if (const auto known = s.queues.find(in.queue.name); known != s.queues.end()) {
+        if (known->second.spec == in.queue && !known->second.removing) return Events{};
+        return fail(ErrorCode::Refused,
+                    "there is an allocation queue " + in.queue.name + " already",
+                    "rollctl alloc remove " + in.queue.name);
+    }
+    return Events{QueueAdded{in.queue, now}};
+}
+
+Result<Events> on(const State& s, const PauseQueue& in, Time) {
+    const auto queue = s.queues.find(in.queue);
+    if (queue == s.queues.end()) return no_such_queue(in.queue);
+    if (queue->second.paused == in.paused && (in.paused || queue->second.failures == 0))
+        return Events{};
+    return Events{QueuePaused{in.queue, in.paused, in.paused ? "paused by a user" : ""}};
+}
+
+Result<Events> on(const State& s, const RemoveQueue& in, Time) {
+    const auto queue = s.queues.find(in.queue);
+    if (queue == s.queues.end()) return no_such_queue(in.queue);
+    if (queue->second.removing) return Events{};
+    return Events{QueueRemoving{in.queue}};
+}
+
+Result<Events> on(const State& s, const OrderAnswered& in, Time now) {
+    const Allocation* a = find(s, in.allocation);
+    if (a == nullptr || a->phase != AllocationPhase::Ordered) return Events{};
+    if (in.accepted) return Events{AllocationAccepted{in.allocation, in.slurm_job}};
+    return Events{ended(in.allocation, *a, in.reason, now)};
+}
+
+// A pilot that is heard is worth more than what squeue says of its job.
+Result<Events> on(const State& s, const OrderSeen& in, Time now) {
+    const Allocation* a = find(s, in.allocation);
+    if (a == nullptr || (!a->slurm_job.empty() && a->slurm_job != in.slurm_job)) return Events{};
+    Events events;
+    if (a->slurm_job.empty()) events.push_back(AllocationAccepted{in.allocation, in.slurm_job});
+    const bool granted = a->phase == AllocationPhase::Granted;
+    const bool heard = is_heard(s, in.allocation);
+    if (in.phase == SlurmPhase::Running) {
+        const Time begin = in.began.value_or(granted ? a->granted_at : now);
+        const Time end =
+            in.ends.value_or(granted ? a->ends_at : begin + s.queues.at(a->queue).spec.time);
+        const auto moved = end > a->ends_at ? end - a->ends_at : a->ends_at - end;
+        if (!granted || moved > kSameEnd)
+            events.push_back(AllocationGranted{in.allocation, std::min(begin, now), end});
+    }
+    if (in.phase == SlurmPhase::Pending && granted && live_workers(s, in.allocation) == 0)
+        events.push_back(AllocationReturned{in.allocation});
+    if (in.phase == SlurmPhase::Ended && !heard)
+        add_end(s, ended(in.allocation, *a, in.reason, now), events);
+    return events;
+}
+
+Result<Events> on(const State& s, const OrderMissing& in, Time now) {
+    const Allocation* a = find(s, in.allocation);
+    if (a == nullptr || is_heard(s, in.allocation)) return Events{};
+    Events events;
+    add_end(s, ended(in.allocation, *a, in.reason, now), events);
+    return events;
+}
+
+Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
+    const Allocation* a = find(s, pilot.allocation);
+    const bool ours = a != nullptr && a->incarnation == pilot.incarnation &&
+                      (a->slurm_job.empty() || a->slurm_job == pilot.slurm_job);
+    if (!ours || a->releasing)
+        return fail(ErrorCode::Refused, "the allocation of this roll-worker is not on order");
+    Events events;
+    if (a->phase == AllocationPhase::Ordered)
+        events.push_back(AllocationAccepted{pilot.allocation, pilot.slurm_job});
+    if (a->phase != AllocationPhase::Granted) {
+        const Time full = now + s.queues.at(a->queue).spec.time;
+        const Time ends = pilot.ends_at > now ? pilot.ends_at : full;
+        events.push_back(AllocationGranted{pilot.allocation, now, ends});
+    }
+    return events;
+}
+
+// An order that is no longer wanted may have reached Slurm all the same: it is given back.
+std::vector<SlurmAction> slurm_actions(const State& s) {
+    std::set<AllocationId> busy;
+    for (const JobId job : s.index.running) {
+        for (const Place& place : s.jobs.at(job).attempt->places) {
+            const auto worker = s.workers.find(place.worker);
+            if (worker != s.workers.end()) busy.insert(worker->second.allocation);
+        }
+    }
+    std::vector<SlurmAction> all;
+    for (const auto& [id, a] : s.allocations) {
+        if (a.releasing && !busy.contains(id))
+            all.push_back(GiveBackAllocation{id});
+        else if (a.phase == AllocationPhase::Ordered && !a.releasing)
+            all.push_back(OrderAllocation{id});
+        else
+            all.push_back(WatchAllocation{id});
+    }
+    return all;
+}
+
+void check_allocations(const State& s) {
+    for (const auto& [id, allocation] : s.allocations) {
+        ROLL_CHECK(id.value < s.next_allocation);
+        ROLL_CHECK(s.queues.contains(allocation.queue));
+        ROLL_CHECK((allocation.phase == AllocationPhase::Ordered) == allocation.slurm_job.empty());
+    }
+    for (const auto& [id, worker] : s.workers) {
+        if (worker.allocation.value == 0) continue;
+        const Allocation* a = find(s, worker.allocation);
+        ROLL_CHECK(a != nullptr && a->phase == AllocationPhase::Granted);
+    }
+}
+
+}  // namespace roll::core

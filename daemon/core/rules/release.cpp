@@ -1,0 +1,81 @@
+#include "daemon/core/allocations.hpp"
+#include "daemon/core/rules/rules.hpp"
+
+namespace roll::core {
+namespace {
+
+constexpr int kFailuresMax = 5;
+
+// Why this allocation must go, whatever waits; empty: it need not.
+std::string end_reason(const State& state, const Allocation& a, Time now) {
+    const AllocationQueue& queue = state.queues.at(a.queue);
+    if (queue.removing) return "its queue is being removed";
+    if (a.phase != AllocationPhase::Granted) return {};
+    if (a.ends_at - queue.spec.margin() <= now) return "it is about to end";
+    if (a.joined == 0 && a.granted_at + kJoinGrace <= now) return "no worker of it has come";
+    return {};
+}
+
+}  // namespace
+
+Events release_allocations(const State& state, Time now) {
+    Events events;
+    for (const auto& [id, a] : state.allocations) {
+        if (a.releasing) continue;
+        const std::string reason = end_reason(state, a, now);
+        const bool came_to_nothing = a.joined == 0 && a.granted_at + kJoinGrace <= now;
+        const bool failed = a.phase == AllocationPhase::Granted && came_to_nothing;
+        if (!reason.empty()) events.push_back(AllocationReleasing{id, failed, reason});
+    }
+    return events;
+}
+
+Events hand_over_jobs(const State& state, Time) {
+    Events events;
+    for (const JobId id : state.index.running) {
+        const Job& job = state.jobs.at(id);
+        if (job.attempt->phase == AttemptPhase::Stopping) continue;
+        for (const Place& place : job.attempt->places) {
+            const auto worker = state.workers.find(place.worker);
+            if (place.ended || worker == state.workers.end()) continue;
+            const auto a = state.allocations.find(worker->second.allocation);
+            if (a == state.allocations.end() || !a->second.releasing) continue;
+            events.push_back(AttemptStopping{{id, job.attempt->token},
+                                             "its allocation goes back: " + a->second.reason});
+            break;
+        }
+    }
+    return events;
+}
+
+Events settle_queues(const State& state, Time) {
+    Events events;
+    for (const auto& [name, queue] : state.queues) {
+        if (queue.failures >= kFailuresMax && !queue.paused && !queue.removing) {
+            events.push_back(QueuePaused{
+                name, true, std::to_string(queue.failures) + " orders in a row came to nothing"});
+        }
+        const bool in_use = std::ranges::any_of(
+            state.allocations, [&](const auto& item) { return item.second.queue == name; });
+        if (queue.removing && !in_use) events.push_back(QueueRemoved{name});
+    }
+    return events;
+}
+
+bool takes_work(const State& state, const Worker& worker) {
+    if (worker.draining) return false;
+    const auto a = state.allocations.find(worker.allocation);
+    return a == state.allocations.end() || !a->second.releasing;
+}
+
+std::optional<Time> leaves_at(const State& state, const Worker& worker) {
+    const auto a = state.allocations.find(worker.allocation);
+    if (a == state.allocations.end()) return std::nullopt;
+    return a->second.ends_at - state.queues.at(a->second.queue).spec.margin();
+}
+
+bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now) {
+    return !leaves || now + wanted.time <= *leaves;
+}
+
+}  // namespace roll::core

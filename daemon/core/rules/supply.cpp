@@ -1,0 +1,271 @@
+// What the jobs that wait could use of what is there, on order or still to be ordered: a placement
+// in thought, first fit in the order of the queue. What it leaves unused goes back; what it lacks
+// is ordered.
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "daemon/core/allocations.hpp"
+#include "daemon/core/dependency.hpp"
+#include "daemon/core/rules/rules.hpp"
+
+namespace roll::core {
+namespace {
+
+constexpr auto kSoon = std::chrono::minutes(5);  // longer than any back-off of a job
+
+// A node that works or will.
+struct Node {
+    AllocationId allocation;  // 0: a worker that needs none
+    int slots = 0;
+    int gpus = 0;
+    std::optional<Time> leaves{};
+};
+
+// What one allocation queue may still order now.
+struct Budget {
+    const spec::PilotQueue* spec = nullptr;
+    bool later = false;  // a back-off, a probe or the backlog holds it up
+    int orders = 0;      // of these at once
+    int alive = 0;
+    int waiting = 0;  // not granted yet
+    int most = 0;     // that its limits ever allow at once
+};
+
+class Planner {
+  public:
+    Planner(const State& state, Time now) : state_(state), now_(now), next_(state.next_allocation) {
+        add_workers();
+        add_expected();
+        for (const auto& [name, queue] : state.queues) add_budget(name, queue);
+    }
+
+    // What a job of today lacks is ordered; one of tomorrow only keeps what is there. False: it
+    // cannot be had, now or later, nor could a job that asks for the same.
+    bool serve(const Job& job, bool orders) {
+        const spec::Resources& wanted = job.spec.resources;
+        std::vector<std::size_t> found = fitting(wanted);
+        const int missing = wanted.nodes - static_cast<int>(found.size());
+        if (missing > 0 && !(orders && order(wanted, missing, found))) return false;
+        take(wanted, found);
+        return missing == 0 || std::ssize(found) == wanted.nodes;
+    }
+
+    bool needs(AllocationId id) const { return needed_.contains(id); }
+    Events orders() { return std::move(orders_); }
+
+  private:
+    void add_workers();
+    void add_expected();
+    void add_budget(const std::string& name, const AllocationQueue& queue);
+    std::vector<std::size_t> fitting(const spec::Resources& wanted) const;
+    bool order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found);
+    void place_order(const std::string& name, Budget& budget);
+    void take(const spec::Resources& wanted, const std::vector<std::size_t>& found);
+
+    const State& state_;
+    Time now_;
+    std::uint64_t next_;
+    std::vector<Node> nodes_{};
+    std::map<std::string, Budget> budgets_{};
+    std::set<AllocationId> needed_{};
+    Events orders_{};
+};
+
+// Live workers with what is free of them.
+void Planner::add_workers() {
+    std::map<WorkerId, std::pair<int, int>> used;
+    for (const JobId id : state_.index.running) {
+        for (const Place& place : state_.jobs.at(id).attempt->places) {
+            used[place.worker].first += static_cast<int>(place.slots.size());
+            used[place.worker].second += static_cast<int>(place.gpus.size());
+        }
+    }
+    for (const auto& [id, worker] : state_.workers) {
+        if (!takes_work(state_, worker)) continue;
+        const auto [slots, gpus] = used[id];
+        nodes_.push_back({worker.allocation, worker.slots - slots, worker.gpus - gpus,
+                          leaves_at(state_, worker)});
+    }
+}
+
+// Nodes whose workers have not come yet. One that takes too long is not counted on.
+void Planner::add_expected() {
+    for (const auto& [id, a] : state_.allocations) {
+        const bool granted = a.phase == AllocationPhase::Granted;
+        if (a.releasing || (granted && a.granted_at + kJoinGrace <= now_)) continue;
+        const spec::PilotQueue& spec = state_.queues.at(a.queue).spec;
+        const Time leaves = (granted ? a.ends_at : now_ + spec.time) - spec.margin();
+        for (int i = a.joined; i < spec.nodes; ++i)
+            nodes_.push_back({id, spec.slots, spec.gpus, leaves});
+    }
+}
+
+// GPU-hours: what has ended, and all that is alive at its full time.
+int affordable(const AllocationQueue& queue, int alive) {
+    const spec::PilotQueue& spec = queue.spec;
+    const std::int64_t each = spec.time.count() * spec.nodes * spec.gpus;
+    if (spec.max_gpu_hours == 0 || each == 0) return 1'000'000;
+    const std::int64_t most = std::int64_t{3600} * spec.max_gpu_hours - queue.gpu_seconds;
+    return static_cast<int>(std::clamp<std::int64_t>(most / each - alive, 0, 1'000'000));
+}
+
+void Planner::add_budget(const std::string& name, const AllocationQueue& queue) {
+    if (queue.paused || queue.removing) return;
+    Budget budget{.spec = &queue.spec};
+    int on_probe = 0;
+    for (const auto& [id, a] : state_.allocations) {
+        if (a.queue != name) continue;
+        ++budget.alive;
+        budget.waiting += a.phase != AllocationPhase::Granted;
+        on_probe += a.joined == 0;
+    }
+    const spec::PilotQueue& spec = queue.spec;
+    budget.most = budget.alive + affordable(queue, budget.alive);
+    if (spec.max_jobs > 0) budget.most = std::min(budget.most, spec.max_jobs);
+    if (spec.max_nodes > 0) budget.most = std::min(budget.most, spec.max_nodes / spec.nodes);
+    budget.orders = std::max(budget.most - budget.alive, 0);
+    if (!queue.proven) budget.orders = std::min(budget.orders, 1);
+    budget.later = queue.not_before > now_ || (!queue.proven && on_probe > 0);
+    budgets_[name] = budget;
+}
+
+// The first nodes with room, at most as many as are wanted.
+std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < nodes_.size() && std::ssize(found) < wanted.nodes; ++i) {
+        const Node& node = nodes_[i];
+        const bool room = node.slots >= wanted.slots_per_node && node.gpus >= wanted.gpus_per_node;
+        if (room && has_time_for(node.leaves, wanted, now_)) found.push_back(i);
+    }
+    return found;
+}
+
+// Orders what a gang lacks, from the first queue whose limits could ever hold it; as much of it as
+// may be ordered now. False: it cannot be had.
+bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
+    for (auto& [name, budget] : budgets_) {
+        const spec::PilotQueue& spec = *budget.spec;
+        const bool fits = spec.slots >= wanted.slots_per_node &&
+                          spec.gpus >= wanted.gpus_per_node &&
+                          has_time_for(now_ + spec.time - spec.margin(), wanted, now_);
+        const int count = (missing + spec.nodes - 1) / spec.nodes;
+        if (!fits || budget.alive + count > budget.most) continue;
+        if (budget.later) return true;
+        // A gang wider than the backlog would never come: alone it may exceed it.
+        const bool fresh = budget.waiting == 0;
+        for (int i = 0; i < count && budget.orders > 0; ++i) {
+            if (!fresh && budget.waiting >= spec.backlog) break;
+            place_order(name, budget);
+        }
+        found = fitting(wanted);
+        return true;
+    }
+    return false;
+}
+
+void Planner::place_order(const std::string& name, Budget& budget) {
+    const AllocationId id{next_++};
+    orders_.push_back(AllocationOrdered{id, name, state_.incarnation, now_});
+    const spec::PilotQueue& spec = *budget.spec;
+    for (int i = 0; i < spec.nodes; ++i)
+        nodes_.push_back({id, spec.slots, spec.gpus, now_ + spec.time - spec.margin()});
+    ++budget.alive;
+    ++budget.waiting;
+    --budget.orders;
+}
+
+void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>& found) {
+    for (const std::size_t i : found) {
+        nodes_[i].slots -= wanted.slots_per_node;
+        nodes_[i].gpus -= wanted.gpus_per_node;
+        needed_.insert(nodes_[i].allocation);
+    }
+}
+
+// How many jobs of this group may start now: an array may have a limit.
+int startable(const State& state, const Group& group, const Job& first) {
+    constexpr int kAll = std::numeric_limits<int>::max();
+    if (!first.spec.array || first.spec.array->limit == 0) return kAll;
+    const auto running = state.index.array_running.find(group.array);
+    const int count = running == state.index.array_running.end() ? 0 : running->second;
+    return first.spec.array->limit - count;
+}
+
+// The jobs that only lack room, in the order of the queue. A group whose next job cannot be served
+// is left, so the cost goes with what can be had, not with how many wait.
+void serve_ready(const State& state, Planner& planner) {
+    struct Line {
+        const std::set<Turn>* turns = nullptr;
+        int left = 0;
+    };
+    std::map<Turn, Line> heads;
+    for (const auto& [group, turns] : state.index.ready) {
+        const Job& first = state.jobs.at(turns.begin()->job);
+        heads[*turns.begin()] = {&turns, startable(state, group, first)};
+    }
+    while (!heads.empty()) {
+        const auto head = heads.extract(heads.begin());
+        Line line = head.mapped();
+        if (line.left-- <= 0 || !planner.serve(state.jobs.at(head.key().job), true)) continue;
+        const auto next = line.turns->upper_bound(head.key());
+        if (next != line.turns->end()) heads[*next] = line;
+    }
+}
+
+bool is_busy(const State& state, AllocationId id) {
+    for (const JobId job : state.index.running) {
+        for (const Place& place : state.jobs.at(job).attempt->places) {
+            const auto worker = state.workers.find(place.worker);
+            if (worker != state.workers.end() && worker->second.allocation == id) return true;
+        }
+    }
+    return false;
+}
+
+// Why an allocation that no waiting job needs goes back; empty: it stays.
+std::string idle_reason(const State& state, AllocationId id, const Allocation& a, Time now) {
+    if (a.phase != AllocationPhase::Granted) return "no job needs it any more";
+    const auto idle = state.queues.at(a.queue).spec.idle;
+    if (a.used_at + idle > now || is_busy(state, id)) return {};
+    return "idle for " + std::to_string(idle.count()) + " s";
+}
+
+}  // namespace
+
+Events match_supply(const State& state, Time now) {
+    if (state.queues.empty()) return {};
+    Planner planner(state, now);
+    serve_ready(state, planner);
+    for (const auto& [at, id] : state.index.sleeping) {
+        if (at > now + kSoon) break;
+        const Job& job = state.jobs.at(id);
+        if (!job.held && dependencies(state, job) == Held::Yes) planner.serve(job, false);
+    }
+    Events events;
+    for (const auto& [id, a] : state.allocations) {
+        if (a.releasing || planner.needs(id)) continue;
+        const std::string reason = idle_reason(state, id, a, now);
+        if (!reason.empty()) events.push_back(AllocationReleasing{id, false, reason});
+    }
+    for (Event& event : planner.orders()) events.push_back(std::move(event));
+    return events;
+}
+
+std::optional<Time> allocation_wakeup(const State& state, Time now) {
+    std::optional<Time> wakeup;
+    const auto earliest = [&](Time at) {
+        if (at > now && (!wakeup || at < *wakeup)) wakeup = at;
+    };
+    for (const auto& [name, queue] : state.queues) earliest(queue.not_before);
+    for (const auto& [id, a] : state.allocations) {
+        if (a.phase != AllocationPhase::Granted || a.releasing) continue;
+        const spec::PilotQueue& spec = state.queues.at(a.queue).spec;
+        earliest(a.ends_at - spec.margin());
+        earliest(a.used_at + spec.idle);
+        earliest(a.granted_at + kJoinGrace);
+    }
+    return wakeup;
+}
+
+}  // namespace roll::core

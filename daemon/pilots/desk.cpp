@@ -1,0 +1,237 @@
+#include "daemon/pilots/desk.hpp"
+
+#include <algorithm>
+
+#include "daemon/slurm/commands.hpp"
+
+namespace roll::pilots {
+namespace {
+
+using slurm::Phase;
+using slurm::QueueRow;
+
+template <class... Fs>
+struct Overload : Fs... {
+    using Fs::operator()...;
+};
+
+std::optional<Time> wall(const std::optional<std::int64_t>& seconds) {
+    if (!seconds || *seconds <= 0) return std::nullopt;
+    return Time{std::chrono::seconds(*seconds)};
+}
+
+std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
+    switch (phase) {
+        case Phase::Pending: return core::SlurmPhase::Pending;
+        case Phase::Running: return core::SlurmPhase::Running;
+        case Phase::Ended: return core::SlurmPhase::Ended;
+        case Phase::Ending:
+        case Phase::Unknown: return std::nullopt;
+    }
+    return std::nullopt;
+}
+
+// The row that speaks for an order: that of its known job, else one that is alive, else any.
+const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
+                        const std::string& slurm_job) {
+    const QueueRow* best = nullptr;
+    for (const QueueRow& row : rows) {
+        if (slurm::key_of(row.comment) != key) continue;
+        if (!slurm_job.empty() && row.id != slurm_job) continue;
+        if (best == nullptr || (best->phase == Phase::Ended && row.phase != Phase::Ended))
+            best = &row;
+    }
+    return best;
+}
+
+core::OrderSeen seen(AllocationId id, const QueueRow& row, core::SlurmPhase phase) {
+    core::OrderSeen input{id, row.id, phase, "", std::nullopt, std::nullopt};
+    input.reason = phase == core::SlurmPhase::Ended ? "Slurm: " + row.state : row.reason;
+    if (phase == core::SlurmPhase::Running) {
+        input.began = wall(row.start);
+        input.ends = wall(row.end);
+    }
+    return input;
+}
+
+}  // namespace
+
+std::string Desk::key_of(const core::State& state, AllocationId id) const {
+    return cluster_ + "." + core::order_name(id, state.allocations.at(id));
+}
+
+std::string Desk::hearsay(AllocationId id) const {
+    const auto found = hearsay_.find(id);
+    return found == hearsay_.end() ? "" : found->second;
+}
+
+// Orders of an earlier rolld may have been sent by it.
+bool Desk::was_sent(const core::State& state, AllocationId id) const {
+    return sent_.contains(id) || state.allocations.at(id).incarnation != state.incarnation;
+}
+
+bool Desk::may_send(const core::State& state, AllocationId id, Instant now) const {
+    if (!was_sent(state, id)) return true;
+    const auto sent = sent_.find(id);
+    const Instant since = sent == sent_.end() ? began_ : sent->second;
+    const auto absent = absent_.find(id);
+    return absent != absent_.end() && absent->second.polls > 0 &&
+           answered_ >= since + rules_.unsure && now >= since + rules_.unsure;
+}
+
+bool Desk::watches(const core::State& state) const {
+    const bool looked = answered_ || state.queues.empty();
+    if (!looked || !strays_.empty()) return true;
+    return std::ranges::any_of(state.allocations, [&](const auto& item) {
+        return item.second.phase != core::AllocationPhase::Ordered || was_sent(state, item.first);
+    });
+}
+
+std::optional<Errand> Desk::cancel(const std::string& job, const std::string& key, Instant now) {
+    const auto before = cancelled_.find(job);
+    if (before != cancelled_.end() && now - before->second < rules_.again) return std::nullopt;
+    cancelled_[job] = now;
+    return Cancel{job, key};
+}
+
+std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
+    const std::string& job = state.allocations.at(id).slurm_job;
+    if (job.empty()) return std::nullopt;  // not accepted: withdrawn, or looked for first
+    return cancel(job, key_of(state, id), now);
+}
+
+std::optional<Errand> Desk::next(const core::State& state, Instant now) {
+    if (busy_) return std::nullopt;
+    std::optional<Errand> errand;
+    for (const core::SlurmAction& action : core::slurm_actions(state)) {
+        if (const auto* back = std::get_if<core::GiveBackAllocation>(&action))
+            errand = give_back(state, back->allocation, now);
+        const auto* order = std::get_if<core::OrderAllocation>(&action);
+        if (order != nullptr && may_send(state, order->allocation, now)) {
+            const AllocationId id = order->allocation;
+            sent_[id] = now;
+            absent_.erase(id);
+            const auto& queue = state.queues.at(state.allocations.at(id).queue);
+            errand = Submit{id, key_of(state, id), queue.spec};
+        }
+        if (errand) break;
+    }
+    for (const auto& [job, key] : strays_) {
+        if (!errand) errand = cancel(job, key, now);
+    }
+    if (!errand && watches(state) && (!asked_ || now - *asked_ >= rules_.poll)) {
+        asked_ = now;
+        errand = Poll{};
+    }
+    busy_ = errand.has_value();
+    return errand;
+}
+
+std::optional<Instant> Desk::wakeup(const core::State& state) const {
+    if (busy_ || !watches(state)) return std::nullopt;
+    return asked_ ? *asked_ + rules_.poll : Instant{0};
+}
+
+std::vector<core::Input> Desk::withdraw(const core::State& state) const {
+    std::vector<core::Input> inputs;
+    for (const auto& [id, a] : state.allocations) {
+        if (a.releasing && a.phase == core::AllocationPhase::Ordered && !was_sent(state, id))
+            inputs.push_back(core::OrderAnswered{id, false, "", "withdrawn before it was sent"});
+    }
+    return inputs;
+}
+
+std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& state, Instant now) {
+    busy_ = false;
+    std::vector<core::Input> inputs;
+    std::visit(
+        Overload{[&](const Submitted& done) {
+                     trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
+                     if (done.result == slurm::Submission::Unknown) {
+                         sent_[done.allocation] = now;  // it may be queued at any time until now
+                         return;
+                     }
+                     const bool accepted = done.result == slurm::Submission::Accepted;
+                     inputs.push_back(core::OrderAnswered{done.allocation, accepted, done.slurm_job,
+                                                          "sbatch: " + done.reason});
+                 },
+                 [&](const Polled& polled) {
+                     trouble_ = polled.rows ? "" : polled.rows.error().message;
+                     if (!polled.rows) return;
+                     answered_ = asked_;
+                     inputs = look(*polled.rows, state, now);
+                 },
+                 [&](const Cancelled& done) { trouble_ = done.trouble; }},
+        outcome);
+    return inputs;
+}
+
+bool Desk::only_gone_are_left(const core::State& state) const {
+    return !state.workers.empty() && std::ranges::all_of(state.workers, [&](const auto& item) {
+        return over_.contains(item.second.allocation);
+    });
+}
+
+// A job that Slurm leaves out of an answer may be in the next.
+void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs) {
+    Absence& absence = absent_.try_emplace(id, Absence{*answered_, 0}).first->second;
+    ++absence.polls;
+    if (absence.polls >= rules_.missing_polls && now - absence.since >= rules_.missing) {
+        over_.insert(id);
+        inputs.push_back(core::OrderMissing{id, "Slurm does not know it any more"});
+    }
+}
+
+std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const core::State& state,
+                                    Instant now) {
+    std::vector<core::Input> inputs;
+    std::erase_if(absent_,
+                  [&](const auto& item) { return !state.allocations.contains(item.first); });
+    std::erase_if(sent_, [&](const auto& item) { return !state.allocations.contains(item.first); });
+    hearsay_.clear();
+    over_.clear();
+    for (const auto& [id, a] : state.allocations) {
+        const QueueRow* row = row_for(rows, key_of(state, id), a.slurm_job);
+        const bool ordered = a.phase == core::AllocationPhase::Ordered;
+        if (row == nullptr && ordered && !a.releasing) {
+            if (was_sent(state, id))
+                ++absent_.try_emplace(id, Absence{*answered_, 0}).first->second.polls;
+        } else if (row == nullptr) {
+            if (!ordered || was_sent(state, id)) note_absent(id, now, inputs);
+        } else {
+            absent_.erase(id);
+            if (row->phase == Phase::Ended) over_.insert(id);
+            hearsay_[id] =
+                row->state +
+                (row->reason.empty() || row->reason == "None" ? "" : " (" + row->reason + ")");
+            if (const auto phase = phase_for_core(row->phase))
+                inputs.push_back(seen(id, *row, *phase));
+        }
+    }
+    find_strays(rows, state);
+    return inputs;
+}
+
+// Jobs with our name that State does not hold: orders that were given up and came after all, or
+// that were sent twice.
+void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {
+    std::map<std::string, std::string> wanted;  // key -> Slurm's id
+    for (const auto& [id, a] : state.allocations) {
+        const std::string key = key_of(state, id);
+        const QueueRow* row = row_for(rows, key, a.slurm_job);
+        wanted[key] = row == nullptr ? a.slurm_job : row->id;
+    }
+    strays_.clear();
+    for (const QueueRow& row : rows) {
+        const std::string key = slurm::key_of(row.comment);
+        if (!key.starts_with(cluster_ + ".") || row.phase == Phase::Ended) continue;
+        const auto found = wanted.find(key);
+        if (found == wanted.end() || found->second != row.id) strays_[row.id] = key;
+    }
+    std::erase_if(cancelled_, [&](const auto& item) {
+        return std::ranges::none_of(rows,
+                                    [&](const QueueRow& row) { return row.id == item.first; });
+    });
+}
+
+}  // namespace roll::pilots

@@ -1,0 +1,108 @@
+// What rolld does at Slurm's counter, one errand at a time: orders allocations, looks how they
+// stand, gives them back. Pure: the errands are run by others (runner.hpp; in tests a fake Slurm).
+//
+// Only names of ours count, never Slurm's ids alone. An order may have reached Slurm though sbatch
+// failed, so it is looked for before it is sent again; what squeue does not show is believed gone
+// only after a while, and by State only if none of its workers is heard.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "daemon/core/core.hpp"
+#include "daemon/slurm/parse.hpp"
+
+namespace roll::pilots {
+
+using Instant = std::chrono::milliseconds;  // of a steady clock
+
+struct DeskRules {
+    std::chrono::milliseconds poll{20'000};     // between two squeue
+    std::chrono::milliseconds again{30'000};    // between two scancel of the same job
+    std::chrono::milliseconds unsure{60'000};   // until an order that may have been sent is not
+    std::chrono::milliseconds missing{60'000};  // until a job that squeue left out is gone
+    int missing_polls = 3;                      // and at least so many left it out
+};
+
+// clang-format off
+struct Submit { AllocationId allocation; std::string key; spec::PilotQueue queue; };
+struct Poll { };
+struct Cancel { std::string slurm_job; std::string key; };
+using Errand = std::variant<Submit, Poll, Cancel>;
+
+struct Submitted {
+    AllocationId allocation; slurm::Submission result = slurm::Submission::Unknown;
+    std::string slurm_job; std::string reason;
+};
+struct Polled { Result<std::vector<slurm::QueueRow>> rows; };
+struct Cancelled { std::string key; std::string trouble; };
+using Outcome = std::variant<Submitted, Polled, Cancelled>;
+// clang-format on
+
+class Desk {
+  public:
+    // `cluster` names the ledger; `now` is when this rolld began.
+    Desk(std::string cluster, DeskRules rules, Instant now)
+        : cluster_(std::move(cluster)),
+          rules_(rules),
+          began_(now) {}
+
+    // The errand to run now, if one is due and none is under way; it is under way from then on.
+    std::optional<Errand> next(const core::State& state, Instant now);
+
+    // What came of it: claims for the core.
+    std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
+
+    // Claims that need no errand: an order that is no longer wanted and was never sent.
+    std::vector<core::Input> withdraw(const core::State& state) const;
+
+    // When next() has something to say though nothing changes. None: there is nothing to watch.
+    std::optional<Instant> wakeup(const core::State& state) const;
+
+    // Whether every worker of State came with an allocation that Slurm says is over: then nobody is
+    // left whom rolld's beats could tell that rolld is cut off, and their silence must be counted.
+    bool only_gone_are_left(const core::State& state) const;
+
+    // For people: what Slurm last said of an allocation ("PENDING (Resources)"), and of itself.
+    std::string hearsay(AllocationId id) const;
+    const std::string& trouble() const { return trouble_; }
+
+    std::string key_of(const core::State& state, AllocationId id) const;
+
+  private:
+    struct Absence {
+        Instant since{};
+        int polls = 0;
+    };
+
+    bool was_sent(const core::State& state, AllocationId id) const;
+    bool may_send(const core::State& state, AllocationId id, Instant now) const;
+    std::optional<Errand> give_back(const core::State& state, AllocationId id, Instant now);
+    std::optional<Errand> cancel(const std::string& job, const std::string& key, Instant now);
+    bool watches(const core::State& state) const;
+    std::vector<core::Input> look(const std::vector<slurm::QueueRow>& rows,
+                                  const core::State& state, Instant now);
+    void note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs);
+    void find_strays(const std::vector<slurm::QueueRow>& rows, const core::State& state);
+
+    std::string cluster_;
+    DeskRules rules_;
+    Instant began_;
+    bool busy_ = false;
+    std::optional<Instant> asked_{};          // when the last squeue began
+    std::optional<Instant> answered_{};       // when the last good one began
+    std::map<AllocationId, Instant> sent_{};  // the last try of an order
+    std::map<AllocationId, Absence> absent_{};
+    std::set<AllocationId> over_{};  // by what Slurm last said
+    std::map<AllocationId, std::string> hearsay_{};
+    std::map<std::string, std::string> strays_{};  // Slurm's id -> our key: not in State
+    std::map<std::string, Instant> cancelled_{};   // Slurm's id -> the last scancel
+    std::string trouble_{};
+};
+
+}  // namespace roll::pilots

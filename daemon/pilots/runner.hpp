@@ -1,0 +1,36 @@
+// Runs the desk's errands with the real commands, each in a thread of its own: they block for
+// seconds, and rolld's loop must not.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <boost/asio/io_context.hpp>
+
+#include "daemon/pilots/desk.hpp"
+#include "daemon/slurm/commands.hpp"
+
+namespace roll::pilots {
+
+// Blocks until the command has ended or its deadline has passed.
+Outcome run_errand(const Errand& errand, const slurm::Site& site);
+
+class Runner {
+  public:
+    // `done` is called on the context's thread.
+    Runner(boost::asio::io_context& io, slurm::Site site, std::function<void(Outcome)> done);
+    // An errand under way is left to itself; nothing is heard of it any more.
+    ~Runner();
+    Runner(const Runner&) = delete;
+    Runner& operator=(const Runner&) = delete;
+
+    void start(Errand errand);
+    const slurm::Site& site() const { return site_; }
+
+  private:
+    struct Home;
+    slurm::Site site_;
+    std::shared_ptr<Home> home_;
+};
+
+}  // namespace roll::pilots

@@ -1,0 +1,99 @@
+#include "daemon/core/allocations.hpp"
+
+#include <fmt/format.h>
+
+#include "daemon/query/query.hpp"
+
+namespace roll::query {
+namespace {
+
+const char* state_of(const core::Allocation& a) {
+    if (a.releasing) return "releasing";
+    switch (a.phase) {
+        case core::AllocationPhase::Ordered: return "ordered";
+        case core::AllocationPhase::Pending: return "pending";
+        case core::AllocationPhase::Granted: return "granted";
+    }
+    return "";
+}
+
+Json allocation_json(const core::State& state, AllocationId id, const core::Allocation& a,
+                     const Hearsay& hearsay) {
+    const bool granted = a.phase == core::AllocationPhase::Granted;
+    const auto said = hearsay.slurm.find(id);
+    return {{"id", id.value},
+            {"queue", a.queue},
+            {"state", state_of(a)},
+            {"slurm_job", a.slurm_job},
+            {"slurm_state", said == hearsay.slurm.end() ? "" : said->second},
+            {"ordered_at", to_iso8601(a.ordered_at)},
+            {"granted_at", granted ? Json(to_iso8601(a.granted_at)) : Json(nullptr)},
+            {"ends_at", granted ? Json(to_iso8601(a.ends_at)) : Json(nullptr)},
+            {"workers", core::live_workers(state, id)},
+            {"nodes", a.nodes},
+            {"reason", a.reason}};
+}
+
+const char* state_of(const core::AllocationQueue& queue) {
+    if (queue.removing) return "removing";
+    return queue.paused ? "paused" : "open";
+}
+
+Json queue_json(const core::State& state, const core::AllocationQueue& queue, Time now) {
+    int waiting = 0;
+    int granted = 0;
+    for (const auto& [id, a] : state.allocations) {
+        if (a.queue != queue.spec.name) continue;
+        ++(a.phase == core::AllocationPhase::Granted ? granted : waiting);
+    }
+    Json json = Json::parse(spec::to_json(queue.spec));
+    json["state"] = state_of(queue);
+    json["reason"] = queue.reason;
+    json["waiting"] = waiting;
+    json["granted"] = granted;
+    json["failures"] = queue.failures;
+    json["proven"] = queue.proven;
+    json["gpu_hours"] = queue.gpu_seconds / 3600;
+    json["not_before"] =
+        queue.not_before > now ? Json(to_iso8601(queue.not_before)) : Json(nullptr);
+    return json;
+}
+
+}  // namespace
+
+Json allocations(const core::State& state, const Hearsay& hearsay, Time now) {
+    Json queues = Json::array();
+    for (const auto& [name, queue] : state.queues) queues.push_back(queue_json(state, queue, now));
+    Json list = Json::array();
+    for (const auto& [id, a] : state.allocations)
+        list.push_back(allocation_json(state, id, a, hearsay));
+    return {{"schema", "roll.allocations/1"},
+            {"queues", std::move(queues)},
+            {"allocations", std::move(list)},
+            {"slurm_trouble", hearsay.slurm_trouble}};
+}
+
+// What the queues of allocations have to do with a job that no worker can hold.
+std::string supply_text(const core::State& state, const spec::Resources& wanted) {
+    if (state.queues.empty()) return {};
+    std::string paused;
+    for (const auto& [name, queue] : state.queues) {
+        const spec::PilotQueue& spec = queue.spec;
+        if (spec.slots < wanted.slots_per_node || spec.gpus < wanted.gpus_per_node) continue;
+        if (wanted.time > spec.time - spec.margin()) continue;
+        if (queue.paused) {
+            paused = fmt::format("allocation queue {} is paused: {}; rollctl alloc resume {}", name,
+                                 queue.reason, name);
+            continue;
+        }
+        for (const auto& [id, a] : state.allocations) {
+            if (a.queue == name && a.phase != core::AllocationPhase::Granted && !a.releasing)
+                return fmt::format("waits for allocation {} of queue {} (rollctl alloc list)",
+                                   id.value, name);
+        }
+        return fmt::format("allocation queue {} is at its limits or backs off", name);
+    }
+    return paused.empty() ? "no allocation queue offers such nodes for so long" : paused;
+}
+
+}  // namespace roll::query

@@ -1,0 +1,109 @@
+// rolld and Slurm: the operations of `rollctl alloc`, and the errands that State calls for.
+#include <spdlog/spdlog.h>
+
+#include "daemon/server/server.hpp"
+
+namespace roll::server {
+namespace {
+
+pilots::Instant steady_ms() {
+    return std::chrono::floor<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now().time_since_epoch());
+}
+
+Result<std::string> queue_name(const protocol::Request& request) {
+    JsonReader r(request.args, request.op);
+    auto name = r.get<std::string>("queue");
+    ROLL_TRY_VOID(r.finish_lenient());
+    return name;
+}
+
+}  // namespace
+
+pilots::Desk Server::make_desk(const ServerOptions& options) {
+    return {options.cluster, options.pilots, steady_ms()};
+}
+
+Result<void> Server::claim_queue(const Peer& peer, const protocol::Request& request) {
+    std::string name;
+    std::size_t input = 0;
+    if (request.op == "alloc_add") {
+        if (options_.endpoint.starts_with("ipc:"))
+            return fail(ErrorCode::Refused,
+                        "rolld listens on this machine only (" + options_.endpoint +
+                            "), and pilots run on others",
+                        "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070");
+        JsonReader r(request.args, request.op);
+        const Json& json = r.raw("queue");
+        ROLL_TRY_VOID(r.finish_lenient());
+        ROLL_TRY(spec::PilotQueue queue, spec::pilot_queue_from_json(dump(json)));
+        name = queue.name;
+        input = add(core::AddQueue{std::move(queue)});
+    } else {
+        ROLL_TRY(name, queue_name(request));
+        if (request.op == "alloc_remove")
+            input = add(core::RemoveQueue{name});
+        else
+            input = add(core::PauseQueue{name, request.op == "alloc_pause"});
+    }
+    asked_.push_back(
+        {{input}, peer, request.id, [name](bool changed) {
+             return Json{{"schema", "roll.queue/1"}, {"queue", name}, {"changed", changed}};
+         }});
+    return {};
+}
+
+Json Server::list_allocations() const {
+    Json list = query::allocations(engine_.state(), hearsay(), wall_clock_now());
+    list["shared"] = options_.site.directory;
+    return list;
+}
+
+// What an order of this queue would look like. KEY stands for its name.
+Result<Json> Server::dry_run(const protocol::Request& request) {
+    spec::PilotQueue queue;
+    if (request.args.contains("spec")) {
+        ROLL_TRY(queue, spec::pilot_queue_from_json(dump(request.args.at("spec"))));
+    } else {
+        ROLL_TRY(const std::string name, queue_name(request));
+        const auto found = engine_.state().queues.find(name);
+        if (found == engine_.state().queues.end())
+            return fail(ErrorCode::NotFound, "there is no allocation queue " + name,
+                        "rollctl alloc list");
+        queue = found->second.spec;
+    }
+    const std::string key = options_.cluster + "." + std::to_string(engine_.state().incarnation) +
+                            "." + std::to_string(engine_.state().next_allocation);
+    const slurm::Command command = slurm::submit_command(queue, key, options_.site);
+    return Json{{"schema", "roll.alloc_dry_run/1"},
+                {"queue", queue.name},
+                {"command", command.arguments},
+                {"script", command.input}};
+}
+
+// Level-triggered: what is due follows from State and from what was heard; one errand at a time.
+void Server::run_errands() {
+    if (stopping_) return;
+    for (core::Input& input : desk_.withdraw(engine_.state())) add_later(std::move(input));
+    if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
+}
+
+void Server::take_outcome(const pilots::Outcome& outcome) {
+    const std::string before = desk_.trouble();
+    for (core::Input& input : desk_.take(outcome, engine_.state(), steady_ms()))
+        add(std::move(input));
+    if (desk_.trouble() != before) {
+        if (desk_.trouble().empty())
+            spdlog::info("Slurm answers again");
+        else
+            spdlog::warn("Slurm: {}", desk_.trouble());
+    }
+    turn();
+}
+
+std::chrono::milliseconds Server::until_errand() const {
+    const auto wakeup = desk_.wakeup(engine_.state());
+    return wakeup ? *wakeup - steady_ms() : std::chrono::hours(1);
+}
+
+}  // namespace roll::server

@@ -1,0 +1,149 @@
+#include "daemon/slurm/commands.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "daemon/slurm/parse.hpp"
+
+namespace roll::slurm {
+namespace {
+
+constexpr std::string_view kComment = "roll:alloc=";
+
+std::string value_of(const std::vector<std::string>& environment, std::string_view name) {
+    for (const std::string& variable : environment) {
+        if (variable.starts_with(name) && variable.substr(name.size()).starts_with("="))
+            return variable.substr(name.size() + 1);
+    }
+    return {};
+}
+
+Command command(const Site& site, std::vector<std::string> arguments) {
+    return {std::move(arguments), scrub(site.environment), {}};
+}
+
+std::string format(const char* fields) { return std::string("--format=").append(fields); }
+
+// "D-HH:MM:SS", rounded up to whole minutes as Slurm does.
+std::string time_text(std::chrono::seconds time) {
+    const auto minutes = std::chrono::ceil<std::chrono::minutes>(time).count();
+    const auto two = [](auto n) { return (n < 10 ? "0" : "") + std::to_string(n); };
+    return std::to_string(minutes / 1440) + "-" + two(minutes / 60 % 24) + ":" + two(minutes % 60) +
+           ":00";
+}
+
+// What the workers and their jobs inherit from rolld. The rest of the environment is the node's.
+std::string exports(const Site& site) {
+    static constexpr std::array<const char*, 8> kKept = {
+        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
+    std::string text;
+    for (const char* name : kKept) {
+        const std::string value = value_of(site.environment, name);
+        if (!value.empty()) text += "export " + std::string(name) + "=" + quote(value) + "\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+std::vector<std::string> scrub(const std::vector<std::string>& environment) {
+    static constexpr std::array<std::string_view, 12> kPrefixes = {
+        "SLURM_", "SLURMD_", "SBATCH_",  "SQUEUE_",   "SINFO_", "SACCT_",
+        "SRUN_",  "SALLOC_", "SCANCEL_", "SCONTROL_", "LC_",    "LANG"};
+    std::vector<std::string> kept;
+    for (const std::string& variable : environment) {
+        const bool drop = std::ranges::any_of(
+            kPrefixes, [&](std::string_view prefix) { return variable.starts_with(prefix); });
+        if (!drop || variable.starts_with("SLURM_CONF=")) kept.push_back(variable);
+    }
+    kept.emplace_back("LC_ALL=C");
+    kept.emplace_back("SLURM_TIME_FORMAT=%s");
+    return kept;
+}
+
+std::string comment_of(std::string_view key) { return std::string(kComment) + std::string(key); }
+std::string job_name_of(std::string_view key) { return "roll-" + std::string(key); }
+std::string key_of(std::string_view comment) {
+    if (!comment.starts_with(kComment)) return {};
+    return std::string(comment.substr(kComment.size()));
+}
+
+std::string quote(std::string_view text) {
+    std::string quoted = "'";
+    for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    return quoted + "'";
+}
+
+// exec: Slurm's signals reach srun, which passes them on. A node that fails leaves the others alone
+// (--no-kill); --overlap and an explicit shape, since sites set defaults that break a bare srun.
+// 22.05 knows no SLURM_JOB_END_TIME.
+std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
+    const std::string nodes = std::to_string(queue.nodes);
+    const std::string slots = std::to_string(queue.slots);
+    const std::string gpus = std::to_string(queue.gpus);
+    const std::string next = " \\\n    ";
+    std::string text = "#!/bin/bash\n# Pilot " + key + " of Roll's allocation queue " + queue.name +
+                       ": one roll-worker a node.\n";
+    text += exports(site);
+    for (const std::string& line : queue.setup) text += line + "\n";
+    text +=
+        "ends=${SLURM_JOB_END_TIME:-$(SLURM_TIME_FORMAT=%s squeue -h -j $SLURM_JOB_ID -o %e)}\n";
+    text += "exec srun --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none" + next +
+            "--nodes=" + nodes + " --ntasks=" + nodes +
+            " --ntasks-per-node=1 --cpus-per-task=" + slots;
+    if (queue.gpus > 0) text += " --gres=gpu:" + gpus;
+    text += next + quote(site.worker) + " --dir " + quote(site.directory) + next + "--pilot " +
+            quote(key) + " --slots " + slots + " --gpus " + gpus + " --ends-at \"$ends\"" +
+            " --handover " + std::to_string(queue.margin().count()) + "\n";
+    return text;
+}
+
+// --no-requeue: a pilot that Slurm starts again would belong to an order that has ended. The signal
+// reaches the workers before the end, even if the end was moved; it may come a minute early.
+Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
+    std::vector<std::string> arguments = {
+        "sbatch",
+        "--parsable",
+        "--job-name=" + job_name_of(key),
+        "--comment=" + comment_of(key),
+        "--no-requeue",
+        "--no-kill",
+        "--export=NIL",
+        "--open-mode=append",
+        "--output=" + site.logs + "/" + key + ".out",
+        "--input=/dev/null",
+        "--nodes=" + std::to_string(queue.nodes),
+        "--ntasks-per-node=1",
+        "--cpus-per-task=" + std::to_string(queue.slots),
+        "--time=" + time_text(queue.time),
+        "--signal=TERM@" + std::to_string(queue.margin().count())};
+    if (queue.gpus > 0) arguments.push_back("--gres=gpu:" + std::to_string(queue.gpus));
+    if (!queue.partition.empty()) arguments.push_back("--partition=" + queue.partition);
+    if (!queue.account.empty()) arguments.push_back("--account=" + queue.account);
+    if (!queue.qos.empty()) arguments.push_back("--qos=" + queue.qos);
+    if (!queue.constraint.empty()) arguments.push_back("--constraint=" + queue.constraint);
+    arguments.insert(arguments.end(), queue.sbatch_args.begin(), queue.sbatch_args.end());
+    Command made = command(site, std::move(arguments));
+    made.input = pilot_script(queue, key, site);
+    return made;
+}
+
+Command queue_command(const Site& site) {
+    return command(site, {"squeue", "--me", "--noheader", "--states=all", format(kQueueFormat)});
+}
+
+Command cancel_command(const std::string& id, const std::string& key, const Site& site) {
+    return command(site, {"scancel", "--name=" + job_name_of(key), id});
+}
+
+// Without -S its window begins at midnight.
+Command account_command(const std::string& id, const Site& site) {
+    return command(site, {"sacct", "-X", "-P", "--noheader", "-j", id, "-S", "now-7days",
+                          format(kAccountFormat)});
+}
+
+Command partitions_command(const Site& site) {
+    return command(site, {"sinfo", "--noheader", format(kPartitionFormat)});
+}
+
+}  // namespace roll::slurm

@@ -1,0 +1,203 @@
+#include "daemon/slurm/parse.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace roll::slurm {
+namespace {
+
+template <class Number>
+std::optional<Number> number(std::string_view text) {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+// The first `count` - 1 fields end at a separator; the last is the rest of the line.
+std::optional<std::vector<std::string_view>> split(std::string_view line, std::size_t count) {
+    std::vector<std::string_view> fields;
+    while (fields.size() + 1 < count) {
+        const std::size_t at = line.find('|');
+        if (at == std::string_view::npos) return std::nullopt;
+        fields.push_back(line.substr(0, at));
+        line.remove_prefix(at + 1);
+    }
+    fields.push_back(line);
+    return fields;
+}
+
+// Whole lines only: output that does not end with a newline was cut.
+Result<std::vector<std::string_view>> lines_of(std::string_view text, const char* program) {
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const std::size_t end = text.find('\n');
+        if (end == std::string_view::npos)
+            return fail(ErrorCode::Corrupt, std::string(program) +
+                                                "'s output was cut: it ends with " +
+                                                std::string(text.substr(0, 60)));
+        if (end > 0) lines.push_back(text.substr(0, end));
+        text.remove_prefix(end + 1);
+    }
+    return lines;
+}
+
+tl::unexpected<Error> odd(const char* program, std::string_view line) {
+    return fail(ErrorCode::Corrupt, std::string(program) + " wrote a line that is no row: " +
+                                        std::string(line.substr(0, 80)));
+}
+
+std::optional<QueueRow> queue_row(std::string_view line) {
+    const auto fields = split(line, 8);
+    if (!fields) return std::nullopt;
+    const auto& f = *fields;
+    const auto nodes = number<int>(f[5]);
+    if (f[0].empty() || f[1].empty() || !nodes) return std::nullopt;
+    QueueRow row;
+    row.id = f[0];
+    row.state = f[1];
+    row.phase = phase_of(f[1]);
+    row.reason = f[2];
+    row.start = number<std::int64_t>(f[3]);  // "N/A": none
+    row.end = number<std::int64_t>(f[4]);
+    row.nodes = *nodes;
+    row.node_list = f[6];
+    row.comment = f[7];
+    return row;
+}
+
+// "1-00:00:00", "30:00", "infinite".
+std::optional<std::int64_t> limit_of(std::string_view text) {
+    std::int64_t days = 0;
+    if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
+        const auto read = number<std::int64_t>(text.substr(0, dash));
+        if (!read) return std::nullopt;
+        days = *read;
+        text.remove_prefix(dash + 1);
+    }
+    std::int64_t seconds = 0;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find(':'), text.size());
+        const auto part = number<std::int64_t>(text.substr(0, end));
+        if (!part) return std::nullopt;
+        seconds = seconds * 60 + *part;
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return days * 86'400 + seconds;
+}
+
+// "gpu:h200:8(S:0-1),gpu:a100:2,shard:16": 10. "(null)": 0.
+int gpus_of(std::string_view gres) {
+    int gpus = 0;
+    while (!gres.empty()) {
+        const std::size_t end = std::min(gres.find(','), gres.size());
+        std::string_view item = gres.substr(0, std::min(end, gres.find('(')));
+        gres.remove_prefix(std::min(end + 1, gres.size()));
+        if (!item.starts_with("gpu")) continue;
+        const std::size_t colon = item.rfind(':');
+        gpus +=
+            colon == std::string_view::npos ? 1 : number<int>(item.substr(colon + 1)).value_or(1);
+    }
+    return gpus;
+}
+
+}  // namespace
+
+// Somebody else's comment may hold newlines: what follows such a row is its rest. Ours never does,
+// so after a row of ours every line must be one.
+Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
+    ROLL_TRY(const auto lines, lines_of(text, "squeue"));
+    std::vector<QueueRow> rows;
+    for (const std::string_view line : lines) {
+        auto row = queue_row(line);
+        if (row) {
+            rows.push_back(*std::move(row));
+        } else if (rows.empty() || rows.back().comment.starts_with("roll:")) {
+            return odd("squeue", line);
+        }
+    }
+    return rows;
+}
+
+// A site's wrapper may print lines of its own before it.
+Result<std::string> parse_submitted(std::string_view text) {
+    ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
+    if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch named no job");
+    const std::string_view id = lines.back().substr(0, lines.back().find(';'));
+    if (!number<std::uint64_t>(id)) return odd("sbatch", lines.back());
+    return std::string(id);
+}
+
+Result<std::vector<AccountRow>> parse_account(std::string_view text) {
+    ROLL_TRY(const auto lines, lines_of(text, "sacct"));
+    std::vector<AccountRow> rows;
+    for (const std::string_view line : lines) {
+        const auto fields = split(line, 6);
+        if (!fields) return odd("sacct", line);
+        const auto& f = *fields;
+        const std::size_t colon = f[2].find(':');
+        const auto code = number<int>(f[2].substr(0, colon));
+        if (f[0].empty() || !code || colon == std::string_view::npos) return odd("sacct", line);
+        AccountRow row;
+        row.id = f[0];
+        row.state = f[1];
+        row.phase = phase_of(f[1]);
+        row.exit_code = *code;
+        row.signal = number<int>(f[2].substr(colon + 1)).value_or(0);
+        row.start = number<std::int64_t>(f[3]);
+        row.end = number<std::int64_t>(f[4]);
+        row.node_list = f[5];
+        rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
+    ROLL_TRY(const auto lines, lines_of(text, "sinfo"));
+    std::vector<PartitionRow> rows;
+    for (const std::string_view line : lines) {
+        const auto fields = split(line, 6);
+        if (!fields) return odd("sinfo", line);
+        const auto& f = *fields;
+        const auto nodes = number<int>(f[3]);
+        if (f[0].empty() || !nodes) return odd("sinfo", line);
+        // "16+": nodes of different sizes.
+        const auto cpus = number<int>(f[4].substr(0, f[4].find('+')));
+        rows.push_back({std::string(f[0]), f[1] == "up", limit_of(f[2]), *nodes, cpus.value_or(0),
+                        gpus_of(f[5])});
+    }
+    return rows;
+}
+
+// Only what slurmctld itself answered is a refusal. What tells of a connection says nothing about
+// the job; text that we do not know is taken for a refusal, since a job that was queued after all
+// is found by its comment and taken back.
+Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
+    if (timed_out) return Submission::Unknown;
+    if (exit_code == 0) return Submission::Accepted;
+    static constexpr std::array<std::string_view, 17> kTransport = {
+        "Unable to contact slurm controller",
+        "Socket timed out",
+        "Zero Bytes were transmitted",
+        "Connection refused",
+        "Connection timed out",
+        "Connection reset",
+        "No route to host",
+        "Transport endpoint",
+        "Unexpected message received",
+        "Message receive failure",
+        "Message send failure",
+        "Insane message length",
+        "temporarily unable to accept job",
+        "Resource temporarily unavailable",
+        "in standby mode",
+        "Protocol authentication error",
+        "Munge",
+    };
+    const bool transport = std::ranges::any_of(
+        kTransport, [&](std::string_view text) { return errors.find(text) != errors.npos; });
+    return transport || exit_code > 128 ? Submission::Unknown : Submission::Refused;
+}
+
+}  // namespace roll::slurm

@@ -1,0 +1,66 @@
+// The output of Slurm's commands, by formats that Roll names itself. Pure; the same text from 22.05
+// to 25.11. What is cut or no such output is an Error Corrupt: then nothing of it is believed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.hpp"
+#include "daemon/slurm/states.hpp"
+
+namespace roll::slurm {
+
+// A row of squeue --format=kQueueFormat. Free text last: it may hold the separator.
+inline constexpr const char* kQueueFormat = "%i|%T|%r|%S|%e|%D|%N|%k";
+struct QueueRow {
+    std::string id;
+    std::string state;
+    Phase phase = Phase::Unknown;
+    std::string reason;                   // why it waits
+    std::optional<std::int64_t> start{};  // Unix seconds; of a pending one a guess
+    std::optional<std::int64_t> end{};
+    int nodes = 0;
+    std::string node_list{};
+    std::string comment{};
+    friend bool operator==(const QueueRow&, const QueueRow&) = default;
+};
+Result<std::vector<QueueRow>> parse_queue(std::string_view text);
+
+// sbatch --parsable: "123" or "123;cluster". The job's id.
+Result<std::string> parse_submitted(std::string_view text);
+
+// A row of sacct --format=kAccountFormat -X -P --noheader.
+inline constexpr const char* kAccountFormat = "JobIDRaw,State,ExitCode,Start,End,NodeList";
+struct AccountRow {
+    std::string id;
+    std::string state;
+    Phase phase = Phase::Unknown;
+    int exit_code = 0;
+    int signal = 0;
+    std::optional<std::int64_t> start{};
+    std::optional<std::int64_t> end{};
+    std::string node_list{};
+    friend bool operator==(const AccountRow&, const AccountRow&) = default;
+};
+Result<std::vector<AccountRow>> parse_account(std::string_view text);
+
+// A row of sinfo --format=kPartitionFormat, one for each kind of nodes of a partition.
+inline constexpr const char* kPartitionFormat = "%R|%a|%l|%D|%c|%G";
+struct PartitionRow {
+    std::string name;
+    bool up = false;
+    std::optional<std::int64_t> limit_seconds{};  // none: no limit
+    int nodes = 0;
+    int cpus = 0;  // of a node
+    int gpus = 0;  // of a node, of every type
+};
+Result<std::vector<PartitionRow>> parse_partitions(std::string_view text);
+
+// What sbatch's failure means. Unknown: it may have been queued all the same.
+enum class Submission { Accepted, Refused, Unknown };
+Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);
+
+}  // namespace roll::slurm

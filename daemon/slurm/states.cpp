@@ -1,0 +1,69 @@
+#include "daemon/slurm/states.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace roll::slurm {
+namespace {
+
+struct Known {
+    std::string_view name;
+    std::string_view compact;
+    Phase phase;
+};
+
+// slurm.h of 22.05 to 25.11: enum job_states, then the flags.
+constexpr std::array kKnown = {
+    Known{"PENDING", "PD", Phase::Pending},
+    Known{"RUNNING", "R", Phase::Running},
+    Known{"SUSPENDED", "S", Phase::Running},
+    Known{"COMPLETED", "CD", Phase::Ended},
+    Known{"CANCELLED", "CA", Phase::Ended},
+    Known{"FAILED", "F", Phase::Ended},
+    Known{"TIMEOUT", "TO", Phase::Ended},
+    Known{"NODE_FAIL", "NF", Phase::Ended},
+    Known{"PREEMPTED", "PR", Phase::Ended},
+    Known{"BOOT_FAIL", "BF", Phase::Ended},
+    Known{"DEADLINE", "DL", Phase::Ended},
+    Known{"OUT_OF_MEMORY", "OOM", Phase::Ended},
+    Known{"COMPLETING", "CG", Phase::Ending},
+    Known{"CONFIGURING", "CF", Phase::Pending},
+    Known{"EXPEDITING", "EXP", Phase::Pending},
+    Known{"LAUNCH_FAILED", "LF", Phase::Pending},  // requeued and held
+    Known{"POWER_UP_NODE", "PU", Phase::Pending},
+    Known{"RECONFIG_FAIL", "RCF", Phase::Pending},  // requeued
+    Known{"REQUEUED", "RQ", Phase::Pending},
+    Known{"REQUEUE_FED", "RF", Phase::Pending},
+    Known{"REQUEUE_HOLD", "RH", Phase::Pending},
+    Known{"RESIZING", "RS", Phase::Running},
+    Known{"RESV_DEL_HOLD", "RD", Phase::Pending},
+    Known{"REVOKED", "RV", Phase::Ended},  // another cluster of a federation runs it
+    Known{"SIGNALING", "SI", Phase::Running},
+    Known{"SPECIAL_EXIT", "SE", Phase::Pending},
+    Known{"STAGE_OUT", "SO", Phase::Ending},
+    Known{"STOPPED", "ST", Phase::Running},
+    Known{"UPDATE_DB", "UD", Phase::Running},
+};
+
+// The first word: "CANCELLED by 0", "CANCELLED+", "RUNNING,SIGNALING".
+std::string_view base_of(std::string_view state) {
+    return state.substr(0, state.find_first_of(" ,+"));
+}
+
+}  // namespace
+
+Phase phase_of(std::string_view state) {
+    const std::string_view base = base_of(state);
+    const auto known = std::ranges::find_if(
+        kKnown, [&](const Known& k) { return k.name == base || k.compact == base; });
+    return known == kKnown.end() ? Phase::Unknown : known->phase;
+}
+
+bool ended_well(std::string_view state) {
+    const std::string_view base = base_of(state);
+    static constexpr std::array<std::string_view, 6> kWell = {"COMPLETED", "CD", "CANCELLED",
+                                                              "CA",        "PR", "PREEMPTED"};
+    return std::ranges::find(kWell, base) != kWell.end();
+}
+
+}  // namespace roll::slurm

@@ -1,0 +1,20 @@
+// Slurm's job states, as squeue and sacct write them, in the few classes that matter to a pilot.
+#pragma once
+
+#include <string_view>
+
+namespace roll::slurm {
+
+// Pending: no node works for it yet, or no longer. Running: its processes may run. Ending: they are
+// being ended. Ended: none is left. Unknown: a state that no release up to 25.11 writes; it says
+// nothing.
+enum class Phase { Pending, Running, Ending, Ended, Unknown };
+
+// Of "RUNNING", "CANCELLED by 1000", "COMPLETING", the compact "R", ... Flags that go with another
+// state (24.05 up may join them: "RUNNING,SIGNALING") yield to the base state, which comes first.
+Phase phase_of(std::string_view state);
+
+// Whether an ended job did what it was asked: it ended by itself with 0, or somebody took it back.
+bool ended_well(std::string_view state);
+
+}  // namespace roll::slurm

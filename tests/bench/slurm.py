@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Roll's pilots beside sbatch on the one-machine test cluster, in one run. Root; needs slurmctld, slurmd, munge.
+
+    tests/bench/slurm.py [--jobs 1000] [--rounds 5]
+"""
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
+from harness import wait_until  # noqa: E402
+from slurm_test import SlurmTest  # noqa: E402
+
+
+class Bench(SlurmTest):
+    options = None
+
+    def started(self, path):
+        """When the program wrote its first line, in seconds."""
+        def written():
+            try:
+                with open(path, encoding='ascii') as file:
+                    return file.read().endswith('\n')
+            except OSError:
+                return False
+        wait_until(written, path)
+        with open(path, encoding='ascii') as file:
+            return int(file.read()) / 1e9
+
+    def roll_latency(self, number):
+        path = os.path.join(self.work, f'roll-{number}')
+        began = time.time()
+        self.submit('--gpus', '1', '--', 'sh', '-c', f'date +%s%N >{path}')
+        return self.started(path) - began
+
+    def slurm_latency(self, number):
+        path = os.path.join(self.work, f'slurm-{number}')
+        began = time.time()
+        self.cluster.run('sbatch', '--gres=gpu:1', '-o', '/dev/null', '--wrap', f'date +%s%N >{path}')
+        return self.started(path) - began
+
+    def test_latency(self):
+        cold, warm, slurm = [], [], []
+        for number in range(self.options.rounds):
+            name = f'q{number}'
+            self.queue('--gpus', '8', name=name)
+            cold.append(self.roll_latency(f'cold-{number}'))
+            warm += [self.roll_latency(f'warm-{number}-{again}') for again in range(10)]
+            self.ctl('alloc', 'remove', name)
+            wait_until(lambda: not self.alloc()['queues'], 'the queue to go')
+            slurm.append(self.slurm_latency(number))
+        for what, times in (('submit to first instruction, new allocation', cold),
+                            ('the same, warm pilot', warm), ('sbatch', slurm)):
+            print(f'{what}: median {statistics.median(times):.3f} s, {min(times):.3f} to {max(times):.3f}')
+
+    def test_drain(self):
+        count = self.options.jobs
+        self.queue('--nodes', '8', '--gpus', '8', '--max-jobs', '1')
+        files = [self.write(f'{n}.yaml', json.dumps({
+            'name': f'j{n}', 'kind': 'command', 'command': ['true'],
+            'resources': {'slots_per_node': 1, 'gpus_per_node': 1}})) for n in range(count)]
+        began = time.monotonic()
+        self.ctl('submit', *files, timeout=600)
+        submitted = time.monotonic() - began
+        wait_until(lambda: not self.json('jobs')['jobs'], 'the jobs to end', 1200)
+        roll = time.monotonic() - began
+        self.ctl('alloc', 'remove', 'q')
+        wait_until(lambda: not self.alloc()['queues'], 'the queue to go')
+        began = time.monotonic()
+        for _ in range(count):
+            self.cluster.run('sbatch', '--gres=gpu:1', '-o', '/dev/null', '--wrap', 'true')
+        wait_until(lambda: not self.slurm_jobs(), "Slurm's jobs to end", 3600)
+        slurm = time.monotonic() - began
+        print(f'{count} one-GPU jobs: Roll {roll:.1f} s (submitted in {submitted:.1f} s), sbatch '
+              f'{slurm:.1f} s: {slurm / roll:.1f} times as fast')
+
+
+def main():
+    import unittest
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--jobs', type=int, default=1000)
+    parser.add_argument('--rounds', type=int, default=5)
+    Bench.options, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=0)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,414 @@
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+spec::PilotQueue gpu_queue() {
+    spec::PilotQueue queue;
+    queue.name = "gpu";
+    queue.nodes = 1;
+    queue.slots = 8;
+    queue.gpus = 8;
+    queue.time = 1h;
+    queue.handover = 2min;
+    queue.idle = 5min;
+    return queue;
+}
+
+// A desk with one queue, and Slurm's side of its orders by hand.
+struct Site : Desk {
+    explicit Site(const spec::PilotQueue& queue = gpu_queue()) { tell(AddQueue{queue}); }
+
+    void accept(std::uint64_t id) {
+        tell(OrderAnswered{AllocationId{id}, true, "slurm-" + std::to_string(id), ""});
+    }
+    void refuse(std::uint64_t id) { tell(OrderAnswered{AllocationId{id}, false, "", "no such"}); }
+    void see(std::uint64_t id, SlurmPhase phase, const std::string& reason = "") {
+        tell(OrderSeen{AllocationId{id}, "slurm-" + std::to_string(id), phase, reason});
+    }
+    Pilot pilot(std::uint64_t id, std::chrono::seconds left = 1h) const {
+        return {AllocationId{id}, state.incarnation, "slurm-" + std::to_string(id), now + left};
+    }
+    WorkerId pilot_comes(std::uint64_t id, const std::string& node, int slots = 8, int gpus = 8) {
+        tell(WorkerHello{node, node + "-" + std::to_string(state.next_worker), slots, gpus,
+                         pilot(id)});
+        return WorkerId{state.next_worker - 1};
+    }
+    // Another desk's queue is proven once a pilot of it has come.
+    void prove() {
+        const JobId first = submit(wants(1, 1, 8));
+        accept(1);
+        pilot_comes(1, "n1");
+        exit(first, Outcome::Done);
+    }
+    std::size_t alive() const { return state.allocations.size(); }
+    bool has(std::uint64_t id) const { return state.allocations.contains(AllocationId{id}); }
+    const Allocation& at(std::uint64_t id) const { return state.allocations.at(AllocationId{id}); }
+    const AllocationQueue& queue() const { return state.queues.at("gpu"); }
+    template <class Wanted>
+    bool owes(std::uint64_t id) const {
+        for (const SlurmAction& action : slurm_actions(state)) {
+            const auto* wanted = std::get_if<Wanted>(&action);
+            if (wanted != nullptr && wanted->allocation == AllocationId{id}) return true;
+        }
+        return false;
+    }
+};
+
+TEST(Order, OneForAJobThatNothingCanHold) {
+    Site site;
+    EXPECT_EQ(site.alive(), 0U);
+    const JobId job = site.submit(wants(1, 1, 2));
+    ASSERT_TRUE(site.has(1));
+    EXPECT_TRUE(site.owes<OrderAllocation>(1));
+    site.accept(1);
+    EXPECT_TRUE(site.owes<WatchAllocation>(1));
+    site.pilot_comes(1, "n1");
+    EXPECT_EQ(site.at(1).phase, AllocationPhase::Granted);
+    EXPECT_EQ(site.job(job).phase, JobPhase::Running);
+    EXPECT_EQ(site.alive(), 1U);
+}
+
+TEST(Order, NoneForWhatFitsWhereSomethingIs) {
+    Site site;
+    site.join("own", 4, 2);
+    site.submit(wants(1, 1, 1));
+    EXPECT_EQ(site.alive(), 0U);
+    site.submit(wants(1, 1, 2));  // waits for the other; an allocation is quicker
+    EXPECT_EQ(site.alive(), 1U);
+}
+
+TEST(Order, NoneForWhatNoQueueOffers) {
+    Site site;
+    site.submit(wants(1, 1, 9));
+    site.submit(wants(11, 1, 1));  // max_jobs is 10
+    spec::JobSpec longer = wants(1, 1, 1);
+    longer.resources.time = 59min;  // an hour less the hand-over
+    site.submit(longer);
+    EXPECT_EQ(site.alive(), 0U);
+}
+
+TEST(Order, HeldAndSleepingJobsOrderNothing) {
+    Site site;
+    spec::JobSpec held = wants(1, 1, 1);
+    held.hold = true;
+    const JobId job = site.submit(held);
+    spec::JobSpec after = wants(1, 1, 1);
+    after.after.push_back({spec::After::Condition::Ok, job});
+    site.submit(after);
+    EXPECT_EQ(site.alive(), 0U);
+}
+
+TEST(Order, PacksSmallJobsBeforeItOrdersMore) {
+    Site site;
+    site.prove();
+    for (int i = 0; i < 16; ++i) site.submit(wants(1, 1, 1));
+    EXPECT_EQ(site.alive(), 2U);  // 8 run in the first, 8 wait for the second
+    site.submit(wants(1, 1, 1));
+    EXPECT_EQ(site.alive(), 3U);
+}
+
+TEST(Order, ProbesBeforeAFlood) {
+    Site site;
+    for (int i = 0; i < 5; ++i) site.submit(wants(1, 1, 8));
+    EXPECT_EQ(site.alive(), 1U);
+    site.accept(1);
+    EXPECT_EQ(site.alive(), 1U);
+    site.pilot_comes(1, "n1");
+    EXPECT_EQ(site.alive(), 5U);
+}
+
+TEST(Order, KeepsToTheBacklog) {
+    spec::PilotQueue queue = gpu_queue();
+    queue.backlog = 2;
+    Site site(queue);
+    site.prove();
+    for (int i = 0; i < 6; ++i) site.submit(wants(1, 1, 8));
+    EXPECT_EQ(site.alive(), 3U);
+    site.see(2, SlurmPhase::Pending);
+    EXPECT_EQ(site.alive(), 3U);
+    site.see(2, SlurmPhase::Running);
+    EXPECT_EQ(site.alive(), 4U);
+}
+
+TEST(Order, KeepsToEveryLimit) {
+    spec::PilotQueue queue = gpu_queue();
+    queue.nodes = 2;
+    queue.max_nodes = 5;
+    Site nodes(queue);
+    nodes.prove();
+    for (int i = 0; i < 9; ++i) nodes.submit(wants(1, 1, 8));
+    EXPECT_EQ(nodes.alive(), 2U);
+    queue.max_nodes = 0;
+    queue.max_jobs = 3;
+    Site jobs(queue);
+    jobs.prove();
+    for (int i = 0; i < 9; ++i) jobs.submit(wants(1, 1, 8));
+    EXPECT_EQ(jobs.alive(), 3U);
+}
+
+TEST(Order, GpuHoursCountWhatIsAliveAtItsFullTime) {
+    spec::PilotQueue queue = gpu_queue();
+    queue.max_gpu_hours = 20;  // one allocation is 8
+    Site site(queue);
+    site.prove();
+    for (int i = 0; i < 9; ++i) site.submit(wants(1, 1, 8));
+    EXPECT_EQ(site.alive(), 2U);
+}
+
+TEST(Order, AGangOverSeveralAllocations) {
+    Site site;
+    site.prove();
+    const JobId gang = site.submit(wants(3, 1, 8));
+    EXPECT_EQ(site.alive(), 3U);
+    site.accept(2);
+    site.accept(3);
+    site.pilot_comes(2, "n2");
+    site.pass(30min);  // its members' idleness is not counted while they wait for the rest
+    EXPECT_EQ(site.alive(), 3U);
+    EXPECT_FALSE(site.at(2).releasing);
+    site.pilot_comes(3, "n3");
+    EXPECT_EQ(site.job(gang).phase, JobPhase::Running);
+}
+
+TEST(Order, AGangWiderThanTheBacklogComesAllTheSame) {
+    spec::PilotQueue queue = gpu_queue();
+    queue.backlog = 1;
+    Site site(queue);
+    site.prove();
+    site.submit(wants(4, 1, 8));
+    EXPECT_EQ(site.alive(), 4U);
+    site.submit(wants(1, 1, 8));
+    EXPECT_EQ(site.alive(), 4U);
+}
+
+TEST(Failure, BacksOffThenPausesUntilResumed) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    for (int i = 1; i <= 4; ++i) {
+        ASSERT_TRUE(site.has(i)) << i;
+        site.refuse(i);
+        EXPECT_EQ(site.alive(), 0U);
+        EXPECT_EQ(site.queue().not_before, site.now + 30s * (1 << (i - 1)));
+        EXPECT_EQ(next_wakeup(site.state, site.now), site.queue().not_before);
+        site.pass(30s * (1 << (i - 1)));
+    }
+    site.refuse(5);
+    EXPECT_TRUE(site.queue().paused);
+    site.pass(24h);
+    EXPECT_EQ(site.alive(), 0U);
+    site.tell(PauseQueue{"gpu", false});
+    EXPECT_EQ(site.queue().failures, 0);
+    EXPECT_EQ(site.alive(), 1U);
+}
+
+TEST(Failure, APilotThatComesClearsThem) {
+    Site site;
+    const JobId job = site.submit(wants(1, 1, 8));
+    site.refuse(1);
+    site.pass(30s);
+    site.accept(2);
+    site.see(2, SlurmPhase::Running);
+    EXPECT_EQ(site.queue().failures, 1);
+    site.pilot_comes(2, "n1");
+    EXPECT_EQ(site.queue().failures, 0);
+    EXPECT_EQ(site.job(job).phase, JobPhase::Running);
+}
+
+TEST(Failure, AnAllocationThatEndsBeforeAnyWorkerComes) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    site.accept(1);
+    site.see(1, SlurmPhase::Running);
+    site.see(1, SlurmPhase::Ended, "NODE_FAIL");
+    EXPECT_EQ(site.queue().failures, 1);
+    EXPECT_FALSE(site.has(1));
+}
+
+TEST(Release, AnOrderThatNoJobNeedsAnyMore) {
+    Site site;
+    const JobId job = site.submit(wants(1, 1, 8));
+    site.accept(1);
+    site.tell(Cancel{job, ""});
+    EXPECT_TRUE(site.at(1).releasing);
+    EXPECT_TRUE(site.owes<GiveBackAllocation>(1));
+    site.see(1, SlurmPhase::Ended, "CANCELLED");
+    EXPECT_FALSE(site.has(1));
+    EXPECT_EQ(site.queue().failures, 0);
+}
+
+TEST(Release, AnIdleAllocationAfterItsTime) {
+    Site site;
+    site.prove();
+    EXPECT_EQ(next_wakeup(site.state, site.now), site.now + 5min);
+    site.pass(5min - 1s);
+    EXPECT_FALSE(site.at(1).releasing);
+    site.pass(1s);
+    EXPECT_TRUE(site.at(1).releasing);
+    site.submit(wants(1, 1, 1));  // comes too late for it
+    EXPECT_EQ(site.alive(), 2U);
+    site.see(1, SlurmPhase::Ended);  // its worker is still heard: not believed
+    EXPECT_TRUE(site.has(1));
+    site.tell(WorkerGone{WorkerId{1}, "silent"});
+    site.see(1, SlurmPhase::Ended);
+    EXPECT_FALSE(site.has(1));
+    EXPECT_EQ(site.queue().gpu_seconds, 8 * 300);
+}
+
+TEST(Release, NothingThatWorks) {
+    Site site;
+    site.submit(wants(1, 1, 1));
+    site.accept(1);
+    site.pilot_comes(1, "n1");
+    site.pass(50min);
+    EXPECT_FALSE(site.at(1).releasing);
+}
+
+TEST(Release, JobsLeaveBeforeTheEndAndGoOnElsewhere) {
+    Site site;
+    const JobId job = site.submit(wants(1, 1, 8));
+    site.accept(1);
+    site.pilot_comes(1, "n1");
+    site.pass(58min - 1s);
+    EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Starting);
+    site.pass(1s);
+    EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Stopping);
+    EXPECT_FALSE(site.owes<GiveBackAllocation>(1));  // its jobs are still saving
+    site.exit(job, Outcome::Yielded, 75);
+    EXPECT_TRUE(site.owes<GiveBackAllocation>(1));
+    EXPECT_TRUE(site.has(2));
+    EXPECT_EQ(site.job(job).infra_failures, 0);
+    site.accept(2);
+    site.pilot_comes(2, "n2");
+    EXPECT_EQ(site.job(job).phase, JobPhase::Running);
+}
+
+TEST(Release, AnEndThatSlurmMovedUpCounts) {
+    Site site;
+    const JobId job = site.submit(wants(1, 1, 8));
+    site.accept(1);
+    site.pilot_comes(1, "n1");
+    site.tell(
+        OrderSeen{AllocationId{1}, "slurm-1", SlurmPhase::Running, "", site.now, site.now + 3min});
+    EXPECT_NE(site.job(job).attempt->phase, AttemptPhase::Stopping);
+    site.pass(1min);
+    EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Stopping);
+}
+
+TEST(Release, AGrantedAllocationWhoseWorkersNeverCome) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    site.accept(1);
+    site.see(1, SlurmPhase::Running);
+    site.pass(10min);
+    EXPECT_TRUE(site.at(1).releasing);
+    site.see(1, SlurmPhase::Ended, "CANCELLED");
+    EXPECT_EQ(site.queue().failures, 1);
+}
+
+TEST(Place, AsksForTheTimeThatIsLeft) {
+    Site site;
+    site.submit(wants(1, 1, 1));
+    site.accept(1);
+    site.pilot_comes(1, "n1");
+    site.pass(30min);
+    spec::JobSpec shorter = wants(1, 1, 1);
+    shorter.resources.time = 28min;
+    spec::JobSpec longer = wants(1, 1, 1);
+    longer.resources.time = 29min;
+    EXPECT_EQ(site.job(site.submit(shorter)).phase, JobPhase::Running);
+    EXPECT_EQ(site.job(site.submit(longer)).phase, JobPhase::Queued);
+    EXPECT_EQ(site.alive(), 2U);
+}
+
+TEST(Pilot, OfAnotherOrderIsTurnedAway) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    site.accept(1);
+    const auto hello = [&](Pilot pilot) {
+        return site.refusal(WorkerHello{"n1", "s", 8, 8, std::move(pilot)}).code;
+    };
+    Pilot unknown = site.pilot(9);
+    EXPECT_EQ(hello(unknown), ErrorCode::Refused);
+    Pilot duplicate = site.pilot(1);
+    duplicate.slurm_job = "another";
+    EXPECT_EQ(hello(duplicate), ErrorCode::Refused);
+    Pilot older = site.pilot(1);
+    --older.incarnation;
+    EXPECT_EQ(hello(older), ErrorCode::Refused);
+    EXPECT_TRUE(site.state.workers.empty());
+}
+
+TEST(Pilot, ComesBeforeSbatchAnswers) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    site.pilot_comes(1, "n1");
+    EXPECT_EQ(site.at(1).slurm_job, "slurm-1");
+    EXPECT_TRUE(site.tell(OrderAnswered{AllocationId{1}, true, "slurm-1", ""}).empty());
+}
+
+TEST(Unknown, NeverMeansDead) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    site.accept(1);
+    const WorkerId worker = site.pilot_comes(1, "n1");
+    EXPECT_TRUE(site.tell(OrderMissing{AllocationId{1}, "not in squeue"}).empty());
+    site.tell(WorkerGone{worker, "silent"});
+    site.tell(OrderMissing{AllocationId{1}, "not in squeue"});
+    EXPECT_FALSE(site.has(1));
+}
+
+TEST(Slurm, AnEndIsBelievedOfWorkersThatHaveSaidGoodbye) {
+    Site site;
+    const JobId job = site.submit(wants(1, 1, 8));
+    site.accept(1);
+    site.pilot_comes(1, "n1");
+    site.tell(Drain{"n1", true});
+    site.see(1, SlurmPhase::Ended, "CANCELLED");
+    EXPECT_TRUE(site.has(1));  // its job has not been reported yet
+    site.exit(job, Outcome::Yielded, 75);
+    site.see(1, SlurmPhase::Ended, "CANCELLED");
+    EXPECT_FALSE(site.has(1));
+    EXPECT_TRUE(site.state.workers.empty());
+}
+
+TEST(Slurm, MayQueueAnAllocationAgain) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    site.accept(1);
+    const WorkerId worker = site.pilot_comes(1, "n1");
+    site.see(1, SlurmPhase::Pending);  // its worker is heard: a lie
+    EXPECT_EQ(site.at(1).phase, AllocationPhase::Granted);
+    site.tell(WorkerGone{worker, "silent"});
+    site.see(1, SlurmPhase::Pending);
+    EXPECT_EQ(site.at(1).phase, AllocationPhase::Pending);
+    site.pilot_comes(1, "n2");
+    EXPECT_EQ(site.at(1).phase, AllocationPhase::Granted);
+}
+
+TEST(Queue, IsRemovedWhenItsAllocationsAreGone) {
+    Site site;
+    const JobId job = site.submit(wants(1, 1, 8));
+    site.accept(1);
+    const WorkerId worker = site.pilot_comes(1, "n1");
+    site.tell(RemoveQueue{"gpu"});
+    EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Stopping);
+    site.exit(job, Outcome::Yielded, 75);
+    site.tell(WorkerGone{worker, "ended"});
+    site.see(1, SlurmPhase::Ended, "CANCELLED");
+    EXPECT_TRUE(site.state.queues.empty());
+    EXPECT_EQ(site.refusal(RemoveQueue{"gpu"}).code, ErrorCode::NotFound);
+}
+
+TEST(Queue, ANameIsTakenOnce) {
+    Site site;
+    EXPECT_TRUE(site.tell(AddQueue{gpu_queue()}).empty());
+    spec::PilotQueue other = gpu_queue();
+    other.nodes = 2;
+    EXPECT_EQ(site.refusal(AddQueue{other}).code, ErrorCode::Refused);
+}
+
+}  // namespace
+}  // namespace roll::core

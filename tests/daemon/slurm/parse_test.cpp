@@ -1,0 +1,180 @@
+#include "daemon/slurm/parse.hpp"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace roll::slurm {
+namespace {
+
+// As Debian's 22.05.8 wrote it on the test cluster.
+TEST(Queue, ReadsWhat2205Writes) {
+    const auto rows = parse_queue(
+        "3|PENDING|PartitionConfig|N/A|N/A|99||(null)\n"
+        "2|PENDING|Resources|1795285260|1795285560|2||roll:alloc=5f3c.1.2\n"
+        "1|RUNNING|None|1795284660|1795284960|2|n[1-2]|roll:alloc=5f3c.1.1\n");
+    ASSERT_TRUE(rows);
+    ASSERT_EQ(rows->size(), 3U);
+    EXPECT_EQ((*rows)[0].phase, Phase::Pending);
+    EXPECT_FALSE((*rows)[0].start);
+    EXPECT_EQ((*rows)[1].reason, "Resources");
+    const QueueRow running{"1", "RUNNING", Phase::Running,       "None", 1795284660, 1795284960,
+                           2,   "n[1-2]",  "roll:alloc=5f3c.1.1"};
+    EXPECT_EQ((*rows)[2], running);
+}
+
+// By their documentation: ids of arrays and heterogeneous jobs, joined flags, new states, notes.
+TEST(Queue, ReadsWhatLaterReleasesMayWrite) {
+    const auto rows = parse_queue(
+        "71_[0-9%2]|PENDING|JobArrayTaskLimit|N/A|N/A|1||\n"
+        "860+1|COMPLETING|None|1|2|1|n1|a|b\n"
+        "9|EXPEDITING|BeginTime|N/A|N/A|1||x\n"
+        "10|RUNNING,SIGNALING|None|1|Unknown|1|n1|roll:alloc=k\n"
+        "11|SOMETHING_NEW|None|1|2|1|n1|roll:alloc=l\n");
+    ASSERT_TRUE(rows);
+    EXPECT_EQ((*rows)[1].phase, Phase::Ending);
+    EXPECT_EQ((*rows)[1].comment, "a|b");
+    EXPECT_EQ((*rows)[2].phase, Phase::Pending);
+    EXPECT_EQ((*rows)[3].phase, Phase::Running);
+    EXPECT_FALSE((*rows)[3].end);
+    EXPECT_EQ((*rows)[4].phase, Phase::Unknown);
+}
+
+TEST(Queue, AnEmptyAnswerIsAnAnswer) { EXPECT_TRUE(parse_queue("")->empty()); }
+
+TEST(Queue, CutOutputIsNotBelieved) {
+    const std::string whole = "1|RUNNING|None|1|2|1|n1|roll:alloc=a\n2|RUNNING|None|1|2|1|n2|b\n";
+    ASSERT_TRUE(parse_queue(whole));
+    for (std::size_t end = 1; end < whole.size(); ++end) {
+        if (whole[end - 1] == '\n') continue;  // a cut between rows cannot be seen
+        EXPECT_FALSE(parse_queue(whole.substr(0, end))) << end;
+    }
+}
+
+TEST(Queue, TextThatIsNoRowIsNotBelieved) {
+    EXPECT_FALSE(parse_queue("slurm_load_jobs error: Socket timed out\n"));
+    EXPECT_FALSE(parse_queue("1|RUNNING|None|1|2|1|n1|roll:alloc=a\nnot a row\n"));
+    EXPECT_FALSE(parse_queue("1|RUNNING|None|1|2|many|n1|x\n"));
+}
+
+TEST(Queue, AForeignCommentMayHoldNewlines) {
+    const auto rows = parse_queue("1|RUNNING|None|1|2|1|n1|two\nlines\n2|PENDING|x|1|2|1||c\n");
+    ASSERT_TRUE(rows);
+    EXPECT_EQ(rows->size(), 2U);
+}
+
+TEST(Queue, RandomBytesNeverCrash) {
+    std::mt19937 random(1);
+    const std::string letters = "1|RUNNING\n,:-;+ \x7f\xff";
+    for (int i = 0; i < 20'000; ++i) {
+        std::string text(random() % 60, ' ');
+        for (char& c : text) c = letters[random() % letters.size()];
+        if (const auto rows = parse_queue(text)) {
+            for (const QueueRow& row : *rows) EXPECT_FALSE(row.id.empty());
+        }
+        parse_account(text).has_value();
+        parse_partitions(text).has_value();
+        parse_submitted(text).has_value();
+    }
+}
+
+TEST(States, EveryStateHasAPhase) {
+    const std::map<std::string, Phase> expected = {{"BOOT_FAIL", Phase::Ended},
+                                                   {"CANCELLED", Phase::Ended},
+                                                   {"COMPLETED", Phase::Ended},
+                                                   {"DEADLINE", Phase::Ended},
+                                                   {"FAILED", Phase::Ended},
+                                                   {"NODE_FAIL", Phase::Ended},
+                                                   {"OUT_OF_MEMORY", Phase::Ended},
+                                                   {"PENDING", Phase::Pending},
+                                                   {"PREEMPTED", Phase::Ended},
+                                                   {"RUNNING", Phase::Running},
+                                                   {"SUSPENDED", Phase::Running},
+                                                   {"TIMEOUT", Phase::Ended},
+                                                   {"COMPLETING", Phase::Ending},
+                                                   {"CONFIGURING", Phase::Pending},
+                                                   {"LAUNCH_FAILED", Phase::Pending},
+                                                   {"REQUEUED", Phase::Pending},
+                                                   {"REQUEUE_HOLD", Phase::Pending},
+                                                   {"REQUEUE_FED", Phase::Pending},
+                                                   {"RESIZING", Phase::Running},
+                                                   {"REVOKED", Phase::Ended},
+                                                   {"SIGNALING", Phase::Running},
+                                                   {"SPECIAL_EXIT", Phase::Pending},
+                                                   {"STAGE_OUT", Phase::Ending},
+                                                   {"STOPPED", Phase::Running},
+                                                   {"POWER_UP_NODE", Phase::Pending},
+                                                   {"RECONFIG_FAIL", Phase::Pending},
+                                                   {"EXPEDITING", Phase::Pending},
+                                                   {"RESV_DEL_HOLD", Phase::Pending},
+                                                   {"CANCELLED by 1000", Phase::Ended},
+                                                   {"CANCELLED+", Phase::Ended},
+                                                   {"R", Phase::Running},
+                                                   {"CG", Phase::Ending},
+                                                   {"", Phase::Unknown},
+                                                   {"RUN", Phase::Unknown}};
+    for (const auto& [state, phase] : expected) EXPECT_EQ(phase_of(state), phase) << state;
+    EXPECT_TRUE(ended_well("CANCELLED by 0"));
+    EXPECT_TRUE(ended_well("PREEMPTED"));
+    EXPECT_FALSE(ended_well("NODE_FAIL"));
+    EXPECT_FALSE(ended_well("FAILED"));
+}
+
+TEST(Submitted, NamesTheJob) {
+    EXPECT_EQ(*parse_submitted("123\n"), "123");
+    EXPECT_EQ(*parse_submitted("123;gpu-cluster\n"), "123");
+    EXPECT_EQ(*parse_submitted("this site says hello\n77\n"), "77");
+    EXPECT_FALSE(parse_submitted(""));
+    EXPECT_FALSE(parse_submitted("12"));
+    EXPECT_FALSE(parse_submitted("Submitted batch job 12\n"));
+}
+
+TEST(Account, ReadsRows) {
+    const auto rows = parse_account(
+        "7|CANCELLED by "
+        "0|0:15|1795284660|1795284960|n[1-2]\n8|RUNNING|0:0|1795284660|Unknown|n3\n");
+    ASSERT_TRUE(rows);
+    EXPECT_EQ((*rows)[0].phase, Phase::Ended);
+    EXPECT_EQ((*rows)[0].signal, 15);
+    EXPECT_FALSE((*rows)[1].end);
+    EXPECT_FALSE(parse_account("Slurm accounting storage is disabled\n"));
+}
+
+TEST(Partitions, ReadsRows) {
+    const auto rows = parse_partitions(
+        "gpu|up|7-00:00:00|8|16|gpu:h200:8(S:0-1),gpu:a100:2\n"
+        "cpu|down|infinite|4|128+|(null)\nshort|up|30:00|1|8|gpu:4\n");
+    ASSERT_TRUE(rows);
+    EXPECT_EQ((*rows)[0].limit_seconds, 7 * 86'400);
+    EXPECT_EQ((*rows)[0].gpus, 10);
+    EXPECT_FALSE((*rows)[1].up);
+    EXPECT_FALSE((*rows)[1].limit_seconds);
+    EXPECT_EQ((*rows)[1].cpus, 128);
+    EXPECT_EQ((*rows)[2].limit_seconds, 1800);
+    EXPECT_EQ((*rows)[2].gpus, 4);
+}
+
+TEST(Submission, AConnectionThatFailsSaysNothing) {
+    EXPECT_EQ(judge_submission(true, 0, ""), Submission::Unknown);
+    EXPECT_EQ(judge_submission(false, 0, ""), Submission::Accepted);
+    EXPECT_EQ(
+        judge_submission(false, 1,
+                         "sbatch: error: Batch job submission failed: Unable to contact slurm "
+                         "controller (connect failure)"),
+        Submission::Unknown);
+    EXPECT_EQ(judge_submission(false, 1,
+                               "sbatch: error: Batch job submission failed: Socket timed out on "
+                               "send/recv operation"),
+              Submission::Unknown);
+    EXPECT_EQ(judge_submission(
+                  false, 1,
+                  "sbatch: error: Batch job submission failed: Invalid partition name specified"),
+              Submission::Refused);
+    EXPECT_EQ(judge_submission(false, 1,
+                               "sbatch: error: Batch job submission failed: Requested node "
+                               "configuration is not available"),
+              Submission::Refused);
+}
+
+}  // namespace
+}  // namespace roll::slurm

@@ -1,0 +1,48 @@
+#include "daemon/slurm/run.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::slurm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Command shell(const std::string& text, const std::string& input = "") {
+    return {{"/bin/sh", "-c", text}, {"PATH=/usr/bin:/bin"}, input};
+}
+
+TEST(Run, BringsBothOutputsAndTheStatus) {
+    const Finished done = run(shell("cat; echo bad >&2; exit 3", "a\nb\n"), seconds(20));
+    EXPECT_FALSE(done.timed_out);
+    EXPECT_EQ(done.exit_code, 3);
+    EXPECT_EQ(done.output, "a\nb\n");
+    EXPECT_EQ(done.errors, "bad\n");
+}
+
+TEST(Run, CarriesMoreThanAPipeHolds) {
+    const std::string big(1 << 20, 'x');
+    const Finished done = run(shell("cat", big), seconds(20));
+    EXPECT_EQ(done.output, big);
+}
+
+TEST(Run, EndsAtTheDeadlineWithAllThatItStarted) {
+    const auto began = std::chrono::steady_clock::now();
+    const Finished done = run(shell("echo part; sleep 100 & sleep 100"), milliseconds(200));
+    EXPECT_TRUE(done.timed_out);
+    EXPECT_EQ(done.output, "part\n");
+    EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(20));
+}
+
+TEST(Run, AProgramThatClosesItsOutputsAndHangsIsEndedToo) {
+    EXPECT_TRUE(run(shell("exec >&- 2>&-; sleep 100"), milliseconds(200)).timed_out);
+}
+
+TEST(Run, AMissingProgramIsNamed) {
+    const Finished done = run({{"no-such-sbatch"}, {"PATH=/usr/bin"}, ""}, seconds(5));
+    EXPECT_EQ(done.exit_code, 127);
+    EXPECT_NE(done.errors.find("no-such-sbatch"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace roll::slurm

@@ -1,0 +1,196 @@
+"""A real Slurm cluster of 8 nodes x 8 fake GPUs on this machine, for tests: slurmctld, eight slurmd
+and a munged of its own, on ports that the kernel hands out. Root only.
+"""
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+
+PROGRAMS = ('slurmctld', 'slurmd', 'munged', 'sbatch', 'squeue', 'scancel', 'sinfo', 'scontrol')
+NODES, GPUS = 8, 8
+CONF = '''
+ClusterName=lab
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={top}/munge.socket
+CredType=cred/munge
+MpiDefault=none
+StateSaveLocation={top}/state
+SlurmdSpoolDir={top}/spool/%n
+SlurmctldPidFile={top}/slurmctld.pid
+SlurmdPidFile={top}/slurmd-%n.pid
+SlurmctldLogFile={top}/slurmctld.log
+SlurmdLogFile={top}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+GresTypes=gpu
+ReturnToService=2
+SlurmdTimeout=30
+KillWait=5
+MinJobAge=60
+MessageTimeout=5
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+NodeName=n[1-{nodes}] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{ports[1]}-{last}] CPUs=16 \
+RealMemory=16000 Gres=gpu:h200:{gpus}
+PartitionName=gpu Nodes=ALL Default=YES PriorityTier=1 MaxTime=7-0 DefMemPerCPU=100
+PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=7-0 DefMemPerCPU=100
+'''
+
+
+def why_not():
+    """Why this machine cannot run the cluster, or None."""
+    if os.geteuid() != 0:
+        return 'the Slurm test cluster needs root'
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
+    if missing:
+        return f'{", ".join(missing)} not installed: packaging/setup --tests'
+    return None
+
+
+PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
+
+
+def free_ports(count):
+    """The first of `count` free ports in a row, below those that the kernel hands out."""
+    for first in range(20000 + os.getpid() % 5000, 32000, count):
+        sockets = []
+        try:
+            for port in range(first, first + count):
+                sockets.append(socket.socket())
+                sockets[-1].bind(('127.0.0.1', port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for opened in sockets:
+                opened.close()
+    raise RuntimeError('no free ports for the Slurm test cluster')
+
+
+class Cluster:
+    """start() to stop(); `env` is what Slurm's commands need to find it."""
+
+    def __init__(self):
+        self.top = tempfile.mkdtemp(prefix='roll-slurm-')
+        self.conf = f'{self.top}/slurm.conf'
+        self.env = {'PATH': PATH, 'SLURM_CONF': self.conf, 'LC_ALL': 'C.UTF-8'}
+        self.daemons = {}
+
+    def start(self):
+        os.chmod(self.top, 0o755)
+        first = free_ports(NODES + 1)
+        ports = list(range(first, first + NODES + 1))
+        for folder in ('state', 'spool', 'dev', 'munge'):
+            os.makedirs(f'{self.top}/{folder}')
+        self._write('slurm.conf', CONF.format(top=self.top, ports=ports, last=ports[-1], nodes=NODES,
+                                              gpus=GPUS))
+        self._write('cgroup.conf', 'CgroupAutomount=no\n')
+        self._write('gres.conf', f'NodeName=n[1-{NODES}] Name=gpu Type=h200 File={self._devices()}\n')
+        self._start_munge()
+        self.start_controller()
+        for node in range(1, NODES + 1):
+            self.daemon(f'slurmd-n{node}', 'slurmd', '-f', self.conf, '-N', f'n{node}', '-D')
+        self.wait_idle()
+        return self
+
+    def _write(self, name, text):
+        with open(f'{self.top}/{name}', 'w', encoding='ascii') as file:
+            file.write(text)
+
+    def _devices(self):
+        """Character devices that stand for GPUs; where none can be made, terminals do."""
+        try:
+            for gpu in range(GPUS):
+                os.mknod(f'{self.top}/dev/nvidia{gpu}', stat.S_IFCHR | 0o666, os.makedev(1, 3))
+            return f'{self.top}/dev/nvidia[0-{GPUS - 1}]'
+        except PermissionError:
+            return f'/dev/tty[0-{GPUS - 1}]'
+
+    def _start_munge(self):
+        key = f'{self.top}/munge/key'
+        with open(key, 'wb') as file:
+            file.write(os.urandom(128))
+        os.chmod(key, 0o600)
+        self.daemon('munged', 'munged', '--foreground', '--force', f'--key-file={key}',
+                    f'--socket={self.top}/munge.socket', f'--pid-file={self.top}/munge/pid',
+                    f'--log-file={self.top}/munge/log', f'--seed-file={self.top}/munge/seed')
+        deadline = time.monotonic() + 20
+        while not os.path.exists(f'{self.top}/munge.socket'):
+            if time.monotonic() > deadline:
+                raise RuntimeError('munged does not start: ' + self.tail('munged.out'))
+            time.sleep(0.02)
+
+    def start_controller(self, *options):
+        self.daemon('slurmctld', 'slurmctld', '-f', self.conf, '-D', *options)
+
+    def daemon(self, name, program, *arguments):
+        with open(f'{self.top}/{name}.out', 'ab') as out:
+            self.daemons[name] = subprocess.Popen(
+                [shutil.which(program, path=PATH), *arguments], env=self.env, stdout=out, stderr=out,
+                stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def kill(self, name):
+        daemon = self.daemons.pop(name)
+        daemon.kill()
+        daemon.wait()
+
+    def run(self, *command, check=True, timeout=60):
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=timeout,
+                              cwd=self.top, stdin=subprocess.DEVNULL)
+        if check and done.returncode != 0:
+            raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr}')
+        return done.stdout
+
+    def wait_idle(self, patience_s=60):
+        deadline = time.monotonic() + patience_s
+        while True:
+            said = self.run('sinfo', '-h', '-p', 'gpu', '-o', '%T', check=False).split()
+            if set(said) == {'idle'}:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f'the Slurm test cluster is {said}: ' + self.tail('slurmctld.log'))
+            time.sleep(0.05)
+
+    def tail(self, name):
+        try:
+            with open(f'{self.top}/{name}', encoding='utf-8', errors='replace') as file:
+                return '\n'.join(file.read().splitlines()[-20:])
+        except OSError:
+            return ''
+
+    def _steps(self):
+        """Pids of slurmstepd and batch scripts: they outlive a slurmd, and carry our spool in argv or conf."""
+        mark, found = f'SLURM_CONF={self.conf}'.encode(), []
+        for name in os.listdir('/proc'):
+            if name.isdigit() and int(name) != os.getpid():
+                try:
+                    with open(f'/proc/{name}/environ', 'rb') as file:
+                        if mark in file.read().split(b'\0'):
+                            found.append(int(name))
+                except OSError:
+                    pass
+        return found
+
+    def stop(self):
+        for name in list(self.daemons):
+            self.kill(name)
+        for pid in self._steps():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.top, ignore_errors=True)

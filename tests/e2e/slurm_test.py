@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Pilots on a real Slurm: allocations come when jobs need them and go when they do not."""
+import json
+import os
+import unittest
+
+import slurm_cluster
+from harness import RollTest, wait_until
+
+ALIVE = ('PENDING', 'CONFIGURING', 'RUNNING', 'COMPLETING')
+
+
+@unittest.skipIf(slurm_cluster.why_not(), slurm_cluster.why_not() or '')
+class SlurmTest(RollTest):
+    """One cluster for all tests of a class; a rolld and a state directory for each test."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = slurm_cluster.Cluster()
+        cls.addClassCleanup(cls.cluster.stop)
+        cls.cluster.start()
+
+    def setUp(self):
+        super().setUp()
+        self.env['SLURM_CONF'] = self.cluster.conf
+        self.env['SQUEUE_FORMAT'] = '%j'  # must not matter
+        self.env['SLURM_JOB_ID'] = '4711'
+        self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*', '--slurm-poll', '1', '--no-worker')
+
+    def tearDown(self):
+        self.cluster.run('scancel', '--user=root', '--signal=KILL', '--full', check=False)
+        self.cluster.run('scancel', '--user=root', check=False)
+        wait_until(lambda: not self.slurm_jobs(), 'Slurm to end every job')
+        super().tearDown()
+
+    def queue(self, *options, name='q'):
+        self.ctl('alloc', 'add', name, '--time', '30m', '--setup', f'export ROLL_E2E_ID={self.id}',
+                 '--setup', 'export OMP_NUM_THREADS=1', *options)
+
+    def slurm_jobs(self, states=ALIVE):
+        """{Slurm's id: (state, comment)} of all that is not over."""
+        found = {}
+        for line in self.cluster.run('squeue', '-h', '-t', 'all', '-o', '%i|%T|%k').splitlines():
+            job, state, comment = line.split('|', 2)
+            if state in states:
+                found[job] = (state, comment)
+        return found
+
+    def alloc(self):
+        return self.json('alloc', 'list')
+
+    def log_of(self, job, rank=0):
+        with open(os.path.join(self.output(job), 'logs', 'attempt-1', f'rank-{rank}.log'),
+                  encoding='utf-8') as file:
+            return file.read().split()
+
+
+class Pilots(SlurmTest):
+
+    def test_an_allocation_comes_is_shared_and_goes_back_when_idle(self):
+        self.queue('--nodes', '2', '--gpus', '4', '--slots', '2', '--idle', '1s')
+        self.assertEqual(self.slurm_jobs(), {})
+        job = self.submit('--nodes', '2', '--gpus', '3', '--', 'sh', '-c',
+                          'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES')
+        self.wait_done(job)
+        said = [self.log_of(job, rank) for rank in (0, 1)]
+        self.assertEqual({gpus for _, gpus in said}, {'0,1,2'})
+        self.assertEqual(len({node for node, _ in said}), 2)
+        self.assertLessEqual(len(self.slurm_jobs()), 1)
+        wait_until(lambda: not self.slurm_jobs(), 'the idle allocation to go back')
+        wait_until(lambda: not self.alloc()['allocations'], 'rolld to note that')
+        self.assertEqual(self.json('nodes')['nodes'], [])
+
+    def test_two_allocations_on_a_node_use_their_own_gpus(self):
+        self.queue('--gpus', '2', '--max-jobs', '2', '--sbatch-arg=--nodelist=n3')
+        gpus = []
+        both = (f'echo $CUDA_VISIBLE_DEVICES; touch {self.work}/$ROLL_JOB.here; '
+                f'while [ $(ls {self.work}/*.here | wc -l) -lt 2 ]; do sleep 0.1; done')
+        jobs = [self.submit('--gpus', '2', '--', 'sh', '-c', both) for _ in range(2)]
+        for job in jobs:
+            self.wait_done(job)
+            gpus += self.log_of(job)[0].split(',')
+        self.assertEqual(sorted(gpus), ['0', '1', '2', '3'])
+
+    def test_200_short_jobs_in_one_allocation(self):
+        self.queue('--gpus', '8', '--max-jobs', '1')
+        files = [self.write(f'{n}.yaml', json.dumps({
+            'name': f'j{n}', 'kind': 'command', 'command': ['true'],
+            'resources': {'slots_per_node': 1, 'gpus_per_node': 1}})) for n in range(200)]
+        self.ctl('submit', *files)
+        wait_until(lambda: not self.json('jobs')['jobs'], '200 jobs to end')
+        states = {job['state'] for job in self.json('jobs', '-a')['jobs']}
+        self.assertEqual(states, {'done'})
+        ordered = [e for e in self.events() if e['kind'] == 'allocation_ordered']
+        self.assertEqual(len(ordered), 1)
+
+
+if __name__ == '__main__':
+    unittest.main()

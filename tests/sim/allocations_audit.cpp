@@ -1,0 +1,97 @@
+// What an allocation queue owes: its limits, nothing ordered or held for nobody, nothing kept past
+// its time.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "tests/sim/auditor.hpp"
+
+namespace roll::sim {
+
+using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
+
+constexpr auto kSoon = 300s;  // a job that backs off keeps what is there
+
+void Auditor::on(const core::QueueAdded& e) { queue_ = e.queue; }
+void Auditor::on(const core::QueuePaused& e) { paused_ = e.paused; }
+
+void Auditor::on(const core::AllocationOrdered& e) {
+    ROLL_CHECK(queue_ && !paused_ && e.incarnation == incarnation_);
+    ROLL_CHECK(allocations_.emplace(e.allocation, Allocation{}).second);
+    const auto alive = std::ssize(allocations_);
+    ROLL_CHECK(alive <= queue_->max_jobs);
+    ROLL_CHECK(queue_->max_nodes == 0 || alive * queue_->nodes <= queue_->max_nodes);
+}
+void Auditor::on(const core::AllocationGranted& e) {
+    Allocation& a = allocations_.at(e.allocation);
+    if (!a.granted) a.used_at = e.at;
+    a.granted = true;
+    a.ends_at = e.ends_at;
+}
+void Auditor::on(const core::AllocationReturned& e) {
+    allocations_.at(e.allocation).granted = false;
+}
+void Auditor::on(const core::AllocationReleasing& e) {
+    Allocation& a = allocations_.at(e.allocation);
+    ROLL_CHECK(!a.releasing && !e.reason.empty());
+    a.releasing = true;
+}
+void Auditor::on(const core::AllocationEnded& e) {
+    ROLL_CHECK(allocations_.erase(e.allocation) == 1);
+    for (const auto& [id, worker] : workers_) ROLL_CHECK(worker.allocation != e.allocation);
+}
+void Auditor::on(const core::PilotJoined& e) {
+    const Allocation& a = allocations_.at(e.allocation);
+    ROLL_CHECK(a.granted && !a.releasing);
+    workers_.at(e.worker).allocation = e.allocation;
+    allocations_.at(e.allocation).used_at = now_;
+}
+
+void Auditor::note_used(const Run& r) {
+    for (const Member& m : r.members) {
+        const auto worker = workers_.find(m.place.worker);
+        if (worker == workers_.end() || worker->second.allocation.value == 0) continue;
+        allocations_.at(worker->second.allocation).used_at = now_;
+    }
+}
+
+bool Auditor::goes_back(const Worker& worker) const {
+    return worker.allocation.value != 0 && allocations_.at(worker.allocation).releasing;
+}
+
+// Whether a job that starts now may run its whole time there.
+bool Auditor::has_time(const Worker& worker, const spec::Resources& wanted, Time now) const {
+    if (worker.allocation.value == 0) return true;
+    return now + wanted.time <= allocations_.at(worker.allocation).ends_at - queue_->margin();
+}
+
+bool Auditor::is_busy(AllocationId id) const {
+    for (const auto& [job_id, j] : jobs_) {
+        if (!j.run) continue;
+        for (const Member& m : j.run->members) {
+            const auto worker = workers_.find(m.place.worker);
+            if (worker != workers_.end() && worker->second.allocation == id) return true;
+        }
+    }
+    return false;
+}
+
+void Auditor::check_allocations(Time now) const {
+    if (!queue_) return;
+    int wanted = 0;
+    for (const auto& [id, j] : jobs_) {
+        if (!allowed(j) || j.not_before > now + kSoon) continue;
+        wanted += (j.spec.resources.nodes + queue_->nodes - 1) / queue_->nodes;
+    }
+    int ordered = 0;
+    for (const auto& [id, a] : allocations_) {
+        if (a.releasing) continue;
+        if (!a.granted) ++ordered;
+        if (!a.granted) continue;
+        ROLL_CHECK(now < a.ends_at - queue_->margin());
+        const bool idle = now >= a.used_at + queue_->idle && !is_busy(id);
+        if (wanted == 0) ROLL_CHECK(!idle);
+    }
+    ROLL_CHECK(ordered <= wanted);
+}
+
+}  // namespace roll::sim

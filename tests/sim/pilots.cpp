@@ -1,0 +1,147 @@
+// The world's Slurm: rolld's errands to it, and the workers that come and go with its jobs.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "tests/sim/world.hpp"
+
+namespace roll::sim {
+
+constexpr const char* kCluster = "c";
+constexpr int kGiveBackSeconds = 150;  // two polls, two tries, and what is under way
+
+void World::plan_slurm() {
+    if (random_.percent(40)) return;
+    slurm_ = std::make_unique<FakeSlurm>(random_);
+    spec::PilotQueue queue;
+    queue.name = "q";
+    queue.nodes = random_.between(1, 2);
+    queue.slots = random_.between(2, 4);
+    queue.gpus = random_.between(0, 2);
+    queue.time = std::chrono::seconds(random_.between(200, 900));
+    queue.handover = std::chrono::seconds(random_.between(10, 40));
+    queue.idle = std::chrono::seconds(random_.between(5, 90));
+    queue.max_jobs = random_.between(1, 4);
+    queue.backlog = random_.between(1, 3);
+    if (random_.percent(30)) queue.max_nodes = random_.between(queue.nodes, 6);
+    queue_ = queue;
+    add_queue();
+}
+
+// Until rolld has it; an operator opens it again when failures have closed it.
+void World::add_queue() {
+    if (engine_ && !engine_->state().queues.contains("q"))
+        inbox_.push_back({core::AddQueue{queue_}});
+    if (engine_ && !faulty() && engine_->state().queues.contains("q"))
+        inbox_.push_back({core::PauseQueue{"q", false}});
+    if (second_ < kFaultsEnd + 600) later(random_.between(20, 60), [this] { add_queue(); });
+}
+
+void World::open_desk() {
+    if (slurm_) desk_.emplace(kCluster, pilots::DeskRules{}, steady());
+}
+
+// Every command ends, by its deadline at the latest: a calm network changes nothing about that.
+void World::errand_later(int delay, std::function<void()> what) {
+    errands_[{second_ + delay, order_++}] = std::move(what);
+}
+
+void World::run_errands() {
+    if (!slurm_ || !desk_ || behind_) return;
+    for (core::Input& input : desk_->withdraw(engine_->state()))
+        inbox_.push_back({std::move(input)});
+    const auto errand = desk_->next(engine_->state(), steady());
+    if (!errand) return;
+    if (const auto* order = std::get_if<pilots::Submit>(&*errand)) return submit_order(*order);
+    if (std::holds_alternative<pilots::Poll>(*errand)) {
+        ++totals_.polls;
+        ROLL_CHECK(!polled_ || second_ - *polled_ >= 20);  // no more often, whatever happens
+        polled_ = second_;
+    }
+    const int way = chance(20) ? random_.between(1, 70) : random_.between(0, 2);
+    errand_later(way, [this, errand = *errand, life = life_] {
+        const auto* cancel = std::get_if<pilots::Cancel>(&errand);
+        bring_home(cancel ? slurm_->cancel(*cancel, faulty()) : slurm_->list(faulty(), second_),
+                   life);
+    });
+}
+
+// sbatch: refused, or lost on the way, or queued without a word, now or much later.
+void World::submit_order(const pilots::Submit& order) {
+    ++totals_.orders;
+    const int way = chance(20) ? random_.between(1, 70) : random_.between(0, 2);
+    const int fate = faulty() ? random_.between(1, 100) : 100;
+    errand_later(way, [this, order, fate, life = life_] {
+        if (fate <= 8) return bring_home(slurm_->refuse(order), life);
+        if (fate <= 16) return bring_home(slurm_->unsure(order), life);
+        if (fate <= 24) {
+            bring_home(slurm_->unsure(order), life);
+            errand_later(random_.between(1, 100),
+                         [this, order] { slurm_->submit(order, true, second_); });
+            return;
+        }
+        bring_home(slurm_->submit(order, fate > 32, second_), life);
+    });
+}
+
+void World::bring_home(const pilots::Outcome& outcome, std::uint64_t life) {
+    if (!engine_ || !desk_ || life != life_) return;
+    for (core::Input& input : desk_->take(outcome, engine_->state(), steady()))
+        inbox_.push_back({std::move(input)});
+}
+
+void World::live_slurm() {
+    if (!slurm_) return;
+    while (!errands_.empty() && errands_.begin()->first.first <= second_)
+        errands_.extract(errands_.begin()).mapped()();
+    const FakeSlurm::Changes changes = slurm_->live(faulty(), second_);
+    for (const SlurmJob* job : changes.began) {
+        for (int i = 0; i < job->queue.nodes; ++i) start_pilot(*job, i);
+    }
+    for (const SlurmJob* job : changes.ended) {
+        for (Node& node : nodes_) {
+            if (node.pilot && node.slurm_key == job->key && node.pilot->slurm_job == job->id)
+                node.process.reset();
+        }
+    }
+    check_given_back();
+}
+
+void World::start_pilot(const SlurmJob& job, int index) {
+    if (chance(10)) return;  // its node is broken
+    core::Pilot pilot;
+    pilot.slurm_job = job.id;
+    pilot.ends_at = Time{std::chrono::seconds(100'000 + job.ends_at)};
+    const auto dot = job.key.rfind('.');
+    pilot.incarnation = std::stoull(job.key.substr(2));
+    pilot.allocation = AllocationId{std::stoull(job.key.substr(dot + 1))};
+    Node node{.name = "s" + std::to_string(index) + "." + job.id + "." + job.key};
+    node.slots = job.queue.slots;
+    node.gpus = job.queue.gpus;
+    node.pilot = pilot;
+    node.slurm_key = job.key;
+    nodes_.push_back(std::move(node));
+    start_process(nodes_.back());
+}
+
+// What is of no use is not held for long, once nothing goes wrong any more: the auditor of leaks.
+void World::check_given_back() {
+    if (!engine_ || faulty()) {
+        unused_.clear();
+        return;
+    }
+    const core::State& state = engine_->state();
+    for (const SlurmJob& job : slurm_->jobs()) {
+        const auto wanted = [&](const auto& item) {
+            return desk_->key_of(state, item.first) == job.key && !item.second.releasing &&
+                   (item.second.slurm_job.empty() || item.second.slurm_job == job.id);
+        };
+        if (!job.alive() || std::ranges::any_of(state.allocations, wanted)) {
+            unused_.erase(job.id);
+            continue;
+        }
+        const int since = unused_.emplace(job.id, second_).first->second;
+        ROLL_CHECK(second_ - since < kGiveBackSeconds);
+    }
+}
+
+}  // namespace roll::sim

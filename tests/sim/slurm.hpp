@@ -1,0 +1,57 @@
+// A Slurm as rolld may meet it: slow, away, forgetful. It accepts an order and does not say so, or
+// says so much later; leaves jobs out of what it lists, cuts its answers, loses its state and gives
+// ids out again; ends allocations early. The truth about its jobs is known here alone.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/pilots/desk.hpp"
+#include "tests/sim/random.hpp"
+
+namespace roll::sim {
+
+struct SlurmJob {
+    std::string id{};
+    std::string key{};
+    spec::PilotQueue queue{};
+    std::string state = "PENDING";
+    int begins_at = 0;       // the second at which there is room for it
+    int ends_at = 0;         // set once it runs
+    bool forgotten = false;  // slurmctld lost it; its processes run until slurmd notices
+    bool alive() const { return state == "PENDING" || state == "RUNNING"; }
+};
+
+class FakeSlurm {
+  public:
+    explicit FakeSlurm(Random& random) : random_(random) {}
+
+    // What carrying out an errand does, and what is said of it. An order may take effect though
+    // nothing good is said; `effect` then comes later.
+    pilots::Outcome submit(const pilots::Submit& order, bool accepted, int now);
+    pilots::Outcome refuse(const pilots::Submit& order) const;
+    pilots::Outcome unsure(const pilots::Submit& order) const;
+    pilots::Outcome list(bool faults, int now) const;
+    pilots::Outcome cancel(const pilots::Cancel& errand, bool faults);
+
+    // One second: jobs begin and end. The jobs that began, and those that ended.
+    struct Changes {
+        std::vector<const SlurmJob*> began{};
+        std::vector<const SlurmJob*> ended{};
+    };
+    Changes live(bool faults, int now);
+
+    const std::vector<SlurmJob>& jobs() const { return jobs_; }
+    bool any_alive() const;
+
+  private:
+    void lose_state();
+    void mishap(int now);
+
+    Random& random_;
+    std::vector<SlurmJob> jobs_{};
+    int next_id_ = 1;
+};
+
+}  // namespace roll::sim
