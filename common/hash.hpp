@@ -7,10 +7,27 @@
 #include <string>
 #include <string_view>
 
+struct XXH3_state_s;
+
 namespace roll {
 
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0);
+
+// The same number of bytes that come in pieces.
+class Hash64 {
+  public:
+    Hash64();
+    ~Hash64();
+    Hash64(const Hash64&) = delete;
+    Hash64& operator=(const Hash64&) = delete;
+
+    void add(std::span<const std::byte> bytes);
+    std::uint64_t value() const;
+
+  private:
+    XXH3_state_s* state_;
+};
 
 // Sixteen lower-case hex digits.
 std::string to_hex(std::uint64_t value);

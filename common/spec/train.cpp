@@ -13,7 +13,8 @@ template <class E, std::size_t N>
 using Names = std::array<std::pair<const char*, E>, N>;
 
 constexpr Names<Objective, 1> kObjectives{{{"pretrain", Objective::Pretrain}}};
-constexpr Names<Precision, 2> kPrecisions{{{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}}};
+constexpr Names<Precision, 3> kPrecisions{
+    {{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}, {"bf16", Precision::Bf16}}};
 constexpr Names<Normalize, 2> kNormalizes{
     {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
 constexpr Names<OnNotFinite, 3> kOnNotFinite{

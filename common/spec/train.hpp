@@ -10,8 +10,8 @@
 
 namespace roll::spec {
 
-enum class Objective { Pretrain };    // sft, dpo, orpo are refused by name until they are built
-enum class Precision { Fp32, Fp64 };  // bf16 likewise
+enum class Objective { Pretrain };  // sft, dpo, orpo are refused by name until they are built
+enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 likewise
 enum class Normalize { Step, Microbatch };  // design: loss
 enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
 enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };

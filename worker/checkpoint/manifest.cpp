@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -43,8 +44,21 @@ Result<FileEntry> decode_entry(const Json& json) {
 }
 
 Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) {
-    ROLL_TRY(const MappedFile file, MappedFile::open(directory / path));
-    return FileEntry{path, file.bytes().size(), hash64(file.bytes())};
+    std::ifstream file(directory / path, std::ios::binary);
+    if (!file) return fail(ErrorCode::NotFound, "cannot open " + (directory / path).string());
+    // Read, not mapped: a mapped file counts as this process's memory, as large as the model.
+    std::vector<char> block(1 << 20);
+    FileEntry entry{path, 0, 0};
+    Hash64 hash;
+    do {
+        file.read(block.data(), std::ssize(block));
+        const auto size = static_cast<std::size_t>(file.gcount());
+        hash.add(std::as_bytes(std::span(block.data(), size)));
+        entry.size_bytes += size;
+    } while (file);
+    if (file.bad()) return fail(ErrorCode::Failed, "cannot read " + (directory / path).string());
+    entry.hash = hash.value();
+    return entry;
 }
 
 Result<std::vector<std::string>> list_files(const fs::path& directory) {

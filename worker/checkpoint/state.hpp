@@ -29,7 +29,7 @@ struct State {
     std::int64_t samples = 0;  // sequences consumed: the sampler's next index
     std::int64_t tokens = 0;   // tokens consumed
     std::uint64_t seed = 0;
-    std::string dtype;                      // "fp32", "fp64": of the weights and moments
+    std::string dtype;                      // train.precision: "fp32", "fp64", "bf16"
     Layout layout;                          // that wrote it; another may read it
     std::int64_t train_tokens = 0;          // of the corpus: another number means other data
     double loss = 0;                        // of the last step

@@ -7,8 +7,14 @@ namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 
-std::int64_t element_bytes(spec::Precision precision) {
+// Of what the optimizer moves.
+std::int64_t main_bytes(spec::Precision precision) {
     return precision == spec::Precision::Fp64 ? 8 : 4;
+}
+
+// Of what the model computes with.
+std::int64_t element_bytes(spec::Precision precision) {
+    return precision == spec::Precision::Bf16 ? 2 : main_bytes(precision);
 }
 
 // Weights of one layer's four products.
@@ -18,10 +24,10 @@ std::int64_t layer_products(const spec::ModelConfig& m) {
 }
 
 // Elements that one token's layer keeps from forward to backward: both norms' inputs and outputs, q
-// k v, the attention's output twice, gate, up and their product.
+// k v, the attention's output, gate, up and their product.
 std::int64_t layer_saved(const spec::ModelConfig& m) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    return 4 * m.hidden + 3 * attention + 2 * keys + 3 * m.intermediate;
+    return 4 * m.hidden + 2 * attention + 2 * keys + 3 * m.intermediate;
 }
 
 }  // namespace
@@ -54,16 +60,22 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     const std::int64_t element = element_bytes(spec.precision), count = parameter_count(m);
     const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
     MemoryBytes bytes;
-    bytes.weights = bytes.gradients = count * element;
-    bytes.moments = 2 * count * element;
-    bytes.activations = live * tokens * (m.layers * layer_saved(m) + 3 * m.hidden) * element;
-    bytes.transient = std::min(kLogitsBlockBytes, tokens * m.vocab * element);
-    bytes.snapshot = 3 * count * element;
+    const std::int64_t main = main_bytes(spec.precision);
+    bytes.weights = count * element;
+    bytes.main_weights = element == main ? 0 : count * main;
+    bytes.gradients = count * main;
+    bytes.moments = 2 * count * main;
+    bytes.activations = live * tokens * (m.layers * layer_saved(m) + m.hidden) * element;
+    const std::int64_t logits = std::min(kLogitsBlockBytes, tokens * m.vocab * element);
+    const std::int64_t loss = logits + 2 * tokens * m.hidden * element;
+    const std::int64_t layer = tokens * (2 * m.hidden + 2 * m.intermediate) * element;
+    bytes.workspace = std::max(loss, layer);
+    bytes.snapshot = 3 * count * main;
     return bytes;
 }
 
 CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision) {
-    const std::int64_t count = parameter_count(m) * element_bytes(precision);
+    const std::int64_t count = parameter_count(m) * main_bytes(precision);
     return {count, 2 * count};
 }
 

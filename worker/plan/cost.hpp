@@ -20,18 +20,21 @@ struct FlopsPerToken {
 };
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length);
 
-// Bytes on one rank that holds the whole model. `activations` is what `live` micro-batches save
-// from forward to backward; `transient` the largest block of logits; `snapshot` the copy that a
-// checkpoint is written from.
+// Bytes on one rank that holds the whole model, besides the program's own (its code, LibTorch, the
+// threads' stacks). `activations` is what `live` micro-batches save from forward to backward;
+// `workspace` what comes on top where the most is held: at the loss its block of logits with the
+// rows that go in and come out, or in a layer's backward the gradient of its widest product.
+// `snapshot` is the copy that a checkpoint is written from while training goes on.
 struct MemoryBytes {
     std::int64_t weights = 0;
+    std::int64_t main_weights = 0;  // what the optimizer moves, where that is another tensor
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
     std::int64_t activations = 0;
-    std::int64_t transient = 0;
+    std::int64_t workspace = 0;
     std::int64_t snapshot = 0;
     std::int64_t total() const {
-        return weights + gradients + moments + activations + transient + snapshot;
+        return weights + main_weights + gradients + moments + activations + workspace + snapshot;
     }
 };
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec, int live);

@@ -22,7 +22,12 @@ void refuse_axis(const char* name, int value) {
 }
 
 const char* name_of(spec::Precision precision) {
-    return precision == spec::Precision::Fp64 ? "fp64" : "fp32";
+    switch (precision) {
+        case spec::Precision::Fp32: return "fp32";
+        case spec::Precision::Fp64: return "fp64";
+        case spec::Precision::Bf16: return "bf16";
+    }
+    return "";
 }
 
 bool is_damaged(const checkpoint::Choice& choice, const fs::path& directory) {
@@ -80,7 +85,12 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze, const Paramete
 }
 
 at::ScalarType dtype_of(spec::Precision precision) {
-    return precision == spec::Precision::Fp64 ? at::kDouble : at::kFloat;
+    switch (precision) {
+        case spec::Precision::Fp32: return at::kFloat;
+        case spec::Precision::Fp64: return at::kDouble;
+        case spec::Precision::Bf16: return at::kBFloat16;
+    }
+    return at::kFloat;
 }
 
 FabricOptions fabric_options(const protocol::Launch& launch, int rank) {

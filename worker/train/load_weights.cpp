@@ -27,7 +27,7 @@ tensor::DType dtype_of(const at::Tensor& tensor) {
 std::map<std::string, at::Tensor> by_name(const Parameters& parameters) {
     std::map<std::string, at::Tensor> result;
     for (std::size_t i = 0; i < parameters.specs.size(); ++i)
-        result[parameters.specs[i].name] = parameters.weight[i];
+        result[parameters.specs[i].name] = parameters.main[i];
     return result;
 }
 
@@ -98,7 +98,7 @@ std::string load_weights(const fs::path& directory, Parameters& parameters, std:
     whole.local_names = false;
     const auto layout = of_disk(convert::mca_layout(source.native, source.model, whole));
     const convert::Plan plan =
-        of_disk(convert::make_plan(source, layout, dtype_of(parameters.flat_weight)));
+        of_disk(convert::make_plan(source, layout, dtype_of(parameters.flat_main)));
     for (const convert::Comparison& replica : plan.comparisons)
         of_disk(convert::compare(source, replica));
     std::map<std::string, at::Tensor> weights = by_name(parameters);
@@ -113,6 +113,7 @@ std::string load_weights(const fs::path& directory, Parameters& parameters, std:
     }
     if (!weights.empty())
         throw RankFailure(2, directory.string() + " has no " + weights.begin()->first);
+    round_weights(parameters);
     return decision(source, grown);
 }
 

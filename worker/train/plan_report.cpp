@@ -1,5 +1,6 @@
 #include "worker/train/plan_report.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "worker/plan/cost.hpp"
@@ -13,10 +14,11 @@ namespace {
 
 OrderedJson memory_json(const plan::MemoryBytes& bytes) {
     return {{"weights", bytes.weights},
+            {"main_weights", bytes.main_weights},
             {"gradients", bytes.gradients},
             {"optimizer_moments", bytes.moments},
             {"activations", bytes.activations},
-            {"logits", bytes.transient},
+            {"workspace", bytes.workspace},
             {"checkpoint_snapshot", bytes.snapshot},
             {"total", bytes.total()}};
 }
@@ -28,9 +30,52 @@ OrderedJson ranks_json(const spec::TrainSpec& spec) {
     return ranks;
 }
 
-std::string mib(const OrderedJson& bytes) {
+// "458.0 MiB", "5.70 M": a number under 1000 with the largest unit that fits.
+std::string scaled(double value, double step, std::initializer_list<const char*> units) {
+    auto unit = units.begin();
+    for (; value >= step && unit + 1 != units.end(); ++unit) value /= step;
     char text[64];
-    std::snprintf(text, sizeof text, "%.1f MiB", bytes.get<double>() / (1 << 20));
+    std::snprintf(text, sizeof text, value < 100 ? "%.3g %s" : "%.0f %s", value, *unit);
+    return text;
+}
+
+std::string bytes_text(const OrderedJson& bytes) {
+    return scaled(bytes.get<double>(), 1024, {"bytes", "KiB", "MiB", "GiB", "TiB"});
+}
+
+std::string flop_text(double flop) {
+    return scaled(flop, 1000,
+                  {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
+}
+
+// "5,704,704".
+std::string count_text(const OrderedJson& count) {
+    const std::string digits = count.dump();
+    std::string text;
+    for (std::size_t i = 0; i < digits.size(); ++i) {
+        if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+        text += digits[i];
+    }
+    return text;
+}
+
+// "layers 0 to 3", "layer 0", "no layers"; the pair is a half-open range.
+std::string layers_text(const OrderedJson& range) {
+    const auto begin = range[0].get<std::int64_t>(), end = range[1].get<std::int64_t>();
+    if (begin == end) return "no layers";
+    if (begin + 1 == end) return "layer " + std::to_string(begin);
+    return "layers " + std::to_string(begin) + " to " + std::to_string(end - 1);
+}
+
+std::string memory_text(const OrderedJson& memory) {
+    std::string text = bytes_text(memory["total"]) + " a rank besides the program's own:";
+    for (const auto& [name, bytes] : memory.items()) {
+        if (name == "total" || bytes == 0) continue;
+        std::string words = name;
+        std::replace(words.begin(), words.end(), '_', ' ');
+        text += " " + words + " " + bytes_text(bytes) + ",";
+    }
+    text.pop_back();
     return text;
 }
 
@@ -62,6 +107,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec) {
                         {"live_max", report.live_max},
                         {"bubble", report.bubble},
                         {"table", plan::to_string(schedule, report)}};
+    json["steps"] = spec.steps;
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] =
@@ -71,26 +117,29 @@ OrderedJson plan_json(const spec::TrainSpec& spec) {
 }
 
 std::string plan_text(const OrderedJson& p) {
-    const OrderedJson &memory = p["memory_per_rank_bytes"], &disk = p["checkpoint_bytes"];
+    const OrderedJson &mesh = p["mesh"], &disk = p["checkpoint_bytes"];
+    const OrderedJson &flops = p["flops_per_token"], &pipeline = p["pipeline"];
+    const auto tokens = p["tokens_per_step"].get<double>(), steps = p["steps"].get<double>();
+    const auto causal = flops["causal"].get<double>();
     std::string text = p["name"].get<std::string>() + ": " + p["family"].get<std::string>() + ", " +
-                       p["parameters"].dump() + " parameters\n";
-    text += "mesh        dp " + p["mesh"]["dp"].dump() +
-            " x pp 1 x cp 1 x tp 1 = " + p["mesh"]["world_size"].dump() + " ranks\n";
+                       count_text(p["parameters"]) + " parameters\n";
+    text += "mesh        dp " + mesh["dp"].dump() +
+            " x pp 1 x cp 1 x tp 1 = " + mesh["world_size"].dump() + " ranks\n";
     for (const auto& stage : p["stages"])
-        text += "stage " + stage["stage"].dump() + "     layers " + stage["layers"][0].dump() +
-                " to " + stage["layers"][1].dump() + ", embedding, loss\n";
-    text += "a step      " + p["tokens_per_step"].dump() + " tokens, " +
-            p["pipeline"]["microbatches"].dump() + " micro-batches a rank, bubble " +
-            p["pipeline"]["bubble"].dump() + "\n";
-    text += "arithmetic  " + p["flops_per_token"]["causal"].dump() +
-            " FLOP a token (causal attention), " + p["flops_per_token"]["full"].dump() +
-            " (full)\n";
-    text += "memory      " + mib(memory["total"]) + " a rank:";
-    for (const auto& [name, bytes] : memory.items())
-        if (name != "total") text += " " + name + " " + mib(bytes) + ",";
-    text.back() = '\n';
-    text += "checkpoint  " + mib(disk["weights"]) + " weights, " + mib(disk["optimizer"]) +
-            " optimizer\npipeline\n" + p["pipeline"]["table"].get<std::string>();
+        text += "stage " + stage["stage"].dump() + "     " + layers_text(stage["layers"]) +
+                ", embedding, loss\n";
+    text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
+            pipeline["microbatches"].dump() + " micro-batches a rank, " +
+            flop_text(causal * tokens) + ", bubble " + pipeline["bubble"].dump() + "\n";
+    text +=
+        "the run     " + count_text(p["steps"]) + " steps, " +
+        scaled(steps * tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) +
+        ", " + flop_text(causal * tokens * steps) + "\n";
+    text += "arithmetic  " + flop_text(causal) + " a token (causal attention), " +
+            flop_text(flops["full"].get<double>()) + " (full)\n";
+    text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
+    text += "checkpoint  weights " + bytes_text(disk["weights"]) + ", optimizer " +
+            bytes_text(disk["optimizer"]) + "\npipeline\n" + pipeline["table"].get<std::string>();
     return text;
 }
 

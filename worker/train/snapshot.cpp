@@ -80,7 +80,7 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
         return views_like(parameters, flat.is_cpu() ? flat.clone() : flat.cpu());
     };
     return {parameters.specs,
-            copied(parameters.flat_weight),
+            copied(parameters.flat_main),
             copied(moments.flat_average),
             copied(moments.flat_square),
             moments.steps,

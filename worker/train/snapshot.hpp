@@ -10,7 +10,8 @@
 
 namespace roll::train {
 
-// A copy in host memory; nothing in it changes any more. Any thread may read it.
+// A copy of the main weights and the moments in host memory; nothing in it changes any more. Any
+// thread may read it.
 struct Snapshot {
     std::vector<ParameterSpec> specs;
     std::vector<at::Tensor> weight, average, square;  // by parameter

@@ -147,7 +147,8 @@ TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
         {"/objective", "dpo", "objective dpo is not built yet; built: pretrain\n"},
         {"/parallel/pp", 4, "parallel.pp 4 is not built yet; built: 1\n"},
-        {"/train/precision", "bf16", "train.precision bf16 is not built yet; built: fp32, fp64\n"},
+        {"/train/precision", "fp8",
+         "train.precision fp8 is not built yet; built: fp32, fp64, bf16\n"},
         {"/model/hidden_act", "relu", "model.hidden_act relu is not built yet; built: silu\n"},
         {"/checkpoint/format", "nemo", "checkpoint.format nemo is not built yet; built: mca\n"},
         {"/export/format", "nemo", "export.format nemo is not built yet; built: hf\n"},

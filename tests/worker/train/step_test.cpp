@@ -135,7 +135,7 @@ std::vector<plan::Op> shuffled_table(int microbatches, std::uint32_t seed) {
 
 TEST(Step, AShuffledTableGivesTheSameBits) {
     for (const bool tied : {false, true}) {
-        for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+        for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
             const Named reference =
                 one_step(plan::one_forward_one_backward(1, 6).ranks[0], tied, dtype);
             for (std::uint32_t seed = 0; seed < 20; ++seed) {

@@ -40,7 +40,7 @@ at::Tensor Chunk::here(const at::Tensor& tensor) const {
 void Chunk::prepare_rope(std::int64_t positions) {
     if (rope_.cos_TE.defined() && rope_.cos_TE.size(0) == positions) return;
     rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta, config_.rope_scaling,
-                            parameters_.flat_weight.scalar_type());
+                            parameters_.flat_main.scalar_type());
     rope_ = {here(rope_.cos_TE), here(rope_.sin_TE)};
 }
 
@@ -133,7 +133,7 @@ at::Tensor Chunk::logits(const at::Tensor& tokens_BT) {
 at::Tensor Chunk::loss_backward(Saved& saved, const Contribute& contribute) {
     const at::Tensor dy_MC = std::exchange(saved.loss.dx_MC, {});
     const at::Tensor w_C = norm_weight(config_, parameters_.weight[norm()]);
-    const at::Tensor part_C = at::empty_like(w_C);
+    const at::Tensor part_C = at::empty_like(parameters_.grad[norm()]);
     at::Tensor dx_MC = ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved.norm, {}),
                                               /*dresidual_MC=*/{}, part_C);
     contribute(norm(), add_norm_grad(part_C, parameters_.grad[norm()]));

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "worker/train/ops/geglu.hpp"
+#include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
 
 namespace roll::train {
@@ -16,7 +17,7 @@ AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C) {
 }
 
 at::Tensor norm_weight(const spec::ModelConfig& config, const at::Tensor& w_C) {
-    return config.norm_adds_one ? w_C + 1 : w_C;
+    return config.norm_adds_one ? ops::wide(w_C) + 1 : w_C;
 }
 
 at::Tensor Layer::weight(int place) const {
@@ -90,7 +91,7 @@ void Layer::owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weigh
 at::Tensor Layer::norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                                 const at::Tensor& dresidual_MC, const Contribute& input) const {
     const at::Tensor w_C = norm_weight(config, weight(place));
-    const at::Tensor part_C = at::empty_like(w_C);
+    const at::Tensor part_C = at::empty_like(parameters.grad[first + place]);
     at::Tensor dx_MC =
         ops::rms_norm_backward(dy_MC, w_C, std::exchange(saved, {}), dresidual_MC, part_C);
     input(first + place, add_norm_grad(part_C, parameters.grad[first + place]));
@@ -101,7 +102,8 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
                                    const Contribute& input) const {
     const at::Tensor q_D = norm_weight(config, weight(places.q_norm)),
                      k_D = norm_weight(config, weight(places.k_norm));
-    const at::Tensor dq_D = at::empty_like(q_D), dk_D = at::empty_like(k_D);
+    const at::Tensor dq_D = at::empty_like(parameters.grad[first + places.q_norm]),
+                     dk_D = at::empty_like(parameters.grad[first + places.k_norm]);
     at::Tensor dx_MP = ops::qk_norm_backward(dy_MP, q_D, k_D, config.kv_heads,
                                              std::exchange(s.qk_norm, {}), dq_D, dk_D);
     input(first + places.q_norm, add_norm_grad(dq_D, parameters.grad[first + places.q_norm]));

@@ -97,25 +97,34 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     }
     Parameters p;
     p.specs = std::move(specs);
+    const bool narrow = options.dtype == at::kBFloat16;
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
-    p.flat_weight = at::empty({total}, kind);
+    p.flat_main = at::empty({total}, narrow ? kind.dtype(at::kFloat) : kind);
+    p.flat_weight = narrow ? at::empty({total}, kind) : p.flat_main;
     p.weight = views_like(p, p.flat_weight);
+    p.main = views_like(p, p.flat_main);
     if (options.gradients) {
-        p.flat_grad = at::zeros({total}, kind);
+        p.flat_grad = at::zeros_like(p.flat_main);
         p.grad = views_like(p, p.flat_grad);
     }
     if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         if (p.specs[i].start >= 0) {
-            p.weight[i].fill_(p.specs[i].start);
+            p.main[i].fill_(p.specs[i].start);
         } else {
-            const at::Tensor drawn =
-                p.weight[i].is_cpu() ? p.weight[i] : at::empty(p.specs[i].sizes, options.dtype);
+            const at::Tensor drawn = p.main[i].is_cpu()
+                                         ? p.main[i]
+                                         : at::empty(p.specs[i].sizes, p.flat_main.scalar_type());
             fill_normal(drawn, options.std, options.seed, p.specs[i].name);
-            if (!p.weight[i].is_cpu()) p.weight[i].copy_(drawn);
+            if (!p.main[i].is_cpu()) p.main[i].copy_(drawn);
         }
     }
+    round_weights(p);
     return p;
+}
+
+void round_weights(const Parameters& p) {
+    if (!p.flat_weight.is_same(p.flat_main)) p.flat_weight.copy_(p.flat_main);
 }
 
 }  // namespace roll::train

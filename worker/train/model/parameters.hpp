@@ -1,4 +1,8 @@
-// A chunk's parameters: one flat tensor of weights and one of gradients, and views by parameter.
+// A chunk's parameters: flat tensors of weights and gradients, and views by parameter.
+//
+// `weight` is what the model computes with and `main` what the optimizer moves: the same tensors,
+// but for bfloat16, where main (and grad) are float32 and weight is main rounded. Who writes into
+// main calls round_weights().
 //
 // Names are Megatron's with the layer's number in the whole model, the same in every layout, and so
 // are the shapes: linear_qkv holds for each key group its query heads' rows, then the key's, then
@@ -27,10 +31,14 @@ struct ParameterSpec {
 struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight;
+    at::Tensor flat_main;
     at::Tensor flat_grad;
     std::vector<at::Tensor> weight;
+    std::vector<at::Tensor> main;
     std::vector<at::Tensor> grad;
 };
+
+void round_weights(const Parameters& parameters);
 
 // Adds a contribution to a parameter's gradient. The first of a step replaces what was there.
 using AddGrad = std::function<void(ops::Sum)>;
@@ -54,8 +62,8 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, cons
 
 struct InitOptions {
     std::uint64_t seed = 1;
-    double std = 0.02;  // of matrices; norms begin as no change, biases as 0
-    at::ScalarType dtype = at::kFloat;
+    double std = 0.02;                  // of matrices; norms begin as no change, biases as 0
+    at::ScalarType dtype = at::kFloat;  // of the weights: float, double or bfloat16
     at::Device device = at::kCPU;
     bool draw = true;                      // else the weights are left for the caller to fill
     bool gradients = true;                 // else there are none, and nothing can be trained

@@ -53,6 +53,11 @@ void for_query_heads(const AttentionSaved& saved, const Body& body) {
 }  // namespace
 
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved) {
+    if (is_narrow(heads.q_BHTD)) {
+        const at::Tensor out_BTA = attention(wide(heads), rule, saved);
+        saved.heads = heads;
+        return saved.out_BTA = narrow(out_BTA);
+    }
     const auto sizes = heads.q_BHTD.sizes();
     const std::int64_t B = sizes[0], H = sizes[1], T_ = sizes[2], A = H * sizes[3];
     const auto options = heads.q_BHTD.options();
@@ -73,6 +78,12 @@ at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSav
 
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved) {
     if (!do_BTA.is_cpu()) return gpu::attention_backward(do_BTA, saved);
+    if (is_narrow(do_BTA)) {
+        AttentionSaved wider = saved;
+        wider.heads = wide(saved.heads);
+        wider.out_BTA = wide(saved.out_BTA);
+        return narrow(attention_backward(wide(do_BTA), wider));
+    }
     const auto sizes_q = saved.heads.q_BHTD.sizes(), sizes_k = saved.heads.k_BGTD.sizes();
     const std::int64_t T_ = sizes_q[2], A = sizes_q[1] * sizes_q[3], size = T_ * sizes_q[3];
     const auto options = do_BTA.options();

@@ -48,12 +48,13 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
         const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
         matmul(logits, x, w_VC.t(), 0);
         const at::Tensor slope = cap(logits, head.soft_cap);
-        if (!logits.is_cpu())
+        if (!logits.is_cpu()) {
             gpu::cross_entropy(logits, targets_M.narrow(0, begin, count), scale,
                                loss_M.narrow(0, begin, count));
-        else
-            for_float_types(x_MC, [&]<class T>(T) {
-                T* values = logits.data_ptr<T>();
+        } else {
+            const at::Tensor scores = wide(logits);
+            for_float_types(scores, [&]<class T>(T) {
+                T* values = scores.data_ptr<T>();
                 const std::int64_t* targets = targets_M.const_data_ptr<std::int64_t>() + begin;
                 double* loss = loss_M.data_ptr<double>() + begin;
                 for_rows(count, 1, [&](std::int64_t first, std::int64_t rows_here) {
@@ -61,6 +62,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                         loss[m] = loss_row(values + m * size, targets[m], scale, size);
                 });
             });
+            if (is_narrow(logits)) logits.copy_(scores);
+        }
         if (slope.defined()) logits.mul_(slope);
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
@@ -76,7 +79,7 @@ at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
         std::max<std::int64_t>(1, kBlockBytes / (head.w_VC.size(0) * x_MC.element_size()));
     for (std::int64_t begin = 0; begin < x_MC.size(0); begin += block) {
         const std::int64_t end = std::min(x_MC.size(0), begin + block);
-        const at::Tensor logits_RV = logits(x_MC.slice(0, begin, end), head);
+        const at::Tensor logits_RV = wide(logits(x_MC.slice(0, begin, end), head));
         loss.add_(at::cross_entropy_loss(logits_RV, targets_M.slice(0, begin, end), {},
                                          at::Reduction::Sum, kIgnored));
     }

@@ -11,11 +11,12 @@ at::Tensor embedding(const at::Tensor& tokens_M, const at::Tensor& w_VC) {
 void embedding_backward_weight(const at::Tensor& dy_MC, const at::Tensor& tokens_M,
                                const at::Tensor& dw_VC, Sum sum) {
     if (sum == Sum::Replace) dw_VC.zero_();
+    const at::Tensor part_MC = dy_MC.to(dw_VC.scalar_type());
     if (!dw_VC.is_cpu()) {  // index_add_ would add in an order of chance, and round each time
-        dw_VC.add_(at::embedding_dense_backward(dy_MC, tokens_M, dw_VC.size(0), -1, false));
+        dw_VC.add_(at::embedding_dense_backward(part_MC, tokens_M, dw_VC.size(0), -1, false));
         return;
     }
-    dw_VC.index_add_(0, tokens_M, dy_MC);
+    dw_VC.index_add_(0, tokens_M, part_MC);
 }
 
 }  // namespace roll::ops

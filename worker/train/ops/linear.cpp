@@ -1,6 +1,6 @@
 #include "worker/train/ops/linear.hpp"
 
-#include <ATen/ATen.h>
+#include "worker/train/ops/kernel.hpp"
 
 // Exported by libtorch_cpu, in no header of the wheel. at::mm takes this way for bfloat16 alone.
 namespace at::native {
@@ -50,11 +50,17 @@ at::Tensor linear_backward_input(const at::Tensor& dy_MO, const at::Tensor& w_OI
 
 void linear_backward_weight(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                             const at::Tensor& dw_OI, Sum sum) {
+    if (x_MI.scalar_type() != dw_OI.scalar_type()) {  // the product is rounded, the sum is not
+        const at::Tensor part_OI = at::empty(dw_OI.sizes(), x_MI.options());
+        matmul(part_OI, dy_MO.t(), x_MI, 0);
+        sum == Sum::Add ? dw_OI.add_(part_OI) : dw_OI.copy_(part_OI);
+        return;
+    }
     matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0);
 }
 
 void linear_backward_bias(const at::Tensor& dy_MO, const at::Tensor& dbias_O, Sum sum) {
-    const at::Tensor part_O = dy_MO.sum(0);
+    const at::Tensor part_O = dy_MO.sum(0, /*keepdim=*/false, dbias_O.scalar_type());
     sum == Sum::Add ? dbias_O.add_(part_O) : dbias_O.copy_(part_O);
 }
 

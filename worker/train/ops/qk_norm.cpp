@@ -24,6 +24,11 @@ struct Packed {
 at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                    std::int64_t kv_heads, double eps, QkNormSaved& saved) {
     if (!qkv_MP.is_cpu()) return gpu::qk_norm(qkv_MP, q_D, k_D, kv_heads, eps, saved);
+    if (is_narrow(qkv_MP)) {
+        const at::Tensor y_MP = qk_norm(wide(qkv_MP), wide(q_D), wide(k_D), kv_heads, eps, saved);
+        saved.qkv_MP = qkv_MP;
+        return narrow(y_MP);
+    }
     const Packed p(qkv_MP, q_D, kv_heads);
     saved = {qkv_MP, at::empty({qkv_MP.size(0), p.heads()}, qkv_MP.options()), {}, {}};
     at::Tensor y_MP = at::empty_like(qkv_MP);
@@ -48,6 +53,12 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
                             std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
                             const at::Tensor& dk_D) {
     if (!dy_MP.is_cpu()) return gpu::qk_norm_backward(dy_MP, q_D, k_D, kv_heads, saved, dq_D, dk_D);
+    if (is_narrow(dy_MP)) {
+        QkNormSaved wider = saved;
+        wider.qkv_MP = wide(saved.qkv_MP);
+        return narrow(
+            qk_norm_backward(wide(dy_MP), wide(q_D), wide(k_D), kv_heads, wider, dq_D, dk_D));
+    }
     const Packed p(dy_MP, q_D, kv_heads);
     const std::int64_t rows = dy_MP.size(0) * p.groups;
     const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;

@@ -13,6 +13,11 @@ constexpr std::int64_t kBlockRows = 32;  // one partial sum of dw each
 at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps,
                     RmsNormSaved& saved) {
     if (!x_MC.is_cpu()) return gpu::rms_norm(x_MC, w_C, eps, saved);
+    if (is_narrow(x_MC)) {
+        const at::Tensor y_MC = rms_norm(wide(x_MC), wide(w_C), eps, saved);
+        saved.x_MC = x_MC;
+        return narrow(y_MC);
+    }
     const std::int64_t rows = x_MC.size(0), size = x_MC.size(1);
     saved = {x_MC, at::empty({rows}, x_MC.options())};
     at::Tensor y_MC = at::empty_like(x_MC);
@@ -30,6 +35,10 @@ at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
                              const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
                              const at::Tensor& dw_C) {
     if (!dy_MC.is_cpu()) return gpu::rms_norm_backward(dy_MC, w_C, saved, dresidual_MC, dw_C);
+    if (is_narrow(dy_MC)) {
+        const RmsNormSaved wider{wide(saved.x_MC), saved.rstd_M};
+        return narrow(rms_norm_backward(wide(dy_MC), wide(w_C), wider, wide(dresidual_MC), dw_C));
+    }
     const std::int64_t rows = dy_MC.size(0), size = dy_MC.size(1);
     const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
     at::Tensor dx_MC = at::empty_like(dy_MC);

@@ -47,6 +47,10 @@ at::Tensor scaled(const at::Tensor& frequency_E, const spec::RopeScaling& scalin
 
 }  // namespace
 
+Heads wide(const Heads& h) { return {wide(h.q_BHTD), wide(h.k_BGTD), wide(h.v_BGTD)}; }
+
+Heads narrow(const Heads& h) { return {narrow(h.q_BHTD), narrow(h.k_BGTD), narrow(h.v_BGTD)}; }
+
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
                      const spec::RopeScaling& scaling, at::ScalarType dtype) {
     const at::Tensor i_E = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
@@ -57,6 +61,7 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta
 
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table) {
     if (!qkv_BTP.is_cpu()) return gpu::rope(qkv_BTP, kv_heads, table);
+    if (is_narrow(qkv_BTP)) return narrow(rope(wide(qkv_BTP), kv_heads, table));
     const std::int64_t B = qkv_BTP.size(0), T_ = qkv_BTP.size(1), half = table.cos_TE.size(1);
     const std::int64_t q_heads = qkv_BTP.size(2) / (2 * half) - 2 * kv_heads;
     Heads heads{at::empty({B, q_heads, T_, 2 * half}, qkv_BTP.options()),
@@ -76,6 +81,7 @@ Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& ta
 
 at::Tensor rope_backward(const Heads& d, const RopeTable& table) {
     if (!d.q_BHTD.is_cpu()) return gpu::rope_backward(d, table);
+    if (is_narrow(d.q_BHTD)) return narrow(rope_backward(wide(d), table));
     const std::int64_t B = d.q_BHTD.size(0), T_ = d.q_BHTD.size(2), half = table.cos_TE.size(1);
     const std::int64_t heads = d.q_BHTD.size(1) + 2 * d.k_BGTD.size(1);
     at::Tensor dqkv_BTP = at::empty({B, T_, heads * 2 * half}, d.q_BHTD.options());

@@ -24,6 +24,11 @@ struct Heads {
     at::Tensor k_BGTD;
     at::Tensor v_BGTD;
 };
+
+// Each part in the type that it is computed in, and back (kernel.hpp).
+Heads wide(const Heads& heads);
+Heads narrow(const Heads& heads);
+
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
 
 at::Tensor rope_backward(const Heads& d, const RopeTable& table);  // dqkv_BTP

@@ -1,6 +1,8 @@
 #include "worker/train/optim/adamw.hpp"
 
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
@@ -19,11 +21,28 @@ void update(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& 
     });
 }
 
+// In lanes, so that the compiler may do them side by side.
+template <class T>
+double square_sum(const T* values, std::int64_t size) {
+    constexpr std::int64_t kLanes = 16;
+    std::array<double, kLanes> lanes{};
+    std::int64_t i = 0;
+    for (; i + kLanes <= size; i += kLanes) {
+        for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+            const auto value = static_cast<double>(values[i + lane]);
+            lanes[lane] += value * value;
+        }
+    }
+    double sum = std::accumulate(lanes.begin(), lanes.end(), 0.0);
+    for (; i < size; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    return sum;
+}
+
 }  // namespace
 
 AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(options), parameters_(p) {
-    state_.flat_average = at::zeros_like(p.flat_weight);
-    state_.flat_square = at::zeros_like(p.flat_weight);
+    state_.flat_average = at::zeros_like(p.flat_main);
+    state_.flat_square = at::zeros_like(p.flat_main);
     state_.average = views_like(p, state_.flat_average);
     state_.square = views_like(p, state_.flat_square);
 }
@@ -43,9 +62,10 @@ void AdamW::step(double lr, double grad_scale) {
         if (parameters_.specs[i].frozen) continue;
         const bool decays = parameters_.specs[i].sizes.size() > 1;
         factors.keep = decays ? 1 - lr * options_.weight_decay : 1;
-        update(parameters_.weight[i], parameters_.grad[i], state_.average[i], state_.square[i],
+        update(parameters_.main[i], parameters_.grad[i], state_.average[i], state_.square[i],
                factors);
     }
+    round_weights(parameters_);
 }
 
 void AdamW::step_on_gpu(double lr, double grad_scale) {
@@ -56,8 +76,9 @@ void AdamW::step_on_gpu(double lr, double grad_scale) {
     for (const bool decays : {true, false}) {
         std::vector<at::Tensor> weight, grad, average, square;
         for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
+            if (parameters_.specs[i].frozen) continue;
             if ((parameters_.specs[i].sizes.size() > 1) != decays) continue;
-            weight.push_back(parameters_.weight[i]);
+            weight.push_back(parameters_.main[i]);
             grad.push_back(parameters_.grad[i]);
             average.push_back(state_.average[i]);
             square.push_back(state_.square[i]);
@@ -66,12 +87,29 @@ void AdamW::step_on_gpu(double lr, double grad_scale) {
                         {lr, options_.beta1, options_.beta2, decays ? options_.weight_decay : 0,
                          options_.eps, state_.steps});
     }
+    round_weights(parameters_);
 }
 
 at::Tensor grad_square_sum(const Parameters& parameters) {
-    const at::Tensor norm = at::linalg_vector_norm(parameters.flat_grad, 2,
-                                                   at::OptionalIntArrayRef{}, false, at::kDouble);
-    return norm.square().cpu();
+    if (!parameters.flat_grad.is_cpu()) {
+        const at::Tensor norm = at::linalg_vector_norm(
+            parameters.flat_grad, 2, at::OptionalIntArrayRef{}, false, at::kDouble);
+        return norm.square().cpu();
+    }
+    constexpr std::int64_t kBlock = 1 << 16;  // one partial sum each, whatever the threads
+    const std::int64_t size = parameters.flat_grad.numel(), blocks = (size + kBlock - 1) / kBlock;
+    const at::Tensor sums = at::empty({blocks}, at::kDouble);
+    ops::for_float_types(parameters.flat_grad, [&]<class T>(T) {
+        const T* grad = parameters.flat_grad.const_data_ptr<T>();
+        double* sum = sums.data_ptr<double>();
+        ops::for_rows(blocks, 1, [&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t block = first; block < first + count; ++block) {
+                const std::int64_t begin = block * kBlock;
+                sum[block] = square_sum(grad + begin, std::min(kBlock, size - begin));
+            }
+        });
+    });
+    return sums.sum();
 }
 
 }  // namespace roll::train

@@ -1,5 +1,5 @@
-// AdamW over a chunk's parameters: torch.optim.AdamW's arithmetic. Megatron's rule of decay: biases
-// and one-dimensional parameters do not decay. Frozen ones stay as they are.
+// AdamW over a chunk's main parameters: torch.optim.AdamW's arithmetic. Megatron's rule of decay:
+// biases and one-dimensional parameters do not decay. Frozen ones stay as they are.
 #pragma once
 
 #include "worker/train/model/parameters.hpp"

@@ -1,0 +1,92 @@
+// bfloat16 weights over float32 main weights, against the same model in float64.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/train/tiny_model.hpp"
+#include "worker/train/comm/local_communicator.hpp"
+
+namespace roll::train {
+namespace {
+
+struct Trained {
+    explicit Trained(at::ScalarType dtype, double decay = 0.1)
+        : trainer(tiny_model(false), schedule, {self, self},
+                  {.init = {.std = 0.2, .dtype = dtype}, .adamw = {.weight_decay = decay}}) {
+        at::set_num_threads(1);
+    }
+    Parameters& parameters() { return trainer.chunks()[0].parameters(); }
+
+    LocalGroup alone{1};
+    LocalCommunicator self{alone, 0};
+    plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 3);
+    TrainStep trainer;
+};
+
+double apart(const at::Tensor& a, const at::Tensor& b) {
+    const at::Tensor wide = b.to(at::kDouble);
+    return ((a.to(at::kDouble) - wide).norm() / wide.norm()).item<double>();
+}
+
+TEST(Precision, WeightsAreTheMainOnesRoundedAndOnlyTheyAreNarrow) {
+    Trained run(at::kBFloat16);
+    for (int step = 0; step < 3; ++step) run.trainer.run(tiny_batch(step, 3), 1e-2);
+    const Parameters& p = run.parameters();
+    EXPECT_EQ(p.flat_weight.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(p.flat_main.scalar_type(), at::kFloat);
+    EXPECT_EQ(p.flat_grad.scalar_type(), at::kFloat);
+    EXPECT_EQ(run.trainer.optimizers()[0].state().flat_square.scalar_type(), at::kFloat);
+    EXPECT_TRUE(p.flat_weight.equal(p.flat_main.to(at::kBFloat16)));
+    EXPECT_FALSE(p.flat_weight.to(at::kFloat).equal(p.flat_main));
+    Trained plain(at::kFloat);
+    EXPECT_TRUE(plain.parameters().flat_weight.is_same(plain.parameters().flat_main));
+}
+
+// Updates of a thousandth of a weight are lost in its 8 bits, and not in the main weights.
+TEST(Precision, SmallUpdatesAddUp) {
+    Trained run(at::kBFloat16, 0);
+    const at::Tensor begin = run.parameters().flat_main.clone();
+    const at::Tensor first = run.parameters().flat_weight.clone();
+    double once = 0;
+    for (int step = 0; step < 64; ++step) {
+        run.trainer.run(tiny_batch(0, 3), 1e-4);
+        if (step == 0) once = apart(run.parameters().flat_main, begin);
+    }
+    EXPECT_GT(apart(run.parameters().flat_main, begin), 30 * once);
+    EXPECT_FALSE(run.parameters().flat_weight.equal(first));
+}
+
+TEST(Precision, LossAndGradientsFollowThoseOfFloat64) {
+    Trained narrow(at::kBFloat16), exact(at::kDouble);
+    exact.parameters().flat_main.copy_(narrow.parameters().flat_weight);
+    for (int step = 0; step < 20; ++step) {
+        const auto batch = tiny_batch(step, 3);
+        const StepResult mine = narrow.trainer.run(batch, 1e-3);
+        const StepResult wanted = exact.trainer.run(batch, 1e-3);
+        EXPECT_NEAR(mine.loss, wanted.loss, 1e-2 * wanted.loss) << step;
+        EXPECT_NEAR(mine.grad_norm, wanted.grad_norm, 2e-2 * wanted.grad_norm) << step;
+        if (step > 0) continue;
+        const Parameters &p = narrow.parameters(), &q = exact.parameters();
+        for (std::size_t i = 0; i < p.grad.size(); ++i)
+            EXPECT_LT(apart(p.grad[i], q.grad[i]), 3e-2) << p.specs[i].name;
+    }
+    const LossSum sum = narrow.trainer.evaluate(tiny_batch(99, 4));
+    EXPECT_NEAR(sum.loss, exact.trainer.evaluate(tiny_batch(99, 4)).loss, 1e-2 * sum.loss);
+}
+
+// 64 micro-batches of the same rows: each adds less than bfloat16 could still tell from the sum.
+TEST(Precision, GradientsAddUpInFloat32) {
+    const auto gradient = [](int microbatches) {
+        LocalGroup alone(1);
+        LocalCommunicator self(alone, 0);
+        const auto schedule = plan::one_forward_one_backward(1, microbatches);
+        TrainStep trainer(tiny_model(false), schedule, {self, self},
+                          {.init = {.std = 0.2, .dtype = at::kBFloat16}});
+        trainer.run(std::vector<Microbatch>(microbatches, tiny_batch(0, 1)[0]), 0);
+        return trainer.chunks()[0].parameters().grad[1].clone();
+    };
+    at::set_num_threads(1);
+    EXPECT_LT(apart(gradient(64), gradient(1)), 1e-2);
+}
+
+}  // namespace
+}  // namespace roll::train

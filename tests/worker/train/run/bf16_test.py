@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""bfloat16 weights with float32 main weights: gradients, loss curve, resume, export."""
+import json
+import os
+import signal
+import statistics
+import subprocess
+import unittest
+import zipfile
+
+from ranks import CONVERT, ORACLE, Attempt, RankCase
+
+ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
+
+
+class Bf16Test(RankCase):
+
+    def oracle(self, script, *words):
+        done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
+                              check=False, env={'PATH': '/usr/bin:/bin'})
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return done.stdout
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_gradients_are_as_near_to_the_true_ones_as_those_of_transformers(self):
+        start = os.path.join(self.top, 'start')
+        self.oracle('hf_start.py', 'make', start, 'bfloat16', 'rope=new', 'tied=0', 'sharded=0')
+        with open(self.corpus, 'r+b') as file:
+            file.truncate(262)  # 8 windows of 32, each once in a step, and 5 bytes held out
+        run = self.run_whole(1, 1, self.document(
+            1, dp=1, model={'from': start}, train__precision='bf16', train__optimizer__lr=0.0,
+            train__optimizer__min_lr=0.0, train__optimizer__beta1=0.0, train__optimizer__clip_grad=0.0))
+        moments = os.path.join(run.published[-1][1], 'roll/optimizer.safetensors')
+        told = json.loads(self.oracle('bf16_gradients.py', start, moments, self.corpus, 8, 32))
+        truth, theirs = told['loss']
+        ours = run.metrics()[0]['loss']
+        print(f'loss: true {truth:.6f}, roll {ours - truth:+.1e}, transformers {theirs - truth:+.1e}')
+        self.assertLess(abs(ours - truth), 2e-3 * truth)
+        off = told['off'].items()
+        print('gradients, median error: roll', statistics.median(a for _, (a, _) in off), 'transformers',
+              statistics.median(b for _, (_, b) in off))
+        for name, (roll, transformers) in off:
+            self.assertLess(roll, 1.25 * transformers + 1e-3, name)
+
+    def test_the_loss_goes_down_as_in_fp32(self):
+        losses = {}
+        for job, precision in enumerate(('fp32', 'bf16'), start=1):
+            run = self.run_whole(job, 1, self.document(60, train__precision=precision))
+            losses[precision] = [row['loss'] for row in run.metrics() if 'loss' in row]
+        off = [abs(b - a) / a for a, b in zip(losses['fp32'], losses['bf16'], strict=True)]
+        print(f'60 steps: fp32 ends at {losses["fp32"][-1]:.4f}, bf16 at {losses["bf16"][-1]:.4f}; at most '
+              f'{max(off):.2%} apart')
+        self.assertLess(losses['fp32'][-1], 0.7 * losses['fp32'][0])
+        self.assertTrue(0 < max(off) < 0.02, max(off))
+
+    def test_resumes_bitwise_from_the_main_weights(self):
+        document = self.document(40, train__precision='bf16', checkpoint__every=7)
+        whole = self.run_whole(1, 1, document)
+        first = Attempt(self, 2, 1, document)
+        first.wait_step(10)
+        for process in first.ranks:
+            process.send_signal(signal.SIGTERM)
+        self.assertEqual(first.wait(), [75, 75], first.log())
+        second = self.run_whole(2, 2, document, reversed(first.published[-2:]))
+        self.assertEqual(second.metrics(), whole.metrics())
+        self.assertEqual(second.weights(40), whole.weights(40))
+        self.refused(self.document(60, dp=1), 2, 'train.precision: fp32 cannot continue', kind='resume',
+                     checkpoints=whole.published)
+        # The checkpoint holds the main weights: float32, of which few are bfloat16 numbers.
+        weights = os.path.join(whole.published[-1][1], 'iter_0000001/mp_rank_00/model_optim_rng.pt')
+        with zipfile.ZipFile(weights) as file:
+            largest = max((info for info in file.infolist() if '/data/' in info.filename), key=lambda i: i.file_size)
+            words = memoryview(file.read(largest)).cast('H')[::2]
+        self.assertGreater(sum(word != 0 for word in words) / len(words), 0.9)
+
+    @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
+    def test_what_it_computed_with_is_its_export_in_bf16(self):
+        run = self.run_whole(1, 1, self.document(20, dp=1, train__precision='bf16'))
+        told = [row['valid_loss'] for row in run.metrics() if 'valid_loss' in row][-1]
+        export = os.path.join(self.top, 'export')
+        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf', '--dtype', 'bf16'], check=True,
+                       capture_output=True)
+        with open(self.corpus, 'rb') as file:
+            size = len(file.read())
+        held_out = size - int(0.02 * size + 0.5)
+        theirs = float(self.oracle('hf_start.py', 'loss', export, 'float32', self.corpus, held_out, size, 32))
+        print(f'held-out loss: roll in bf16 {told:.6f}, transformers in fp32 on the bf16 export {theirs:.6f}')
+        self.assertLess(abs(theirs - told), 3e-3 * told)
+
+
+if __name__ == '__main__':
+    unittest.main()

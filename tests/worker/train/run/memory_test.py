@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The memory that `roll-rank plan` tells beforehand, against the peak of the run itself.
+
+The plan leaves the program's own memory out (its code, LibTorch, threads). That is measured: it is the peak of the same
+program over a model of nearly nothing, less what the plan says of that.
+"""
+import json
+import os
+import subprocess
+import unittest
+
+from ranks import RANK, RankCase
+
+SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_hidden_layers': 1}
+
+
+class MemoryTest(RankCase):
+
+    def job(self, **changes):
+        """Saves a checkpoint after its third step of five, so that training goes on beside its snapshot."""
+        return self.document(5, dp=1, model__max_position_embeddings=256, checkpoint__every=3,
+                             train__global_batch_size=changes.pop('batch', 8), **changes)
+
+    def planned(self, document):
+        path = os.path.join(self.top, 'plan.json')
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(document, file)
+        done = subprocess.run([RANK, 'plan', '--spec', path, '--json'], capture_output=True, check=True, text=True)
+        return json.loads(done.stdout)['memory_per_rank_bytes']
+
+    def peak(self, number, document):
+        run = self.run_whole(number, 1, document)
+        with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
+            return max(row.get('memory_peak_bytes', 0) for row in map(json.loads, file))
+
+    def test_the_plan_is_within_a_tenth_of_the_measured_peak(self):
+        nothing = self.job(**SMALL)
+        own = self.peak(1, nothing) - self.planned(nothing)['total']
+        wide = {'model__hidden_size': 256, 'model__intermediate_size': 768, 'model__num_hidden_layers': 6,
+                'model__num_attention_heads': 4, 'model__num_key_value_heads': 4}
+        jobs = {
+            'mostly parameters': self.job(train__micro_batch_size=1, train__seq_length=64, **wide),
+            'mostly activations': self.job(train__micro_batch_size=8, train__seq_length=256, **wide),
+            'mostly logits': self.job(train__micro_batch_size=8, train__seq_length=256, model__vocab_size=16384,
+                                      model__hidden_size=64, model__intermediate_size=128),
+            'doubles': self.job(train__micro_batch_size=4, train__seq_length=128, train__precision='fp64', **wide),
+        }
+        print(f'the program itself: {own / 2**20:.1f} MiB')
+        worst = 0
+        for number, (name, document) in enumerate(jobs.items(), start=2):
+            planned = self.planned(document)
+            measured = self.peak(number, document) - own
+            off = planned['total'] / measured - 1
+            parts = {key: round(value / 2**20, 1) for key, value in planned.items()}
+            print(f'{name}: measured {measured / 2**20:.1f} MiB, off by {off:+.1%}, planned {parts}')
+            worst = max(worst, abs(off))
+        self.assertLess(worst, 0.1)
+
+
+if __name__ == '__main__':
+    unittest.main()
