@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/yaml.hpp"
 #include "common/files.hpp"
+#include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
 namespace {
@@ -73,7 +73,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         ROLL_TRY(Source script, script_source(text, file));
         return std::vector{std::move(script)};
     }
-    ROLL_TRY(std::vector<Json> documents, read_yaml(text, file));
+    ROLL_TRY(std::vector<Json> documents, yaml::read(text, file));
     const std::string base = fs::absolute(file).parent_path().lexically_normal();
     std::vector<Source> sources;
     for (Json& document : documents) {

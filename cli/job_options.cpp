@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/yaml.hpp"
 #include "common/spec/units.hpp"
+#include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
 namespace {
@@ -16,7 +16,7 @@ Result<void> set_key(Json& document, const std::string& assignment) {
             ErrorCode::InvalidArgument,
             fmt::format("--set {} is no KEY=VALUE; for example --set train.steps=600", assignment));
     }
-    ROLL_TRY(Json value, read_yaml_value(assignment.substr(equals + 1)));
+    ROLL_TRY(Json value, yaml::read_value(assignment.substr(equals + 1)));
     const std::string path = assignment.substr(0, equals);
     Json* place = &document;
     for (std::size_t from = 0;;) {
@@ -70,6 +70,7 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--begin", options.begin, "Not before: 2026-11-22T08:00:00Z, or +2h");
     app.add_option("--deadline", options.deadline, "Ended if not over by then");
     app.add_option("--array", options.array, "A job for each index: 0-15, 1,4-9, 0-15%4");
+    app.add_option("--account", options.account, "Whose quota and share it uses");
     app.add_flag("--hold", options.hold, "Wait until rollctl release");
 }
 
@@ -94,6 +95,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (options.nodes) resource("nodes", *options.nodes);
     if (!options.time.empty()) resource("time", options.time);
     if (!options.name.empty()) document["name"] = options.name;
+    if (!options.account.empty()) document["account"] = options.account;
     if (!options.array.empty()) document["array"] = options.array;
     for (const auto& [key, text] :
          {std::pair("begin", &options.begin), std::pair("deadline", &options.deadline)}) {

@@ -1,5 +1,6 @@
 // rolld: reads the ledger, binds its socket, serves until it is asked to end.
 #include <csignal>
+#include <functional>
 
 #include <CLI/CLI.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -19,6 +20,7 @@
 #include "common/spec/units.hpp"
 #include "common/time.hpp"
 #include "daemon/ledger/backup.hpp"
+#include "daemon/server/config.hpp"
 #include "daemon/server/server.hpp"
 #include "daemon/slurm/commands.hpp"
 
@@ -30,6 +32,8 @@ constexpr double kBurstSeconds = 4;  // of a user's rate that may come at once
 struct Options {
     std::string dir;
     std::string endpoint;
+    std::string config;
+    bool check_config = false;
     bool no_beacon = false;
     double rate_limit = 5000;
     std::string keep_ended;
@@ -143,6 +147,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     ROLL_TRY_VOID(share_keys(directory, shared));
     if (!options.no_beacon) made.beacon = shared.beacon();
     ROLL_TRY(made.cluster, cluster_name(directory));
+    ROLL_TRY(made.policy, server::find_config(options.config, directory.root()));
     made.nonce = random_name();
     made.requests_per_second = options.rate_limit;
     made.request_burst = kBurstSeconds * options.rate_limit;
@@ -199,6 +204,11 @@ std::optional<Result<void>> keep_house(const Options& options) {
 
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
+    if (options.check_config) {
+        ROLL_TRY(const spec::Policy policy, server::find_config(options.config, directory.root()));
+        fmt::print("{}\n", spec::to_json(policy));
+        return {};
+    }
     ROLL_TRY_VOID(directory.make());
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
@@ -213,6 +223,18 @@ Result<void> serve(const Options& options) {
         spdlog::info("ends on signal {}", signal);
         server->stop();
     });
+    boost::asio::signal_set hangups(io, SIGHUP);
+    std::function<void()> reread = [&] {
+        hangups.async_wait([&](const boost::system::error_code& error, int) {
+            if (error) return;
+            auto policy = server::find_config(options.config, directory.root());
+            if (policy) server->set_policy(*std::move(policy));
+            spdlog::info("read its configuration again{}",
+                         policy ? "" : ", and keeps the old one: " + policy.error().message);
+            reread();
+        });
+    };
+    reread();
     ROLL_TRY_VOID(write_file_atomically(directory.pid("rolld"), std::to_string(::getpid()) + "\n"));
     ROLL_TRY_VOID(
         write_file_atomically(directory.endpoint_file(), advertised(server->endpoint()) + "\n"));
@@ -231,6 +253,9 @@ int run(int argc, char** argv) {
     app.set_version_flag("--version", ROLL_VERSION);
     app.add_option("--dir", options.dir, "State directory (ROLL_DIR; $XDG_STATE_HOME/roll)");
     app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");
+    app.add_option("--config", options.config,
+                   "Its configuration [DIR/rolld.yaml]; SIGHUP reads it again");
+    app.add_flag("--check-config", options.check_config, "Say what is wrong with it, and end");
     app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon: there is no shared volume");
     app.add_option("--rate-limit", options.rate_limit,
                    "Requests a second of each user, four times as many at once; 0: no limit [5000]")

@@ -1,5 +1,6 @@
 #include "common/spec/job.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -15,6 +16,8 @@ constexpr std::array<std::pair<const char*, JobKind>, 5> kKinds{{{"train", JobKi
                                                                  {"merge", JobKind::Merge},
                                                                  {"command", JobKind::Command}}};
 
+constexpr std::array<const char*, 3> kOnExit = {"stop", "retry", "avoid_node"};
+
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
     for (std::size_t at = text.find(from); at != std::string::npos;
          at = text.find(from, at + to.size())) {
@@ -29,6 +32,15 @@ const char* name_of(JobKind kind) {
         if (value == kind) return name;
     }
     return "command";
+}
+
+const char* name_of(OnExit what) { return kOnExit.at(static_cast<std::size_t>(what)); }
+
+std::optional<OnExit> parse_on_exit(std::string_view name) {
+    const auto found =
+        std::ranges::find(kOnExit, name, [](const char* known) { return std::string_view(known); });
+    if (found == kOnExit.end()) return std::nullopt;
+    return static_cast<OnExit>(found - kOnExit.begin());
 }
 
 std::optional<JobKind> parse_kind(std::string_view name) {
@@ -56,6 +68,7 @@ JobSpec export_job(const JobSpec& parent, JobId parent_id) {
     job.kind = JobKind::Convert;
     job.retry = parent.retry;
     job.priority = parent.priority;
+    job.account = parent.account;
     job.output = parent_output + "/export";
     job.source_job = parent_id;
     job.document = document.dump();

@@ -39,11 +39,23 @@ struct After {
     friend bool operator==(const After&, const After&) = default;
 };
 
-// How often an attempt that ended badly is followed by another. `infra`: a lost worker, a killed
-// rank, a full disk; `app`: the program's own failure. An invalid input is never tried again.
+// What an exit code of the program means besides 0: the job fails at once, the attempt failed
+// through no fault of the program's, or that and the job shuns its node.
+enum class OnExit { Stop, Retry, AvoidNode };
+
+// How often an attempt that did not end well is followed by another, each class apart. `infra`: a
+// lost worker, a killed rank, a full disk; `app`: the program's own failure; `timeout`: its time
+// limit; `preempted`: a job of higher priority. An invalid input is never tried again.
 struct Retry {
     int infra = 10;
     int app = 1;
+    int timeout = 0;
+    int preempted = 1000;
+    int no_progress =
+        3;  // bad ends in a row without a newer checkpoint, of a job that trains; 0: any
+    std::chrono::seconds backoff{1};  // after the first failure; doubled after each other
+    std::chrono::seconds backoff_max{256};
+    std::map<int, OnExit> on_exit{};
     friend bool operator==(const Retry&, const Retry&) = default;
 };
 
@@ -75,6 +87,7 @@ struct JobSpec {
     std::optional<Time> begin{};     // not started earlier
     std::optional<Time> deadline{};  // ended if it is not over by then
     std::optional<Array> array{};
+    std::string account{};  // whose quota and share it uses; empty: the user's default
     // Absolute directory that the job writes to. "{id}" stands for the job's number until it is
     // known.
     std::string output;
@@ -110,6 +123,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
 JobSpec export_job(const JobSpec& parent, JobId parent_id);
 
 const char* name_of(JobKind kind);
+const char* name_of(OnExit what);  // "stop", "retry", "avoid_node"
+std::optional<OnExit> parse_on_exit(std::string_view name);
 std::optional<JobKind> parse_kind(std::string_view name);
 
 // The codec of ledger and wire: every field, defaults included.

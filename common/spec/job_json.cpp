@@ -42,6 +42,41 @@ Result<Resources> read_resources(const Json& json) {
     return resources;
 }
 
+Json put_retry(const Retry& retry) {
+    Json on_exit = Json::object();
+    for (const auto& [code, what] : retry.on_exit) on_exit[std::to_string(code)] = name_of(what);
+    return {{"infra", retry.infra},
+            {"app", retry.app},
+            {"timeout", retry.timeout},
+            {"preempted", retry.preempted},
+            {"no_progress", retry.no_progress},
+            {"backoff_seconds", retry.backoff.count()},
+            {"backoff_max_seconds", retry.backoff_max.count()},
+            {"on_exit", on_exit}};
+}
+
+// What an older program did not write is as it was then.
+Result<Retry> read_retry(const Json& json) {
+    JsonReader reader(json, "job.retry");
+    Retry retry;
+    retry.infra = reader.get<int>("infra");
+    retry.app = reader.get<int>("app");
+    retry.timeout = reader.get_or("timeout", retry.timeout);
+    retry.preempted = reader.get_or("preempted", retry.preempted);
+    retry.no_progress = reader.get_or("no_progress", retry.no_progress);
+    retry.backoff = std::chrono::seconds(reader.get_or<std::int64_t>("backoff_seconds", 1));
+    retry.backoff_max =
+        std::chrono::seconds(reader.get_or<std::int64_t>("backoff_max_seconds", 256));
+    const Json on_exit = reader.has("on_exit") ? reader.raw("on_exit") : Json::object();
+    ROLL_TRY_VOID(reader.finish());
+    for (const auto& [code, what] : on_exit.items()) {
+        const auto known = what.is_string() ? parse_on_exit(what.get<std::string>()) : std::nullopt;
+        if (!known) return fail(ErrorCode::Corrupt, "job.retry.on_exit: " + what.dump());
+        retry.on_exit[std::atoi(code.c_str())] = *known;
+    }
+    return retry;
+}
+
 Json put_time(const std::optional<Time>& time) {
     return time ? Json(time->time_since_epoch().count()) : Json();
 }
@@ -77,7 +112,7 @@ Json json_of(const JobSpec& spec) {
           {"gpus_per_node", spec.resources.gpus_per_node},
           {"time_seconds", spec.resources.time.count()}}},
         {"after", after},
-        {"retry", {{"infra", spec.retry.infra}, {"app", spec.retry.app}}},
+        {"retry", put_retry(spec.retry)},
         {"priority", spec.priority},
         {"hold", spec.hold},
         {"output", spec.output},
@@ -88,6 +123,7 @@ Json json_of(const JobSpec& spec) {
     // Keys that not every job has are left out.
     if (spec.begin) json["begin"] = put_time(spec.begin);
     if (spec.deadline) json["deadline"] = put_time(spec.deadline);
+    if (!spec.account.empty()) json["account"] = spec.account;
     if (spec.array) {
         json["array"] = {{"indices", spec.array->indices},
                          {"limit", spec.array->limit},
@@ -110,9 +146,7 @@ Result<JobSpec> job_spec_of(const Json& json) {
     const auto kind = reader.get<std::string>("kind");
     const Json& resources = reader.raw("resources");
     const Json& after = reader.raw("after");
-    JsonReader retry(reader.raw("retry"), "job.retry");
-    spec.retry.infra = retry.get<int>("infra");
-    spec.retry.app = retry.get<int>("app");
+    const Json& retry = reader.raw("retry");
     spec.priority = reader.get<int>("priority");
     spec.hold = reader.get<bool>("hold");
     spec.output = reader.get<std::string>("output");
@@ -120,13 +154,14 @@ Result<JobSpec> job_spec_of(const Json& json) {
     if (source.is_number_unsigned()) spec.source_job = JobId{source.get<std::uint64_t>()};
     spec.export_document = reader.get<std::string>("export_document");
     spec.document = reader.get<std::string>("document");
+    spec.account = reader.get_or<std::string>("account", "");
     spec.begin = get_time(reader, "begin");
     spec.deadline = get_time(reader, "deadline");
     if (reader.has("array")) {
         ROLL_TRY(spec.array, read_array(reader.raw("array")));
     }
     ROLL_TRY_VOID(reader.finish());
-    ROLL_TRY_VOID(retry.finish());
+    ROLL_TRY(spec.retry, read_retry(retry));
     if (!source.is_null() && !source.is_number_unsigned()) {
         return fail(ErrorCode::Corrupt, "job: source_job is no job number: " + source.dump());
     }

@@ -48,6 +48,28 @@ After read_after(const std::string& text) {
     return after;
 }
 
+Retry read_retry(const Json& json) {
+    Retry retry{json["infra"], json["app"], json["timeout"], json["preempted"],
+                json["no_progress"]};
+    retry.backoff = parse_duration(json["backoff"].get<std::string>()).value();
+    retry.backoff_max = parse_duration(json["backoff_max"].get<std::string>()).value();
+    for (const auto& [code, what] : json["on_exit"].items())
+        retry.on_exit[std::stoi(code)] = parse_on_exit(what.get<std::string>()).value();
+    return retry;
+}
+
+// Exit codes are the keys of retry.on_exit, where the schema sees names only.
+std::vector<Problem> check_exit_codes(const Json& document) {
+    std::vector<Problem> problems;
+    for (const auto& [code, what] : document["retry"]["on_exit"].items()) {
+        const bool digits = code.find_first_not_of("0123456789") == std::string::npos;
+        const int value = digits && code.size() <= 3 ? std::atoi(code.c_str()) : 0;
+        if (value < 1 || value > 255)
+            problems.push_back({"retry.on_exit." + code, "is no exit code; allowed: 1 to 255"});
+    }
+    return problems;
+}
+
 // Begin, deadline and array. The tasks of an array command find their index in the environment.
 void read_when(Json& document, JobSpec& spec) {
     const auto instant = [&](const char* key) -> std::optional<Time> {
@@ -76,9 +98,10 @@ JobSpec read_spec(Json& document) {
         spec.resources.time = parse_duration(resources["time"].get<std::string>()).value();
     }
     for (const Json& one : document["after"]) spec.after.push_back(read_after(one));
-    spec.retry = {document["retry"]["infra"], document["retry"]["app"]};
+    spec.retry = read_retry(document["retry"]);
     spec.priority = document["priority"];
     spec.hold = document["hold"];
+    spec.account = document.value("account", "");
     read_when(document, spec);
     spec.output = document["output"];
     if (spec.kind == JobKind::Resume) spec.source_job = JobId{document["resume"]["job"]};
@@ -111,6 +134,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     make_paths_absolute(schema, *json, base_directory);
     append(parsed.problems, missing_files(schema, *json));
     fill_tokenizer(*json);
+    if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
     if (parsed.ok()) parsed.spec = read_spec(*json);
     return parsed;

@@ -20,6 +20,7 @@ namespace roll::spec {
 
 std::string_view job_schema_text();  // schemas/job.schema.json as it was at build time
 OrderedJson job_schema();
+std::string_view policy_schema_text();  // schemas/rolld.schema.json
 
 // A problem's message continues its path: "train.steps" "is missing".
 std::vector<Problem> check(const OrderedJson& schema, const Json& value);

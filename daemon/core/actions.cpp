@@ -7,6 +7,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr JobId kLastJob{~std::uint64_t{0}};
+
 Action owed(AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up) return KeepMember{place.worker, key};
@@ -38,8 +40,16 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     // What has passed is done with, or a running attempt that is stopping already.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
+    // A waiting job starts to starve, or may preempt.
+    for (const auto& [group, line] : index.ready) {
+        const auto next = line.by_age.upper_bound({now - state.policy.starve_after, kLastJob});
+        if (next != line.by_age.end())
+            earliest(wakeup, next->first + state.policy.starve_after, now);
+    }
     for (const JobId id : index.running) {
         const Job& job = state.jobs.at(id);
+        if (state.policy.preempt && !index.ready.empty() && job.attempt->started_at)
+            earliest(wakeup, *job.attempt->started_at + state.policy.min_run, now);
         const auto limit = job.spec.resources.time;
         if (limit.count() > 0)
             earliest(wakeup, job.attempt->started_at.value_or(job.attempt->placed_at) + limit, now);

@@ -39,6 +39,16 @@ void on(State& s, const IncarnationRaised& e) {
     ROLL_CHECK(e.incarnation > s.incarnation);
     s.incarnation = e.incarnation;
 }
+Use& use_of(State& s, const Job& job) { return s.use[{job.spec.account, job.user}]; }
+
+// What was used so far counts by the half-life that held so far.
+void on(State& s, const PolicySet& e) {
+    for (auto& [user, use] : s.use) {
+        use.decayed = use_at(use, e.at, s.policy.half_life);
+        use.at = std::max(use.at, e.at);
+    }
+    s.policy = e.policy;
+}
 void on(State& s, const JobSubmitted& e) {
     ROLL_CHECK(e.job.value >= s.next_job);
     s.next_job = e.job.value + 1;
@@ -50,6 +60,7 @@ void on(State& s, const JobSubmitted& e) {
     job.held = e.spec.hold;
     job.array = e.array;
     job.due = due_at(job) <= e.at;
+    ++use_of(s, job).jobs;
     if (!e.key.empty()) s.keys[e.key] = e.job;
 }
 void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }
@@ -68,6 +79,9 @@ void on(State& s, const JobRequeued& e) {
     job.not_before = e.not_before;
     job.infra_failures = e.infra_failures;
     job.app_failures = e.app_failures;
+    job.timeouts = e.timeouts;
+    job.preemptions = e.preemptions;
+    if (!e.avoid.empty()) job.avoid.insert(e.avoid);
     job.due = due_at(job) <= job.past.back().ended_at;
 }
 void on(State& s, const JobBeginChanged& e) {
@@ -84,6 +98,7 @@ void on(State& s, const JobDue& e) {
 void on(State& s, const JobEnded& e) {
     Job& job = at(s.jobs, e.job);
     ROLL_CHECK(!job.attempt && !is_over(job.phase) && is_over(e.phase));
+    --use_of(s, job).jobs;
     job.phase = e.phase;
     job.exit_code = e.exit_code;
     job.reason = e.reason;
@@ -98,6 +113,7 @@ void on(State& s, const AttemptPlaced& e) {
     Attempt attempt{.token = e.attempt.token, .places = e.places, .placed_at = e.at};
     for (const Place& place : e.places) attempt.nodes.push_back(at(s.workers, place.worker).node);
     job.attempt = std::move(attempt);
+    change(use_of(s, job), job.spec.resources, 1, e.at, s.policy.half_life);
 }
 void on(State& s, const AttemptStarted& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
@@ -108,6 +124,7 @@ void on(State& s, const AttemptStopping& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
     attempt.phase = AttemptPhase::Stopping;
     if (attempt.reason.empty()) attempt.reason = e.reason;
+    attempt.preempted = e.preempted;
 }
 void on(State& s, const MemberEnded& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
@@ -118,6 +135,7 @@ void on(State& s, const MemberEnded& e) {
     const int now = blame(e.outcome, e.exit_code);
     if (now <= known) return;
     attempt.outcome = e.outcome;
+    attempt.blamed = attempt.nodes[static_cast<std::size_t>(place - attempt.places.begin())];
     attempt.exit_code = e.exit_code;
     const bool says_more = now > blame(Outcome::Stopped, 0) || attempt.reason.empty();
     if (says_more && !e.reason.empty()) attempt.reason = e.reason;
@@ -138,6 +156,12 @@ void on(State& s, const AttemptEnded& e) {
     ended.reason = e.reason;
     ended.nodes = job.attempt->nodes;
     for (const Place& place : job.attempt->places) note_used(s, place.worker, e.at);
+    job.stalled = stalled_after(job, e.outcome);
+    if (!job.checkpoints.empty())
+        job.best_step = std::max(job.best_step, job.checkpoints.back().step);
+    Use& use = use_of(s, job);
+    change(use, job.spec.resources, -1, e.at, s.policy.half_life);
+    use.gpu_ms += gpu_ms(job.spec.resources, std::max(e.at - ended.placed_at, Time::duration(0)));
     job.past.push_back(std::move(ended));
     job.attempt.reset();
 }

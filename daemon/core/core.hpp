@@ -30,6 +30,9 @@ std::vector<Action> actions(const State& state);
 // What Slurm should be told, read off State: one entry an allocation.
 std::vector<SlurmAction> slurm_actions(const State& state);
 
+// Bad ends in a row without a newer checkpoint, of a job that trains, if its attempt ends so.
+int stalled_after(const Job& job, Outcome outcome);
+
 // The earliest instant at which a rule has something to do though nothing else happens (a back-off
 // ends, a time limit is reached).
 std::optional<Time> next_wakeup(const State& state, Time now);

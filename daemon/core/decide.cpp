@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/limits.hpp"
 
 namespace roll::core {
 namespace {
@@ -38,6 +39,32 @@ std::string resolve(std::string text, JobId id) {
 
 Result<Events> on(const State& s, const Started&, Time now) {
     return Events{IncarnationRaised{s.incarnation + 1, now}};
+}
+
+Result<Events> on(const State& s, const SetPolicy& in, Time now) {
+    if (s.policy == in.policy) return Events{};
+    return Events{PolicySet{in.policy, now}};
+}
+
+// Error NotFound: there is no such account. Refused: it is not this user's, or it is full.
+Result<std::string> admit(const State& s, const Submit& in, int count) {
+    const spec::Policy& policy = s.policy;
+    std::string account = in.spec.account;
+    if (account.empty()) account = spec::default_account(policy, in.user);
+    const auto known = policy.accounts.find(account);
+    if (!account.empty() && known == policy.accounts.end()) {
+        return fail(ErrorCode::NotFound, "there is no account " + account,
+                    "name one of rolld.yaml's accounts, or none");
+    }
+    const bool open = account.empty() || known->second.users.empty();
+    if (!open && std::ranges::count(known->second.users, in.user) == 0)
+        return fail(ErrorCode::Refused, "account " + account + " is not for user " + in.user,
+                    "its `users` are in rolld.yaml");
+    if (const auto excess = too_many_jobs(s, {account, in.user}, count)) {
+        return fail(ErrorCode::Refused, excess->why,
+                    "wait for some to end, cancel some, or have " + excess->setting + " raised");
+    }
+    return account;
 }
 
 // What no job file that the command line accepts can say, but a message can.
@@ -92,6 +119,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     ROLL_TRY(spec.after, expand(s, spec.after));
     spec.priority = job.spec.priority;
     spec.begin = job.spec.begin;
+    if (spec.account.empty()) spec.account = job.spec.account;
     if (job.user == in.user && job.spec == spec) return Events{};
     return fail(ErrorCode::Refused,
                 "the key " + in.key + " was used for another job, " + std::to_string(id.value),
@@ -106,8 +134,10 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
         return no_such_job(*in.spec.source_job);
     ROLL_TRY(const std::vector<spec::After> after, expand(s, in.spec.after));
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec));
+    ROLL_TRY(const std::string account, admit(s, in, static_cast<int>(tasks.size())));
     Events events;
     for (spec::JobSpec& spec : tasks) {
+        spec.account = account;
         const JobId id{s.next_job + events.size()};
         spec.output = resolve(spec.output, id);
         spec.after = after;

@@ -15,12 +15,16 @@ struct JobHeld { JobId job; bool held = true; };
 struct JobPriorityChanged { JobId job; int priority = 0; };
 struct JobBeginChanged { JobId job; Time begin{}; Time at{}; };
 struct JobCancelRequested { JobId job; std::string reason; Time at{}; };
-struct JobRequeued { JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; };
+struct JobRequeued {
+    JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; int timeouts = 0; int preemptions = 0;
+    std::string avoid{};  // a node
+};
+struct PolicySet { spec::Policy policy; Time at{}; };
 struct JobDue { JobId job; };                                             // its begin time or back-off has come
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; };
 struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // every member is up
-struct AttemptStopping { AttemptKey attempt; std::string reason; };
+struct AttemptStopping { AttemptKey attempt; std::string reason; bool preempted = false; };
 struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{}; };
@@ -50,7 +54,7 @@ using Event =
                  ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
                  JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
                  AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
-                 AllocationReleasing, AllocationEnded, PilotJoined>;
+                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -9,8 +9,11 @@ namespace {
 
 Group group_of(const Job& job) {
     const spec::Resources& wanted = job.spec.resources;
-    return {wanted.nodes, wanted.slots_per_node, wanted.gpus_per_node, wanted.time,
-            job.spec.array ? job.array : JobId{}};
+    Group group{wanted.nodes, wanted.slots_per_node, wanted.gpus_per_node, wanted.time};
+    if (job.spec.array) group.array = job.array;
+    group.account = job.spec.account;
+    group.user = job.user;
+    return group;
 }
 
 // Until when a queued job may start at all, or a running one run.
@@ -26,6 +29,19 @@ void count_array(Index& index, const Job& job, int by) {
     if (running == 0) index.array_running.erase(job.array);
 }
 
+void join(Line& line, const State& state, JobId id, const Job& job) {
+    line.by_turn.insert({job.spec.priority, id});
+    line.by_age.insert({ready_since(state, job), id});
+}
+
+void leave(Index& index, const State& state, JobId id, const Job& job) {
+    const auto line = index.ready.find(group_of(job));
+    if (line == index.ready.end() || line->second.by_turn.erase({job.spec.priority, id}) == 0)
+        return;
+    line->second.by_age.erase({ready_since(state, job), id});
+    if (line->second.by_turn.empty()) index.ready.erase(line);
+}
+
 void add_queued(const State& state, JobId id, const Job& job, Index& index) {
     const Held held = dependencies(state, job);
     if (job.cancel_requested || held == Held::Never) {
@@ -33,8 +49,7 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
         return;
     }
     if (!job.due) index.sleeping.insert({due_at(job), id});
-    if (job.due && !job.held && held == Held::Yes)
-        index.ready[group_of(job)].insert({job.spec.priority, id});
+    if (job.due && !job.held && held == Held::Yes) join(index.ready[group_of(job)], state, id, job);
 }
 
 void add(const State& state, JobId id, Index& index) {
@@ -65,6 +80,20 @@ void erase_from(Map& map, const typename Map::key_type& key,
 
 Time due_at(const Job& job) { return std::max(job.not_before, job.spec.begin.value_or(Time{})); }
 
+static Time ended_at(const State& state, JobId id) {
+    const auto job = state.jobs.find(id);
+    return job == state.jobs.end() ? Time{} : job->second.ended_at.value_or(Time{});
+}
+
+Time ready_since(const State& state, const Job& job) {
+    Time since = std::max(job.submitted_at, job.spec.begin.value_or(Time{}));
+    if (!job.past.empty())
+        since = std::max(since, std::max(job.not_before, job.past.back().ended_at));
+    for (const spec::After& after : job.spec.after)
+        since = std::max(since, ended_at(state, after.job));
+    return since;
+}
+
 void unfile(State& state, JobId id) {
     const Job& job = state.jobs.at(id);
     Index& index = state.index;
@@ -73,7 +102,7 @@ void unfile(State& state, JobId id) {
     index.to_export.erase(id);
     index.sleeping.erase({due_at(job), id});
     if (job.spec.deadline) index.deadlines.erase({last_instant(job), id});
-    erase_from(index.ready, group_of(job), {job.spec.priority, id});
+    leave(index, state, id, job);
     for (const spec::After& after : job.spec.after) erase_from(index.dependents, after.job, id);
     count_array(index, job, -1);
 }

@@ -5,6 +5,7 @@
 #include <compare>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "common/ids.hpp"
@@ -22,6 +23,8 @@ struct Group {
     int gpus = 0;
     std::chrono::seconds time{};  // limit of an attempt
     JobId array{};                // the first job of its array; 0: none
+    std::string account{};
+    std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;
 };
 
@@ -36,9 +39,16 @@ struct Turn {
     }
 };
 
+// The ready jobs of a group, in both of the orders in which they may be looked at.
+struct Line {
+    std::set<Turn> by_turn;
+    std::set<std::pair<Time, JobId>> by_age;  // since when nothing but room keeps them
+    friend bool operator==(const Line&, const Line&) = default;
+};
+
 struct Index {
     std::set<JobId> running;                      // have an attempt
-    std::map<Group, std::set<Turn>> ready;        // nothing but room keeps them from starting
+    std::map<Group, Line> ready;                  // nothing but room keeps them from starting
     std::set<std::pair<Time, JobId>> sleeping;    // queued and not due: when they will be
     std::set<std::pair<Time, JobId>> deadlines;   // of jobs that are not over: when it must act
     std::set<JobId> doomed;                       // queued and to be cancelled
@@ -50,6 +60,10 @@ struct Index {
 
 // When a queued job may start: its begin time and its back-off are over.
 Time due_at(const Job& job);
+
+// Since when a ready job waits for nothing but room: it was submitted, due, put back into the
+// queue, and what it waits for had ended.
+Time ready_since(const State& state, const Job& job);
 
 // Takes the job out of the index, and puts it where it belongs: around each change of a job.
 void unfile(State& state, JobId id);

@@ -10,6 +10,7 @@ namespace roll::core {
 // clang-format off
 struct Started { };                                    // rolld begins: raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
+struct SetPolicy { spec::Policy policy; };             // what rolld.yaml says
 struct Cancel { JobId job; std::string reason; };
 struct Hold { JobId job; bool held = true; };
 struct SetPriority { JobId job; int priority = 0; };
@@ -36,7 +37,7 @@ struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm
 struct Tick { };                                                        // time passed
 // clang-format on
 
-using Input = std::variant<Started, Submit, Cancel, Hold, SetPriority, SetBegin, Drain, WorkerHello,
+using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain, WorkerHello,
                            WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                            CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
                            PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing>;

@@ -14,6 +14,8 @@ struct Free {
 };
 using Room = std::map<WorkerId, Free>;
 
+bool fits(const spec::Resources& wanted, const Free& free);
+
 // All that the workers have which take jobs.
 Room all_room(const State& state, Time now);
 
@@ -21,10 +23,13 @@ Room all_room(const State& state, Time now);
 // member: a gang's next attempt must not start beside what is left of this one.
 Room free_room(const State& state, Time now);
 
-// The places of a gang, or none if it does not fit whole. The fullest workers that fit come first,
-// so that wide gangs find whole nodes.
-std::vector<Place> find_places(const spec::Resources& wanted, const Room& room);
+// The places of a gang, or none if it does not fit whole. Workers to avoid come last; then the
+// fullest that fit come first, so that wide gangs find whole nodes.
+std::vector<Place> find_places(const spec::Resources& wanted, const Room& room,
+                               const std::set<WorkerId>& avoid = {});
 
 void take(Room& room, const std::vector<Place>& places);
+// What of these places the room's workers have.
+void give(Room& room, const std::vector<Place>& places);
 
 }  // namespace roll::core

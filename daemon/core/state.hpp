@@ -7,14 +7,17 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/ids.hpp"
 #include "common/spec/job.hpp"
+#include "common/spec/policy.hpp"
 #include "common/time.hpp"
 #include "daemon/core/allocation.hpp"
 #include "daemon/core/index.hpp"
+#include "daemon/core/use.hpp"
 
 namespace roll::core {
 
@@ -50,8 +53,10 @@ struct Attempt {
     // The bad end of a member that the attempt is judged by, kept until every member has ended: the
     // first that came of itself, before those that we or a lost peer brought about.
     std::optional<Outcome> outcome{};
-    int exit_code = 0;  // as a shell would show it: 128+n for signal n
+    std::string blamed{};  // the node of that member
+    int exit_code = 0;     // as a shell would show it: 128+n for signal n
     std::string reason{};
+    bool preempted = false;  // stops because a job of higher priority wants its place
     friend bool operator==(const Attempt&, const Attempt&) = default;
 };
 
@@ -89,6 +94,11 @@ struct Job {
     JobId array{};      // the first job of its array; 0: it is in none
     int infra_failures = 0;
     int app_failures = 0;
+    int timeouts = 0;
+    int preemptions = 0;
+    std::int64_t best_step = 0;        // newest checkpoint when an attempt last ended
+    int stalled = 0;                   // bad ends in a row without a newer one
+    std::set<std::string> avoid{};     // nodes, by retry.on_exit
     std::uint64_t attempts = 0;        // attempt numbers given so far
     std::optional<Attempt> attempt{};  // the current one; set iff phase is Running
     std::vector<EndedAttempt> past{};
@@ -115,6 +125,7 @@ struct Worker {
 
 struct State {
     std::uint64_t incarnation = 0;  // of rolld; raised at each start before anything else
+    spec::Policy policy;
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
     std::map<std::string, JobId> keys;  // idempotency key -> job
@@ -125,6 +136,7 @@ struct State {
     std::uint64_t next_allocation = 1;
     std::uint64_t next_job = 1;
     std::uint64_t next_worker = 1;
+    std::map<User, Use> use;
     Index index;  // follows from the rest
     friend bool operator==(const State&, const State&) = default;
 };

@@ -18,6 +18,7 @@ template <class V> void fields(V& v, core::JobCancelRequested& e) { v("job", e.j
 template <class V> void fields(V& v, core::JobRequeued& e) {
     v("job", e.job); v("not_before", e.not_before);
     v("infra_failures", e.infra_failures); v("app_failures", e.app_failures);
+    v.added("timeouts", e.timeouts); v.added("preemptions", e.preemptions); v.added("avoid", e.avoid);
 }
 template <class V> void fields(V& v, core::JobEnded& e) {
     v("job", e.job); v("phase", e.phase); v("exit_code", e.exit_code);
@@ -25,7 +26,9 @@ template <class V> void fields(V& v, core::JobEnded& e) {
 }
 template <class V> void fields(V& v, core::AttemptPlaced& e) { v("attempt", e.attempt); v("places", e.places); v("at", e.at); }
 template <class V> void fields(V& v, core::AttemptStarted& e) { v("attempt", e.attempt); v("at", e.at); }
-template <class V> void fields(V& v, core::AttemptStopping& e) { v("attempt", e.attempt); v("reason", e.reason); }
+template <class V> void fields(V& v, core::AttemptStopping& e) {
+    v("attempt", e.attempt); v("reason", e.reason); v.added("preempted", e.preempted);
+}
 template <class V> void fields(V& v, core::MemberEnded& e) {
     v("attempt", e.attempt); v("worker", e.worker); v("outcome", e.outcome);
     v("exit_code", e.exit_code); v("reason", e.reason);
@@ -47,6 +50,7 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
 template <class V> void fields(V& v, core::JobBeginChanged& e) { v("job", e.job); v("begin", e.begin); v("at", e.at); }
+template <class V> void fields(V& v, core::PolicySet& e) { v("policy", e.policy); v("at", e.at); }
 template <class V> void fields(V& v, core::JobDue& e) { v("job", e.job); }
 template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
 template <class V> void fields(V& v, core::QueueAdded& e) { v("queue", e.queue); v("at", e.at); }

@@ -44,6 +44,7 @@ constexpr std::array kKinds = {
     "allocation_releasing",
     "allocation_ended",
     "pilot_joined",
+    "policy_set",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 
@@ -76,6 +77,7 @@ Json put(const core::JobPhase& phase) { return kPhases[static_cast<std::size_t>(
 Json put(const core::Outcome& outcome) { return kOutcomes[static_cast<std::size_t>(outcome)]; }
 Json put(const spec::JobSpec& spec) { return spec::json_of(spec); }
 Json put(const spec::PilotQueue& queue) { return Json::parse(spec::to_json(queue)); }
+Json put(const spec::Policy& policy) { return Json::parse(spec::to_json(policy)); }
 Json put(const std::vector<core::Place>& places) {
     Json all = Json::array();
     for (const core::Place& place : places) {
@@ -121,6 +123,11 @@ void take(const Json& json, spec::PilotQueue& queue) {
     auto parsed = spec::pilot_queue_from_json(json.dump());
     if (!parsed) throw std::invalid_argument(parsed.error().message);
     queue = *std::move(parsed);
+}
+void take(const Json& json, spec::Policy& policy) {
+    auto parsed = spec::policy_from_json(json.dump());
+    if (!parsed) throw std::invalid_argument(parsed.error().message);
+    policy = *std::move(parsed);
 }
 void take(const Json& json, std::vector<core::Place>& places) {
     for (const Json& item : json) {

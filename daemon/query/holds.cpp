@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "daemon/core/dependency.hpp"
+#include "daemon/core/limits.hpp"
 #include "daemon/core/room.hpp"
 #include "daemon/query/query.hpp"
 
@@ -20,7 +21,7 @@ class Finder {
         hold();
         dependencies();
         times();
-        array();
+        limits();
         if (all_.empty()) room();
         return std::move(all_);
     }
@@ -55,13 +56,15 @@ class Finder {
                             id_.value));
     }
 
-    void array() {
-        if (!job_.spec.array || job_.spec.array->limit == 0) return;
-        const auto running = state_.index.array_running.find(job_.array);
-        const int count = running == state_.index.array_running.end() ? 0 : running->second;
-        if (count < job_.spec.array->limit) return;
-        add("array", fmt::format("{} jobs of its array run, as many as may at once", count),
-            "it starts by itself when one of them ends");
+    void limits() {
+        const auto excess = core::Limits(state_, now_).excess(job_);
+        if (!excess) return;
+        add(excess->rule.c_str(), excess->why,
+            excess->setting.empty()
+                ? "it starts by itself when one of them ends"
+                : fmt::format("it starts by itself when enough of them has ended, or have {} of "
+                              "rolld.yaml raised and send rolld a SIGHUP",
+                              excess->setting));
     }
 
     void room() {

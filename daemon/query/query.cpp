@@ -169,7 +169,11 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     for (const Hold& hold : holds(state, id, now)) {
         value["holds"].push_back({{"rule", hold.rule}, {"why", hold.why}, {"remedy", hold.remedy}});
     }
-    value["retries"] = {{"infra", job.infra_failures}, {"app", job.app_failures}};
+    value["retries"] = {{"infra", job.infra_failures},
+                        {"app", job.app_failures},
+                        {"timeout", job.timeouts},
+                        {"preempted", job.preemptions},
+                        {"no_progress", job.stalled}};
     value["spec"] = Json::parse(job.spec.document, nullptr, false);
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }

@@ -1,6 +1,7 @@
 #include "daemon/server/server.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
@@ -72,8 +73,8 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     io::ZmqSocket socket(*context, io::ZmqType::Router);
     socket.set_curve_server(options.keys, kZapDomain);
     engine::Engine engine = make_engine(std::move(state), ledger.get());
-    const core::Input started = core::Started{};
-    ROLL_TRY(const engine::Turn turn, engine.step({&started, 1}, wall_clock_now()));
+    const std::array<core::Input, 2> first{core::Started{}, core::SetPolicy{options.policy}};
+    ROLL_TRY(const engine::Turn turn, engine.step(first, wall_clock_now()));
     if (!turn.replies.front()) return tl::unexpected(turn.replies.front().error());
     // The authenticator must be there before the first peer can connect.
     auto server = std::unique_ptr<Server>(new Server(io, std::move(options), std::move(socket),
@@ -113,6 +114,11 @@ void Server::end(Error error) {
     spdlog::critical("{}", error.message);
     ended_ = tl::unexpected(std::move(error));
     stop();
+}
+
+void Server::set_policy(spec::Policy policy) {
+    inputs_.push_back(core::SetPolicy{std::move(policy)});
+    turn();
 }
 
 void Server::stop() {

@@ -44,6 +44,7 @@ struct ServerOptions {
     std::filesystem::path beacon;      // empty: none
     std::string cluster;               // names the ledger
     std::string nonce;                 // of this process
+    spec::Policy policy;               // of rolld.yaml
     LeaseRules leases;
     double requests_per_second = 5000;  // of each user; 0: no limit
     double request_burst = 20000;
@@ -60,6 +61,8 @@ class Server {
     // Serves until it ends; the error, if one ended it.
     Result<void> run();
     void stop();
+    // rolld.yaml was read again.
+    void set_policy(spec::Policy policy);
     std::string endpoint() const { return reader_.bound_endpoint(); }
 
   private:

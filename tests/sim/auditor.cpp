@@ -55,7 +55,8 @@ void Auditor::on(const core::IncarnationRaised& e) {
 void Auditor::on(const core::JobSubmitted& e) {
     ROLL_CHECK(jobs_.empty() || e.job > jobs_.rbegin()->first);
     ROLL_CHECK(e.spec.output.find("{id}") == std::string::npos);
-    jobs_[e.job] = Job{.spec = e.spec, .submitted = e.at, .held = e.spec.hold, .array = e.array};
+    jobs_[e.job] = Job{
+        .spec = e.spec, .user = e.user, .submitted = e.at, .held = e.spec.hold, .array = e.array};
     ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
     for (const auto& [condition, other] : e.spec.after) {
         const JobId first = job(other).array;
@@ -96,13 +97,15 @@ void Auditor::on(const core::JobRequeued& e) {
     Job& j = job(e.job);
     ROLL_CHECK(!j.run && !j.over && !j.cancelled && j.requeue_due);
     j.requeue_due = false;
+    j.requeued = now_;
     const Outcome outcome = j.last_end.value().outcome;
+    const spec::Retry& retry = j.spec.retry;
     ROLL_CHECK(outcome != Outcome::Done && outcome != Outcome::Invalid);
-    ROLL_CHECK(j.infra <= j.spec.retry.infra && j.app <= j.spec.retry.app);
+    ROLL_CHECK(j.infra <= retry.infra && j.app <= retry.app && j.timeouts <= retry.timeout);
+    ROLL_CHECK(retry.no_progress == 0 || j.stalled < retry.no_progress);
     ROLL_CHECK(e.infra_failures == j.infra && e.app_failures == j.app);
-    const int failures = outcome == Outcome::App ? j.app : j.infra;
-    j.not_before = now_;
-    if (outcome != Outcome::Yielded) j.not_before += 1s * (1 << std::min(failures - 1, 8));
+    ROLL_CHECK(e.timeouts == j.timeouts && e.preemptions == j.preemptions);
+    j.not_before = now_ + j.backoff;
     ROLL_CHECK(e.not_before == j.not_before);
 }
 
@@ -112,6 +115,7 @@ void Auditor::on(const core::JobEnded& e) {
     const bool just_ended = j.requeue_due;
     j.requeue_due = false;
     j.over = e.phase;
+    j.ended = now_;
     if (e.phase == JobPhase::Done) {
         ROLL_CHECK(just_ended && j.last_end->outcome == Outcome::Done && e.exit_code == 0);
         return;
@@ -124,8 +128,13 @@ void Auditor::on(const core::JobEnded& e) {
     ROLL_CHECK(e.phase == JobPhase::Failed && just_ended && !j.cancelled);
     const Outcome outcome = j.last_end->outcome;
     const bool stopped = outcome == Outcome::Yielded || outcome == Outcome::Stopped;
-    ROLL_CHECK(outcome == Outcome::Invalid || j.app > j.spec.retry.app ||
-               j.infra > j.spec.retry.infra || (stopped && j.time_was_up));
+    const spec::Retry& retry = j.spec.retry;
+    const auto meaning = retry.on_exit.find(j.last_end->exit_code);
+    const bool final_code = outcome == Outcome::App && meaning != retry.on_exit.end() &&
+                            meaning->second == spec::OnExit::Stop;
+    const bool stalled = retry.no_progress > 0 && j.stalled >= retry.no_progress;
+    ROLL_CHECK(outcome == Outcome::Invalid || j.app > retry.app || j.infra > retry.infra ||
+               final_code || stalled || (stopped && j.time_was_up));
 }
 
 void Auditor::on(const core::AttemptPlaced& e) {
@@ -134,7 +143,7 @@ void Auditor::on(const core::AttemptPlaced& e) {
     ROLL_CHECK(e.attempt.token.incarnation == incarnation_);
     ROLL_CHECK(e.attempt.token > j.last && e.attempt.token.attempt == j.last.attempt + 1);
     ROLL_CHECK(std::ssize(e.places) == j.spec.resources.nodes);
-    Room free = room(true);
+    Room free = room([](const Job&) { return true; });
     for (const core::Place& place : e.places) {
         const auto found = free.find(place.worker);
         ROLL_CHECK(found != free.end());
@@ -146,8 +155,10 @@ void Auditor::on(const core::AttemptPlaced& e) {
         free.erase(found);  // a worker holds one member of a gang
     }
     j.last = e.attempt.token;
+    j.placed = now_;
     j.run = Run{.token = e.attempt.token, .since = now_};
     for (const core::Place& place : e.places) j.run->members.push_back({place});
+    ROLL_CHECK(quotas_hold());
 }
 void Auditor::on(const core::MemberUp& e) {
     Member& m = member(e.attempt, e.worker);
@@ -172,7 +183,10 @@ void Auditor::on(const core::AttemptStopping& e) {
         const auto worker = workers_.find(m.place.worker);
         return worker != workers_.end() && goes_back(worker->second);
     });
-    ROLL_CHECK(late(j, r, now_) || broken || j.cancelled || moves);
+    ROLL_CHECK(late(j, r, now_) || broken || j.cancelled || moves || e.preempted);
+    if (e.preempted) check_preemption(e);
+    run(e.attempt).stopping = true;
+    run(e.attempt).preempted = e.preempted;
 }
 void Auditor::on(const core::MemberEnded& e) {
     Member& m = member(e.attempt, e.worker);
@@ -202,16 +216,43 @@ void Auditor::on(const core::AttemptEnded& e) {
     Job& j = job(e.attempt.job);
     j.time_was_up = late(j, r, now_);
     note_used(r);
-    const bool stopped = e.outcome == Outcome::Stopped && !j.cancelled && !j.time_was_up;
-    if (e.outcome == Outcome::Infra || stopped) ++j.infra;
-    if (e.outcome == Outcome::App) ++j.app;
+    count_end(j, e);
+    Time::duration held = now_ - j.placed;
+    if (j.spec.resources.time.count() > 0)
+        held = std::min(held, Time::duration(j.spec.resources.time));
+    j.gpu_ms += j.spec.resources.nodes * j.spec.resources.gpus_per_node * held.count();
     j.last_end = e;
     j.requeue_due = true;
     j.run.reset();
 }
 
+// What the end counts as, and how long the job backs off for it.
+void Auditor::count_end(Job& j, const core::AttemptEnded& e) {
+    const bool progress = j.newest > j.best;
+    const bool trains = j.spec.kind == spec::JobKind::Train;
+    const bool bad = e.outcome == Outcome::Infra || e.outcome == Outcome::App;
+    j.stalled = !trains || progress ? 0 : j.stalled + bad;
+    j.best = std::max(j.best, j.newest);
+    j.backoff = 0s;
+    const bool stopped = e.outcome == Outcome::Stopped || e.outcome == Outcome::Yielded;
+    const auto limit = j.spec.resources.time;
+    const bool by_limit = limit.count() > 0 && j.run->since + limit <= now_;
+    if (stopped && j.run->preempted) {
+        ++j.preemptions;
+    } else if (stopped && by_limit) {
+        ++j.timeouts;
+    } else if (e.outcome == Outcome::Infra || e.outcome == Outcome::App ||
+               (e.outcome == Outcome::Stopped && !j.time_was_up)) {
+        const bool named = j.spec.retry.on_exit.contains(e.exit_code);
+        int& failures = e.outcome == Outcome::App && !named ? j.app : j.infra;
+        j.backoff = j.spec.retry.backoff * (1 << std::min(failures++, 20));
+        j.backoff = std::min(j.backoff, Time::duration(j.spec.retry.backoff_max));
+    }
+}
+
 void Auditor::on(const core::CheckpointRecorded& e) {
     run(e.attempt);
+    job(e.attempt.job).newest = e.step;
     ROLL_CHECK(written_.contains({e.attempt.job, e.step, e.attempt.token}));
 }
 void Auditor::on(const core::CheckpointPruned& e) {
@@ -231,27 +272,6 @@ void Auditor::on(const core::WorkerJoined& e) {
 }
 void Auditor::on(const core::WorkerDrained& e) { workers_.at(e.worker).draining = e.draining; }
 void Auditor::on(const core::WorkerLost& e) { ROLL_CHECK(workers_.erase(e.worker) == 1); }
-
-// What the workers that take jobs have: all of it, or what nobody holds.
-Auditor::Room Auditor::room(bool occupied) const {
-    Room free;
-    for (const auto& [id, worker] : workers_) {
-        if (worker.draining || goes_back(worker)) continue;
-        for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
-        for (int i = 0; i < worker.gpus; ++i) free[id].second.insert(i);
-    }
-    if (!occupied) return free;
-    for (const auto& [id, j] : jobs_) {
-        if (!j.run) continue;
-        for (const Member& m : j.run->members) {
-            const auto found = free.find(m.place.worker);
-            if (found == free.end()) continue;
-            for (int slot : m.place.slots) found->second.first.erase(slot);
-            for (int gpu : m.place.gpus) found->second.second.erase(gpu);
-        }
-    }
-    return free;
-}
 
 bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) const {
     const auto enough = [&](const auto& item) {
@@ -297,25 +317,6 @@ bool Auditor::hopeless(const Job& j) const {
         if (!over || after.condition == spec::After::Condition::Any) return false;
         return (*over == JobPhase::Done) != (after.condition == spec::After::Condition::Ok);
     });
-}
-
-// Nothing that could run is left lying, and nobody behind a job that must wait was let past it.
-void Auditor::check_placement(Time now) const {
-    const Room all = room(false);
-    const Room free = room(true);
-    std::vector<const Job*> waiting;
-    for (const auto& [id, j] : jobs_) {
-        if (due(j, now) && fits(j.spec.resources, all, now)) waiting.push_back(&j);
-    }
-    std::ranges::stable_sort(waiting, std::greater<>{},
-                             [](const Job* j) { return j->spec.priority; });
-    if (waiting.empty()) return;
-    const Job& first = *waiting.front();
-    ROLL_CHECK(!fits(first.spec.resources, free, now));
-    for (const auto& [id, j] : jobs_) {
-        const bool placed_now = j.run && !j.run->started && j.run->since == now;
-        if (placed_now) ROLL_CHECK(j.spec.priority >= first.spec.priority);
-    }
 }
 
 void Auditor::check_duties(const core::State& state, Time now, bool calm) const {

@@ -4,6 +4,7 @@
 // not allowed by what went before, or when a turn leaves undone what it should have done.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -44,10 +45,14 @@ class Auditor {
         std::vector<Member> members{};
         std::vector<core::MemberEnded> ends{};
         bool started = false;
+        bool stopping = false;
+        bool preempted = false;
         Time since{};
     };
     struct Job {
         spec::JobSpec spec{};
+        std::string user{};
+        std::int64_t gpu_ms = 0;  // of attempts that have ended
         Time submitted{};
         bool held = false;
         std::optional<Time> cancelled{};
@@ -57,6 +62,15 @@ class Auditor {
         std::optional<core::AttemptEnded> last_end{};
         int infra = 0;
         int app = 0;
+        int timeouts = 0;
+        int preemptions = 0;
+        int stalled = 0;
+        std::int64_t newest = 0;  // recorded checkpoint
+        std::int64_t best = 0;    // the same when an attempt last ended
+        std::chrono::milliseconds backoff{};
+        Time requeued{};
+        Time placed{};
+        std::optional<Time> ended{};
         bool time_was_up = false;
         Time not_before{};
         JobId array{};
@@ -86,6 +100,7 @@ class Auditor {
     void on(const core::JobCancelRequested& e);
     void on(const core::JobRequeued& e);
     void on(const core::JobDue& e);
+    void on(const core::PolicySet& e) { policy_ = e.policy; }
     void on(const core::JobBeginChanged& e);
     void on(const core::JobEnded& e);
     void on(const core::AttemptPlaced& e);
@@ -114,7 +129,8 @@ class Auditor {
     Job& job(JobId id);
     Run& run(const AttemptKey& key);
     Member& member(const AttemptKey& key, WorkerId worker);
-    Room room(bool occupied) const;
+    using Occupied = std::function<bool(const Job&)>;
+    Room room(const Occupied& occupied) const;  // what the jobs that it names leave free
     bool fits(const spec::Resources& wanted, const Room& room, Time now) const;
     void note_used(const Run& run);
     bool goes_back(const Worker& worker) const;
@@ -133,12 +149,39 @@ class Auditor {
     static bool late(const Job& job, const Run& run, Time now);
     static bool too_late(const Job& job, Time now);
     void check_judgement(const core::AttemptEnded& e, const Run& run) const;
+    struct Sum {
+        int slots = 0;
+        int gpus = 0;
+        int jobs = 0;
+        std::int64_t gpu_ms = 0;
+    };
+    using Some = std::set<const Job*>;
+    template <class Mine>
+    Sum sum(const Mine& mine, bool stopping_too, const Some& more) const;
+    static bool within(const spec::Quota& quota, const Sum& sum);
+    bool quotas_hold(const Some& more = {}) const;
+    bool quota_allows(const Job& job, const Job* promised = nullptr) const;
+    bool borrows(const Job& job) const;
+    // A job that waits: its place in the order, smaller is earlier.
+    struct Waiting {
+        std::tuple<bool, Time, std::int64_t, JobId> rank;
+        const Job* job = nullptr;
+    };
+    Waiting rank(JobId id, const Job& job, Time now) const;
+    Time ready_since(const Job& job) const;
+    std::vector<Waiting> waiting(Time now) const;
+    std::optional<Time> earliest(const Job& first, Time now, const Occupied& without) const;
+    bool holds_for(const Job& job, Time at, Time now) const;
     void check_placement(Time now) const;
+    void check_backfill(const Waiting& first, Time now) const;
+    void check_preemption(const core::AttemptStopping& e) const;
+    void count_end(Job& job, const core::AttemptEnded& e);
     void check_duties(const core::State& state, Time now, bool calm) const;
     void check_actions(const core::State& state) const;
     void check_allocations(Time now) const;
 
     Time now_{};
+    spec::Policy policy_{};
     std::uint64_t incarnation_ = 0;
     std::map<JobId, Job> jobs_;
     std::map<WorkerId, Worker> workers_;

@@ -8,6 +8,13 @@ namespace roll::sim {
 
 using core::JobPhase;
 
+namespace {
+
+// Whose job a key's is.
+std::string user_of(const std::string& key) { return key.size() % 2 == 0 ? "ann" : "bob"; }
+
+}  // namespace
+
 spec::JobSpec World::invent(int number) {
     spec::JobSpec spec;
     spec.name = "job" + std::to_string(number);
@@ -17,6 +24,11 @@ spec::JobSpec World::invent(int number) {
     spec.resources.gpus_per_node = random_.percent(70) ? 0 : 1;
     if (random_.percent(25)) spec.resources.time = std::chrono::seconds(random_.between(20, 120));
     spec.retry = {.infra = random_.between(0, 4), .app = random_.between(0, 2)};
+    spec.retry.timeout = random_.percent(30) ? random_.between(1, 2) : 0;
+    spec.retry.no_progress = random_.between(0, 3);
+    spec.retry.backoff = std::chrono::seconds(random_.between(1, 3));
+    if (random_.percent(20))
+        spec.retry.on_exit[1] = static_cast<spec::OnExit>(random_.between(0, 2));
     spec.priority = random_.percent(70) ? 0 : random_.between(-2, 2);
     spec.hold = random_.percent(8);
     spec.output = "/runs/x-{id}";
@@ -39,6 +51,38 @@ spec::JobSpec World::invent(int number) {
     return spec;
 }
 
+// What this world's rolld.yaml says.
+spec::Policy World::invent_policy() {
+    spec::Policy policy;
+    policy.backfill = random_.percent(85);
+    if (random_.percent(40)) policy.starve_after = std::chrono::seconds(random_.between(20, 300));
+    policy.preempt = random_.percent(40);
+    policy.min_run = std::chrono::seconds(random_.between(0, 20));
+    if (random_.percent(40)) policy.half_life = std::chrono::seconds(random_.between(30, 600));
+    if (random_.percent(50)) return policy;
+    const auto quota = [&](bool with_jobs) {
+        spec::Quota made;
+        if (random_.percent(60)) made.slots = random_.between(1, 6);
+        if (random_.percent(40)) made.gpus = random_.between(0, 3);
+        if (random_.percent(20)) made.gpu_hours = random_.between(0, 1);
+        if (with_jobs && random_.percent(30)) made.jobs = random_.between(2, 8);
+        return made;
+    };
+    policy.accounts["all"].quota = quota(false);
+    for (const char* name : {"lab", "team"}) {
+        spec::Account& account = policy.accounts[name];
+        account.parent = random_.percent(60) ? "all" : "";
+        account.share = random_.between(1, 3);
+        account.quota = quota(true);
+        account.quota.borrow_slots = random_.between(0, 3);
+        account.quota.borrow_gpus = random_.between(0, 1);
+    }
+    policy.accounts["lab"].users = {"ann"};
+    policy.accounts["team"].users = {"ann", "bob"};
+    if (random_.percent(30)) policy.users["*"].quota = quota(true);
+    return policy;
+}
+
 void World::plan_users() {
     const int count = random_.between(4, 18);
     for (int i = 0; i < count; ++i) {
@@ -57,9 +101,10 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
     send([this, key, spec] {
         if (!engine_) return;
         inbox_.push_back(
-            {core::Submit{key, "ann", spec}, [this, key](const auto& reply) {
+            {core::Submit{key, user_of(key), spec}, [this, key](const auto& reply) {
                  if (!reply) {
-                     ROLL_CHECK(reply.error().code == ErrorCode::Refused && full_);
+                     ROLL_CHECK(reply.error().code == ErrorCode::Refused);
+                     ROLL_CHECK(full_ || reply.error().message.find("jobs") != std::string::npos);
                      return;
                  }
                  const JobId id = engine_->state().keys.at(key);
@@ -72,7 +117,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
     other.name += "-other";
     send([this, key, other] {
         if (!engine_) return;
-        inbox_.push_back({core::Submit{key, "ann", other}, [](const auto& reply) {
+        inbox_.push_back({core::Submit{key, user_of(key), other}, [](const auto& reply) {
                               ROLL_CHECK(!reply && reply.error().code == ErrorCode::Refused);
                           }});
     });
@@ -120,11 +165,16 @@ void World::calm_down() {
     crash_ = Crash::None;
     network_.clear();
     if (slurm_) add_queue();
+    later(300, [this] {  // what a quota keeps out for ever
+        policy_.accounts.clear();
+        policy_.users.clear();
+        if (engine_) inbox_.push_back({core::SetPolicy{policy_}});
+    });
     for (Node& node : nodes_) {
         if (!node.process && !node.pilot) start_process(node);
     }
     for (const auto& [key, spec] : keys_) submit(key, spec);
-    for (int again = 10; again <= 200; again += 10) {
+    for (int again = 10; again <= 2000; again += again < 200 ? 10 : 100) {
         later(again, [this] {
             if (!engine_) return;
             for (const Node& node : nodes_) inbox_.push_back({core::Drain{node.name, false}});
@@ -133,18 +183,21 @@ void World::calm_down() {
             }
         });
     }
-    later(600, [this] {
-        for (const auto& [id, job] : engine_->state().jobs) {
-            const auto& wanted = job.spec.resources;
-            const auto holds = [&](const Node& node) {
-                return node.slots >= wanted.slots_per_node && node.gpus >= wanted.gpus_per_node;
-            };
-            if (!could_be_ordered(wanted) &&
-                std::ranges::count_if(nodes_.begin(), nodes_.begin() + machines_, holds) <
-                    wanted.nodes)
-                inbox_.push_back({core::Cancel{id, "it can never run here"}});
-        }
-    });
+    for (const int at : {600, 1200, 2400}) later(at, [this] { cancel_impossible(); });
+}
+
+void World::cancel_impossible() {
+    if (!engine_) return;
+    for (const auto& [id, job] : engine_->state().jobs) {
+        const auto& wanted = job.spec.resources;
+        const auto holds = [&](const Node& node) {
+            return node.slots >= wanted.slots_per_node && node.gpus >= wanted.gpus_per_node;
+        };
+        const auto machines_end = nodes_.begin() + static_cast<std::ptrdiff_t>(machines_);
+        if (!could_be_ordered(wanted) &&
+            std::ranges::count_if(nodes_.begin(), machines_end, holds) < wanted.nodes)
+            inbox_.push_back({core::Cancel{id, "it can never run here"}});
+    }
 }
 
 // Whether allocations alone could hold it.

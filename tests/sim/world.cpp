@@ -15,6 +15,7 @@ World::World(std::uint64_t seed) : random_(seed) {
         later(random_.between(0, 20), [this, i] { start_process(nodes_[i]); });
     }
     machines_ = nodes_.size();
+    policy_ = invent_policy();
     boot();
     plan_users();
     plan_slurm();
@@ -83,7 +84,7 @@ void World::boot() {
     polled_.reset();
     open_desk();
     wakeup_ = now();
-    const std::vector<Input> first{core::Started{}};
+    const std::vector<Input> first{core::Started{}, core::SetPolicy{policy_}};
     const auto begun = engine_->step(first, now());
     if (!begun || !begun->replies[0]) return die();  // the volume is full: it cannot serve
     for (const auto& [id, worker] : engine_->state().workers) last_renewal_[id] = beats_;

@@ -103,11 +103,13 @@ class World {
     void check_given_back();
 
     // Users.
+    spec::Policy invent_policy();
     void plan_users();
     spec::JobSpec invent(int number);
     void submit(const std::string& key, const spec::JobSpec& spec);
     void meddle();
     void calm_down();
+    void cancel_impossible();
     bool done() const;
     bool could_be_ordered(const spec::Resources& wanted) const;
 
@@ -132,6 +134,7 @@ class World {
     std::map<std::string, std::uint64_t> newest_;    // heartbeat taken, by session
     std::map<WorkerId, std::int64_t> last_renewal_;  // beat
 
+    spec::Policy policy_;
     std::map<std::pair<int, std::uint64_t>, std::function<void()>> errands_;
     std::unique_ptr<FakeSlurm> slurm_{};  // none: a world without
     std::optional<pilots::Desk> desk_{};

@@ -13,7 +13,7 @@ from source import blank, expression_around, functions, line_of
 # A folder's layer (style: module map). A folder includes from lower layers only.
 LAYERS = {
     'common': 0, 'schemas': 0,
-    'spec': 1, 'tensor': 1,
+    'spec': 1, 'tensor': 1, 'yaml': 1,
     'core': 2, 'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'data': 2,
     'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'agent': 3, 'checkpoint': 3, 'convert': 3,

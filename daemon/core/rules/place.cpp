@@ -1,59 +1,93 @@
-#include "daemon/core/room.hpp"
+#include "daemon/core/queue.hpp"
+#include "daemon/core/reservation.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {
 
-// The first of each group, in the order in which they are looked at.
-using Heads = std::set<std::pair<Turn, const Group*>>;
-
-// How many jobs of each array run, those of this turn included.
-class Arrays {
+class Placer {
   public:
-    explicit Arrays(const State& state) : running_(state.index.array_running) {}
-    bool is_full(const Job& job) {
-        return job.spec.array && job.spec.array->limit > 0 &&
-               running_[job.array] >= job.spec.array->limit;
-    }
-    void add(const Job& job) {
-        if (job.spec.array) ++running_[job.array];
+    Placer(const State& state, Time now)
+        : state_(state),
+          now_(now),
+          all_(all_room(state, now)),
+          free_(free_room(state, now)),
+          limits_(state, now) {}
+
+    Events run() {
+        Queue queue(state_, now_, limits_);
+        while (const auto id = queue.next()) {
+            const Job& job = state_.jobs.at(*id);
+            if (limits_.excess(job)) {
+                queue.drop();
+                continue;
+            }
+            const auto places = find(job);
+            if (!places.empty()) {
+                place(*id, job, places);
+                continue;
+            }
+            queue.drop();
+            if (first_ || find_places(job.spec.resources, all_).empty()) continue;
+            if (!state_.policy.backfill) break;
+            first_.emplace(job.spec.resources, free_, all_, held());
+            limits_.add(job);  // its quota is kept for it too
+        }
+        return std::move(events_);
     }
 
   private:
-    std::map<JobId, int> running_;
+    std::vector<Place> find(const Job& job) const {
+        std::set<WorkerId> avoid;
+        if (!job.avoid.empty()) {
+            for (const auto& [id, worker] : state_.workers) {
+                if (job.avoid.contains(worker.node)) avoid.insert(id);
+            }
+        }
+        const spec::Resources& wanted = job.spec.resources;
+        return first_ ? first_->places_beside(wanted, free_, now_, avoid)
+                      : find_places(wanted, free_, avoid);
+    }
+
+    void place(JobId id, const Job& job, const std::vector<Place>& places) {
+        take(free_, places);
+        if (first_) first_->add(job.spec.resources, places, now_);
+        limits_.add(job);
+        events_.push_back(
+            AttemptPlaced{{id, {state_.incarnation, job.attempts + 1}}, places, now_});
+    }
+
+    // Who holds what is not free, the attempts of this turn included.
+    std::vector<Holder> held() const {
+        std::vector<Holder> all;
+        for (const JobId id : state_.index.running) {
+            const Job& job = state_.jobs.at(id);
+            all.push_back({latest_end(job, now_), job.attempt->places});
+        }
+        for (const Event& event : events_) {
+            const auto& placed = std::get<AttemptPlaced>(event);
+            const spec::JobSpec& spec = state_.jobs.at(placed.attempt.job).spec;
+            all.push_back({latest_end(spec, now_, now_), placed.places});
+        }
+        return all;
+    }
+
+    const State& state_;
+    Time now_;
+    Room all_;
+    Room free_;
+    Limits limits_;
+    std::optional<Reservation> first_{};  // of the first job that must wait
+    Events events_{};
 };
 
 }  // namespace
 
-// The first job that must wait holds back all behind it, so that no wide job starves; a job that no
-// set of live workers could ever hold does not count, nor one that only its array's limit keeps.
+// A job that no set of live workers could ever hold is not the first that must wait, nor one that
+// its array's limit or a quota keeps.
 Events place_jobs(const State& state, Time now) {
-    Events events;
-    const auto& ready = state.index.ready;
-    if (ready.empty() || state.workers.empty()) return events;
-    const Room all = all_room(state, now);
-    Room free = free_room(state, now);
-    Arrays arrays(state);
-    Heads heads;
-    for (const auto& [group, turns] : ready) heads.insert({*turns.begin(), &group});
-    while (!heads.empty()) {
-        const auto [turn, group] = heads.extract(heads.begin()).value();
-        const Job& job = state.jobs.at(turn.job);
-        if (arrays.is_full(job)) continue;
-        const auto places = find_places(job.spec.resources, free);
-        if (places.empty()) {
-            if (find_places(job.spec.resources, all).empty()) continue;
-            return events;
-        }
-        take(free, places);
-        arrays.add(job);
-        events.push_back(
-            AttemptPlaced{{turn.job, {state.incarnation, job.attempts + 1}}, places, now});
-        const auto& turns = ready.at(*group);
-        if (const auto next = turns.upper_bound(turn); next != turns.end())
-            heads.insert({*next, group});
-    }
-    return events;
+    if (state.index.ready.empty() || state.workers.empty()) return {};
+    return Placer(state, now).run();
 }
 
 }  // namespace roll::core

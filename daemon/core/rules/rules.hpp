@@ -30,8 +30,12 @@ Events queue_exports(const State& state, Time now);
 // A job whose begin time or back-off has come is due.
 Events wake_jobs(const State& state, Time now);
 
-// Gangs on free slots and GPUs, by priority, then by age.
+// Gangs on free slots and GPUs in the order of the queue; behind the first that must wait, those
+// that cannot delay it (reservation.hpp).
 Events place_jobs(const State& state, Time now);
+
+// Where the first job that waits could run if jobs of lower priority made room, they are stopped.
+Events preempt_jobs(const State& state, Time now);
 
 // An allocation that is about to end, whose queue is being removed or whose workers do not come is
 // to go back.

@@ -6,42 +6,97 @@ namespace roll::core {
 namespace {
 
 constexpr int kExitCancelled = 130;
-constexpr auto kBackoffFirst = std::chrono::seconds(1);
-constexpr int kBackoffDoublingsMax = 8;  // about four minutes
 
-Time after_backoff(Time now, int failures) {
-    return now + kBackoffFirst * (1 << std::min(failures - 1, kBackoffDoublingsMax));
+// What the end of an attempt is counted as, each with a number of tries of its own.
+enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
+
+// After the n-th failure of its class.
+Time after_backoff(Time now, const spec::Retry& retry, int failures) {
+    auto wait = retry.backoff;
+    for (int i = 1; i < failures && wait < retry.backoff_max; ++i) wait *= 2;
+    return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-JobEnded failed(JobId id, const Attempt& attempt, const std::string& reason, Time now) {
-    return {id, JobPhase::Failed, std::max(attempt.exit_code, 1), reason, now};
+std::optional<spec::OnExit> on_exit(const Job& job) {
+    const auto found = job.spec.retry.on_exit.find(job.attempt->exit_code);
+    if (found == job.spec.retry.on_exit.end()) return std::nullopt;
+    return found->second;
+}
+
+Class class_of(const Job& job, Outcome outcome, Time now) {
+    const bool stopped = outcome == Outcome::Stopped || outcome == Outcome::Yielded;
+    if (stopped && job.attempt->preempted) return Class::Preempted;
+    if (stopped && time_is_up(job, now) == kTimeIsUp) return Class::Timeout;
+    if (stopped && !time_is_up(job, now).empty()) return Class::Final;
+    switch (outcome) {
+        case Outcome::Yielded: return Class::Yielded;
+        case Outcome::Stopped:  // by what took its place in the world
+        case Outcome::Infra: return Class::Infra;
+        case Outcome::App:
+            if (!on_exit(job)) return Class::App;
+            return on_exit(job) == spec::OnExit::Stop ? Class::Final : Class::Infra;
+        case Outcome::Done:
+        case Outcome::Invalid: return Class::Final;
+    }
+    return Class::Final;
+}
+
+// Counts the end; true if the job may be tried again.
+bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
+    switch (what) {
+        case Class::Infra:
+            tries.not_before = after_backoff(now, retry, ++tries.infra_failures);
+            return tries.infra_failures <= retry.infra;
+        case Class::App:
+            tries.not_before = after_backoff(now, retry, ++tries.app_failures);
+            return tries.app_failures <= retry.app;
+        case Class::Timeout: return ++tries.timeouts <= retry.timeout;
+        case Class::Preempted: return ++tries.preemptions <= retry.preempted;
+        case Class::Yielded: return true;
+        case Class::Final: return false;
+    }
+    return false;
+}
+
+std::string no_progress(const Job& job, Outcome outcome) {
+    const int most = job.spec.retry.no_progress;
+    if (most == 0 || stalled_after(job, outcome) < most) return {};
+    const std::string step =
+        std::to_string(job.checkpoints.empty() ? 0 : job.checkpoints.back().step);
+    const std::string& last = job.attempt->reason;
+    return "no checkpoint beyond step " + step + " in " + std::to_string(most) +
+           " attempts that ended badly" + (last.empty() ? "" : ", the last: " + last);
 }
 
 Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) {
     const Attempt& attempt = *job.attempt;
+    const auto failed = [&](const std::string& reason) {
+        return JobEnded{id, JobPhase::Failed, std::max(attempt.exit_code, 1), reason, now};
+    };
+    JobRequeued tries{id, now, job.infra_failures, job.app_failures, job.timeouts, job.preemptions};
+    const Class what = class_of(job, outcome, now);
     const std::string late = time_is_up(job, now);
-    int infra = job.infra_failures;
-    int app = job.app_failures;
-    switch (outcome) {
-        case Outcome::Yielded:
-            if (!late.empty()) return failed(id, attempt, late, now);
-            return JobRequeued{id, now, infra, app};
-        case Outcome::Stopped:  // by us at its time limit; else by what took its place in the world
-            if (!late.empty()) return failed(id, attempt, late, now);
-            [[fallthrough]];
-        case Outcome::Infra:
-            if (++infra > job.spec.retry.infra) return failed(id, attempt, attempt.reason, now);
-            return JobRequeued{id, after_backoff(now, infra), infra, app};
-        case Outcome::App:
-            if (++app > job.spec.retry.app) return failed(id, attempt, attempt.reason, now);
-            return JobRequeued{id, after_backoff(now, app), infra, app};
-        case Outcome::Done:
-        case Outcome::Invalid: return failed(id, attempt, attempt.reason, now);
-    }
-    return failed(id, attempt, attempt.reason, now);
+    const bool timed =
+        what == Class::Timeout || outcome == Outcome::Yielded || outcome == Outcome::Stopped;
+    if (!count(what, job.spec.retry, tries, now))
+        return failed(timed && !late.empty() ? late : attempt.reason);
+    const std::string stalled = no_progress(job, outcome);
+    if (!stalled.empty()) return failed(stalled);
+    if (outcome == Outcome::App && on_exit(job) == spec::OnExit::AvoidNode)
+        tries.avoid = attempt.blamed;
+    return tries;
 }
 
 }  // namespace
+
+int stalled_after(const Job& job, Outcome outcome) {
+    const bool trains =
+        job.spec.kind == spec::JobKind::Train || job.spec.kind == spec::JobKind::Resume;
+    const std::int64_t newest = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
+    if (!trains || newest > job.best_step) return 0;
+    const bool bad = outcome == Outcome::Infra || outcome == Outcome::App;
+    return job.stalled + (bad ? 1 : 0);
+}
 
 Events settle_attempts(const State& state, Time now) {
     Events events;

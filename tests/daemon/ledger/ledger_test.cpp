@@ -47,6 +47,19 @@ spec::PilotQueue queue() {
     return queue;
 }
 
+spec::Policy some_policy() {
+    spec::Policy policy;
+    policy.backfill = false;
+    policy.half_life = std::chrono::hours(2);
+    policy.preempt = true;
+    policy.accounts["lab"].users = {"ann"};
+    policy.accounts["lab"].quota.gpus = 4;
+    policy.accounts["lab"].quota.borrow_gpus = 2;
+    policy.accounts["team"].parent = "lab";
+    policy.users["*"].quota.jobs = 100;
+    return policy;
+}
+
 // One event of each kind, no field at its default.
 core::Events one_of_each() {
     const AttemptKey key{JobId{1}, Token{2, 1}};
@@ -57,11 +70,11 @@ core::Events one_of_each() {
         core::JobHeld{JobId{1}, true},
         core::JobPriorityChanged{JobId{1}, -7},
         core::JobCancelRequested{JobId{1}, "why", kAt},
-        core::JobRequeued{JobId{1}, kAt, 3, 4},
+        core::JobRequeued{JobId{1}, kAt, 3, 4, 5, 6, "n1"},
         core::JobEnded{JobId{1}, core::JobPhase::Failed, 137, "killed", kAt},
         core::AttemptPlaced{key, {core::Place{WorkerId{5}, {0, 2}, {1}}}, kAt},
         core::AttemptStarted{key, kAt},
-        core::AttemptStopping{key, "cancelled"},
+        core::AttemptStopping{key, "cancelled", true},
         core::MemberEnded{key, WorkerId{5}, core::Outcome::Yielded, 75, "asked to"},
         core::AttemptEnded{key, core::Outcome::Infra, 1, "lost", kAt},
         core::CheckpointRecorded{key, 100, "/runs/x-1/checkpoints/step-00000100.2-1", kAt},
@@ -84,6 +97,7 @@ core::Events one_of_each() {
         core::AllocationReleasing{AllocationId{2}, true, "no worker of it has come"},
         core::AllocationEnded{AllocationId{2}, true, "TIMEOUT", kAt},
         core::PilotJoined{WorkerId{5}, AllocationId{2}, kAt},
+        core::PolicySet{some_policy(), kAt},
     };
 }
 

@@ -1,18 +1,18 @@
-#include "cli/yaml.hpp"
+#include "common/yaml/yaml.hpp"
 
 #include <gtest/gtest.h>
 
-namespace roll::cli {
+namespace roll::yaml {
 namespace {
 
 Json one(const std::string& text) {
-    const auto read = read_yaml(text, "f.yaml");
+    const auto read = read(text, "f.yaml");
     EXPECT_TRUE(read) << read.error().message;
     return read ? read->front() : Json();
 }
 
 std::string problem(const std::string& text) {
-    const auto read = read_yaml(text, "f.yaml");
+    const auto read = read(text, "f.yaml");
     return read ? "no problem" : read.error().message;
 }
 
@@ -31,7 +31,7 @@ TEST(Yaml, TypesScalarsAsTheCoreSchemaDoes) {
 TEST(Yaml, ReadsJsonAndSeveralDocuments) {
     EXPECT_EQ(one(R"({"a": [1, 2.5, "x", true, null]})"),
               Json::parse(R"({"a": [1, 2.5, "x", true, null]})"));
-    const auto read = read_yaml("a: 1\n---\na: 2\n", "f.yaml");
+    const auto read = read("a: 1\n---\na: 2\n", "f.yaml");
     ASSERT_TRUE(read);
     EXPECT_EQ(*read, (std::vector<Json>{{{"a", 1}}, {{"a", 2}}}));
 }
@@ -60,4 +60,4 @@ TEST(Yaml, RefusesAliasBombsAndDeepNesting) {
 }
 
 }  // namespace
-}  // namespace roll::cli
+}  // namespace roll::yaml

@@ -1,4 +1,4 @@
-#include "cli/yaml.hpp"
+#include "common/yaml/yaml.hpp"
 
 #include <charconv>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-namespace roll::cli {
+namespace roll::yaml {
 namespace {
 
 constexpr int kDepthMax = 50;
@@ -101,7 +101,7 @@ class Reader {
 
 }  // namespace
 
-Result<std::vector<Json>> read_yaml(std::string_view text, const std::string& file) {
+Result<std::vector<Json>> read(std::string_view text, const std::string& file) {
     std::vector<Json> documents;
     try {
         Reader reader(file);
@@ -117,10 +117,10 @@ Result<std::vector<Json>> read_yaml(std::string_view text, const std::string& fi
     return documents;
 }
 
-Result<Json> read_yaml_value(const std::string& text) {
+Result<Json> read_value(const std::string& text) {
     if (text.empty()) return Json("");
-    ROLL_TRY(std::vector<Json> values, read_yaml(text, "--set"));
+    ROLL_TRY(std::vector<Json> values, read(text, "--set"));
     return std::move(values.front());
 }
 
-}  // namespace roll::cli
+}  // namespace roll::yaml

@@ -1,0 +1,163 @@
+#include "common/spec/policy.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/json.hpp"
+#include "common/spec/schema.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::spec {
+namespace {
+
+std::optional<int> number(const Json& json, const char* key) {
+    return json.contains(key) ? std::optional(json[key].get<int>()) : std::nullopt;
+}
+
+Quota read_quota(const Json& json) {
+    Quota quota{number(json, "slots"), number(json, "gpus"), number(json, "gpu_hours"),
+                number(json, "jobs")};
+    quota.borrow_slots = json.value("borrow_slots", 0);
+    quota.borrow_gpus = json.value("borrow_gpus", 0);
+    return quota;
+}
+
+Json put_quota(const Quota& quota) {
+    Json json = {{"borrow_slots", quota.borrow_slots}, {"borrow_gpus", quota.borrow_gpus}};
+    if (quota.slots) json["slots"] = *quota.slots;
+    if (quota.gpus) json["gpus"] = *quota.gpus;
+    if (quota.gpu_hours) json["gpu_hours"] = *quota.gpu_hours;
+    if (quota.jobs) json["jobs"] = *quota.jobs;
+    return json;
+}
+
+Account read_account(const Json& json) {
+    Account account;
+    account.parent = json.value("parent", "");
+    account.users = json.value("users", std::vector<std::string>{});
+    account.share = json.value("share", 1);
+    account.quota = read_quota(json);
+    return account;
+}
+
+std::chrono::seconds duration(const Json& section, const char* key) {
+    return parse_duration(section[key].get<std::string>()).value();
+}
+
+// Parents that are not there, and circles.
+void check_parents(const Policy& policy, std::vector<Problem>& problems) {
+    for (const auto& [name, account] : policy.accounts) {
+        const std::string path = fmt::format("accounts.{}.parent", name);
+        std::string at = account.parent;
+        for (std::size_t steps = 0; !at.empty(); ++steps) {
+            const auto parent = policy.accounts.find(at);
+            if (parent == policy.accounts.end()) {
+                problems.push_back(
+                    {path, fmt::format("leads to {}, and there is no such account", at)});
+                break;
+            }
+            if (steps > policy.accounts.size()) {
+                problems.push_back({path, "leads round in a circle"});
+                break;
+            }
+            at = parent->second.parent;
+        }
+    }
+}
+
+Policy read_policy(const Json& document) {
+    Policy policy;
+    const Json& scheduling = document["scheduling"];
+    policy.backfill = scheduling["backfill"];
+    policy.starve_after = duration(scheduling, "starve_after");
+    if (document.contains("fair_share"))
+        policy.half_life =
+            std::max(duration(document["fair_share"], "half_life"), std::chrono::seconds(1));
+    if (document.contains("preemption")) {
+        policy.preempt = true;
+        policy.min_run = duration(document["preemption"], "min_run");
+    }
+    for (const auto& [name, json] : document["accounts"].items())
+        policy.accounts[name] = read_account(json);
+    for (const auto& [name, json] : document["users"].items())
+        policy.users[name] = {json.value("share", 1), read_quota(json)};
+    return policy;
+}
+
+}  // namespace
+
+ParsedPolicy parse_policy(std::string_view json_document) {
+    ParsedPolicy parsed;
+    auto json = parse_json(json_document);
+    if (!json) {
+        parsed.problems.push_back({"", json.error().message});
+        return parsed;
+    }
+    if (json->is_null()) *json = Json::object();
+    const OrderedJson schema = OrderedJson::parse(policy_schema_text());
+    parsed.problems = check(schema, *json);
+    if (!parsed.problems.empty()) return parsed;
+    fill_defaults(schema, *json);
+    parsed.policy = read_policy(*json);
+    check_parents(parsed.policy, parsed.problems);
+    return parsed;
+}
+
+std::string default_account(const Policy& policy, const std::string& user) {
+    for (const auto& [name, account] : policy.accounts) {
+        if (std::ranges::count(account.users, user) > 0) return name;
+    }
+    return {};
+}
+
+const UserPolicy& policy_of(const Policy& policy, const std::string& user) {
+    static const UserPolicy kNone;
+    const auto named = policy.users.find(user);
+    if (named != policy.users.end()) return named->second;
+    const auto others = policy.users.find("*");
+    return others == policy.users.end() ? kNone : others->second;
+}
+
+std::string to_json(const Policy& policy) {
+    Json accounts = Json::object();
+    for (const auto& [name, account] : policy.accounts) {
+        accounts[name] = put_quota(account.quota);
+        accounts[name].update(
+            {{"parent", account.parent}, {"users", account.users}, {"share", account.share}});
+    }
+    Json users = Json::object();
+    for (const auto& [name, user] : policy.users) {
+        users[name] = put_quota(user.quota);
+        users[name]["share"] = user.share;
+    }
+    return Json{{"backfill", policy.backfill},
+                {"starve_after", policy.starve_after.count()},
+                {"half_life", policy.half_life.count()},
+                {"preempt", policy.preempt},
+                {"min_run", policy.min_run.count()},
+                {"accounts", accounts},
+                {"users", users}}
+        .dump();
+}
+
+Result<Policy> policy_from_json(std::string_view text) {
+    ROLL_TRY(const Json json, parse_json(text));
+    JsonReader reader(json, "policy");
+    Policy policy;
+    policy.backfill = reader.get<bool>("backfill");
+    policy.starve_after = std::chrono::seconds(reader.get<std::int64_t>("starve_after"));
+    policy.half_life = std::chrono::seconds(reader.get<std::int64_t>("half_life"));
+    policy.preempt = reader.get<bool>("preempt");
+    policy.min_run = std::chrono::seconds(reader.get<std::int64_t>("min_run"));
+    const Json& accounts = reader.raw("accounts");
+    const Json& users = reader.raw("users");
+    ROLL_TRY_VOID(reader.finish());
+    for (const auto& [name, account] : accounts.items())
+        policy.accounts[name] = read_account(account);
+    for (const auto& [name, user] : users.items())
+        policy.users[name] = {user.value("share", 1), read_quota(user)};
+    return policy;
+}
+
+}  // namespace roll::spec

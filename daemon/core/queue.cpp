@@ -1,0 +1,68 @@
+#include "daemon/core/queue.hpp"
+
+namespace roll::core {
+
+Queue::Queue(const State& state, Time now, const Limits& limits)
+    : state_(state),
+      now_(now),
+      limits_(limits) {
+    for (const auto& [group, line] : state.index.ready)
+        cursors_.push_back({&line, line.by_age.begin(), line.by_turn.begin()});
+    for (Cursor& cursor : cursors_) enter(&cursor);
+}
+
+// Puts in the next job of the group: the oldest while it starves, then by turn without those.
+void Queue::enter(Cursor* cursor) {
+    const Line& line = *cursor->line;
+    if (cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)) {
+        const auto [since, id] = *cursor->oldest++;
+        heads_.insert({{false, since, false, 0, {}, id}, cursor});
+        return;
+    }
+    for (; cursor->turn != line.by_turn.end(); ++cursor->turn) {
+        const auto [priority, id] = *cursor->turn;
+        const Job& job = state_.jobs.at(id);
+        if (starves(ready_since(state_, job))) continue;
+        heads_.insert({{true, Time{}, limits_.would_borrow(job), -std::int64_t{priority},
+                        limits_.rank(job), id},
+                       cursor});
+        ++cursor->turn;
+        return;
+    }
+}
+
+// Shares and quotas: what has been given out meanwhile changes who is first.
+void Queue::sort_anew() {
+    if (state_.policy.half_life.count() == 0 && state_.policy.accounts.empty()) return;
+    for (auto heads = std::exchange(heads_, {}); !heads.empty();) {
+        auto [rank, cursor] = heads.extract(heads.begin()).value();
+        const Job& job = state_.jobs.at(rank.job);
+        if (rank.fresh) {
+            rank.use = limits_.rank(job);
+            rank.borrows = limits_.would_borrow(job);
+        }
+        heads_.insert({std::move(rank), cursor});
+    }
+}
+
+std::optional<JobId> Queue::next() {
+    if (last_ != nullptr) {  // it was given what it asked for
+        enter(last_);
+        sort_anew();
+    }
+    last_ = nullptr;
+    if (heads_.empty()) return std::nullopt;
+    const auto [rank, cursor] = heads_.extract(heads_.begin()).value();
+    last_ = cursor;
+    return rank.job;
+}
+
+std::vector<JobId> due_jobs(const State& state, Time now) {
+    std::vector<JobId> all;
+    const Limits limits(state, now);
+    Queue queue(state, now, limits);
+    while (const auto id = queue.next()) all.push_back(*id);
+    return all;
+}
+
+}  // namespace roll::core

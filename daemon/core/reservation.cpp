@@ -1,0 +1,93 @@
+#include "daemon/core/reservation.hpp"
+
+#include <algorithm>
+
+namespace roll::core {
+
+std::optional<Time> latest_end(const spec::JobSpec& spec, Time began, Time now) {
+    std::optional<Time> end = spec.deadline;
+    if (spec.resources.time.count() > 0)
+        end = std::min(end.value_or(Time::max()), began + spec.resources.time);
+    return end ? std::optional(std::max(*end, now)) : std::nullopt;
+}
+
+std::optional<Time> latest_end(const Job& job, Time now) {
+    const Attempt& attempt = *job.attempt;
+    if (attempt.phase == AttemptPhase::Stopping) return now;
+    return latest_end(job.spec, attempt.started_at.value_or(attempt.placed_at), now);
+}
+
+Reservation::Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
+                         std::vector<Holder> held)
+    : wanted_(wanted),
+      room_(free) {
+    std::erase_if(held, [](const Holder& holder) { return !holder.until; });
+    std::ranges::stable_sort(held, {}, &Holder::until);
+    for (const auto& [id, room] : room_) {
+        if (fits(wanted_, room)) fitting_.insert(id);
+    }
+    const auto enough = [&] { return std::ssize(fitting_) >= wanted_.nodes; };
+    for (auto holder = held.begin(); holder != held.end();) {
+        const Time until = *holder->until;
+        for (; holder != held.end() && *holder->until == until; ++holder) {
+            give(room_, holder->places);
+            for (const Place& place : holder->places) {
+                const auto found = room_.find(place.worker);
+                if (found != room_.end() && fits(wanted_, found->second))
+                    fitting_.insert(place.worker);
+            }
+        }
+        if (!enough()) continue;
+        at_ = until;
+        return;
+    }
+    room_ = all;
+    count_fitting();
+}
+
+void Reservation::count_fitting() {
+    fitting_.clear();
+    for (const auto& [id, room] : room_) {
+        if (fits(wanted_, room)) fitting_.insert(id);
+    }
+}
+
+bool Reservation::ends_before(const spec::Resources& later, Time now) const {
+    return at_ && later.time.count() > 0 && now + later.time + kBackfillSlack <= *at_;
+}
+
+// Whether the worker could no longer hold a member of the first job.
+bool Reservation::costs(WorkerId worker, const spec::Resources& later) const {
+    if (!fitting_.contains(worker)) return false;
+    if (!at_) return true;
+    const Free& free = room_.at(worker);
+    return std::ssize(free.slots) - later.slots_per_node < wanted_.slots_per_node ||
+           std::ssize(free.gpus) - later.gpus_per_node < wanted_.gpus_per_node;
+}
+
+std::vector<Place> Reservation::places_beside(const spec::Resources& later, const Room& free,
+                                              Time now, std::set<WorkerId> avoid) const {
+    if (ends_before(later, now)) return find_places(later, free, avoid);
+    std::set<WorkerId> costly;
+    for (const auto& [id, room] : free) {
+        if (costs(id, later)) costly.insert(id);
+    }
+    avoid.insert(costly.begin(), costly.end());
+    auto places = find_places(later, free, avoid);
+    const auto lost = std::ranges::count_if(
+        places, [&](const Place& place) { return costly.contains(place.worker); });
+    const auto spare = at_ ? std::ssize(fitting_) - wanted_.nodes : 0;
+    if (lost > spare) places.clear();
+    return places;
+}
+
+void Reservation::add(const spec::Resources& later, const std::vector<Place>& places, Time now) {
+    const bool gone_then = at_ && later.time.count() > 0 && now + later.time <= *at_;
+    if (!at_ || gone_then) return;
+    take(room_, places);
+    for (const Place& place : places) {
+        if (!fits(wanted_, room_.at(place.worker))) fitting_.erase(place.worker);
+    }
+}
+
+}  // namespace roll::core

@@ -1,0 +1,126 @@
+// Preemption: the first job that waits may have the places of attempts of lower priority that have
+// run for the policy's `min_run`, or those with which others have borrowed its quota. They stop as
+// at a time limit, after a checkpoint, and go back to the queue; so a job is preempted at most once
+// in each `min_run` that it runs.
+#include <algorithm>
+
+#include "daemon/core/queue.hpp"
+#include "daemon/core/room.hpp"
+#include "daemon/core/rules/rules.hpp"
+
+namespace roll::core {
+namespace {
+
+constexpr std::size_t kVictimsMax = 256;  // a turn stays bounded
+
+// The first job that only room keeps, or what others have borrowed of its quota.
+std::optional<JobId> first_waiting(const State& state, Time now, const Limits& limits) {
+    const Room all = all_room(state, now);
+    Queue queue(state, now, limits);
+    while (const auto id = queue.next()) {
+        const Job& job = state.jobs.at(*id);
+        const bool may = !limits.excess(job) || limits.owns(job);
+        if (may && !find_places(job.spec.resources, all).empty()) return id;
+        queue.drop();
+    }
+    return std::nullopt;
+}
+
+// Who may be stopped for it: lowest priority first, then who has run least.
+std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
+                               const Limits& limits) {
+    const bool reclaims = limits.owns(first);
+    std::vector<JobId> victims;
+    for (const JobId id : state.index.running) {
+        const Job& job = state.jobs.at(id);
+        const Attempt& attempt = *job.attempt;
+        if (attempt.phase != AttemptPhase::Running) continue;
+        const bool lower = job.spec.priority < first.spec.priority;
+        if (!lower && !(reclaims && limits.borrows(job))) continue;
+        if (*attempt.started_at + state.policy.min_run <= now) victims.push_back(id);
+    }
+    std::ranges::sort(victims, [&](JobId a, JobId b) {
+        const Job& one = state.jobs.at(a);
+        const Job& other = state.jobs.at(b);
+        return std::tuple(one.spec.priority, *other.attempt->started_at, a) <
+               std::tuple(other.spec.priority, *one.attempt->started_at, b);
+    });
+    if (victims.size() > kVictimsMax) victims.resize(kVictimsMax);
+    return victims;
+}
+
+// Room and limits as they would be without some attempts.
+class Without {
+  public:
+    Without(const State& state, const Job& first, Time now)
+        : state_(state),
+          first_(first),
+          room_(free_room(state, now)),
+          limits_(state, now) {}
+
+    bool fits() const {
+        return !limits_.excess(first_) && !find_places(first_.spec.resources, room_).empty();
+    }
+    void leave(JobId id) {
+        give(room_, state_.jobs.at(id).attempt->places);
+        limits_.add(state_.jobs.at(id), -1);
+    }
+    void stay(JobId id) {
+        take(room_, state_.jobs.at(id).attempt->places);
+        limits_.add(state_.jobs.at(id));
+    }
+    // Whether it may be stopped for what the first job owns: somebody of equal priority only as
+    // long as he has more than is his.
+    bool may_leave(const Job& job) const {
+        return job.spec.priority < first_.spec.priority || limits_.borrows(job);
+    }
+
+  private:
+    const State& state_;
+    const Job& first_;
+    Room room_;
+    Limits limits_;
+};
+
+// The fewest of them, in their order, that make room for it; none: all of them do not.
+std::vector<JobId> choose(const State& state, Without without, const std::vector<JobId>& victims) {
+    std::vector<JobId> chosen;
+    for (const JobId id : victims) {
+        if (without.fits()) break;
+        if (!without.may_leave(state.jobs.at(id))) continue;
+        without.leave(id);
+        chosen.push_back(id);
+    }
+    if (!without.fits()) return {};
+    std::vector<JobId> needed;
+    for (const JobId id : chosen) {
+        without.stay(id);
+        if (without.fits()) continue;  // its place is not needed after all
+        without.leave(id);
+        needed.push_back(id);
+    }
+    return needed;
+}
+
+}  // namespace
+
+Events preempt_jobs(const State& state, Time now) {
+    if (!state.policy.preempt || state.index.ready.empty()) return {};
+    const Limits limits(state, now);
+    const auto first = first_waiting(state, now, limits);
+    if (!first) return {};
+    const Job& job = state.jobs.at(*first);
+    Without without(state, job, now);
+    for (const JobId id : state.index.running) {
+        if (state.jobs.at(id).attempt->phase == AttemptPhase::Stopping) without.leave(id);
+    }
+    if (without.fits()) return {};  // room is being made
+    Events events;
+    for (const JobId id : choose(state, without, victims_for(state, job, now, limits))) {
+        const std::string reason = "preempted by job " + std::to_string(first->value);
+        events.push_back(AttemptStopping{{id, state.jobs.at(id).attempt->token}, reason, true});
+    }
+    return events;
+}
+
+}  // namespace roll::core

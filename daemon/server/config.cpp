@@ -1,0 +1,34 @@
+#include "daemon/server/config.hpp"
+
+#include <fmt/format.h>
+
+#include "common/files.hpp"
+#include "common/json.hpp"
+#include "common/yaml/yaml.hpp"
+
+namespace roll::server {
+
+Result<spec::Policy> read_config(const std::filesystem::path& path) {
+    ROLL_TRY(const std::string text, read_file(path));
+    ROLL_TRY(const std::vector<Json> documents, yaml::read(text, path.string()));
+    if (documents.size() > 1)
+        return fail(ErrorCode::InvalidArgument, path.string() + " holds more than one document");
+    spec::ParsedPolicy parsed =
+        spec::parse_policy(documents.empty() ? "{}" : dump(documents.front()));
+    if (parsed.problems.empty()) return std::move(parsed.policy);
+    std::string message = path.string() + " cannot be used:";
+    for (const spec::Problem& problem : parsed.problems)
+        message += fmt::format("\n  {} {}", problem.path, problem.message);
+    return fail(ErrorCode::InvalidArgument, message,
+                "rolld --check-config --config " + path.string());
+}
+
+Result<spec::Policy> find_config(const std::string& given, const std::filesystem::path& directory) {
+    if (!given.empty()) return read_config(given);
+    const auto path = directory / "rolld.yaml";
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return spec::Policy{};
+    return read_config(path);
+}
+
+}  // namespace roll::server

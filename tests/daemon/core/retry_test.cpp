@@ -1,0 +1,113 @@
+// What the end of an attempt counts as.
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Classes : public testing::Test {
+  protected:
+    Classes() {
+        desk.join("n", 1);
+        spec = wants(1, 1);
+        spec.retry = {.infra = 2, .app = 0};
+    }
+    void fail(JobId id, Outcome outcome, int code) {
+        desk.exit(id, outcome, code, "it broke");
+        desk.pass(1h);
+    }
+    void checkpoint(JobId id, std::int64_t step) {
+        desk.tell(CheckpointWritten{desk.worker_of(id), desk.attempt(id), step, "/c"});
+    }
+    Desk desk;
+    spec::JobSpec spec;
+};
+
+TEST_F(Classes, TimeLimitHasABudgetOfItsOwn) {
+    spec.resources.time = 1min;
+    spec.retry.timeout = 1;
+    const JobId id = desk.submit(spec);
+    desk.pass(1min);
+    desk.exit(id, Outcome::Yielded, 75);
+    EXPECT_EQ(desk.job(id).timeouts, 1);
+    ASSERT_EQ(desk.job(id).phase, JobPhase::Running) << "at once";
+    desk.pass(1min);
+    desk.exit(id, Outcome::Stopped, 143);
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Failed);
+    EXPECT_EQ(desk.job(id).reason, "reached its time limit");
+    EXPECT_EQ(desk.job(id).infra_failures, 0);
+}
+
+TEST_F(Classes, BackOffIsTheJobsOwn) {
+    spec.retry = {.infra = 5, .app = 0};
+    spec.retry.backoff = 10s;
+    spec.retry.backoff_max = 25s;
+    const JobId id = desk.submit(spec);
+    for (const auto wait : {10s, 20s, 25s, 25s}) {
+        desk.exit(id, Outcome::Infra);
+        EXPECT_EQ(desk.job(id).not_before, desk.now + wait);
+        desk.pass(wait);
+    }
+}
+
+TEST_F(Classes, ExitCodesHaveMeanings) {
+    spec.retry = {.infra = 1, .app = 5};
+    spec.retry.on_exit = {{93, spec::OnExit::Stop}, {41, spec::OnExit::Retry}};
+    const JobId stops = desk.submit(spec);
+    fail(stops, Outcome::App, 93);
+    EXPECT_EQ(desk.job(stops).phase, JobPhase::Failed);
+    EXPECT_EQ(desk.job(stops).exit_code, 93);
+    const JobId again = desk.submit(spec);
+    fail(again, Outcome::App, 41);
+    EXPECT_EQ(desk.job(again).infra_failures, 1);
+    EXPECT_EQ(desk.job(again).app_failures, 0);
+    fail(again, Outcome::App, 41);
+    EXPECT_EQ(desk.job(again).phase, JobPhase::Failed);
+}
+
+TEST_F(Classes, AnExitCodeCanShunTheNode) {
+    desk.join("other", 2);
+    spec.retry.on_exit = {{41, spec::OnExit::AvoidNode}};
+    const JobId id = desk.submit(spec);
+    ASSERT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"n"});
+    fail(id, Outcome::App, 41);
+    EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"other"});
+    fail(id, Outcome::App, 41);
+    EXPECT_EQ(desk.job(id).avoid, (std::set<std::string>{"n", "other"}));
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Running) << "somewhere, if all are shunned";
+}
+
+TEST_F(Classes, NoProgressStopsAJobThatTrains) {
+    spec.kind = spec::JobKind::Train;
+    spec.retry = {.infra = 100, .app = 0};
+    const JobId id = desk.submit(spec);
+    checkpoint(id, 10);
+    fail(id, Outcome::Infra, 137);
+    fail(id, Outcome::Infra, 137);
+    checkpoint(id, 20);
+    fail(id, Outcome::Infra, 137);
+    EXPECT_EQ(desk.job(id).stalled, 0) << "a newer checkpoint is progress";
+    fail(id, Outcome::Infra, 137);
+    fail(id, Outcome::Infra, 137);
+    ASSERT_EQ(desk.job(id).phase, JobPhase::Running);
+    fail(id, Outcome::Infra, 137);
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Failed);
+    EXPECT_EQ(desk.job(id).reason,
+              "no checkpoint beyond step 20 in 3 attempts that ended badly, the last: it broke");
+}
+
+TEST_F(Classes, YieldsAndCommandsNeedNoProgress) {
+    spec.retry = {.infra = 100, .app = 0};
+    const JobId command = desk.submit(spec);
+    for (int i = 0; i < 5; ++i) fail(command, Outcome::Infra, 137);
+    EXPECT_EQ(desk.job(command).phase, JobPhase::Running);
+    desk.exit(command, Outcome::Done);
+    spec.kind = spec::JobKind::Train;
+    const JobId train = desk.submit(spec);
+    for (int i = 0; i < 5; ++i) fail(train, Outcome::Yielded, 75);
+    EXPECT_EQ(desk.job(train).phase, JobPhase::Running);
+}
+
+}  // namespace
+}  // namespace roll::core

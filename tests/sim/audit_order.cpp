@@ -1,0 +1,148 @@
+// What the auditor knows of the order in which jobs start: who is first, what may start behind him,
+// who may be stopped for him. Told anew from the rules' promises, over all jobs.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "tests/sim/auditor.hpp"
+
+namespace roll::sim {
+
+using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
+
+Auditor::Room Auditor::room(const Occupied& occupied) const {
+    Room free;
+    for (const auto& [id, worker] : workers_) {
+        if (worker.draining || goes_back(worker)) continue;
+        for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
+        for (int i = 0; i < worker.gpus; ++i) free[id].second.insert(i);
+    }
+    for (const auto& [id, j] : jobs_) {
+        if (!j.run || !occupied(j)) continue;
+        for (const Member& m : j.run->members) {
+            const auto found = free.find(m.place.worker);
+            if (found == free.end()) continue;
+            for (int slot : m.place.slots) found->second.first.erase(slot);
+            for (int gpu : m.place.gpus) found->second.second.erase(gpu);
+        }
+    }
+    return free;
+}
+
+Time Auditor::ready_since(const Job& j) const {
+    Time since = std::max(j.submitted, due_at(j));
+    since = std::max(since, j.requeued);
+    for (const spec::After& after : j.spec.after)
+        since = std::max(since, jobs_.at(after.job).ended.value());
+    return since;
+}
+
+Auditor::Waiting Auditor::rank(JobId id, const Job& j, Time now) const {
+    const Time since = ready_since(j);
+    const bool starves = since + policy_.starve_after <= now;
+    return {{!starves, starves ? since : Time{}, starves ? 0 : -j.spec.priority, id}, &j};
+}
+
+// Those that only room keeps, in order.
+std::vector<Auditor::Waiting> Auditor::waiting(Time now) const {
+    const Room all = room([](const Job&) { return false; });
+    std::vector<Waiting> list;
+    for (const auto& [id, j] : jobs_) {
+        if (due(j, now) && fits(j.spec.resources, all, now) && quota_allows(j))
+            list.push_back(rank(id, j, now));
+    }
+    std::ranges::sort(list, {}, &Waiting::rank);
+    return list;
+}
+
+// Whether a running attempt may still hold its place at that time.
+bool Auditor::holds_for(const Job& j, Time at, Time now) const {
+    if (j.run->stopping) return at < now;
+    std::optional<Time> end = j.spec.deadline;
+    if (j.spec.resources.time.count() > 0)
+        end = std::min(end.value_or(Time::max()), j.run->since + j.spec.resources.time);
+    return !end || std::max(*end, now) > at;
+}
+
+// When the job fits at the latest if none of `without` were there; none: it cannot be told.
+std::optional<Time> Auditor::earliest(const Job& first, Time now, const Occupied& without) const {
+    std::set<Time> ends{now};
+    for (const auto& [id, j] : jobs_) {
+        if (!j.run) continue;
+        if (j.spec.deadline) ends.insert(std::max(*j.spec.deadline, now));
+        if (j.spec.resources.time.count() > 0)
+            ends.insert(std::max(j.run->since + j.spec.resources.time, now));
+    }
+    for (const Time at : ends) {
+        const auto there = [&](const Job& j) { return !without(j) && holds_for(j, at, now); };
+        if (fits(first.spec.resources, room(there), now)) return at;
+    }
+    return std::nullopt;
+}
+
+namespace {
+
+auto without_number(const std::tuple<bool, Time, std::int64_t, JobId>& rank) {
+    return std::tuple(std::get<0>(rank), std::get<1>(rank), std::get<2>(rank));
+}
+
+}  // namespace
+
+// Nothing that could run is left lying; what started behind a job that must wait does not move it
+// back, every attempt taking its whole time.
+void Auditor::check_placement(Time now) const {
+    const auto list = waiting(now);
+    if (list.empty()) return;
+    const Room free = room([](const Job&) { return true; });
+    const bool lends = std::ranges::any_of(policy_.accounts, [](const auto& item) {
+        return item.second.quota.borrow_slots + item.second.quota.borrow_gpus > 0;
+    });
+    if (policy_.half_life.count() == 0 && !lends) {
+        ROLL_CHECK(!fits(list.front().job->spec.resources, free, now));
+        check_backfill(list.front(), now);
+        return;
+    }
+    // With fair share any of the same priority may be the first, with lending any.
+    ROLL_CHECK(std::ranges::any_of(list, [&](const Waiting& one) {
+        return (lends || without_number(one.rank) == without_number(list.front().rank)) &&
+               !fits(one.job->spec.resources, free, now);
+    }));
+}
+
+void Auditor::check_backfill(const Waiting& first, Time now) const {
+    std::set<const Job*> behind;  // started in this turn although it is behind the first
+    for (const auto& [id, j] : jobs_) {
+        const bool placed_now = j.run && !j.run->started && j.placed == now;
+        if (placed_now && rank(id, j, now).rank > first.rank) behind.insert(&j);
+    }
+    ROLL_CHECK(policy_.backfill || behind.empty());
+    const auto new_ones = [&](const Job& j) { return behind.contains(&j); };
+    const auto none = [](const Job&) { return false; };
+    const auto promised = earliest(*first.job, now, new_ones);
+    const auto left = earliest(*first.job, now, none);
+    if (promised) {
+        ROLL_CHECK(left && *left <= *promised);
+    } else {
+        ROLL_CHECK(fits(first.job->spec.resources, room(new_ones), now));
+    }
+    if (!policy_.backfill || !left) return;
+    const Room free = room([](const Job&) { return true; });
+    for (const Waiting& later : waiting(now)) {  // what surely ends before that does not wait
+        const auto limit = later.job->spec.resources.time;
+        const bool harmless =
+            limit.count() > 0 && now + limit + 30s <= *left && quota_allows(*later.job, first.job);
+        ROLL_CHECK(!harmless || !fits(later.job->spec.resources, free, now));
+    }
+}
+
+// Of lower priority than a job that waits, after it has run for its time.
+void Auditor::check_preemption(const core::AttemptStopping& e) const {
+    const Job& victim = jobs_.at(e.attempt.job);
+    ROLL_CHECK(policy_.preempt && victim.run->started);
+    ROLL_CHECK(victim.run->since + policy_.min_run <= now_);
+    const bool lower = std::ranges::any_of(jobs_, [&](const auto& item) {
+        return due(item.second, now_) && item.second.spec.priority > victim.spec.priority;
+    });
+    ROLL_CHECK(lower || borrows(victim));
+}
+
+}  // namespace roll::sim

@@ -1,0 +1,86 @@
+// What the auditor knows of quotas: sums over all jobs, told anew from rolld.yaml.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "tests/sim/auditor.hpp"
+
+namespace roll::sim {
+namespace {
+
+bool is_within(const spec::Policy& policy, const std::string& account, const std::string& other) {
+    for (std::string at = account; !at.empty();) {
+        if (at == other) return true;
+        const auto found = policy.accounts.find(at);
+        at = found == policy.accounts.end() ? "" : found->second.parent;
+    }
+    return false;
+}
+
+}  // namespace
+
+// Of the jobs that an account (with those below it) or a user has; `more` as if they ran.
+template <class Mine>
+Auditor::Sum Auditor::sum(const Mine& mine, bool stopping_too, const Some& more) const {
+    Sum sum;
+    for (const auto& [id, j] : jobs_) {
+        if (!mine(j)) continue;
+        sum.jobs += !j.over;
+        sum.gpu_ms += j.gpu_ms;
+        const bool runs = j.run && (!j.run->stopping || stopping_too);
+        if (!runs && !more.contains(&j)) continue;
+        sum.slots += j.spec.resources.nodes * j.spec.resources.slots_per_node;
+        const int gpus = j.spec.resources.nodes * j.spec.resources.gpus_per_node;
+        sum.gpus += gpus;
+        sum.gpu_ms += gpus * std::chrono::milliseconds(j.spec.resources.time).count();
+    }
+    return sum;
+}
+
+bool Auditor::within(const spec::Quota& quota, const Sum& sum) {
+    return (!quota.slots || sum.slots <= *quota.slots + quota.borrow_slots) &&
+           (!quota.gpus || sum.gpus <= *quota.gpus + quota.borrow_gpus) &&
+           (!quota.jobs || sum.jobs <= *quota.jobs) &&
+           (!quota.gpu_hours || sum.gpu_ms <= std::int64_t{3'600'000} * *quota.gpu_hours);
+}
+
+bool Auditor::quotas_hold(const Some& more) const {
+    for (const auto& [name, account] : policy_.accounts) {
+        const auto mine = [&](const Job& j) { return is_within(policy_, j.spec.account, name); };
+        if (!within(account.quota, sum(mine, true, more))) return false;
+    }
+    if (policy_.users.empty()) return true;
+    std::set<std::string> users;
+    for (const auto& [id, j] : jobs_) users.insert(j.user);
+    return std::ranges::all_of(users, [&](const std::string& user) {
+        const auto mine = [&](const Job& j) { return j.user == user; };
+        return within(spec::policy_of(policy_, user).quota, sum(mine, true, more));
+    });
+}
+
+// Whether a waiting job would keep them if it started, beside another that is promised its place.
+bool Auditor::quota_allows(const Job& job, const Job* promised) const {
+    Some more{&job};
+    if (promised != nullptr) more.insert(promised);
+    if (!quotas_hold(more)) return false;
+    const spec::Resources& wanted = job.spec.resources;
+    if (wanted.gpus_per_node == 0 || wanted.time.count() > 0) return true;
+    const bool account = std::ranges::any_of(policy_.accounts, [&](const auto& item) {
+        return item.second.quota.gpu_hours && is_within(policy_, job.spec.account, item.first);
+    });
+    return !account && !spec::policy_of(policy_, job.user).quota.gpu_hours;
+}
+
+// An account of the job has more than is its own, not counting what stops already.
+bool Auditor::borrows(const Job& job) const {
+    return std::ranges::any_of(policy_.accounts, [&](const auto& item) {
+        const spec::Quota& quota = item.second.quota;
+        if (!is_within(policy_, job.spec.account, item.first)) return false;
+        const auto mine = [&](const Job& j) {
+            return is_within(policy_, j.spec.account, item.first);
+        };
+        const Sum now = sum(mine, false, {});
+        return (quota.slots && now.slots > *quota.slots) || (quota.gpus && now.gpus > *quota.gpus);
+    });
+}
+
+}  // namespace roll::sim
