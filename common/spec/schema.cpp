@@ -288,8 +288,9 @@ void collect_keys(const OrderedJson& schema, const std::string& path,
     if (!schema.is_object()) return;
     if (schema.contains("properties")) {
         for (const auto& [key, field] : schema["properties"].items()) {
-            keys.push_back(join(path, key));
-            collect_keys(field, keys.back(), keys);
+            const std::string full = join(path, key);
+            keys.push_back(full);
+            collect_keys(field, full, keys);
         }
     }
     if (schema.contains("oneOf")) {

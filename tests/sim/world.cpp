@@ -182,6 +182,15 @@ void World::receive(const Heartbeat& heartbeat, std::uint64_t life) {
     heard_[heartbeat.session] = heartbeat;
     const auto worker = worker_of(heartbeat.session);
     if (!worker) {
+        // The first hello of a process that is gone already does not come: its connection is too.
+        const auto& sessions = engine_->state().sessions;
+        const auto known = sessions.find(heartbeat.node);
+        const bool joined =
+            known != sessions.end() && std::ranges::count(known->second, heartbeat.session) > 0;
+        const auto lives = [&](const Node& node) {
+            return node.process && node.process->session == heartbeat.session;
+        };
+        if (!joined && std::ranges::none_of(nodes_, lives)) return;
         inbox_.push_back({core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
                                             heartbeat.gpus, heartbeat.pilot}});
         return;
