@@ -37,8 +37,8 @@ struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm
 struct Tick { };                                                        // time passed
 // clang-format on
 
-using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain, WorkerHello,
-                           WorkerGone, MemberStarted, MemberExited, MemberUnknown,
+using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
+                           WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                            CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
                            PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing>;
 

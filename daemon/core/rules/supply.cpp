@@ -2,11 +2,11 @@
 // in thought, first fit in the order of the queue. What it leaves unused goes back; what it lacks
 // is ordered.
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/dependency.hpp"
+#include "daemon/core/queue.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
@@ -183,33 +183,17 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
     }
 }
 
-// How many jobs of this group may start now: an array may have a limit.
-int startable(const State& state, const Group& group, const Job& first) {
-    constexpr int kAll = std::numeric_limits<int>::max();
-    if (!first.spec.array || first.spec.array->limit == 0) return kAll;
-    const auto running = state.index.array_running.find(group.array);
-    const int count = running == state.index.array_running.end() ? 0 : running->second;
-    return first.spec.array->limit - count;
-}
-
-// The jobs that only lack room, in the order of the queue. A group whose next job cannot be served
-// is left, so the cost goes with what can be had, not with how many wait.
-void serve_ready(const State& state, Planner& planner) {
-    struct Line {
-        const std::set<Turn>* turns = nullptr;
-        int left = 0;
-    };
-    std::map<Turn, Line> heads;
-    for (const auto& [group, turns] : state.index.ready) {
-        const Job& first = state.jobs.at(turns.begin()->job);
-        heads[*turns.begin()] = {&turns, startable(state, group, first)};
-    }
-    while (!heads.empty()) {
-        const auto head = heads.extract(heads.begin());
-        Line line = head.mapped();
-        if (line.left-- <= 0 || !planner.serve(state.jobs.at(head.key().job), true)) continue;
-        const auto next = line.turns->upper_bound(head.key());
-        if (next != line.turns->end()) heads[*next] = line;
+// The jobs that only lack room, in the order of the queue, within the users' limits. A group whose
+// next job cannot be served is left, so the cost goes with what can be had, not with how many wait.
+void serve_ready(const State& state, Time now, Planner& planner) {
+    Limits limits(state, now);
+    Queue queue(state, now, limits);
+    while (const auto id = queue.next()) {
+        const Job& job = state.jobs.at(*id);
+        if (!limits.excess(job) && planner.serve(job, true))
+            limits.add(job);
+        else
+            queue.drop();
     }
 }
 
@@ -236,7 +220,7 @@ std::string idle_reason(const State& state, AllocationId id, const Allocation& a
 Events match_supply(const State& state, Time now) {
     if (state.queues.empty()) return {};
     Planner planner(state, now);
-    serve_ready(state, planner);
+    serve_ready(state, now, planner);
     for (const auto& [at, id] : state.index.sleeping) {
         if (at > now + kSoon) break;
         const Job& job = state.jobs.at(id);

@@ -25,7 +25,8 @@ Shop busy_shop(unsigned seed, bool with_limits) {
 // The first that only room keeps; none: all run.
 std::optional<JobId> first_waiting(const Desk& desk) {
     for (const JobId id : due_jobs(desk.state, desk.now)) {
-        if (!find_places(desk.job(id).spec.resources, all_room(desk.state)).empty()) return id;
+        if (!find_places(desk.job(id).spec.resources, all_room(desk.state, desk.now)).empty())
+            return id;
     }
     return std::nullopt;
 }
@@ -72,8 +73,9 @@ TEST(Backfill, KeepsTheReservationThatTheFirstJobHad) {
             const Job& job = shop.desk.job(id);
             held.push_back({latest_end(job, shop.desk.now), job.attempt->places});
         }
-        const Reservation promise(shop.desk.job(*first).spec.resources, free_room(shop.desk.state),
-                                  all_room(shop.desk.state), held);
+        const Reservation promise(shop.desk.job(*first).spec.resources,
+                                  free_room(shop.desk.state, shop.desk.now),
+                                  all_room(shop.desk.state, shop.desk.now), held);
         if (!promise.at()) continue;
         ++promises;
         shop.run_to(*promise.at());
