@@ -48,7 +48,7 @@ MUTATIONS = [
     (CORE + 'rules/place.cpp', 'return first_ ? ', 'return false ? ', 'narrow jobs overtake a wide one'),
     (CORE + 'rules/place.cpp', 'if (first_ || find_places(job.spec.resources, all_).empty()) continue;',
      'if (first_) continue;', 'a job that can never run is the one with the reservation'),
-    (CORE + 'rules/place.cpp', 'if (limits_.excess(job)) {', 'if (false) {', 'arrays and quotas know no limit'),
+    (CORE + 'rules/place.cpp', 'if (limits.excess(job)) {', 'if (false) {', 'arrays and quotas know no limit'),
     (CORE + 'reservation.cpp', 'now + later.time + kBackfillSlack <= *at_', 'true',
      'backfilled jobs may take as long as they like'),
     (CORE + 'reservation.cpp', 'if (!at_) return true;', 'if (!at_) return false;',

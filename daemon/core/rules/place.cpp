@@ -14,29 +14,43 @@ class Placer {
           free_(free_room(state, now)),
           limits_(state, now) {}
 
+    // Shares and quotas change with what is given out, and the order with them: then it is gone
+    // through again until nothing more starts.
     Events run() {
-        Queue queue(state_, now_, limits_);
+        const bool moves = state_.policy.half_life.count() > 0 || !state_.policy.accounts.empty();
+        while (pass() && moves) {}
+        return std::move(events_);
+    }
+
+  private:
+    // Once through the queue; true if something was placed.
+    bool pass() {
+        first_.reset();
+        Limits limits = limits_;
+        Queue queue(state_, now_, limits);
+        const std::size_t before = events_.size();
         while (const auto id = queue.next()) {
             const Job& job = state_.jobs.at(*id);
-            if (limits_.excess(job)) {
+            if (placed_.contains(*id)) continue;
+            if (limits.excess(job)) {
                 queue.drop();
                 continue;
             }
             const auto places = find(job);
             if (!places.empty()) {
                 place(*id, job, places);
+                limits.add(job);
                 continue;
             }
             queue.drop();
             if (first_ || find_places(job.spec.resources, all_).empty()) continue;
             if (!state_.policy.backfill) break;
             first_.emplace(job.spec.resources, free_, all_, held());
-            limits_.add(job);  // its quota is kept for it too
+            limits.add(job);  // its quota is kept for it too
         }
-        return std::move(events_);
+        return events_.size() > before;
     }
 
-  private:
     std::vector<Place> find(const Job& job) const {
         std::set<WorkerId> avoid;
         if (!job.avoid.empty()) {
@@ -53,6 +67,7 @@ class Placer {
         take(free_, places);
         if (first_) first_->add(job.spec.resources, places, now_);
         limits_.add(job);
+        placed_.insert(id);
         events_.push_back(
             AttemptPlaced{{id, {state_.incarnation, job.attempts + 1}}, places, now_});
     }
@@ -77,6 +92,7 @@ class Placer {
     Room all_;
     Room free_;
     Limits limits_;
+    std::set<JobId> placed_{};
     std::optional<Reservation> first_{};  // of the first job that must wait
     Events events_{};
 };
