@@ -7,6 +7,7 @@
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/dependency.hpp"
 #include "daemon/core/queue.hpp"
+#include "daemon/core/room.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
@@ -46,7 +47,10 @@ class Planner {
         const spec::Resources& wanted = job.spec.resources;
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.nodes - static_cast<int>(found.size());
-        if (missing > 0 && !(orders && order(wanted, missing, found))) return false;
+        // A gang that live workers can hold waits for the busy ones, and the idle ones stay for it.
+        const bool comes = missing == 0 || (orders && order(wanted, missing, found)) ||
+                           !find_places(wanted, all_).empty();
+        if (!comes) return false;
         take(wanted, found);
         return missing == 0 || std::ssize(found) == wanted.nodes;
     }
@@ -66,6 +70,7 @@ class Planner {
     const State& state_;
     Time now_;
     std::uint64_t next_;
+    Room all_ = all_room(state_, now_);
     std::vector<Node> nodes_{};
     std::map<std::string, Budget> budgets_{};
     std::set<AllocationId> needed_{};
