@@ -19,8 +19,8 @@ Result<Events> decide(const State& state, const Input& input, Time now);
 // legal.
 void apply(State& state, const Event& event);
 
-// Draws consequences, one policy a file in rules/. Each runs once a turn on what the earlier ones
-// left; after a turn every rule returns nothing.
+// Draws consequences, one policy a file in rules/. A turn runs them in order, each on what the
+// earlier ones left, until every rule returns nothing.
 using Rule = Events (*)(const State& state, Time now);
 std::span<const Rule> rules();
 

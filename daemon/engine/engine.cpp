@@ -14,7 +14,12 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
         turn.replies.push_back(core::decide(state_, input, now));
         if (turn.replies.back()) take(*turn.replies.back());
     }
-    for (const core::Rule rule : core::rules()) take(rule(state_, now));
+    // What a later rule decides can give an earlier one something to do, a released allocation
+    // room for another order of jobs: they go round until all are at rest.
+    for (std::size_t before = batch.size() + 1; before != batch.size();) {
+        before = batch.size();
+        for (const core::Rule rule : core::rules()) take(rule(state_, now));
+    }
     core::check_running(state_);
     return batch;
 }
