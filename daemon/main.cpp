@@ -8,6 +8,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -202,6 +203,14 @@ std::optional<Result<void>> keep_house(const Options& options) {
     return restore(*directory, options.restore);
 }
 
+// A connection is a descriptor: as many as this user may have.
+void raise_file_limit() {
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     if (options.check_config) {
@@ -281,6 +290,7 @@ int run(int argc, char** argv) {
         return app.exit(e) == 0 ? 0 : 2;
     }
     ::umask(077);
+    raise_file_limit();
     const auto kept = keep_house(options);
     const auto served = kept ? *kept : serve(options);
     if (served) return 0;

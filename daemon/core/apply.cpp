@@ -183,11 +183,15 @@ void on(State& s, const WorkerJoined& e) {
     s.next_worker = e.worker.value + 1;
     s.workers[e.worker] = Worker{
         .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
+    s.index.by_session[e.session] = e.worker;
     auto& sessions = s.sessions[e.node];
     if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);
 }
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
-void on(State& s, const WorkerLost& e) { ROLL_CHECK(s.workers.erase(e.worker) == 1); }
+void on(State& s, const WorkerLost& e) {
+    s.index.by_session.erase(at(s.workers, e.worker).session);
+    s.workers.erase(e.worker);
+}
 
 // The job that the event changes; 0: none.
 template <class E>

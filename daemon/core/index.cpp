@@ -122,6 +122,7 @@ void file(State& state, JobId id) {
 Index make_index(const State& state) {
     Index index;
     for (const auto& [id, job] : state.jobs) add(state, id, index);
+    for (const auto& [id, worker] : state.workers) index.by_session[worker.session] = id;
     return index;
 }
 

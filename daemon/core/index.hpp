@@ -55,6 +55,7 @@ struct Index {
     std::set<JobId> to_export;                    // ended well, and their export is not queued
     std::map<JobId, std::set<JobId>> dependents;  // of a job that is not over: who waits for it
     std::map<JobId, int> array_running;           // by the array's first job
+    std::map<std::string, WorkerId> by_session;   // the workers
     friend bool operator==(const Index&, const Index&) = default;
 };
 

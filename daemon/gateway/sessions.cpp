@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 namespace roll::gateway {
 namespace {
@@ -19,10 +20,8 @@ core::Outcome outcome_from(const std::string& name) {
 }
 
 std::optional<WorkerId> worker_of(const core::State& state, const std::string& session) {
-    for (const auto& [id, worker] : state.workers) {
-        if (worker.session == session) return id;
-    }
-    return std::nullopt;
+    const auto found = state.index.by_session.find(session);
+    return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
 }
 
 template <class Number>
@@ -88,8 +87,8 @@ struct Held {
 
 std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     std::vector<Held> held;
-    for (const auto& [id, job] : state.jobs) {
-        if (!job.attempt) continue;
+    for (const JobId id : state.index.running) {
+        const core::Job& job = state.jobs.at(id);
         const bool stopping = job.attempt->phase == core::AttemptPhase::Stopping;
         for (const core::Place& place : job.attempt->places) {
             if (place.worker == worker && !place.ended)
@@ -155,6 +154,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     session.peer = peer;
     session.last = std::move(heartbeat);
     session.heard_at = now;
+    if (!session.owes_answer) owing_.push_back(session.last.session);
     session.owes_answer = true;
     if (!worker) return inputs;
     if (session.last.draining && !state.workers.at(*worker).draining)
@@ -167,6 +167,8 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
 
 std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t published) {
     Inputs inputs;
+    if (judged_at_ == published) return inputs;  // silence grows with beats alone
+    judged_at_ = published;
     for (const auto& [id, worker] : state.workers) {
         const auto session = sessions_.find(worker.session);
         std::uint64_t since = 0;
@@ -188,10 +190,15 @@ bool Sessions::has_company(Instant now) const {
     });
 }
 
-void Sessions::forget_gone(const core::State& state) {
+std::vector<std::string> Sessions::take_owing() { return std::exchange(owing_, {}); }
+
+bool Sessions::forget_gone(const core::State& state) {
+    const std::pair workers(state.workers.size(), state.next_worker);
+    if (std::exchange(tidied_for_, workers) == workers) return false;
     std::erase_if(sessions_, [&](const auto& entry) { return !worker_of(state, entry.first); });
     std::erase_if(unheard_since_,
                   [&](const auto& entry) { return !state.workers.contains(entry.first); });
+    return true;
 }
 
 }  // namespace roll::gateway

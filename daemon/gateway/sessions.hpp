@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/json.hpp"
@@ -66,13 +68,22 @@ class Sessions {
     // By session name. A worker of State that has no entry has not been heard since this start.
     std::map<std::string, Session>& all() { return sessions_; }
     const std::map<std::string, Session>& all() const { return sessions_; }
-    void forget_gone(const core::State& state);
+
+    // Drops what is kept of workers that State no longer has. False: none came or went since.
+    bool forget_gone(const core::State& state);
+
+    // Names of the sessions that came to owe an answer since the last call.
+    std::vector<std::string> take_owing();
 
   private:
     LeaseRules rules_;
     std::string cluster_;
     std::map<std::string, Session> sessions_;
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
+    std::vector<std::string> owing_;
+    std::optional<std::uint64_t> judged_at_;  // the beacon's counter when silence was last judged
+    std::pair<std::size_t, std::uint64_t>
+        tidied_for_;  // State's workers, and the next one's number
 };
 
 }  // namespace roll::gateway

@@ -84,6 +84,26 @@ Json array_json(const core::Job& job) {
             {"limit", job.spec.array->limit}};
 }
 
+// What running attempts hold of a worker.
+struct Taken {
+    int slots = 0;
+    int gpus = 0;
+    Json jobs = Json::array();
+};
+
+std::map<WorkerId, Taken> taken_of(const core::State& state) {
+    std::map<WorkerId, Taken> all;
+    for (const JobId id : state.index.running) {
+        for (const core::Place& place : state.jobs.at(id).attempt->places) {
+            Taken& taken = all[place.worker];
+            taken.slots += static_cast<int>(place.slots.size());
+            taken.gpus += static_cast<int>(place.gpus.size());
+            taken.jobs.push_back(id.value);
+        }
+    }
+    return all;
+}
+
 }  // namespace
 
 std::string condition_text(const spec::After& after) {
@@ -179,29 +199,21 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
 }
 
 Json nodes(const core::State& state, const Hearsay& hearsay) {
+    const std::map<WorkerId, Taken> all_taken = taken_of(state);
     Json list = Json::array();
     for (const auto& [id, worker] : state.workers) {
-        std::size_t slots = 0;
-        std::size_t gpus = 0;
-        Json running = Json::array();
-        for (const JobId job_id : state.index.running) {
-            for (const core::Place& place : state.jobs.at(job_id).attempt->places) {
-                if (place.worker != id) continue;
-                slots += place.slots.size();
-                gpus += place.gpus.size();
-                running.push_back(job_id.value);
-            }
-        }
+        const auto found = all_taken.find(id);
+        const Taken taken = found == all_taken.end() ? Taken{} : found->second;
         const auto heard = hearsay.heard_ms_ago.find(id);
         list.push_back(
             {{"node", worker.node},
              {"slots", worker.slots},
              {"gpus", worker.gpus},
-             {"slots_free", worker.slots - static_cast<int>(slots)},
-             {"gpus_free", worker.gpus - static_cast<int>(gpus)},
+             {"slots_free", worker.slots - taken.slots},
+             {"gpus_free", worker.gpus - taken.gpus},
              {"draining", worker.draining},
              {"allocation", worker.allocation.value},
-             {"jobs", running},
+             {"jobs", taken.jobs},
              {"joined_at", to_iso8601(worker.joined_at)},
              {"heard_ms_ago",
               heard == hearsay.heard_ms_ago.end() ? Json(nullptr) : Json(heard->second)}});

@@ -254,30 +254,45 @@ void Server::answer_requests(const engine::Turn& turn) {
     }
 }
 
-// Each worker that was heard in this turn is answered, and each whose orders changed.
+// Each worker that was heard in this turn is answered, and each whose orders changed: a turn costs
+// what is heard and what runs, not how many workers there are.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
     auto orders = dispatch::orders(state, turn.owed, options_.cluster);
-    for (const auto& [id, worker] : state.workers) {
-        const auto found = sessions_.all().find(worker.session);
-        if (found == sessions_.all().end()) continue;
-        Session& session = found->second;
-        protocol::Answer answer = std::move(orders[id]);
-        const std::string said = protocol::encode(answer);
-        if (!session.owes_answer && sent_[worker.session] == said) continue;
-        sent_[worker.session] = said;
-        session.owes_answer = false;
-        for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
-        dispatch::add_verdicts(state, id, session.last.running, answer);
-        answer.incarnation = state.incarnation;
-        answer.sequence = session.last.sequence;
-        answer.counted = session.counted;
-        answer.counter = session.renewed_at;
-        answer.beacon = options_.beacon.string();
-        send(session.peer, protocol::encode(answer));
+    std::set<WorkerId> due = std::exchange(with_orders_, {});
+    for (const auto& [id, answer] : orders) with_orders_.insert(id);
+    due.insert(with_orders_.begin(), with_orders_.end());
+    for (const std::string& session : sessions_.take_owing()) {
+        const auto worker = state.index.by_session.find(session);
+        if (worker != state.index.by_session.end()) due.insert(worker->second);
     }
-    sessions_.forget_gone(state);
-    std::erase_if(sent_, [&](const auto& entry) { return !sessions_.all().contains(entry.first); });
+    for (const WorkerId id : due) {
+        const auto worker = state.workers.find(id);
+        if (worker != state.workers.end()) answer_worker(id, worker->second, std::move(orders[id]));
+    }
+    if (sessions_.forget_gone(state)) {
+        std::erase_if(sent_,
+                      [&](const auto& entry) { return !state.workers.contains(entry.first); });
+    }
+}
+
+void Server::answer_worker(WorkerId id, const core::Worker& worker, protocol::Answer answer) {
+    const core::State& state = engine_.state();
+    const auto found = sessions_.all().find(worker.session);
+    if (found == sessions_.all().end()) return;
+    Session& session = found->second;
+    const std::string said = protocol::encode(answer);
+    if (!session.owes_answer && sent_[id] == said) return;
+    sent_[id] = said;
+    session.owes_answer = false;
+    for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
+    dispatch::add_verdicts(state, id, session.last.running, answer);
+    answer.incarnation = state.incarnation;
+    answer.sequence = session.last.sequence;
+    answer.counted = session.counted;
+    answer.counter = session.renewed_at;
+    answer.beacon = options_.beacon.string();
+    send(session.peer, protocol::encode(answer));
 }
 
 void Server::answer_events(bool committed) {
