@@ -66,9 +66,12 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     bytes.gradients = count * main;
     bytes.moments = 2 * count * main;
     bytes.activations = live * tokens * (m.layers * layer_saved(m) + m.hidden) * element;
-    const std::int64_t logits = std::min(kLogitsBlockBytes, tokens * m.vocab * element);
+    const bool widens = spec.precision == spec::Precision::Bf16;  // bfloat16 to float and back
+    const std::int64_t logit = widens ? element + 4 : element;
+    const std::int64_t logits = std::min(kLogitsBlockBytes, tokens * m.vocab * logit);
     const std::int64_t loss = logits + 2 * tokens * m.hidden * element;
-    const std::int64_t layer = tokens * (2 * m.hidden + 2 * m.intermediate) * element;
+    const std::int64_t gates = widens ? 26 : 2 * element;  // bytes of gate, up and what they become
+    const std::int64_t layer = tokens * (2 * m.hidden * element + gates * m.intermediate);
     bytes.workspace = std::max(loss, layer);
     bytes.snapshot = 3 * count * main;
     return bytes;

@@ -129,7 +129,7 @@ std::string plan_text(const OrderedJson& p) {
         text += "stage " + stage["stage"].dump() + "     " + layers_text(stage["layers"]) +
                 ", embedding, loss\n";
     text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
-            pipeline["microbatches"].dump() + " micro-batches a rank, " +
+            pipeline["microbatches"].dump() + " micro-batches to a rank, " +
             flop_text(causal * tokens) + ", bubble " + pipeline["bubble"].dump() + "\n";
     text +=
         "the run     " + count_text(p["steps"]) + " steps, " +

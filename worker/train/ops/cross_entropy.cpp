@@ -9,6 +9,12 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = 64 << 20;  // of logits: larger is no faster (measured)
 
+// Of one logit in a block: where it is narrow there is a wide one besides.
+std::int64_t score_bytes(const at::Tensor& x_MC) {
+    const auto bytes = static_cast<std::int64_t>(x_MC.element_size());
+    return is_narrow(x_MC) ? bytes + static_cast<std::int64_t>(sizeof(float)) : bytes;
+}
+
 template <class T>
 double loss_row(T* logits, std::int64_t target, double scale, std::int64_t size) {
     if (target != kIgnored) return simd::kernels<T>().cross_entropy(logits, target, scale, size);
@@ -38,8 +44,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 CrossEntropySaved& saved) {
     const at::Tensor& w_VC = head.w_VC;
     const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
-    const std::int64_t block =
-        std::max<std::int64_t>(1, kBlockBytes / (size * x_MC.element_size()));
+    const std::int64_t block = std::max<std::int64_t>(1, kBlockBytes / (size * score_bytes(x_MC)));
     const at::Tensor logits_RV = at::empty({std::min(block, rows), size}, x_MC.options());
     const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
     saved.dx_MC = at::empty_like(x_MC);
@@ -76,7 +81,7 @@ at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M) {
     at::Tensor loss = at::zeros({}, x_MC.options().dtype(at::kDouble));
     const std::int64_t block =
-        std::max<std::int64_t>(1, kBlockBytes / (head.w_VC.size(0) * x_MC.element_size()));
+        std::max<std::int64_t>(1, kBlockBytes / (head.w_VC.size(0) * score_bytes(x_MC)));
     for (std::int64_t begin = 0; begin < x_MC.size(0); begin += block) {
         const std::int64_t end = std::min(x_MC.size(0), begin + block);
         const at::Tensor logits_RV = wide(logits(x_MC.slice(0, begin, end), head));
