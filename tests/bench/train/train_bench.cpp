@@ -1,7 +1,7 @@
 // One rank's float32 training step, a step for each line on stdin; compare.py speaks with this and
 // with bench_hf.py in turn. Each step answers with its seconds; at the end of input comes one JSON
 // line {loss, rss_mib, load_seconds}: rss_mib is the process's peak, load_seconds what it took to
-// make the model.
+// read the weights.
 //
 //   train_bench SHAPE|DIR THREADS     (DIR: a Hugging Face or MCA model)
 #include <chrono>
@@ -79,9 +79,9 @@ void serve(const Shape& shape, int threads) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 1);
-    const auto began = std::chrono::steady_clock::now();
     TrainStep trainer(shape.config, schedule, {self, self},
                       {.init = {.draw = shape.directory.empty()}, .clip_grad = 0});
+    const auto began = std::chrono::steady_clock::now();
     if (!shape.directory.empty()) load_weights(shape.directory, trainer.chunks()[0].parameters());
     const std::chrono::duration<double> load = std::chrono::steady_clock::now() - began;
     const at::Tensor ids = at::randint(shape.config.vocab, {shape.batch, shape.positions + 1});
