@@ -273,7 +273,7 @@ class Parser {
                                  [this] { return run_plan(context_, word_, submit_.job); });
         plan->add_option("FILE", word_)->required();
         add_job_options(*plan, submit_.job);
-        add_conversion("convert", "A checkpoint in another format: SRC DST [--to hf|mca] ...");
+        add_conversion("convert", "A checkpoint in another format: SRC DST [--to FORMAT] ...");
         add_conversion("merge", "A LoRA adapter into its base: BASE ADAPTER DST");
         pass("inspect", "What a checkpoint holds: DIR", "roll-convert");
         pass("verify", "Check a checkpoint: DIR", "roll-convert");

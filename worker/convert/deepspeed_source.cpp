@@ -121,6 +121,16 @@ class Opener {
                                  "; the config says " + tensor::to_string(own.shape));
     }
 
+    Stored whole(int number) const {
+        const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
+        const Shape zero(own.shape.size(), 0);
+        Stored stored;
+        stored.name = own.name;
+        stored.shape = own.shape;
+        stored.pieces = {{number, zero, own.shape, zero}};
+        return stored;
+    }
+
     // A flat run of a tensor's elements, starting with number `begin`.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
                  const tensor::StridedView& flat, std::int64_t at) {
@@ -158,7 +168,7 @@ class Opener {
             ROLL_TRY(const auto number, number_of(path, name));
             if (!number) continue;
             ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
-            Stored stored = hf_layout(source_.model)[static_cast<std::size_t>(*number)];
+            Stored stored = whole(*number);
             stored.file = (fs::path(kUniversal) / name / "fp32.pt").string();
             source_.tensors.push_back({std::move(stored), *std::move(view)});
         }
@@ -382,7 +392,7 @@ class Opener {
             ROLL_TRY(const auto number, number_of(path, name));
             if (!number) continue;
             ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
-            Stored stored = hf_layout(source_.model)[static_cast<std::size_t>(*number)];
+            Stored stored = whole(*number);
             stored.file = path.filename();
             source_.tensors.push_back({std::move(stored), *std::move(view)});
         }

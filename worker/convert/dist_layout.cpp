@@ -1,6 +1,7 @@
 #include "worker/convert/dist_layout.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "worker/convert/mca_layout.hpp"
@@ -78,6 +79,33 @@ class Collector {
     DistKeys keys_;
 };
 
+// Keys of one layer and one expert each; gate and up are apart, as "_w" and "_v" (Megatron's
+// singleton_local_shards and fsdp_dtensor).
+Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
+    std::vector<std::pair<std::string, NativeTensor>> parts{{"", tensor}};
+    if (tensor.operation == families::Operation::GateUp && tensor.sources.size() == 2)
+        for (const std::size_t source : {0U, 1U}) {
+            NativeTensor part = tensor;
+            part.operation = families::Operation::Copy;
+            part.sources = {tensor.sources[source]};
+            part.shape = part.sources[0].shape;
+            parts.emplace_back(source == 0 ? "_w" : "_v", std::move(part));
+        }
+    for (auto& [ending, part] : parts) {
+        std::set<std::string> names{tensor.name + ending};
+        if (tensor.expert) {
+            std::string indexed = tensor.name;
+            indexed.replace(indexed.find(kLocalExperts), std::strlen(kLocalExperts),
+                            ".experts.experts.");
+            names.insert(indexed + ending);
+            part.expert.reset();
+        }
+        for (const std::string& name : names)
+            if (tensor.expert || !ending.empty()) ROLL_TRY_VOID(collector.add(name, part, false));
+    }
+    return {};
+}
+
 bool is_listed(const Json& config, const char* key) {
     const auto found = config.find(key);
     if (found == config.end()) return false;
@@ -127,7 +155,8 @@ bool clip(Piece& piece, const Shape& begin, const Shape& size) {
 
 }  // namespace
 
-Result<DistKeys> dist_keys(const std::vector<NativeTensor>& native, const Model& model) {
+Result<DistKeys> dist_keys(const std::vector<NativeTensor>& native, const Model& model,
+                           bool singletons) {
     std::int64_t layers = 0;
     for (const NativeTensor& tensor : native)
         if (tensor.stage == families::Stage::Layer) layers = std::max(layers, *tensor.layer + 1);
@@ -141,13 +170,14 @@ Result<DistKeys> dist_keys(const std::vector<NativeTensor>& native, const Model&
             if (tensor.stage == families::Stage::Layer)
                 ROLL_TRY_VOID(collector.add(without_layer(spelling, *tensor.layer), tensor, true));
         }
+        if (singletons) ROLL_TRY_VOID(add_singletons(collector, tensor));
     }
     return std::move(collector).take();
 }
 
 Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native, const Model& model,
                                         const formats::McaConfig& config, const std::string& file) {
-    ROLL_TRY(const DistKeys keys, dist_keys(native, model));
+    ROLL_TRY(const DistKeys keys, dist_keys(native, model, false));
     const bool per_layer = has_kinds_of_layers(config.native);
     std::vector<Stored> layout;
     std::set<std::string> done;

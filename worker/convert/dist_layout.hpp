@@ -22,9 +22,11 @@ struct DistTensor {
 };
 
 // Every key under which some writer keeps a part of the model: stacked and layer by layer, with the
-// spellings of norms. Where a checkpoint has one of them, the others are absent.
+// spellings of norms; of `singletons` also each expert, gate and up by itself. Where a checkpoint
+// has one of them, the others are absent.
 using DistKeys = std::map<std::string, DistTensor>;
-Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model);
+Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
+                           bool singletons);
 
 // The chunks to write into `file`, one for each part: with stacked layers if Megatron would have
 // them so for this native config, else layer by layer. `local_names` of the config matters for one

@@ -23,8 +23,13 @@ bool is_file(const fs::path& path) {
 
 // What a key may be, native or HuggingFace's; a tied output layer that is kept all the same is a
 // copy of the embedding.
-Result<DistKeys> expected_keys(const Source& source) {
-    ROLL_TRY(DistKeys keys, dist_keys(source.native, source.model));
+Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata& metadata) {
+    const bool singletons =
+        std::any_of(metadata.tensors.begin(), metadata.tensors.end(), [](const auto& tensor) {
+            return tensor.info.name.ends_with(".weight_w") ||
+                   tensor.info.name.find(".experts.local_experts.") != std::string::npos;
+        });
+    ROLL_TRY(DistKeys keys, dist_keys(source.native, source.model, singletons));
     for (const auto& layout : {hf_layout(source.model), hf_disk_layout(source.model)})
         for (Stored whole : layout) {
             const std::string name = whole.name;
@@ -235,7 +240,7 @@ Result<void> open_dist(Source& source, const families::Families& families, const
                                                 tensor.info.name.find("mtp.") != std::string::npos;
                                      });
     ROLL_TRY_VOID(use_tensors(source, has_mtp));
-    ROLL_TRY(DistKeys keys, expected_keys(source));
+    ROLL_TRY(DistKeys keys, expected_keys(source, metadata));
     return DistOpener(source, *directory, std::move(keys)).open(metadata);
 }
 

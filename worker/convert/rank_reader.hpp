@@ -2,6 +2,8 @@
 // in any spelling that Megatron ever had.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>

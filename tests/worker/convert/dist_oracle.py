@@ -18,7 +18,6 @@ import warnings
 import torch
 import torch.distributed.checkpoint as dcp
 import transformers
-from safetensors.torch import load_file
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import megatron_ranks
@@ -108,6 +107,20 @@ class Dcp(Case):
         dcp.save(state, checkpoint_id=self.root / 'other')
         done = run('verify', self.root / 'other', '--config', self.root / 'hf', code=1)
         self.assertIn('differs', done.stderr)
+
+    def test_keys_of_single_experts_with_gate_and_up_apart(self):
+        """As fsdp_dtensor has them."""
+        self.make('hf', 'qwen3_moe', sizes=MOE)
+        run('convert', self.root / 'hf', self.root / 'mca')
+        state = torch.load(self.root / 'mca/iter_0000001/mp_rank_00/model_optim_rng.pt')['model']
+        keys = {}
+        for name, tensor in state.items():
+            if name.endswith('linear_fc1.weight'):
+                keys[name + '_w'], keys[name + '_v'] = (half.clone() for half in tensor.chunk(2))
+            else:
+                keys[name] = tensor
+        dcp.save({'model': {'module': keys}}, checkpoint_id=self.root / 'dcp')
+        self.same('dcp', 'hf', '--config', self.root / 'hf')
 
     def test_a_checkpoint_without_config_says_what_to_give(self):
         model = self.make('hf')
@@ -256,6 +269,8 @@ class Megatron(Case):
                      'qk_layernorm': True, 'moe_layer_freq': frequency}
             self.through('ours', sizes, {'ep': 2})
             self.same('theirs', 'hf', '--config', self.root / 'hf')
+        self.through('ours', sizes, {'ep': 2}, metadata={'singleton_local_shards': True})
+        self.same('theirs', 'hf', '--config', self.root / 'hf')
 
 
 if __name__ == '__main__':

@@ -68,7 +68,7 @@ def run(layout, job, port):
                                           start_method='fork')
 
 
-def through_megatron(source, target, sizes, layout, port, **changes):
+def through_megatron(source, target, sizes, layout, port, metadata=None, **changes):
     """Loads a checkpoint into Megatron's model at a layout, and saves that model's."""
     def job(rank, _):
         torch.manual_seed(1)
@@ -78,7 +78,7 @@ def through_megatron(source, target, sizes, layout, port, **changes):
         if rank == 0:
             os.makedirs(target)
         torch.distributed.barrier()
-        dist_checkpointing.save(model.sharded_state_dict(), str(target))
+        dist_checkpointing.save(model.sharded_state_dict(metadata=metadata), str(target))
     run(layout, job, port)
 
 
