@@ -13,7 +13,6 @@ std::optional<Time> latest_end(const spec::JobSpec& spec, Time began, Time now) 
 
 std::optional<Time> latest_end(const Job& job, Time now) {
     const Attempt& attempt = *job.attempt;
-    if (attempt.phase == AttemptPhase::Stopping) return now;
     return latest_end(job.spec, attempt.started_at.value_or(attempt.placed_at), now);
 }
 

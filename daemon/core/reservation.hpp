@@ -46,7 +46,8 @@ class Reservation {
     std::set<WorkerId> fitting_{};
 };
 
-// When an attempt ends at the latest, its stop not counted; none: it has no limit.
+// When an attempt ends at the latest, its stop not counted; none: it has no limit. That it stops
+// already tells no instant.
 std::optional<Time> latest_end(const Job& job, Time now);
 // The same of one that began then.
 std::optional<Time> latest_end(const spec::JobSpec& spec, Time began, Time now);

@@ -56,7 +56,6 @@ std::vector<Auditor::Waiting> Auditor::waiting(Time now) const {
 
 // Whether a running attempt may still hold its place at that time.
 bool Auditor::holds_for(const Job& j, Time at, Time now) const {
-    if (j.run->stopping) return at < now;
     std::optional<Time> end = j.spec.deadline;
     if (j.spec.resources.time.count() > 0)
         end = std::min(end.value_or(Time::max()), j.run->since + j.spec.resources.time);
