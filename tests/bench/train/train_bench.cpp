@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 
 #include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/load_weights.hpp"
 #include "worker/train/model_setup.hpp"
 #include "worker/train/pipeline/memory.hpp"
 #include "worker/train/pipeline/train_step.hpp"
