@@ -6,14 +6,14 @@ namespace roll::yaml {
 namespace {
 
 Json one(const std::string& text) {
-    const auto read = read(text, "f.yaml");
-    EXPECT_TRUE(read) << read.error().message;
-    return read ? read->front() : Json();
+    const auto values = read(text, "f.yaml");
+    EXPECT_TRUE(values) << values.error().message;
+    return values ? values->front() : Json();
 }
 
 std::string problem(const std::string& text) {
-    const auto read = read(text, "f.yaml");
-    return read ? "no problem" : read.error().message;
+    const auto values = read(text, "f.yaml");
+    return values ? "no problem" : values.error().message;
 }
 
 TEST(Yaml, TypesScalarsAsTheCoreSchemaDoes) {
@@ -31,9 +31,9 @@ TEST(Yaml, TypesScalarsAsTheCoreSchemaDoes) {
 TEST(Yaml, ReadsJsonAndSeveralDocuments) {
     EXPECT_EQ(one(R"({"a": [1, 2.5, "x", true, null]})"),
               Json::parse(R"({"a": [1, 2.5, "x", true, null]})"));
-    const auto read = read("a: 1\n---\na: 2\n", "f.yaml");
-    ASSERT_TRUE(read);
-    EXPECT_EQ(*read, (std::vector<Json>{{{"a", 1}}, {{"a", 2}}}));
+    const auto values = read("a: 1\n---\na: 2\n", "f.yaml");
+    ASSERT_TRUE(values);
+    EXPECT_EQ(*values, (std::vector<Json>{{{"a", 1}}, {{"a", 2}}}));
 }
 
 TEST(Yaml, UnfoldsAliases) {
