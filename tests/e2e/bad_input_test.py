@@ -51,7 +51,7 @@ class BadInput(RollTest):
             'lr': 1e12, 'min_lr': 1e12, 'warmup_steps': 100, 'schedule': 'constant',
             'weight_decay': 0.1, 'clip_grad': 0.0})
         ended = self.fails(self.submit(path, '--set', 'retry.app=0'), r'(?i)\bnan\b|not finite')
-        self.assertEqual(ended['exit_code'], 1)
+        self.assertEqual(ended['exit_code'], 3)
         self.daemon_is_unharmed()
 
     def test_a_flipped_byte_is_noticed_and_the_older_checkpoint_used(self):
