@@ -21,6 +21,7 @@ struct Node {
     int slots = 0;
     int gpus = 0;
     std::optional<Time> leaves{};
+    bool live = false;  // its worker is there
 };
 
 // What one allocation queue may still order now.
@@ -47,10 +48,11 @@ class Planner {
         const spec::Resources& wanted = job.spec.resources;
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.nodes - static_cast<int>(found.size());
-        // A gang that live workers can hold waits for the busy ones, and the idle ones stay for it.
-        const bool comes = missing == 0 || (orders && order(wanted, missing, found)) ||
-                           !find_places(wanted, all_).empty();
-        if (!comes) return false;
+        const bool comes = missing == 0 || (orders && order(wanted, missing, found));
+        // A gang that live workers can hold waits for the busy ones, and the idle ones stay for it;
+        // not what is on order: that was ordered for others, who would order it again.
+        if (!comes && find_places(wanted, all_).empty()) return false;
+        if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
         return missing == 0 || std::ssize(found) == wanted.nodes;
     }
@@ -90,7 +92,7 @@ void Planner::add_workers() {
         if (!takes_work(state_, worker)) continue;
         const auto [slots, gpus] = used[id];
         nodes_.push_back({worker.allocation, worker.slots - slots, worker.gpus - gpus,
-                          leaves_at(state_, worker)});
+                          leaves_at(state_, worker), true});
     }
 }
 

@@ -173,6 +173,24 @@ TEST(Order, AGangOverSeveralAllocations) {
     EXPECT_EQ(site.job(gang).phase, JobPhase::Running);
 }
 
+// What is on order for one job must not be kept for another that has to wait for live workers.
+TEST(Order, NothingTwiceBesideAGangThatWaitsForBusyWorkers) {
+    Site site;
+    site.prove();
+    std::vector<JobId> busy;
+    for (const char* node : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}) {
+        site.join(node, 8, 0);
+        busy.push_back(site.submit(wants(1, 8)));
+    }
+    site.submit(wants(11, 1));    // one more than the queue could add, and all can hold it
+    site.submit(wants(1, 1, 8));  // n1 is free and kept for the gang
+    const std::size_t before = site.alive();
+    site.pass(std::chrono::seconds(1));
+    site.pass(std::chrono::seconds(1));
+    EXPECT_EQ(site.alive(), before);
+    EXPECT_LE(before, 2U);
+}
+
 TEST(Order, AGangWiderThanTheBacklogComesAllTheSame) {
     spec::PilotQueue queue = gpu_queue();
     queue.backlog = 1;
