@@ -211,6 +211,11 @@ class Parser {
                                    [this] { return run_update(context_, word_, words_); });
         update->add_option("JOBS", word_)->required();
         update->add_option("SETTING", words_)->required();
+        CLI::App* checkpoint =
+            command("checkpoint", "Have a training job save now; prints the directory",
+                    [this] { return run_checkpoint(context_, word_, timeout_); });
+        checkpoint->add_option("JOB", word_)->required();
+        checkpoint->add_option("--timeout", timeout_, "How long to wait for it [10m]");
         CLI::App* drain = command("drain", "Give a node nothing new",
                                   [this] { return run_drain(context_, word_, true); });
         drain->add_option("NODE", word_)->required();
@@ -353,6 +358,7 @@ class Parser {
     std::string word_;
     std::vector<std::string> words_;
     std::string reason_;
+    std::string timeout_ = "10m";
     bool now_ = false;
     bool slurm_ = false;
     bool submits_ = false;

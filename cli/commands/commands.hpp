@@ -91,6 +91,9 @@ Result<int> run_cancel(const Context& context, const std::string& selector,
 Result<int> run_hold(const Context& context, const std::string& selector, bool held);
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings);
+// Asks a training job for a checkpoint, waits for it at most `timeout`, and prints its directory.
+Result<int> run_checkpoint(const Context& context, const std::string& selector,
+                           const std::string& timeout);
 Result<int> run_nodes(const Context& context);
 Result<int> run_drain(const Context& context, const std::string& node, bool draining);
 struct AllocOptions {

@@ -42,6 +42,7 @@ Json to_json(const WrittenCheckpoint& checkpoint) {
     Json json = {{"step", checkpoint.step}, {"directory", checkpoint.directory}};
     if (checkpoint.deleted) json["deleted"] = true;
     if (checkpoint.writer) json["writer"] = to_string(*checkpoint.writer);
+    if (checkpoint.asked > 0) json["asked"] = checkpoint.asked;
     return json;
 }
 
@@ -51,6 +52,7 @@ Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::s
     checkpoint.step = r.get<std::int64_t>("step");
     checkpoint.directory = r.get<std::string>("directory");
     checkpoint.deleted = r.get_or("deleted", false);
+    checkpoint.asked = r.get_or<std::uint64_t>("asked", 0);
     const Json& writer = r.raw("writer");
     ROLL_TRY_VOID(r.finish_lenient());
     if (!writer.is_null()) {

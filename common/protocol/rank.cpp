@@ -12,26 +12,29 @@ struct Overload : Fs... {
 
 Json report_json(const Report& report) {
     return std::visit(
-        Overload{[](const Ready&) -> Json {
-                     return {{"t", "ready"}};
-                 },
-                 [](const Progress& p) -> Json {
-                     Json progress = Json::parse(p.json, nullptr, false);
-                     if (!progress.is_object()) progress = Json::object();
-                     return {{"t", "progress"}, {"p", std::move(progress)}};
-                 },
-                 [](const CheckpointStaged& c) -> Json {
-                     return {{"t", "checkpoint"}, {"step", c.step}, {"directory", c.directory}};
-                 },
-                 [](const CheckpointPruned& c) -> Json {
-                     return {{"t", "pruned"}, {"step", c.step}, {"writer", to_string(c.writer)}};
-                 },
-                 [](const ExportDone& e) -> Json {
-                     return {{"t", "export"}, {"directory", e.directory}};
-                 },
-                 [](const Failed& f) -> Json {
-                     return {{"t", "failed"}, {"message", f.message}};
-                 }},
+        Overload{
+            [](const Ready&) -> Json {
+                return {{"t", "ready"}};
+            },
+            [](const Progress& p) -> Json {
+                Json progress = Json::parse(p.json, nullptr, false);
+                if (!progress.is_object()) progress = Json::object();
+                return {{"t", "progress"}, {"p", std::move(progress)}};
+            },
+            [](const CheckpointStaged& c) -> Json {
+                Json json = {{"t", "checkpoint"}, {"step", c.step}, {"directory", c.directory}};
+                if (c.asked > 0) json["asked"] = c.asked;
+                return json;
+            },
+            [](const CheckpointPruned& c) -> Json {
+                return {{"t", "pruned"}, {"step", c.step}, {"writer", to_string(c.writer)}};
+            },
+            [](const ExportDone& e) -> Json {
+                return {{"t", "export"}, {"directory", e.directory}};
+            },
+            [](const Failed& f) -> Json {
+                return {{"t", "failed"}, {"message", f.message}};
+            }},
         report);
 }
 
@@ -45,7 +48,8 @@ Result<Report> read_pruned(JsonReader& r) {
 Result<Report> read_report(const std::string& type, JsonReader& r) {
     if (type == "ready") return Ready{};
     if (type == "checkpoint")
-        return CheckpointStaged{r.get<std::int64_t>("step"), r.get<std::string>("directory")};
+        return CheckpointStaged{r.get<std::int64_t>("step"), r.get<std::string>("directory"),
+                                r.get_or<std::uint64_t>("asked", 0)};
     if (type == "pruned") return read_pruned(r);
     if (type == "export") return ExportDone{r.get<std::string>("directory")};
     if (type == "failed") return Failed{r.get<std::string>("message")};
@@ -59,6 +63,7 @@ Result<Report> read_report(const std::string& type, JsonReader& r) {
 Result<Command> read_command(const std::string& type, JsonReader& r) {
     if (type == "recorded") return RecordedStep{r.get<std::int64_t>("step")};
     if (type == "stop") return StopAtStep{r.get<bool>("checkpoint")};
+    if (type == "save") return SaveNow{r.get<std::uint64_t>("asked")};
     return fail(ErrorCode::Corrupt, "command: unknown type " + type.substr(0, 40));
 }
 
@@ -125,6 +130,9 @@ std::string encode(const Command& command) {
                                },
                                [](const StopAtStep& c) {
                                    return dump({{"t", "stop"}, {"checkpoint", c.checkpoint}});
+                               },
+                               [](const SaveNow& c) {
+                                   return dump({{"t", "save"}, {"asked", c.asked}});
                                }},
                       command);
 }

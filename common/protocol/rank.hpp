@@ -55,6 +55,7 @@ struct Progress {
 struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
+    std::uint64_t asked = 0;  // the SaveNow that it answers; 0: none
 };
 struct CheckpointPruned {
     std::int64_t step = 0;
@@ -81,7 +82,11 @@ struct RecordedStep {
 struct StopAtStep {
     bool checkpoint = true;
 };
-using Command = std::variant<RecordedStep, StopAtStep>;
+// save at the next step boundary, and go on
+struct SaveNow {
+    std::uint64_t asked = 0;  // grows with each request of an attempt
+};
+using Command = std::variant<RecordedStep, StopAtStep, SaveNow>;
 
 std::string encode(const Command& command);
 Result<Command> decode_command(std::string_view line);

@@ -109,6 +109,20 @@ static Result<StopOrder> read_stop(const Json& json, const std::string& path) {
     return order;
 }
 
+static Json to_json(const SaveOrder& order) {
+    return {{"attempt", to_json(order.attempt)}, {"asked", order.asked}};
+}
+
+static Result<SaveOrder> read_save(const Json& json, const std::string& path) {
+    JsonReader r(json, path);
+    SaveOrder order;
+    order.asked = r.get<std::uint64_t>("asked");
+    const Json& attempt = r.raw("attempt");
+    ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(order.attempt, read_attempt_key(attempt, path + ".attempt"));
+    return order;
+}
+
 static Json to_json(const Recorded& recorded) {
     return {{"attempt", to_json(recorded.attempt)},
             {"steps", recorded.steps},
@@ -182,17 +196,19 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
 }
 
 std::string encode(const Answer& answer) {
-    return dump({{"v", kVersion},
-                 {"incarnation", answer.incarnation},
-                 {"sequence", answer.sequence},
-                 {"counted", answer.counted},
-                 {"counter", answer.counter},
-                 {"beacon", answer.beacon},
-                 {"keep", to_json_list(answer.keep)},
-                 {"start", to_json_list(answer.start)},
-                 {"stop", to_json_list(answer.stop)},
-                 {"recorded", to_json_list(answer.recorded)},
-                 {"fenced", to_json_list(answer.fenced)}});
+    Json json({{"v", kVersion},
+               {"incarnation", answer.incarnation},
+               {"sequence", answer.sequence},
+               {"counted", answer.counted},
+               {"counter", answer.counter},
+               {"beacon", answer.beacon},
+               {"keep", to_json_list(answer.keep)},
+               {"start", to_json_list(answer.start)},
+               {"stop", to_json_list(answer.stop)},
+               {"recorded", to_json_list(answer.recorded)},
+               {"fenced", to_json_list(answer.fenced)}});
+    if (!answer.save.empty()) json["save"] = to_json_list(answer.save);
+    return dump(json);
 }
 
 Result<Answer> decode_answer(std::string_view frame) {
@@ -207,9 +223,11 @@ Result<Answer> decode_answer(std::string_view frame) {
     const Json& keep = r.raw("keep");
     const Json& start = r.raw("start");
     const Json& stop = r.raw("stop");
+    const Json& save = r.raw("save");
     const Json& recorded = r.raw("recorded");
     const Json& fenced = r.raw("fenced");
     ROLL_TRY_VOID(r.finish_lenient());
+    if (!save.is_null()) ROLL_TRY_VOID(read_list(save, "answer.save", answer.save, &read_save));
     ROLL_TRY_VOID(read_list(keep, "answer.keep", answer.keep, &read_attempt_key));
     ROLL_TRY_VOID(read_list(start, "answer.start", answer.start, &read_start));
     ROLL_TRY_VOID(read_list(stop, "answer.stop", answer.stop, &read_stop));

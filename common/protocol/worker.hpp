@@ -25,6 +25,7 @@ struct WrittenCheckpoint {
     std::string directory;          // absolute, under its final name
     bool deleted = false;           // retention removed it
     std::optional<Token> writer{};  // set with deleted: whose it was
+    std::uint64_t asked = 0;        // the request that it answers; 0: none
 };
 
 // One attempt on this worker.
@@ -84,6 +85,12 @@ struct StopOrder {
     bool checkpoint = false;  // save at the next step boundary first
 };
 
+// Somebody wants a checkpoint now. Said until one that answers it is recorded.
+struct SaveOrder {
+    AttemptKey attempt;
+    std::uint64_t asked = 0;  // grows with each request of an attempt
+};
+
 struct Recorded {
     AttemptKey attempt;
     std::vector<std::int64_t> steps;  // recorded checkpoints of this attempt
@@ -99,6 +106,7 @@ struct Answer {
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};
     std::vector<StopOrder> stop{};
+    std::vector<SaveOrder> save{};
     std::vector<Recorded> recorded{};
     std::vector<AttemptKey>
         fenced{};  // the worker said that it runs these, and they are not current

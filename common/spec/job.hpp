@@ -100,6 +100,8 @@ struct JobSpec {
     // read.
     std::string document;
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
+
+    bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
 };
 
 // One thing wrong with a job file: where ("parallel.tp"), what was found, what is allowed.

@@ -165,13 +165,20 @@ void on(State& s, const AttemptEnded& e) {
     job.past.push_back(std::move(ended));
     job.attempt.reset();
 }
+void on(State& s, const CheckpointAsked& e) {
+    Attempt& attempt = *current(s, e.attempt).attempt;
+    ROLL_CHECK(e.number == attempt.asked + 1);
+    attempt.asked = e.number;
+}
 void on(State& s, const CheckpointRecorded& e) {
     Job& job = current(s, e.attempt);
+    ROLL_CHECK(e.asked <= job.attempt->asked);
+    job.attempt->saved = std::max(job.attempt->saved, e.asked);
     std::erase_if(job.checkpoints, [&](const Checkpoint& c) {
         ROLL_CHECK(c.step < e.step || c.token < e.attempt.token);
         return c.step >= e.step;
     });
-    job.checkpoints.push_back({e.step, e.attempt.token, e.directory});
+    job.checkpoints.push_back({e.step, e.attempt.token, e.directory, e.asked});
 }
 void on(State& s, const CheckpointPruned& e) {
     std::erase_if(at(s.jobs, e.job).checkpoints,

@@ -177,6 +177,26 @@ Result<Events> on(const State& s, const SetBegin& in, Time now) {
     return Events{JobBeginChanged{in.job, in.begin, now}};
 }
 
+// One sentence for each state in which there is nothing to save.
+std::string cannot_save(const Job& job) {
+    if (!job.spec.trains())
+        return std::string("is a ") + spec::name_of(job.spec.kind) +
+               " job; only train and resume jobs write checkpoints";
+    if (is_over(job.phase)) return "is over; rollctl show lists its checkpoints";
+    if (!job.attempt) return "is queued; it saves nothing before it runs";
+    if (job.attempt->phase == AttemptPhase::Stopping) return "stops already, and saves as it does";
+    return {};
+}
+
+Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    const std::string number = std::to_string(in.job.value);
+    if (const std::string why = cannot_save(*job); !why.empty())
+        return fail(ErrorCode::Refused, "job " + number + " " + why, "rollctl show " + number);
+    return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1}};
+}
+
 Result<Events> on(const State& s, const Drain& in, Time) {
     for (const auto& [id, worker] : s.workers) {
         if (worker.node != in.node) continue;
@@ -258,7 +278,8 @@ Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {
         if (c.step >= in.step && c.token >= in.attempt.token) return Events{};
     }
-    return Events{CheckpointRecorded{in.attempt, in.step, in.directory, now}};
+    const std::uint64_t asked = std::min(in.asked, current(s, in.attempt)->asked);
+    return Events{CheckpointRecorded{in.attempt, in.step, in.directory, now, asked}};
 }
 
 Result<Events> on(const State& s, const CheckpointDeleted& in, Time) {

@@ -27,7 +27,8 @@ struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // eve
 struct AttemptStopping { AttemptKey attempt; std::string reason; bool preempted = false; };
 struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
-struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{}; };
+struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; };  // by somebody, of a running attempt
+struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{}; std::uint64_t asked = 0; };
 struct CheckpointPruned { JobId job; std::int64_t step = 0; Token token; };  // retention deleted it
 struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
 struct WorkerJoined { WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{}; };
@@ -54,7 +55,7 @@ using Event =
                  ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
                  JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
                  AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
-                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet>;
+                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

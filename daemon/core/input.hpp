@@ -15,13 +15,14 @@ struct Cancel { JobId job; std::string reason; };
 struct Hold { JobId job; bool held = true; };
 struct SetPriority { JobId job; int priority = 0; };
 struct SetBegin { JobId job; Time begin{}; };          // ends a back-off too
+struct AskCheckpoint { JobId job; };                   // at the next step boundary
 struct Drain { std::string node; bool draining = true; };
 struct WorkerHello { std::string node; std::string session; int slots = 0; int gpus = 0; std::optional<Pilot> pilot{}; };
 struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its ranks are up
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
 struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // it should run there and does not
-struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory; };
+struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory; std::uint64_t asked = 0; };
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };  // token: who wrote it
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
 struct AddQueue { spec::PilotQueue queue; };
@@ -37,9 +38,10 @@ struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm
 struct Tick { };                                                        // time passed
 // clang-format on
 
-using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
-                           WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
-                           CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
-                           PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing>;
+using Input =
+    std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
+                 WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
+                 CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
+                 RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint>;
 
 }  // namespace roll::core

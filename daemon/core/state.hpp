@@ -56,7 +56,9 @@ struct Attempt {
     std::string blamed{};  // the node of that member
     int exit_code = 0;     // as a shell would show it: 128+n for signal n
     std::string reason{};
-    bool preempted = false;  // stops because a job of higher priority wants its place
+    bool preempted = false;   // stops because a job of higher priority wants its place
+    std::uint64_t asked = 0;  // checkpoints that somebody asked it for
+    std::uint64_t saved = 0;  // the newest of these that is recorded
     friend bool operator==(const Attempt&, const Attempt&) = default;
 };
 
@@ -76,7 +78,8 @@ struct EndedAttempt {
 struct Checkpoint {
     std::int64_t step = 0;
     Token token;
-    std::string directory;  // absolute
+    std::string directory;    // absolute
+    std::uint64_t asked = 0;  // the request of its attempt that it answers; 0: none
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 

@@ -47,9 +47,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
 
 // A job that trains saves before it stops, unless it was cancelled.
 bool wants_checkpoint(const core::Job& job) {
-    const bool trains =
-        job.spec.kind == spec::JobKind::Train || job.spec.kind == spec::JobKind::Resume;
-    return trains && !job.cancel_requested && !job.attempt->outcome;
+    return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }
 
 }  // namespace
@@ -61,8 +59,12 @@ std::map<WorkerId, protocol::Answer> orders(const core::State& state,
     for (const core::Action& action : owed) {
         if (const auto* start = std::get_if<core::StartMember>(&action))
             all[start->worker].start.push_back(start_order(state, *start, cluster));
-        if (const auto* keep = std::get_if<core::KeepMember>(&action))
+        if (const auto* keep = std::get_if<core::KeepMember>(&action)) {
             all[keep->worker].keep.push_back(keep->attempt);
+            const core::Attempt& attempt = *state.jobs.at(keep->attempt.job).attempt;
+            if (attempt.asked > attempt.saved)
+                all[keep->worker].save.push_back({keep->attempt, attempt.asked});
+        }
         if (const auto* stop = std::get_if<core::StopMember>(&action)) {
             const core::Job& job = state.jobs.at(stop->attempt.job);
             all[stop->worker].stop.push_back(

@@ -62,7 +62,8 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
             inputs.push_back(core::CheckpointDeleted{worker, entry.attempt, c.step,
                                                      c.writer.value_or(entry.attempt.token)});
         } else {
-            inputs.push_back(core::CheckpointWritten{worker, entry.attempt, c.step, c.directory});
+            inputs.push_back(
+                core::CheckpointWritten{worker, entry.attempt, c.step, c.directory, c.asked});
         }
     }
     if (!entry.exported.empty())

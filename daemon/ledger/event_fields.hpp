@@ -39,8 +39,9 @@ template <class V> void fields(V& v, core::AttemptEnded& e) {
 }
 template <class V> void fields(V& v, core::CheckpointRecorded& e) {
     v("attempt", e.attempt); v("step", e.step);
-    v("directory", e.directory); v("at", e.at);
+    v("directory", e.directory); v("at", e.at); v.added("asked", e.asked);
 }
+template <class V> void fields(V& v, core::CheckpointAsked& e) { v("attempt", e.attempt); v("number", e.number); }
 template <class V> void fields(V& v, core::CheckpointPruned& e) { v("job", e.job); v("step", e.step); v("token", e.token); }
 template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.attempt); v("directory", e.directory); v("at", e.at); }
 template <class V> void fields(V& v, core::WorkerJoined& e) {

@@ -45,6 +45,7 @@ constexpr std::array kKinds = {
     "allocation_ended",
     "pilot_joined",
     "policy_set",
+    "checkpoint_asked",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

@@ -39,6 +39,7 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
                                        text_of(body, "exit_code")),
                            body);
     }
+    if (kind == "checkpoint_asked") return attempt + " is to save a checkpoint now";
     if (kind == "checkpoint_recorded")
         return fmt::format("checkpoint of step {} recorded: {}", text_of(body, "step"),
                            text_of(body, "directory"));

@@ -64,8 +64,10 @@ Json attempts_json(const core::Job& job) {
 Json checkpoints_json(const core::Job& job) {
     Json all = Json::array();
     for (const core::Checkpoint& c : job.checkpoints)
-        all.push_back(
-            {{"step", c.step}, {"token", to_string(c.token)}, {"directory", c.directory}});
+        all.push_back({{"step", c.step},
+                       {"token", to_string(c.token)},
+                       {"directory", c.directory},
+                       {"asked", c.asked}});
     return all;
 }
 

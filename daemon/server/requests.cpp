@@ -114,6 +114,7 @@ Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids
 Result<void> Server::claim(const Client& client, const protocol::Request& request) {
     if (request.op == "submit") return claim_submit(client, request);
     if (request.op == "events") return wait_events(client.peer, request);
+    if (request.op == "checkpoint") return claim_checkpoint(client, request);
     static constexpr std::array kSelecting = {"cancel", "hold", "release", "update"};
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
         return claim_each(client, request);
@@ -153,6 +154,24 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
                           return Json{{"schema", "roll.submit/1"}, {"id", id.value},
                                       {"name", job.spec.name},     {"output", job.spec.output},
                                       {"jobs", array_size(job)},   {"repeated", !changed}};
+                      }});
+    return {};
+}
+
+// The answer names the attempt and the request; `show` tells when its checkpoint is recorded.
+Result<void> Server::claim_checkpoint(const Client& client, const protocol::Request& request) {
+    JsonReader r(request.args, request.op);
+    const JobId id{r.get<std::uint64_t>("id")};
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (client.who.role != Role::Operator && engine_.state().jobs.contains(id))
+        ROLL_TRY_VOID(owns(client.who.user, {id}));
+    const std::size_t input = add(core::AskCheckpoint{id});
+    asked_.push_back({{input}, client.peer, request.id, [this, id](bool) {
+                          const auto& attempt = engine_.state().jobs.at(id).attempt;
+                          Json reply = {{"schema", "roll.asked/1"}, {"id", id.value}};
+                          reply["token"] = attempt ? Json(to_string(attempt->token)) : Json();
+                          reply["asked"] = attempt ? attempt->asked : 0;
+                          return reply;
                       }});
     return {};
 }

@@ -100,6 +100,7 @@ class Server {
     Result<void> claim(const Client& client, const protocol::Request& request);
     Result<void> claim_submit(const Client& client, const protocol::Request& request);
     Result<void> claim_each(const Client& client, const protocol::Request& request);
+    Result<void> claim_checkpoint(const Client& client, const protocol::Request& request);
     Result<void> owns(const std::string& user, const std::vector<JobId>& ids) const;
     Result<void> wait_events(const Peer& peer, const protocol::Request& request);
     Result<void> claim_queue(const Peer& peer, const protocol::Request& request);

@@ -250,8 +250,18 @@ void Auditor::count_end(Job& j, const core::AttemptEnded& e) {
     }
 }
 
+void Auditor::on(const core::CheckpointAsked& e) {
+    Run& r = run(e.attempt);
+    ROLL_CHECK(!r.stopping && e.number == r.asked + 1);
+    ROLL_CHECK(job(e.attempt.job).spec.kind == spec::JobKind::Train);
+    r.asked = e.number;
+    if (!r.asked_at) r.asked_at = now_;
+}
+// What was asked for is there as long as a copy would need for it, and once asked only.
 void Auditor::on(const core::CheckpointRecorded& e) {
-    run(e.attempt);
+    Run& r = run(e.attempt);
+    ROLL_CHECK(e.asked <= r.asked);
+    if (e.asked > 0 && e.asked == r.asked) r.asked_at.reset();
     job(e.attempt.job).newest = e.step;
     ROLL_CHECK(written_.contains({e.attempt.job, e.step, e.attempt.token}));
 }
@@ -329,6 +339,8 @@ void Auditor::check_duties(const core::State& state, Time now, bool calm) const 
             ROLL_CHECK(j.export_job.has_value() == !j.spec.export_document.empty());
         if (calm && j.cancelled && !j.over) ROLL_CHECK(now - *j.cancelled < 120s);
         if (!j.run) continue;
+        if (calm && j.run->asked_at && j.run->started && !j.run->stopping)
+            ROLL_CHECK(now - std::max(*j.run->asked_at, j.run->since) < 200s);
         const bool broken = std::ranges::any_of(
             j.run->ends, [](const auto& end) { return end.outcome != Outcome::Done; });
         const bool stopping = real.attempt->phase == core::AttemptPhase::Stopping;

@@ -47,6 +47,8 @@ class Auditor {
         bool started = false;
         bool stopping = false;
         bool preempted = false;
+        std::uint64_t asked = 0;  // checkpoints
+        std::optional<Time> asked_at{};
         Time since{};
     };
     struct Job {
@@ -108,6 +110,7 @@ class Auditor {
     void on(const core::AttemptStopping& e);
     void on(const core::MemberEnded& e);
     void on(const core::AttemptEnded& e);
+    void on(const core::CheckpointAsked& e);
     void on(const core::CheckpointRecorded& e);
     void on(const core::CheckpointPruned& e);
     void on(const core::ExportRecorded& e);

@@ -72,6 +72,10 @@ std::vector<AttemptKey> ProcessRules::on_answer(Process& p, const Answer& answer
         if (answer.names(key)) copy.base_beats = std::max(copy.base_beats, sent->second);
         if (answer.fenced.contains(key) && copy.alive()) end(copy, Outcome::Stopped, 137);
         if (answer.stop.contains(key)) copy.stopping = true;
+        if (const auto ask = answer.save.find(key); ask != answer.save.end()) {
+            if (ask->second > copy.told) copy.asked = ask->second;
+            copy.told = std::max(copy.told, ask->second);
+        }
         if (const auto known = answer.recorded.find(key); known != answer.recorded.end()) {
             std::erase_if(copy.unrecorded, [&](const Written& w) {
                 return !w.deleted && known->second.contains(w.step);
@@ -103,7 +107,7 @@ std::vector<AttemptKey> ProcessRules::on_answer(Process& p, const Answer& answer
 void ProcessRules::write_checkpoint(Copy& copy) const {
     if (!copy.trains || copy.member != 0 || copy.step >= 400) return;
     copy.step += 10;
-    copy.unrecorded.push_back({copy.step, copy.key.token});
+    copy.unrecorded.push_back({copy.step, copy.key.token, false, std::exchange(copy.asked, 0)});
 }
 
 void ProcessRules::live(Copy& copy, const Peers& peers, std::int64_t beats, int now) const {
@@ -118,7 +122,7 @@ void ProcessRules::live(Copy& copy, const Peers& peers, std::int64_t beats, int 
     if (bound >= kLeaseBeats) return;  // publishes nothing
     if (!copy.up && now >= copy.up_at) copy.up = true;
     if (!copy.up) return;
-    if (random_.percent(10)) write_checkpoint(copy);
+    if (random_.percent(10) || copy.asked > 0) write_checkpoint(copy);
     if (!peers.all_done_or_alive) {
         if (random_.percent(20)) end(copy, Outcome::Infra, 76);
         return;  // hangs in a collective otherwise

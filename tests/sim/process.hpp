@@ -21,6 +21,7 @@ struct Written {
     std::int64_t step = 0;
     Token writer{};
     bool deleted = false;
+    std::uint64_t asked = 0;
 };
 
 // One attempt on one worker: the physical thing.
@@ -40,6 +41,8 @@ struct Copy {
     int up_at = 0;
     int end_at = 0;
     core::Outcome planned = core::Outcome::Done;
+    std::uint64_t asked = 0;      // the newest request for a checkpoint that no save answers
+    std::uint64_t told = 0;       // the newest that was heard
     std::int64_t step = 0;        // newest that it has written, or started from
     std::int64_t base_beats = 0;  // the beat at which the last answered heartbeat was sent
     std::uint64_t end_said = 0;   // the heartbeat that first told the end
@@ -73,6 +76,7 @@ struct Answer {
     std::vector<Order> start{};
     std::set<AttemptKey> keep{};
     std::set<AttemptKey> stop{};
+    std::map<AttemptKey, std::uint64_t> save{};
     std::set<AttemptKey> fenced{};
     std::map<AttemptKey, std::set<std::int64_t>> recorded{};
     std::set<AttemptKey> exported{};

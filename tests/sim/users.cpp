@@ -141,6 +141,8 @@ void World::meddle() {
             inbox_.push_back(
                 {core::SetBegin{job, now() + std::chrono::seconds(random_.between(-5, 200))}});
             break;
+        case 18:
+        case 19: inbox_.push_back({core::AskCheckpoint{job}}); break;
         case 9:  // roll-worker dies, its copies with it; a new one starts
             node.process.reset();
             later(random_.between(1, 60), [this, &node] {

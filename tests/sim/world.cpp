@@ -209,7 +209,8 @@ void World::claim(WorkerId worker, const Heartbeat& heartbeat) {
             if (w.deleted)
                 inbox_.push_back({core::CheckpointDeleted{worker, copy.key, w.step, w.writer}});
             if (!w.deleted)
-                inbox_.push_back({core::CheckpointWritten{worker, copy.key, w.step, directory}});
+                inbox_.push_back(
+                    {core::CheckpointWritten{worker, copy.key, w.step, directory, w.asked}});
         }
         if (!copy.exported.empty())
             inbox_.push_back({core::ExportWritten{worker, copy.key, copy.exported}});
@@ -241,6 +242,8 @@ Answer World::answer_to(const Heartbeat& heartbeat) const {
         if (std::visit([](const auto& a) { return a.worker; }, action) != *worker) continue;
         const core::Job& job = state.jobs.at(key.job);
         if (std::holds_alternative<core::KeepMember>(action)) answer.keep.insert(key);
+        if (answer.keep.contains(key) && job.attempt->asked > job.attempt->saved)
+            answer.save[key] = job.attempt->asked;
         if (std::holds_alternative<core::StopMember>(action)) answer.stop.insert(key);
         if (!std::holds_alternative<core::StartMember>(action)) continue;
         const auto& places = job.attempt->places;

@@ -118,6 +118,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
             refuse_to_start(order);
         }
     }
+    for (const auto& order : answer.save) ask_to_save(order);
     for (const auto& order : answer.start) start(order, answer, now);
     forget_ended(answer, named);
     for (auto& [key, attempt] : attempts_) {
@@ -174,6 +175,13 @@ void AgentCore::note_recorded(const protocol::Recorded& recorded) {
         if (attempt->gone || !attempt->told.insert(step).second) continue;
         effects_.push_back(Tell{recorded.attempt, protocol::RecordedStep{step}});
     }
+}
+
+void AgentCore::ask_to_save(const protocol::SaveOrder& order) {
+    Attempt* const attempt = find(order.attempt);
+    if (attempt == nullptr || attempt->gone || order.asked <= attempt->asked) return;
+    attempt->asked = order.asked;
+    effects_.push_back(Tell{order.attempt, protocol::SaveNow{order.asked}});
 }
 
 void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer& answer,
@@ -303,7 +311,7 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
         effects_.push_back(Remember{entry_of(*attempt)});
         effects_.push_back(BeatNow{});
     } else if (const auto* pruned = std::get_if<protocol::CheckpointPruned>(&report)) {
-        attempt->unrecorded.push_back({{pruned->step, "", true, pruned->writer}, std::nullopt});
+        attempt->unrecorded.push_back({{pruned->step, "", true, pruned->writer, 0}, std::nullopt});
         effects_.push_back(Remember{entry_of(*attempt)});
     } else if (const auto* staged = std::get_if<protocol::CheckpointStaged>(&report)) {
         std::string to = final_name(staged->directory);
@@ -312,7 +320,7 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
                 Note{label(key) + ": not a staged checkpoint: " + staged->directory});
             return;
         }
-        attempt->staged.push_back({staged->step, staged->directory, std::move(to)});
+        attempt->staged.push_back({staged->step, staged->directory, std::move(to), staged->asked});
         publish(*attempt, now);
     }
 }
@@ -337,7 +345,8 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
         const Staged staged = attempt->staged.front();
         attempt->staged.pop_front();
         if (done) {
-            attempt->unrecorded.push_back({{step, staged.to, false, std::nullopt}, std::nullopt});
+            attempt->unrecorded.push_back(
+                {{step, staged.to, false, std::nullopt, staged.asked}, std::nullopt});
             effects_.push_back(Remember{entry_of(*attempt)});
             effects_.push_back(BeatNow{});
         } else {

@@ -76,6 +76,7 @@ class AgentCore {
     Attempt* find(const AttemptKey& key);
     bool accept(const protocol::Answer& answer);
     void renew(const protocol::Answer& answer, const std::set<AttemptKey>& named);
+    void ask_to_save(const protocol::SaveOrder& order);
     void note_recorded(const protocol::Recorded& recorded);
     void refuse_to_start(const protocol::StopOrder& order);
     void drop_said(Attempt& attempt, std::uint64_t sequence);

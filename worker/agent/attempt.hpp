@@ -40,6 +40,7 @@ struct Staged {
     std::int64_t step = 0;
     std::string from;
     std::string to;
+    std::uint64_t asked = 0;  // the request that it answers
 };
 
 // Said in each heartbeat until an answer shows that it was taken note of.
@@ -61,6 +62,7 @@ struct Attempt {
     std::deque<Staged> staged{};
     bool publishing = false;
     std::vector<Unrecorded> unrecorded{};
+    std::uint64_t asked = 0;        // the newest request for a checkpoint that the ranks know
     std::set<std::int64_t> told{};  // steps that the ranks know to be recorded
     std::string exported{};
     std::string progress{};

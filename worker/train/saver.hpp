@@ -28,7 +28,8 @@ class Saver {
     Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link);
 
     // Waits for the one in flight, then starts writing this. Throws RankFailure of the one before.
-    void save(Snapshot snapshot);
+    // `asked`: the request that it answers, or 0.
+    void save(Snapshot snapshot, std::uint64_t asked = 0);
     void poll();    // reports what is staged. Throws RankFailure: full disk, ...
     void finish();  // the same, waiting
     void recorded(std::int64_t step);
@@ -46,6 +47,7 @@ class Saver {
     const ModelSetup& model_;
     WorkerLink& link_;
     std::int64_t last_step_ = -1;
+    std::uint64_t asked_ = 0;  // of last_step_
     std::int64_t next_best_step_ = -1;
     checkpoint::Background background_;
 };

@@ -154,11 +154,15 @@ Trainer::Agreed Trainer::agree() {
         for (const std::int64_t step : heard.recorded) saver_->recorded(step);
         saver_->poll();
     }
-    const at::Tensor votes = at::zeros({2}, at::kDouble);
+    if (saver_ && heard.save > 0) asked_ = heard.save;
+    const at::Tensor votes = at::zeros({3}, at::kDouble);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
+    // Only the rank that writes has a say: each may hear it at another step. What it saved at this
+    // very step was begun before it heard.
+    if (saver_ && asked_ > 0 && saver_->last_step() != state_.step) votes[2] = 1;
     sum_over(*world_, votes);
-    return {votes[0].item<double>() > 0, votes[1].item<double>() == 0};
+    return {votes[0].item<double>() > 0, votes[1].item<double>() == 0, votes[2].item<double>() > 0};
 }
 
 bool Trainer::due(std::int64_t every) const {
@@ -179,6 +183,7 @@ int Trainer::run() {
                 std::printf("stopped at step %lld\n", static_cast<long long>(state_.step));
             return protocol::kExitYielded;
         }
+        if (agreed.save) save();
         train_step();
         const bool whole = state_.step == spec_.steps;
         if (peak_flops_ == 0 && !whole) find_peak();
@@ -325,7 +330,8 @@ void Trainer::sample() {
 void Trainer::save() {
     if (!saver_) return;
     metrics_->sync();
-    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_));
+    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_),
+                 std::exchange(asked_, 0));
 }
 
 // Retention wants the last checkpoint recorded before an older one goes; the ledger is given a

@@ -35,6 +35,7 @@ class Trainer {
     struct Agreed {
         bool stop = false;
         bool checkpoint = true;
+        bool save = false;  // and go on
     };
 
     void connect();
@@ -78,6 +79,7 @@ class Trainer {
     Clock::time_point log_due_{};
     double step_seconds_ = 0;  // smoothed
     double peak_flops_ = 0;    // of all ranks; 0: not measured yet
+    std::uint64_t asked_ = 0;  // the newest request for a checkpoint that no save answers yet
     int skipped_in_a_row_ = 0;
 };
 

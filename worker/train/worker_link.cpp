@@ -71,6 +71,7 @@ void WorkerLink::read_lines(Heard& heard) {
         }
         if (const auto* recorded = std::get_if<protocol::RecordedStep>(&*command))
             heard.recorded.push_back(recorded->step);
+        if (const auto* save = std::get_if<protocol::SaveNow>(&*command)) heard.save = save->asked;
         if (const auto* stop = std::get_if<protocol::StopAtStep>(&*command)) {
             heard.stop = true;
             heard.checkpoint = stop->checkpoint;

@@ -17,6 +17,7 @@ namespace roll::train {
 struct Heard {
     bool stop = false;
     bool checkpoint = true;              // with stop: save first
+    std::uint64_t save = 0;              // the newest request for a checkpoint; 0: none
     std::vector<std::int64_t> recorded;  // steps whose checkpoints are in the ledger
 };
 

@@ -90,10 +90,8 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
 }  // namespace
 
 int stalled_after(const Job& job, Outcome outcome) {
-    const bool trains =
-        job.spec.kind == spec::JobKind::Train || job.spec.kind == spec::JobKind::Resume;
     const std::int64_t newest = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
-    if (!trains || newest > job.best_step) return 0;
+    if (!job.spec.trains() || newest > job.best_step) return 0;
     const bool bad = outcome == Outcome::Infra || outcome == Outcome::App;
     return job.stalled + (bad ? 1 : 0);
 }

@@ -11,7 +11,8 @@ inline AttemptKey sample_key() { return {JobId{7}, Token{3, 2}}; }
 
 inline std::vector<WrittenCheckpoint> sample_checkpoints() {
     return {{.step = 10, .directory = "/runs/x/checkpoints/step-00000010.3-2"},
-            {.step = 5, .directory = "/a", .deleted = true, .writer = Token{2, 1}}};
+            {.step = 5, .directory = "/a", .deleted = true, .writer = Token{2, 1}},
+            {.step = 15, .directory = "/b", .asked = 2}};
 }
 
 inline Heartbeat sample_heartbeat() {
@@ -63,6 +64,7 @@ inline Answer sample_answer() {
     answer.keep = {sample_key()};
     answer.start = {start};
     answer.stop = {{.attempt = sample_key(), .reason = "cancelled", .checkpoint = true}};
+    answer.save = {{.attempt = sample_key(), .asked = 3}};
     answer.recorded = {{.attempt = sample_key(), .steps = {5, 10}, .exported = true}};
     answer.fenced = {{JobId{9}, Token{1, 1}}};
     return answer;

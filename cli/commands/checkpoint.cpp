@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/follow.hpp"
+#include "cli/job_view.hpp"
+#include "cli/render.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr auto kHoldBack = std::chrono::seconds(5);
+
+// The recorded checkpoint that answers the request, or one that was asked for later.
+const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
+    for (const Json& one : checkpoints) {
+        if (field_text(one, "token") == token && one.value("asked", std::uint64_t{0}) >= asked)
+            return &one;
+    }
+    return nullptr;
+}
+
+bool runs(const Json& job, const std::string& token) {
+    const Json attempts = job.value("attempts", Json::array());
+    return !attempts.empty() && field_text(attempts.back(), "token") == token &&
+           field_text(attempts.back(), "state") != "ended";
+}
+
+Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& request,
+                              std::chrono::seconds patience) {
+    const std::string token = field_text(request, "token");
+    const auto asked = request.value("asked", std::uint64_t{0});
+    const auto until = std::chrono::steady_clock::now() + patience;
+    JobWatch watch(daemon, id);
+    for (;;) {
+        ROLL_TRY(const Json job, watch.look(kHoldBack));
+        const Json checkpoints = job.value("checkpoints", Json::array());
+        if (const Json* found = answering(checkpoints, token, asked)) return *found;
+        if (!runs(job, token))
+            return fail(ErrorCode::Failed,
+                        fmt::format("the attempt of job {} ended before it could save", id),
+                        fmt::format("rollctl show {}", id));
+        if (std::chrono::steady_clock::now() >= until)
+            return fail(ErrorCode::Failed,
+                        fmt::format("job {} has saved nothing within {} s; it still may", id,
+                                    patience.count()),
+                        fmt::format("rollctl show {}, or again with a longer --timeout", id));
+    }
+}
+
+}  // namespace
+
+Result<int> run_checkpoint(const Context& context, const std::string& selector,
+                           const std::string& timeout) {
+    ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(timeout));
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
+    ROLL_TRY(const Json request, daemon.ask("checkpoint", {{"id", id}}));
+    ROLL_TRY(const Json saved, await_checkpoint(daemon, id, request, patience));
+    if (context.json) {
+        print_json({{"schema", "roll.checkpoint/1"},
+                    {"job", id},
+                    {"step", saved.value("step", Json())},
+                    {"directory", saved.value("directory", Json())}});
+    } else {
+        print(field_text(saved, "directory") + "\n");
+    }
+    return 0;
+}
+
+}  // namespace roll::cli
