@@ -134,7 +134,7 @@ Result<std::vector<std::string>> job_keys(const std::string& list) {
         "id",         "name",     "kind",      "user",         "state",      "held",
         "cancelling", "priority", "reason",    "submitted_at", "started_at", "ended_at",
         "exit_code",  "waiting",  "output",    "attempt",      "nodes",      "source_job",
-        "export_job", "after",    "resources", "progress"};
+        "export_job", "after",    "resources", "labels",       "progress"};
     std::vector<std::string> keys;
     for (std::size_t from = 0; !list.empty() && from <= list.size();) {
         const std::size_t end = std::min(list.find(',', from), list.size());
@@ -184,6 +184,7 @@ std::string job_text(const Json& job, Time now, bool color) {
                                                           {"ended_at", "ended"},
                                                           {"exit_code", "exit code"},
                                                           {"priority", "priority"},
+                                                          {"labels", "labels"},
                                                           {"output", "output"},
                                                           {"source_job", "starts from job"},
                                                           {"export_job", "export job"},
@@ -198,6 +199,14 @@ std::string job_text(const Json& job, Time now, bool color) {
     return text;
 }
 
+static std::string node_state(const Json& node) {
+    if (node.value("draining", Json()) == true) return "draining";
+    const Json excluded = node.value("excluded", Json());
+    if (!excluded.is_object()) return "up";
+    return "excluded until " + field_text(excluded, "until").substr(0, 16) +
+           "Z: " + field_text(excluded, "reason");
+}
+
 std::string nodes_text(const Json& nodes) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& node : nodes) {
@@ -209,9 +218,8 @@ std::string nodes_text(const Json& nodes) {
         const std::string ago =
             heard.is_number() ? duration_text(heard.get<double>() / 1000) + " ago" : "";
         rows.push_back({field_text(node, "node"), share("slots", "slots_free"),
-                        share("gpus", "gpus_free"),
-                        node.value("draining", Json()) == true ? "draining" : "up",
-                        field_text(node, "jobs"), ago});
+                        share("gpus", "gpus_free"), node_state(node), field_text(node, "jobs"),
+                        ago});
     }
     return table(
         {{"NODE"}, {"SLOTS FREE", true}, {"GPUS FREE", true}, {"STATE"}, {"JOBS"}, {"HEARD", true}},

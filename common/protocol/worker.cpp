@@ -17,6 +17,7 @@ static Json to_json(const RunningAttempt& running) {
         json["outcome"] = running.outcome;
         json["exit_code"] = running.exit_code;
         json["reason"] = running.reason;
+        if (!running.matched.empty()) json["matched"] = running.matched;
     }
     if (!running.checkpoints.empty()) json["checkpoints"] = to_json_list(running.checkpoints);
     if (!running.exported.empty()) json["exported"] = running.exported;
@@ -42,6 +43,7 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     running.outcome = r.get_or("outcome", std::string{});
     running.exit_code = r.get_or("exit_code", 0);
     running.reason = r.get_or("reason", std::string{});
+    running.matched = r.get_or("matched", std::vector<int>{});
     running.exported = r.get_or("exported", std::string{});
     running.progress = r.get_or("progress", std::string{});
     const Json& attempt = r.raw("attempt");

@@ -36,6 +36,7 @@ struct RunningAttempt {
     std::string outcome;
     int exit_code = 0;
     std::string reason;
+    std::vector<int> matched{};                  // of the job's retry.on_log, in its logs here
     std::vector<WrittenCheckpoint> checkpoints;  // not yet recorded
     std::string exported;                        // not yet recorded
     std::string progress;  // the last progress report, JSON; for people, never decided by

@@ -17,6 +17,15 @@ constexpr std::array<std::pair<const char*, JobKind>, 5> kKinds{{{"train", JobKi
                                                                  {"command", JobKind::Command}}};
 
 constexpr std::array<const char*, 3> kOnExit = {"stop", "retry", "avoid_node"};
+constexpr std::array<const char*, 4> kConditions = {"ok", "any", "failed", "exported"};
+
+template <class E, std::size_t N>
+std::optional<E> find_name(const std::array<const char*, N>& names, std::string_view name) {
+    const auto found =
+        std::ranges::find(names, name, [](const char* known) { return std::string_view(known); });
+    if (found == names.end()) return std::nullopt;
+    return static_cast<E>(found - names.begin());
+}
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
     for (std::size_t at = text.find(from); at != std::string::npos;
@@ -37,10 +46,15 @@ const char* name_of(JobKind kind) {
 const char* name_of(OnExit what) { return kOnExit.at(static_cast<std::size_t>(what)); }
 
 std::optional<OnExit> parse_on_exit(std::string_view name) {
-    const auto found =
-        std::ranges::find(kOnExit, name, [](const char* known) { return std::string_view(known); });
-    if (found == kOnExit.end()) return std::nullopt;
-    return static_cast<OnExit>(found - kOnExit.begin());
+    return find_name<OnExit>(kOnExit, name);
+}
+
+const char* name_of(After::Condition condition) {
+    return kConditions.at(static_cast<std::size_t>(condition));
+}
+
+std::optional<After::Condition> parse_condition(std::string_view name) {
+    return find_name<After::Condition>(kConditions, name);
 }
 
 std::optional<JobKind> parse_kind(std::string_view name) {

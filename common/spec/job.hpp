@@ -12,6 +12,7 @@
 
 #include "common/error.hpp"
 #include "common/ids.hpp"
+#include "common/spec/retry.hpp"
 #include "common/time.hpp"
 
 namespace roll::spec {
@@ -31,32 +32,12 @@ struct Resources {
 };
 
 // A job starts once each of its `after` holds: Ok = ended well, Failed = ended and not well, Any =
-// ended.
+// ended, Exported = ended well and its automatic export, if it has one, too.
 struct After {
-    enum class Condition { Ok, Any, Failed };
+    enum class Condition { Ok, Any, Failed, Exported };
     Condition condition = Condition::Ok;
     JobId job;
     friend bool operator==(const After&, const After&) = default;
-};
-
-// What an exit code of the program means besides 0: the job fails at once, the attempt failed
-// through no fault of the program's, or that and the job shuns its node.
-enum class OnExit { Stop, Retry, AvoidNode };
-
-// How often an attempt that did not end well is followed by another, each class apart. `infra`: a
-// lost worker, a killed rank, a full disk; `app`: the program's own failure; `timeout`: its time
-// limit; `preempted`: a job of higher priority. An invalid input is never tried again.
-struct Retry {
-    int infra = 10;
-    int app = 1;
-    int timeout = 0;
-    int preempted = 1000;
-    int no_progress =
-        3;  // bad ends in a row without a newer checkpoint, of a job that trains; 0: any
-    std::chrono::seconds backoff{1};  // after the first failure; doubled after each other
-    std::chrono::seconds backoff_max{256};
-    std::map<int, OnExit> on_exit{};
-    friend bool operator==(const Retry&, const Retry&) = default;
 };
 
 // One job for each index, as one submission: "{index}" stands for it in `output` and the document.
@@ -99,6 +80,7 @@ struct JobSpec {
     // The whole job file as canonical JSON, paths made absolute. What the worker and the ranks
     // read.
     std::string document;
+    std::vector<JobSpec> then{};  // queued with it, each after the one before (chain.hpp)
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
@@ -125,8 +107,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
 JobSpec export_job(const JobSpec& parent, JobId parent_id);
 
 const char* name_of(JobKind kind);
-const char* name_of(OnExit what);  // "stop", "retry", "avoid_node"
-std::optional<OnExit> parse_on_exit(std::string_view name);
+const char* name_of(After::Condition condition);  // "ok", "any", "failed", "exported"
+std::optional<After::Condition> parse_condition(std::string_view name);
 std::optional<JobKind> parse_kind(std::string_view name);
 
 // The codec of ledger and wire: every field, defaults included.

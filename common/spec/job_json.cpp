@@ -5,30 +5,16 @@
 namespace roll::spec {
 namespace {
 
-const char* name_of_condition(After::Condition condition) {
-    switch (condition) {
-        case After::Condition::Ok: return "ok";
-        case After::Condition::Any: return "any";
-        case After::Condition::Failed: return "failed";
-    }
-    return "ok";
-}
-
 Result<After> read_after(const Json& json) {
     JsonReader reader(json, "job.after");
     After after;
     const auto condition = reader.get<std::string>("condition");
     after.job.value = reader.get<std::uint64_t>("job");
     ROLL_TRY_VOID(reader.finish());
-    for (const auto known :
-         {After::Condition::Ok, After::Condition::Any, After::Condition::Failed}) {
-        if (condition == name_of_condition(known)) {
-            after.condition = known;
-            return after;
-        }
-    }
-    return fail(ErrorCode::Corrupt,
-                fmt::format("job.after: condition {} is not ok, any or failed", condition));
+    const auto known = parse_condition(condition);
+    if (!known) return fail(ErrorCode::Corrupt, "job.after: no condition is " + condition);
+    after.condition = *known;
+    return after;
 }
 
 Result<Resources> read_resources(const Json& json) {
@@ -42,9 +28,33 @@ Result<Resources> read_resources(const Json& json) {
     return resources;
 }
 
+Json put_meaning(const Meaning& meaning) {
+    Json json = Json::object();
+    if (meaning.then) json["then"] = name_of(*meaning.then);
+    if (!meaning.label.empty()) json["label"] = meaning.label;
+    return json;
+}
+
+// An older program wrote the name alone.
+Result<Meaning> read_meaning(const Json& json) {
+    Meaning meaning;
+    if (json.is_object()) meaning.label = json.value("label", "");
+    const Json then = json.is_object() ? json.value("then", Json()) : json;
+    if (then.is_null()) return meaning;
+    if (then.is_string()) meaning.then = parse_on_exit(then.get<std::string>());
+    if (!meaning.then) return fail(ErrorCode::Corrupt, "job.retry: no such policy: " + then.dump());
+    return meaning;
+}
+
 Json put_retry(const Retry& retry) {
     Json on_exit = Json::object();
-    for (const auto& [code, what] : retry.on_exit) on_exit[std::to_string(code)] = name_of(what);
+    for (const auto& [code, what] : retry.on_exit)
+        on_exit[std::to_string(code)] = put_meaning(what);
+    Json on_log = Json::array();
+    for (const OnLog& one : retry.on_log) {
+        on_log.push_back(put_meaning(one.meaning));
+        on_log.back()["match"] = one.match;
+    }
     return {{"infra", retry.infra},
             {"app", retry.app},
             {"timeout", retry.timeout},
@@ -52,7 +62,8 @@ Json put_retry(const Retry& retry) {
             {"no_progress", retry.no_progress},
             {"backoff_seconds", retry.backoff.count()},
             {"backoff_max_seconds", retry.backoff_max.count()},
-            {"on_exit", on_exit}};
+            {"on_exit", on_exit},
+            {"on_log", on_log}};
 }
 
 // What an older program did not write is as it was then.
@@ -68,11 +79,14 @@ Result<Retry> read_retry(const Json& json) {
     retry.backoff_max =
         std::chrono::seconds(reader.get_or<std::int64_t>("backoff_max_seconds", 256));
     const Json on_exit = reader.has("on_exit") ? reader.raw("on_exit") : Json::object();
+    const Json on_log = reader.has("on_log") ? reader.raw("on_log") : Json::array();
     ROLL_TRY_VOID(reader.finish());
     for (const auto& [code, what] : on_exit.items()) {
-        const auto known = what.is_string() ? parse_on_exit(what.get<std::string>()) : std::nullopt;
-        if (!known) return fail(ErrorCode::Corrupt, "job.retry.on_exit: " + what.dump());
-        retry.on_exit[std::atoi(code.c_str())] = *known;
+        ROLL_TRY(retry.on_exit[std::atoi(code.c_str())], read_meaning(what));
+    }
+    for (const Json& one : on_log) {
+        ROLL_TRY(Meaning meaning, read_meaning(one));
+        retry.on_log.push_back({one.value("match", ""), std::move(meaning)});
     }
     return retry;
 }
@@ -101,7 +115,7 @@ Result<Array> read_array(const Json& json) {
 Json json_of(const JobSpec& spec) {
     Json after = Json::array();
     for (const After& one : spec.after) {
-        after.push_back({{"condition", name_of_condition(one.condition)}, {"job", one.job.value}});
+        after.push_back({{"condition", name_of(one.condition)}, {"job", one.job.value}});
     }
     Json json = {
         {"name", spec.name},
@@ -129,6 +143,7 @@ Json json_of(const JobSpec& spec) {
                          {"limit", spec.array->limit},
                          {"index", spec.array->index}};
     }
+    for (const JobSpec& next : spec.then) json["then"].push_back(json_of(next));
     return json;
 }
 
@@ -160,7 +175,12 @@ Result<JobSpec> job_spec_of(const Json& json) {
     if (reader.has("array")) {
         ROLL_TRY(spec.array, read_array(reader.raw("array")));
     }
+    const Json then = reader.has("then") ? reader.raw("then") : Json::array();
     ROLL_TRY_VOID(reader.finish());
+    for (const Json& one : then) {
+        ROLL_TRY(JobSpec next, job_spec_of(one));
+        spec.then.push_back(std::move(next));
+    }
     ROLL_TRY(spec.retry, read_retry(retry));
     if (!source.is_null() && !source.is_number_unsigned()) {
         return fail(ErrorCode::Corrupt, "job: source_job is no job number: " + source.dump());

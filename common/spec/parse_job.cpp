@@ -2,6 +2,7 @@
 
 #include "common/check.hpp"
 #include "common/json.hpp"
+#include "common/spec/chain.hpp"
 #include "common/spec/job.hpp"
 #include "common/spec/schema.hpp"
 #include "common/spec/sizes.hpp"
@@ -17,6 +18,15 @@ void append(std::vector<Problem>& all, std::vector<Problem> more) {
 bool trains(const Json& document) {
     const Json kind = document.value("kind", Json());
     return kind == "train" || kind == "resume";
+}
+
+// A job that saves at its end only makes no progress that could be seen before.
+void fill_no_progress(Json& document) {
+    const Json checkpoint = document.value("checkpoint", Json::object());
+    const Json retry = document.value("retry", Json::object());
+    if (!trains(document) || !checkpoint.is_object() || !retry.is_object()) return;
+    if (checkpoint.value("every", Json(0)) == 0 && !retry.contains("no_progress"))
+        document["retry"]["no_progress"] = 0;
 }
 
 // Defaults that depend on other keys, so that the schema cannot state them.
@@ -39,13 +49,17 @@ void fill_tokenizer(Json& document) {
 
 After read_after(const std::string& text) {
     const std::size_t colon = text.find(':');
-    const std::string condition = text.substr(0, colon);
-    After after;
-    after.job.value = std::stoull(text.substr(colon + 1));
-    after.condition = condition == "ok"    ? After::Condition::Ok
-                      : condition == "any" ? After::Condition::Any
-                                           : After::Condition::Failed;
-    return after;
+    return {parse_condition(text.substr(0, colon)).value(),
+            JobId{std::stoull(text.substr(colon + 1))}};
+}
+
+// "stop", or {then: stop, label: oom}.
+Meaning read_meaning(const Json& json) {
+    const Json then = json.is_object() ? json.value("then", Json()) : json;
+    Meaning meaning;
+    if (then.is_string()) meaning.then = parse_on_exit(then.get<std::string>());
+    if (json.is_object()) meaning.label = json.value("label", "");
+    return meaning;
 }
 
 Retry read_retry(const Json& json) {
@@ -54,7 +68,9 @@ Retry read_retry(const Json& json) {
     retry.backoff = parse_duration(json["backoff"].get<std::string>()).value();
     retry.backoff_max = parse_duration(json["backoff_max"].get<std::string>()).value();
     for (const auto& [code, what] : json["on_exit"].items())
-        retry.on_exit[std::stoi(code)] = parse_on_exit(what.get<std::string>()).value();
+        retry.on_exit[std::stoi(code)] = read_meaning(what);
+    for (const Json& one : json["on_log"])
+        retry.on_log.push_back({one["match"], read_meaning(one)});
     return retry;
 }
 
@@ -117,6 +133,25 @@ JobSpec read_spec(Json& document) {
     return spec;
 }
 
+// The jobs of `then`, and their documents in the place of what was written there.
+std::vector<JobSpec> read_chain(Json& document, const std::string& base,
+                                std::vector<Problem>& problems) {
+    std::vector<JobSpec> jobs;
+    if (!document.contains("then") || !document["then"].is_array()) return jobs;
+    for (std::size_t i = 0; i < document["then"].size(); ++i) {
+        ParsedJob job = parse_job(document["then"][i].dump(), base);
+        for (Problem& problem : job.problems) {
+            const std::string dot = problem.path.empty() ? "" : ".";
+            problems.push_back(
+                {fmt::format("then[{}]{}{}", i, dot, problem.path), problem.message});
+        }
+        if (!job.ok()) continue;
+        document["then"][i] = Json::parse(job.spec.document);
+        jobs.push_back(std::move(job.spec));
+    }
+    return jobs;
+}
+
 }  // namespace
 
 ParsedJob parse_job(std::string_view json_document, const std::string& base_directory) {
@@ -129,6 +164,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     const OrderedJson schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;
+    fill_no_progress(*json);
     fill_defaults(schema, *json);
     fill_derived(*json, base_directory);
     make_paths_absolute(schema, *json, base_directory);
@@ -136,7 +172,11 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     fill_tokenizer(*json);
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
-    if (parsed.ok()) parsed.spec = read_spec(*json);
+    std::vector<JobSpec> then = read_chain(*json, base_directory, parsed.problems);
+    if (!parsed.ok()) return parsed;
+    parsed.spec = read_spec(*json);
+    parsed.spec.then = std::move(then);
+    append(parsed.problems, check_chain(parsed.spec));
     return parsed;
 }
 

@@ -78,6 +78,9 @@ Policy read_policy(const Json& document) {
         policy.preempt = true;
         policy.min_run = duration(document["preemption"], "min_run");
     }
+    const Json& bad_nodes = document["bad_nodes"];
+    policy.bad_nodes = {bad_nodes["failures"], duration(bad_nodes, "within"),
+                        duration(bad_nodes, "for")};
     for (const auto& [name, json] : document["accounts"].items())
         policy.accounts[name] = read_account(json);
     for (const auto& [name, json] : document["users"].items())
@@ -136,6 +139,9 @@ std::string to_json(const Policy& policy) {
                 {"half_life", policy.half_life.count()},
                 {"preempt", policy.preempt},
                 {"min_run", policy.min_run.count()},
+                {"bad_nodes",
+                 {policy.bad_nodes.failures, policy.bad_nodes.within.count(),
+                  policy.bad_nodes.exclude_for.count()}},
                 {"accounts", accounts},
                 {"users", users}}
         .dump();
@@ -150,6 +156,12 @@ Result<Policy> policy_from_json(std::string_view text) {
     policy.half_life = std::chrono::seconds(reader.get<std::int64_t>("half_life"));
     policy.preempt = reader.get<bool>("preempt");
     policy.min_run = std::chrono::seconds(reader.get<std::int64_t>("min_run"));
+    const BadNodes none{.failures = 0};  // as it was before there were any
+    const auto bad = reader.get_or<std::vector<std::int64_t>>(
+        "bad_nodes", {none.failures, none.within.count(), none.exclude_for.count()});
+    if (bad.size() == 3)
+        policy.bad_nodes = {static_cast<int>(bad[0]), std::chrono::seconds(bad[1]),
+                            std::chrono::seconds(bad[2])};
     const Json& accounts = reader.raw("accounts");
     const Json& users = reader.raw("users");
     ROLL_TRY_VOID(reader.finish());

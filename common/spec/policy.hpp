@@ -39,12 +39,21 @@ struct UserPolicy {
     friend bool operator==(const UserPolicy&, const UserPolicy&) = default;
 };
 
+// When a machine is left out: after so many infra failures, of two jobs at least, in that time.
+struct BadNodes {
+    int failures = 3;  // 0: never
+    std::chrono::seconds within{3600};
+    std::chrono::seconds exclude_for{24 * 3600};
+    friend bool operator==(const BadNodes&, const BadNodes&) = default;
+};
+
 struct Policy {
     bool backfill = true;
     std::chrono::seconds starve_after{48 * 3600};  // then a job goes before all that waited less
     std::chrono::seconds half_life{0};             // of past use in fair share; 0: no fair share
     bool preempt = false;
     std::chrono::seconds min_run{600};  // an attempt is not preempted earlier
+    BadNodes bad_nodes{};
     std::map<std::string, Account> accounts{};
     std::map<std::string, UserPolicy> users{};  // "*": who is not named
     friend bool operator==(const Policy&, const Policy&) = default;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/spec/chain.hpp"
 #include "common/spec/nearest.hpp"
 #include "common/spec/string_format.hpp"
 
@@ -308,7 +309,7 @@ void fill_from(const OrderedJson& properties, Json& value) {
 
 // Whether the schema takes this string for a path, and not for a word that stands beside paths.
 bool is_path(const OrderedJson& rule, const Json& text) {
-    if (!rule.contains("x-path")) return false;
+    if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (!rule.contains("x-words")) return true;
     const auto words = words_of(rule["x-words"]);
     return std::find(words.begin(), words.end(), word(text)) == words.end();

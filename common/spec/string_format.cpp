@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "common/pattern.hpp"
 #include "common/spec/job.hpp"
 #include "common/spec/units.hpp"
 
@@ -21,6 +22,8 @@ constexpr std::array kFormats = {
            [](std::string_view text) { return parse_instant(text).has_value(); }},
     Format{"array", "indices such as 0-15, 1,4-9 or 0-100:20, and %N for at most N at once",
            [](std::string_view text) { return parse_array(text).has_value(); }},
+    Format{"regex", "a regular expression in Perl's syntax, such as CUDA error.*ECC",
+           [](std::string_view text) { return Pattern::make(text).has_value(); }},
 };
 
 const Format* find(std::string_view name) {

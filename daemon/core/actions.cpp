@@ -54,6 +54,9 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
         if (limit.count() > 0)
             earliest(wakeup, job.attempt->started_at.value_or(job.attempt->placed_at) + limit, now);
     }
+    for (const auto& [name, machine] : state.machines) {
+        if (machine.excluded_until) earliest(wakeup, *machine.excluded_until, now);
+    }
     if (const auto at = allocation_wakeup(state, now)) earliest(wakeup, *at, now);
     return wakeup;
 }

@@ -3,6 +3,7 @@
 #include "common/check.hpp"
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/index.hpp"
+#include "daemon/core/meaning.hpp"
 
 namespace roll::core {
 namespace {
@@ -131,6 +132,7 @@ void on(State& s, const MemberEnded& e) {
     const auto place = std::ranges::find(attempt.places, e.worker, &Place::worker);
     ROLL_CHECK(place != attempt.places.end() && !place->ended);
     place->ended = true;
+    attempt.matched.insert(e.matched.begin(), e.matched.end());
     const int known = blame(attempt.outcome.value_or(Outcome::Done), attempt.exit_code);
     const int now = blame(e.outcome, e.exit_code);
     if (now <= known) return;
@@ -155,6 +157,9 @@ void on(State& s, const AttemptEnded& e) {
     ended.exit_code = e.exit_code;
     ended.reason = e.reason;
     ended.nodes = job.attempt->nodes;
+    ended.blamed = job.attempt->blamed;
+    job.labels.merge(labels_of(job, e.outcome));
+    if (e.outcome == Outcome::Infra) note_fault(s, e.attempt.job, e.at);
     for (const Place& place : job.attempt->places) note_used(s, place.worker, e.at);
     job.stalled = stalled_after(job, e.outcome);
     if (!job.checkpoints.empty())
@@ -194,6 +199,8 @@ void on(State& s, const WorkerJoined& e) {
     auto& sessions = s.sessions[e.node];
     if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);
 }
+void on(State& s, const MachineExcluded& e) { s.machines[e.machine] = {{}, e.until, e.reason}; }
+void on(State& s, const MachineForgiven& e) { s.machines.erase(e.machine); }
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
 void on(State& s, const WorkerLost& e) {
     s.index.by_session.erase(at(s.workers, e.worker).session);

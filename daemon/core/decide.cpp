@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/spec/chain.hpp"
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/limits.hpp"
 
@@ -100,9 +101,12 @@ Result<std::vector<spec::After>> expand(const State& s, const std::vector<spec::
     return all;
 }
 
-// The spec of each job of a submission: one, or the tasks of an array.
-Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec) {
-    if (!spec.array) return std::vector{spec};
+// The spec of each job of a submission: one, the jobs of a chain, or the tasks of an array.
+Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId first) {
+    if (const auto problems = spec::check_chain(spec); !problems.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    problems.front().path + " " + problems.front().message);
+    if (!spec.array) return spec::chain_of(spec, first);
     ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
     std::vector<spec::JobSpec> tasks;
     for (const int index : indices) tasks.push_back(spec::array_task(spec, index));
@@ -113,7 +117,7 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec) {
 // tell two jobs apart, since they may have been changed meanwhile.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
-    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec));
+    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
     spec::JobSpec spec = std::move(tasks.front());
     spec.output = resolve(spec.output, id);
     ROLL_TRY(spec.after, expand(s, spec.after));
@@ -126,21 +130,27 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
                 "rollctl show " + std::to_string(id.value));
 }
 
+// Its sizes, and the jobs that it names; those in its `after` are expanded.
+Result<void> check(const State& s, spec::JobSpec& spec) {
+    ROLL_TRY_VOID(check_sizes(spec));
+    if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
+    ROLL_TRY(spec.after, expand(s, spec.after));
+    return {};
+}
+
 Result<Events> on(const State& s, const Submit& in, Time now) {
     if (const auto known = s.keys.find(in.key); known != s.keys.end())
         return repeated(s, in, known->second);
-    ROLL_TRY_VOID(check_sizes(in.spec));
-    if (in.spec.source_job && !s.jobs.contains(*in.spec.source_job))
-        return no_such_job(*in.spec.source_job);
-    ROLL_TRY(const std::vector<spec::After> after, expand(s, in.spec.after));
-    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec));
+    spec::JobSpec whole = in.spec;
+    ROLL_TRY_VOID(check(s, whole));
+    for (spec::JobSpec& next : whole.then) ROLL_TRY_VOID(check(s, next));
+    ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(whole, JobId{s.next_job}));
     ROLL_TRY(const std::string account, admit(s, in, static_cast<int>(tasks.size())));
     Events events;
     for (spec::JobSpec& spec : tasks) {
         spec.account = account;
         const JobId id{s.next_job + events.size()};
         spec.output = resolve(spec.output, id);
-        spec.after = after;
         const JobId array{in.spec.array ? s.next_job : 0};
         events.push_back(
             JobSubmitted{id, events.empty() ? in.key : "", in.user, std::move(spec), now, array});
@@ -197,12 +207,17 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1}};
 }
 
+// To use a node again is to forget the faults of its machine, too.
 Result<Events> on(const State& s, const Drain& in, Time) {
+    Events events;
+    const std::string machine = machine_of(in.node);
+    if (!in.draining && s.machines.contains(machine)) events.push_back(MachineForgiven{machine});
     for (const auto& [id, worker] : s.workers) {
         if (worker.node != in.node) continue;
-        if (worker.draining == in.draining) return Events{};
-        return Events{WorkerDrained{id, in.draining}};
+        if (worker.draining != in.draining) events.push_back(WorkerDrained{id, in.draining});
+        return events;
     }
+    if (!events.empty()) return events;
     return fail(ErrorCode::NotFound, "there is no node " + in.node, "rollctl nodes");
 }
 
@@ -250,14 +265,15 @@ Result<Events> on(const State& s, const MemberStarted& in, Time now) {
 }
 
 Result<Events> end_member(const State& s, WorkerId worker, const AttemptKey& key, Outcome outcome,
-                          int exit_code, const std::string& reason) {
+                          int exit_code, const std::string& reason,
+                          const std::vector<int>& matched = {}) {
     const Place* place = member(s, key, worker);
     if (place == nullptr || place->ended) return Events{};
-    return Events{MemberEnded{key, worker, outcome, exit_code, reason}};
+    return Events{MemberEnded{key, worker, outcome, exit_code, reason, matched}};
 }
 
 Result<Events> on(const State& s, const MemberExited& in, Time) {
-    return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason);
+    return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason, in.matched);
 }
 
 // A member that was never up may not have got its order yet: it is owed again, not ended.

@@ -7,8 +7,14 @@ namespace roll::core {
 
 enum class Held { Not, Yes, Never };
 
-// Of a condition on a job in this phase.
-Held holds(spec::After::Condition condition, JobPhase phase);
+// Whether this one holds.
+Held holds(const State& state, const spec::After& after);
+
+// The job on whose end it hangs: the one that it names, or that one's export once it is queued.
+JobId awaited(const State& state, const spec::After& after);
+
+// Whether more may come of a condition: its job is not over, or its export is to be waited for.
+bool may_change(const State& state, const spec::After& after);
 
 // False too for a job that is forgotten: only what nobody waits for is.
 bool is_open(const State& state, JobId id);

@@ -25,7 +25,9 @@ struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0;
 struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; };
 struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // every member is up
 struct AttemptStopping { AttemptKey attempt; std::string reason; bool preempted = false; };
-struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; };
+struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
+    std::vector<int> matched{};  // of retry.on_log, in its logs
+};
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; };  // by somebody, of a running attempt
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{}; std::uint64_t asked = 0; };
@@ -34,6 +36,8 @@ struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
 struct WorkerJoined { WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{}; };
 struct WorkerDrained { WorkerId worker; bool draining = true; };
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
+struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
+struct MachineForgiven { std::string machine; };                          // its time is over, or somebody says so
 struct MemberUp { AttemptKey attempt; WorkerId worker; };
 struct QueueAdded { spec::PilotQueue queue; Time at{}; };
 struct QueuePaused { std::string queue; bool paused = true; std::string reason; };
@@ -55,7 +59,8 @@ using Event =
                  ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
                  JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
                  AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
-                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked>;
+                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
+                 MachineExcluded, MachineForgiven>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

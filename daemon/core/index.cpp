@@ -62,7 +62,7 @@ void add(const State& state, JobId id, Index& index) {
     if (is_over(job.phase)) return;
     if (job.spec.deadline) index.deadlines.insert({last_instant(job), id});
     for (const spec::After& after : job.spec.after) {
-        if (is_open(state, after.job)) index.dependents[after.job].insert(id);
+        if (may_change(state, after)) index.dependents[awaited(state, after)].insert(id);
     }
 }
 
@@ -90,7 +90,7 @@ Time ready_since(const State& state, const Job& job) {
     if (!job.past.empty())
         since = std::max(since, std::max(job.not_before, job.past.back().ended_at));
     for (const spec::After& after : job.spec.after)
-        since = std::max(since, ended_at(state, after.job));
+        since = std::max(since, ended_at(state, awaited(state, after)));
     return since;
 }
 
@@ -103,7 +103,10 @@ void unfile(State& state, JobId id) {
     index.sleeping.erase({due_at(job), id});
     if (job.spec.deadline) index.deadlines.erase({last_instant(job), id});
     leave(index, state, id, job);
-    for (const spec::After& after : job.spec.after) erase_from(index.dependents, after.job, id);
+    for (const spec::After& after : job.spec.after) {
+        erase_from(index.dependents, after.job, id);
+        erase_from(index.dependents, awaited(state, after), id);
+    }
     count_array(index, job, -1);
 }
 

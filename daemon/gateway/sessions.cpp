@@ -70,7 +70,7 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
         inputs.push_back(core::ExportWritten{worker, entry.attempt, entry.exported});
     if (entry.phase == "ended") {
         inputs.push_back(core::MemberExited{worker, entry.attempt, outcome_from(entry.outcome),
-                                            entry.exit_code, entry.reason});
+                                            entry.exit_code, entry.reason, entry.matched});
     }
 }
 

@@ -31,8 +31,12 @@ template <class V> void fields(V& v, core::AttemptStopping& e) {
 }
 template <class V> void fields(V& v, core::MemberEnded& e) {
     v("attempt", e.attempt); v("worker", e.worker); v("outcome", e.outcome);
-    v("exit_code", e.exit_code); v("reason", e.reason);
+    v("exit_code", e.exit_code); v("reason", e.reason); v.added("matched", e.matched);
 }
+template <class V> void fields(V& v, core::MachineExcluded& e) {
+    v("machine", e.machine); v("until", e.until); v("reason", e.reason); v("at", e.at);
+}
+template <class V> void fields(V& v, core::MachineForgiven& e) { v("machine", e.machine); }
 template <class V> void fields(V& v, core::AttemptEnded& e) {
     v("attempt", e.attempt); v("outcome", e.outcome); v("exit_code", e.exit_code);
     v("reason", e.reason); v("at", e.at);

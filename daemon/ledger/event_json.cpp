@@ -46,6 +46,8 @@ constexpr std::array kKinds = {
     "pilot_joined",
     "policy_set",
     "checkpoint_asked",
+    "machine_excluded",
+    "machine_forgiven",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

@@ -89,6 +89,9 @@ std::string describe(const std::string& kind, const Json& body) {
         return "checkpoint of step " + text_of(body, "step") + " deleted by retention";
     if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");
     if (kind == "worker_drained") return "worker draining: " + text_of(body, "draining");
+    if (kind == "machine_excluded")
+        return with_reason("nothing new on " + text_of(body, "machine"), body);
+    if (kind == "machine_forgiven") return text_of(body, "machine") + " is used again";
     if (kind == "worker_lost") return with_reason("worker lost", body);
     static constexpr std::array kOfAllocations = {"queue_", "allocation_", "pilot_"};
     for (const char* prefix : kOfAllocations)

@@ -37,7 +37,7 @@ class Finder {
 
     void dependencies() {
         for (const spec::After& after : job_.spec.after) {
-            if (!core::is_open(state_, after.job)) continue;
+            if (!core::may_change(state_, after)) continue;
             add("after", "waits for " + condition_text(after),
                 fmt::format("it starts by itself when job {} has ended so; rollctl show {}",
                             after.job.value, after.job.value));
@@ -90,8 +90,9 @@ class Finder {
         for (const auto& [id, worker] : state_.workers) {
             const bool fits =
                 worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
-            if (fits && worker.draining) draining = worker.node;
-            if (fits && !worker.draining) ++fitting;
+            const bool left_out = worker.draining || core::is_excluded(state_, worker);
+            if (fits && left_out) draining = worker.node;
+            if (fits && !left_out) ++fitting;
         }
         add("room",
             fmt::format("no set of connected workers is that large: it needs {}, {} of {} workers "

@@ -11,7 +11,6 @@ namespace {
 constexpr std::array kStates = {"queued", "running", "done", "failed", "cancelled"};
 constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
 constexpr std::array kPhases = {"starting", "running", "stopping"};
-constexpr std::array kConditions = {"ok", "any", "failed"};
 
 template <class Enum, std::size_t N>
 const char* name(Enum value, const std::array<const char*, N>& names) {
@@ -51,6 +50,7 @@ Json ended_attempt(const core::EndedAttempt& attempt) {
             {"ended_at", to_iso8601(attempt.ended_at)},
             {"outcome", name(attempt.outcome, kOutcomes)},
             {"exit_code", attempt.exit_code},
+            {"blamed", attempt.blamed},
             {"reason", attempt.reason}};
 }
 
@@ -86,6 +86,15 @@ Json array_json(const core::Job& job) {
             {"limit", job.spec.array->limit}};
 }
 
+// Of a machine that is left out for its faults; null: it is not.
+Json excluded_json(const core::State& state, const std::string& node) {
+    const auto machine = state.machines.find(core::machine_of(node));
+    if (machine == state.machines.end() || !machine->second.excluded_until) return nullptr;
+    return {{"machine", machine->first},
+            {"until", to_iso8601(*machine->second.excluded_until)},
+            {"reason", machine->second.reason}};
+}
+
 // What running attempts hold of a worker.
 struct Taken {
     int slots = 0;
@@ -109,7 +118,7 @@ std::map<WorkerId, Taken> taken_of(const core::State& state) {
 }  // namespace
 
 std::string condition_text(const spec::After& after) {
-    return fmt::format("{}:{}", name(after.condition, kConditions), after.job.value);
+    return fmt::format("{}:{}", spec::name_of(after.condition), after.job.value);
 }
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
@@ -133,6 +142,7 @@ Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time no
             {"ended_at", optional_time(job.ended_at)},
             {"exit_code", core::is_over(job.phase) ? Json(job.exit_code) : Json(nullptr)},
             {"reason", job.reason},
+            {"labels", job.labels},
             {"waiting", waiting(state, id, now)},
             {"output", job.spec.output},
             {"attempt", job.attempts},
@@ -214,13 +224,18 @@ Json nodes(const core::State& state, const Hearsay& hearsay) {
              {"slots_free", worker.slots - taken.slots},
              {"gpus_free", worker.gpus - taken.gpus},
              {"draining", worker.draining},
+             {"excluded", excluded_json(state, worker.node)},
              {"allocation", worker.allocation.value},
              {"jobs", taken.jobs},
              {"joined_at", to_iso8601(worker.joined_at)},
              {"heard_ms_ago",
               heard == hearsay.heard_ms_ago.end() ? Json(nullptr) : Json(heard->second)}});
     }
-    return {{"schema", "roll.nodes/1"}, {"nodes", std::move(list)}};
+    Json excluded = Json::array();
+    for (const auto& [name, machine] : state.machines) {
+        if (machine.excluded_until) excluded.push_back(excluded_json(state, name));
+    }
+    return {{"schema", "roll.nodes/1"}, {"nodes", std::move(list)}, {"excluded", excluded}};
 }
 
 }  // namespace roll::query

@@ -19,9 +19,10 @@ Json ids_json(const std::vector<JobId>& ids) {
     return list;
 }
 
-// Jobs of one submission: an array's tasks have numbers in a row.
-std::size_t array_size(const core::Job& job) {
-    return job.spec.array ? spec::array_indices(job.spec.array->indices)->size() : 1;
+// Jobs of one submission: an array's tasks and the jobs of a chain have numbers in a row.
+std::size_t count_jobs(const spec::JobSpec& spec) {
+    const auto indices = spec.array ? spec::array_indices(spec.array->indices) : std::vector{0};
+    return (indices ? indices->size() : 0) + spec.then.size();
 }
 
 }  // namespace
@@ -145,16 +146,17 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
         return fail(ErrorCode::InvalidArgument, "a submit needs a key that is not empty");
     ROLL_TRY(spec::JobSpec spec, spec::job_spec_of(spec_json));
     // Who it is was shown by the key; an operator may queue for somebody else.
+    const std::size_t jobs = count_jobs(spec);
     const bool for_another = client.who.role == Role::Operator && !user.empty();
     const std::size_t input =
         add(core::Submit{key, for_another ? user : client.who.user, std::move(spec)});
-    asked_.push_back({{input}, client.peer, request.id, [this, key](bool changed) {
-                          const JobId id = engine_.state().keys.at(key);
-                          const core::Job& job = engine_.state().jobs.at(id);
-                          return Json{{"schema", "roll.submit/1"}, {"id", id.value},
-                                      {"name", job.spec.name},     {"output", job.spec.output},
-                                      {"jobs", array_size(job)},   {"repeated", !changed}};
-                      }});
+    asked_.push_back(
+        {{input}, client.peer, request.id, [this, key, jobs](bool changed) {
+             const JobId id = engine_.state().keys.at(key);
+             const core::Job& job = engine_.state().jobs.at(id);
+             return Json{{"schema", "roll.submit/1"}, {"id", id.value}, {"name", job.spec.name},
+                         {"output", job.spec.output}, {"jobs", jobs},   {"repeated", !changed}};
+         }});
     return {};
 }
 

@@ -9,10 +9,15 @@ namespace roll::sim {
 
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 
+bool Auditor::takes_work(const Worker& worker) const {
+    return !worker.draining && !goes_back(worker) &&
+           !excluded_.contains(core::machine_of(worker.node));
+}
+
 Auditor::Room Auditor::room(const Occupied& occupied) const {
     Room free;
     for (const auto& [id, worker] : workers_) {
-        if (worker.draining || goes_back(worker)) continue;
+        if (!takes_work(worker)) continue;
         for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
         for (int i = 0; i < worker.gpus; ++i) free[id].second.insert(i);
     }
@@ -28,11 +33,16 @@ Auditor::Room Auditor::room(const Occupied& occupied) const {
     return free;
 }
 
+Time Auditor::end_awaited(const spec::After& after) const {
+    const Job& other = jobs_.at(after.job);
+    const bool exports = after.condition == spec::After::Condition::Exported && other.export_job;
+    return exports ? jobs_.at(*other.export_job).ended.value() : other.ended.value();
+}
+
 Time Auditor::ready_since(const Job& j) const {
     Time since = std::max(j.submitted, due_at(j));
     since = std::max(since, j.requeued);
-    for (const spec::After& after : j.spec.after)
-        since = std::max(since, jobs_.at(after.job).ended.value());
+    for (const spec::After& after : j.spec.after) since = std::max(since, end_awaited(after));
     return since;
 }
 

@@ -54,7 +54,7 @@ void Auditor::on(const core::IncarnationRaised& e) {
 }
 void Auditor::on(const core::JobSubmitted& e) {
     ROLL_CHECK(jobs_.empty() || e.job > jobs_.rbegin()->first);
-    ROLL_CHECK(e.spec.output.find("{id}") == std::string::npos);
+    ROLL_CHECK(e.spec.output.find('{') == std::string::npos && e.spec.then.empty());
     jobs_[e.job] = Job{
         .spec = e.spec, .user = e.user, .submitted = e.at, .held = e.spec.hold, .array = e.array};
     ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
@@ -129,9 +129,8 @@ void Auditor::on(const core::JobEnded& e) {
     const Outcome outcome = j.last_end->outcome;
     const bool stopped = outcome == Outcome::Yielded || outcome == Outcome::Stopped;
     const spec::Retry& retry = j.spec.retry;
-    const auto meaning = retry.on_exit.find(j.last_end->exit_code);
-    const bool final_code = outcome == Outcome::App && meaning != retry.on_exit.end() &&
-                            meaning->second == spec::OnExit::Stop;
+    const bool final_code =
+        meaning(j, outcome, j.last_end->exit_code, j.matched) == spec::OnExit::Stop;
     const bool stalled = retry.no_progress > 0 && j.stalled >= retry.no_progress;
     ROLL_CHECK(outcome == Outcome::Invalid || j.app > retry.app || j.infra > retry.infra ||
                final_code || stalled || (stopped && j.time_was_up));
@@ -157,7 +156,8 @@ void Auditor::on(const core::AttemptPlaced& e) {
     j.last = e.attempt.token;
     j.placed = now_;
     j.run = Run{.token = e.attempt.token, .since = now_};
-    for (const core::Place& place : e.places) j.run->members.push_back({place});
+    for (const core::Place& place : e.places)
+        j.run->members.push_back({place, workers_.at(place.worker).node});
     ROLL_CHECK(quotas_hold());
 }
 void Auditor::on(const core::MemberUp& e) {
@@ -209,6 +209,38 @@ void Auditor::check_judgement(const core::AttemptEnded& e, const Run& r) const {
     ROLL_CHECK(e.outcome == worst->outcome && e.exit_code == worst->exit_code);
 }
 
+std::optional<spec::OnExit> Auditor::meaning(const Job& j, Outcome outcome, int exit_code,
+                                             const std::set<int>& matched) {
+    if (outcome != Outcome::App && outcome != Outcome::Infra) return std::nullopt;
+    std::set<spec::OnExit> all;
+    const auto code = j.spec.retry.on_exit.find(exit_code);
+    if (outcome == Outcome::App && code != j.spec.retry.on_exit.end())
+        all.insert(code->second.then.value());
+    for (std::size_t i = 0; i < j.spec.retry.on_log.size(); ++i) {
+        const auto then = j.spec.retry.on_log[i].meaning.then;
+        if (matched.contains(static_cast<int>(i)) && then) all.insert(*then);
+    }
+    for (const auto what : {spec::OnExit::Stop, spec::OnExit::AvoidNode, spec::OnExit::Retry})
+        if (all.contains(what)) return what;
+    return std::nullopt;
+}
+
+// A machine is left out for faults that were really seen, of two jobs, and never the last one.
+void Auditor::on(const core::MachineExcluded& e) {
+    ROLL_CHECK(excluded_.insert(e.machine).second && e.until > now_);
+    std::set<JobId> jobs;
+    int count = 0;
+    for (const auto& [at, job] : faults_[e.machine]) {
+        if (at + policy_.bad_nodes.within < now_) continue;
+        jobs.insert(job);
+        ++count;
+    }
+    ROLL_CHECK(jobs.size() >= 2 && count >= policy_.bad_nodes.failures);
+    ROLL_CHECK(policy_.bad_nodes.failures > 0);
+    ROLL_CHECK(std::ranges::any_of(workers_, [&](const auto& w) { return takes_work(w.second); }));
+    faults_[e.machine].clear();
+}
+
 void Auditor::on(const core::AttemptEnded& e) {
     Run& r = run(e.attempt);
     for (const Member& m : r.members) ROLL_CHECK(m.ended);
@@ -216,6 +248,12 @@ void Auditor::on(const core::AttemptEnded& e) {
     Job& j = job(e.attempt.job);
     j.time_was_up = late(j, r, now_);
     note_used(r);
+    j.matched.clear();
+    for (const core::MemberEnded& end : r.ends)
+        j.matched.insert(end.matched.begin(), end.matched.end());
+    for (const Member& m : r.members)
+        if (m.ended->outcome == Outcome::Infra)
+            faults_[core::machine_of(m.node)].push_back({now_, e.attempt.job});
     count_end(j, e);
     Time::duration held = now_ - j.placed;
     if (j.spec.resources.time.count() > 0)
@@ -243,8 +281,9 @@ void Auditor::count_end(Job& j, const core::AttemptEnded& e) {
         ++j.timeouts;
     } else if (e.outcome == Outcome::Infra || e.outcome == Outcome::App ||
                (e.outcome == Outcome::Stopped && !j.time_was_up)) {
-        const bool named = j.spec.retry.on_exit.contains(e.exit_code);
-        int& failures = e.outcome == Outcome::App && !named ? j.app : j.infra;
+        const auto what = meaning(j, e.outcome, e.exit_code, j.matched);
+        if (what == spec::OnExit::Stop) return;
+        int& failures = e.outcome == Outcome::App && !what ? j.app : j.infra;
         j.backoff = j.spec.retry.backoff * (1 << std::min(failures++, 20));
         j.backoff = std::min(j.backoff, Time::duration(j.spec.retry.backoff_max));
     }
@@ -273,7 +312,7 @@ void Auditor::on(const core::ExportRecorded& e) {
     ROLL_CHECK(job(e.attempt.job).spec.kind == spec::JobKind::Convert);
 }
 void Auditor::on(const core::WorkerJoined& e) {
-    ROLL_CHECK(workers_.emplace(e.worker, Worker{e.slots, e.gpus}).second);
+    ROLL_CHECK(workers_.emplace(e.worker, Worker{e.node, e.slots, e.gpus}).second);
     // A roll-worker whose successor has joined never comes back.
     auto& sessions = sessions_[e.node];
     if (!sessions.empty() && sessions.back() == e.session) return;
@@ -311,13 +350,22 @@ bool Auditor::array_is_full(const Job& j) const {
     return running == j.spec.array->limit;
 }
 
+// Whether an export of it, if it has one, has ended well.
+bool Auditor::exported(JobId id) const {
+    const Job& j = jobs_.at(id);
+    if (j.spec.export_document.empty()) return true;
+    return j.export_job && jobs_.at(*j.export_job).over == JobPhase::Done;
+}
+
 bool Auditor::allowed(const Job& j) const {
     if (j.run || j.over || j.held || j.cancelled) return false;
     return std::ranges::all_of(j.spec.after, [&](const spec::After& after) {
         const auto over = jobs_.at(after.job).over;
         if (!over) return false;
         if (after.condition == spec::After::Condition::Any) return true;
-        return (*over == JobPhase::Done) == (after.condition == spec::After::Condition::Ok);
+        if (after.condition == spec::After::Condition::Exported && !exported(after.job))
+            return false;
+        return (*over == JobPhase::Done) != (after.condition == spec::After::Condition::Failed);
     });
 }
 
@@ -325,7 +373,13 @@ bool Auditor::hopeless(const Job& j) const {
     return std::ranges::any_of(j.spec.after, [&](const spec::After& after) {
         const auto over = jobs_.at(after.job).over;
         if (!over || after.condition == spec::After::Condition::Any) return false;
-        return (*over == JobPhase::Done) != (after.condition == spec::After::Condition::Ok);
+        const bool ok = *over == JobPhase::Done;
+        if (after.condition == spec::After::Condition::Exported && ok) {
+            const auto exporting = jobs_.at(after.job).export_job;
+            const auto end = exporting ? jobs_.at(*exporting).over : std::nullopt;
+            return end && *end != JobPhase::Done;
+        }
+        return ok == (after.condition == spec::After::Condition::Failed);
     });
 }
 

@@ -37,6 +37,7 @@ class Auditor {
   private:
     struct Member {
         core::Place place{};
+        std::string node{};
         bool up = false;
         std::optional<core::MemberEnded> ended{};
     };
@@ -62,6 +63,7 @@ class Auditor {
         std::optional<Run> run{};
         Token last{};
         std::optional<core::AttemptEnded> last_end{};
+        std::set<int> matched{};  // in the logs of that
         int infra = 0;
         int app = 0;
         int timeouts = 0;
@@ -81,6 +83,7 @@ class Auditor {
         std::optional<JobId> export_job{};
     };
     struct Worker {
+        std::string node{};
         int slots = 0;
         int gpus = 0;
         bool draining = false;
@@ -115,6 +118,8 @@ class Auditor {
     void on(const core::CheckpointPruned& e);
     void on(const core::ExportRecorded& e);
     void on(const core::WorkerJoined& e);
+    void on(const core::MachineExcluded& e);
+    void on(const core::MachineForgiven& e) { excluded_.erase(e.machine); }
     void on(const core::WorkerDrained& e);
     void on(const core::WorkerLost& e);
     void on(const core::QueueAdded& e);
@@ -137,10 +142,14 @@ class Auditor {
     bool fits(const spec::Resources& wanted, const Room& room, Time now) const;
     void note_used(const Run& run);
     bool goes_back(const Worker& worker) const;
+    bool takes_work(const Worker& worker) const;
+    static std::optional<spec::OnExit> meaning(const Job& job, core::Outcome outcome, int exit_code,
+                                               const std::set<int>& matched);
     bool has_time(const Worker& worker, const spec::Resources& wanted, Time now) const;
     bool is_busy(AllocationId id) const;
     bool allowed(const Job& job) const;
     bool hopeless(const Job& job) const;
+    bool exported(JobId id) const;
     bool due(const Job& job, Time now) const {
         return allowed(job) && due_at(job) <= now && !array_is_full(job);
     }
@@ -171,6 +180,7 @@ class Auditor {
         const Job* job = nullptr;
     };
     Waiting rank(JobId id, const Job& job, Time now) const;
+    Time end_awaited(const spec::After& after) const;
     Time ready_since(const Job& job) const;
     std::vector<Waiting> waiting(Time now) const;
     std::optional<Time> earliest(const Job& first, Time now, const Occupied& without) const;
@@ -188,6 +198,8 @@ class Auditor {
     std::uint64_t incarnation_ = 0;
     std::map<JobId, Job> jobs_;
     std::map<WorkerId, Worker> workers_;
+    std::set<std::string> excluded_;                                     // machines
+    std::map<std::string, std::vector<std::pair<Time, JobId>>> faults_;  // by machine
     std::optional<spec::PilotQueue> queue_{};
     bool paused_ = false;
     std::map<AllocationId, Allocation> allocations_{};

@@ -93,6 +93,13 @@ MUTATIONS = [
     (CORE + 'index.cpp', 'if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
     (CORE + 'rules/lost.cpp', 'if (place.ended ||', 'if (place.ended || place.worker.value % 2 == 0 ||',
      'half of the lost workers are not noticed'),
+    (CORE + 'dependency.cpp', 'if (!job->second.export_job) return Held::Not;', '',
+     'a chain goes on before the export'),
+    (CORE + 'meaning.cpp', 'strictness(*meaning->then) > strictness(*strictest)', 'false',
+     'the first meaning counts, not the strictest'),
+    (CORE + 'rules/exclude.cpp', 'jobs.size() < 2', 'false', 'one job has a machine left out'),
+    (CORE + 'rules/release.cpp', 'if (is_excluded(state, worker)) return false;', '',
+     'machines that are left out get jobs'),
     ('daemon/engine/engine.cpp', 'state_ = *durable_;', '', 'a turn that was not written stays'),
 ]
 

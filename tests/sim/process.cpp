@@ -9,7 +9,9 @@ bool Answer::names(const AttemptKey& key) const {
     return keep.contains(key) || stop.contains(key) || std::ranges::any_of(start, is_it);
 }
 
-void ProcessRules::end(Copy& copy, Outcome outcome, int exit_code) {
+void ProcessRules::end(Copy& copy, Outcome outcome, int exit_code) const {
+    for (int pattern = 0; exit_code != 0 && pattern < 3; ++pattern)
+        if (random_.percent(20)) copy.matched.push_back(pattern);
     copy.ended = true;
     copy.outcome = outcome;
     copy.exit_code = exit_code;

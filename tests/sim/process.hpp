@@ -38,6 +38,7 @@ struct Copy {
     bool stopping = false;
     core::Outcome outcome = core::Outcome::Done;
     int exit_code = 0;
+    std::vector<int> matched{};
     int up_at = 0;
     int end_at = 0;
     core::Outcome planned = core::Outcome::Done;
@@ -118,7 +119,7 @@ class ProcessRules {
     void plan(Copy& copy, const Order& order, int now) const;
     void write_checkpoint(Copy& copy) const;
     static void prune(Copy& copy, const Answer& answer);
-    static void end(Copy& copy, core::Outcome outcome, int exit_code);
+    void end(Copy& copy, core::Outcome outcome, int exit_code) const;
 
     Random& random_;
     bool faults_;

@@ -28,7 +28,9 @@ spec::JobSpec World::invent(int number) {
     spec.retry.no_progress = random_.between(0, 3);
     spec.retry.backoff = std::chrono::seconds(random_.between(1, 3));
     if (random_.percent(20))
-        spec.retry.on_exit[1] = static_cast<spec::OnExit>(random_.between(0, 2));
+        spec.retry.on_exit[1] = {static_cast<spec::OnExit>(random_.between(0, 2)), "one"};
+    if (random_.percent(20)) spec.retry.on_log = {{"x", {spec::OnExit::Retry, ""}}, {"y", {}}};
+    if (random_.percent(20)) spec.retry.on_log.push_back({"z", {spec::OnExit::Stop, "z"}});
     spec.priority = random_.percent(70) ? 0 : random_.between(-2, 2);
     spec.hold = random_.percent(8);
     spec.output = "/runs/x-{id}";
@@ -45,7 +47,7 @@ spec::JobSpec World::invent(int number) {
     for (int i = random_.percent(40) ? random_.between(1, 2) : 0; i > 0 && !known_.empty(); --i) {
         auto one = known_.begin();
         std::advance(one, random_.between(0, static_cast<int>(known_.size()) - 1));
-        const auto condition = static_cast<spec::After::Condition>(random_.between(0, 2));
+        const auto condition = static_cast<spec::After::Condition>(random_.between(0, 3));
         spec.after.push_back({condition, one->second});
     }
     return spec;
@@ -58,6 +60,9 @@ spec::Policy World::invent_policy() {
     if (random_.percent(40)) policy.starve_after = std::chrono::seconds(random_.between(20, 300));
     policy.preempt = random_.percent(40);
     policy.min_run = std::chrono::seconds(random_.between(0, 20));
+    policy.bad_nodes.failures = random_.percent(50) ? random_.between(1, 3) : 0;
+    policy.bad_nodes.within = std::chrono::seconds(random_.between(20, 600));
+    policy.bad_nodes.exclude_for = std::chrono::seconds(random_.between(5, 200));
     if (random_.percent(40)) policy.half_life = std::chrono::seconds(random_.between(30, 600));
     if (random_.percent(50)) return policy;
     const auto quota = [&](bool with_jobs) {
@@ -89,6 +94,12 @@ void World::plan_users() {
         later(random_.between(0, 700), [this, i] {
             const std::string key = "key" + std::to_string(i);
             keys_[key] = invent(i);
+            if (!keys_[key].array && random_.percent(15)) {
+                spec::JobSpec next = invent(100 + i);
+                next.array.reset();
+                next.output = "/then/{previous.output}";
+                keys_[key].then = {next};
+            }
             submit(key, keys_[key]);
         });
     }

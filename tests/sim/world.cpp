@@ -215,8 +215,8 @@ void World::claim(WorkerId worker, const Heartbeat& heartbeat) {
         if (!copy.exported.empty())
             inbox_.push_back({core::ExportWritten{worker, copy.key, copy.exported}});
         if (copy.ended) {
-            inbox_.push_back(
-                {core::MemberExited{worker, copy.key, copy.outcome, copy.exit_code, "it ended"}});
+            inbox_.push_back({core::MemberExited{worker, copy.key, copy.outcome, copy.exit_code,
+                                                 "it ended", copy.matched}});
         }
     }
     for (const core::Action& action : core::actions(engine_->state())) {

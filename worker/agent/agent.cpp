@@ -137,6 +137,7 @@ void Agent::take(const ProcessEvent& event) {
                  [&](const Exited& e) { core.on_exit(e.attempt, e.rank, e.exit, now_); },
                  [&](const LeashRanOut& e) { core.on_leash(e.attempt, now_); },
                  [&](const StartFailed& e) { core.on_start_failed(e.attempt, e.verdict); },
+                 [&](const Matched& e) { core.on_matched(e.attempt, e.patterns); },
                  [&](const Gone& e) { core.on_gone(e.attempt, now_); },
                  [&](const Junk& e) {
                      parts_.log.warn("{}: program {} says what is no report: {}", label(e.attempt),

@@ -72,6 +72,7 @@ void AgentCore::add_leftover(protocol::RunningAttempt entry) {
     attempt.phase = Phase::Ended;
     attempt.gone = true;
     attempt.verdict = Verdict{entry.outcome, entry.exit_code, entry.reason};
+    attempt.matched = std::move(entry.matched);
     if (entry.phase != "ended")
         attempt.verdict = Verdict{"infra", 1, "roll-worker ended and was started again"};
     for (auto& checkpoint : entry.checkpoints)
@@ -383,6 +384,11 @@ void AgentCore::on_leash(const AttemptKey& key, Instant now) {
 void AgentCore::on_start_failed(const AttemptKey& key, Verdict verdict) {
     Attempt* const attempt = find(key);
     if (attempt != nullptr && !attempt->verdict) attempt->verdict = std::move(verdict);
+}
+
+void AgentCore::on_matched(const AttemptKey& key, std::vector<int> patterns) {
+    Attempt* const attempt = find(key);
+    if (attempt != nullptr) attempt->matched = std::move(patterns);
 }
 
 void AgentCore::on_gone(const AttemptKey& key, Instant now) {

@@ -55,6 +55,7 @@ class AgentCore {
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
     void on_leash(const AttemptKey& key, Instant now);  // the guard killed it: the leash ran out
+    void on_matched(const AttemptKey& key, std::vector<int> patterns);  // in its logs
     void on_start_failed(const AttemptKey& key, Verdict verdict);
     void on_gone(const AttemptKey& key, Instant now);  // no process of it is left
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,

@@ -27,6 +27,7 @@ protocol::RunningAttempt entry_of(const Attempt& attempt) {
         entry.outcome = attempt.verdict->outcome;
         entry.exit_code = attempt.verdict->exit_code;
         entry.reason = attempt.verdict->reason;
+        entry.matched = attempt.matched;
     }
     for (const Unrecorded& written : attempt.unrecorded)
         entry.checkpoints.push_back(written.checkpoint);

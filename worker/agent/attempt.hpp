@@ -66,6 +66,7 @@ struct Attempt {
     std::set<std::int64_t> told{};  // steps that the ranks know to be recorded
     std::string exported{};
     std::string progress{};
+    std::vector<int> matched{};  // of the job's patterns, in its logs
     std::optional<Verdict> verdict{};
     std::optional<std::uint64_t> end_said{};  // sequence of the first heartbeat that said so
 

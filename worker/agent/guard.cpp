@@ -20,6 +20,7 @@
 #include "worker/agent/clock.hpp"
 #include "worker/agent/leash.hpp"
 #include "worker/agent/lines.hpp"
+#include "worker/agent/log_scan.hpp"
 
 namespace roll::agent {
 namespace {
@@ -49,6 +50,7 @@ class Guard {
     void reap();
     bool programs_ended() const;
     void say(const std::string& line);
+    void look_into_logs(const GuardPlan& plan);
 
     Leash leash_;
     io::Descriptor signals_;
@@ -56,6 +58,7 @@ class Guard {
     std::vector<pid_t> programs_{};  // 0 once it has ended
     pid_t group_ = 0;
     bool killing_ = false;
+    bool failed_ = false;  // a program ended badly
     bool nothing_left_ = false;
 };
 
@@ -159,11 +162,21 @@ void Guard::reap() {
         if (program == programs_.end()) continue;  // an orphan
         *program = 0;
         const bool signaled = WIFSIGNALED(status);
+        failed_ |= signaled || WEXITSTATUS(status) != 0;
         say("exit " + std::to_string(program - programs_.begin()) +
             (signaled ? " signal " : " code ") +
             std::to_string(signaled ? WTERMSIG(status) : WEXITSTATUS(status)));
     }
     nothing_left_ = pid < 0 && errno == ECHILD;
+}
+
+void Guard::look_into_logs(const GuardPlan& plan) {
+    if (!failed_ || plan.patterns.empty()) return;
+    std::vector<std::string> logs;
+    for (const Program& program : plan.programs) logs.push_back(program.log);
+    std::string line = "matched";
+    for (const int found : scan_logs(plan.patterns, logs)) line += " " + std::to_string(found);
+    say(line);
 }
 
 bool Guard::programs_ended() const {
@@ -197,7 +210,10 @@ int Guard::run() {
             killing_ = true;
         }
         killing_ |= programs_ended();  // what they left behind goes too
-        if (killing_ && nothing_left_) return 0;
+        if (killing_ && nothing_left_) {
+            look_into_logs(*plan);
+            return 0;
+        }
         if (killing_) kill_round();
         std::array<pollfd, 2> polled{pollfd{signals_.get(), POLLIN, 0},
                                      pollfd{kGuardDown, POLLIN, 0}};

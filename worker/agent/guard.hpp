@@ -5,7 +5,7 @@
 // leash runs out, or when all programs have ended. It ends once nothing is left.
 //
 //   descriptor 0  down: a GuardPlan as one line of JSON, then "term" and "kill"
-//   descriptor 3  up:   "exit PROGRAM code|signal N", "leash", "failed {verdict}"
+//   descriptor 3  up:   "exit PROGRAM code|signal N", "leash", "failed {verdict}", "matched N..."
 //   descriptor 4  the leash; from 5 on each program's stdin and report pipe
 #pragma once
 
@@ -36,6 +36,7 @@ struct GuardPlan {
     std::string launch;
     bool own_programs = true;  // Roll's: that one cannot be run is not the job's fault
     std::vector<Program> programs;
+    std::vector<std::string> patterns{};  // looked for in the logs after a bad end
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 

@@ -33,7 +33,8 @@ std::string encode(const GuardPlan& plan) {
                     {"launch_file", plan.launch_file},
                     {"launch", plan.launch},
                     {"own_programs", plan.own_programs},
-                    {"programs", programs}});
+                    {"programs", programs},
+                    {"patterns", plan.patterns}});
 }
 
 Result<GuardPlan> decode_guard_plan(std::string_view line) {
@@ -44,6 +45,7 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     plan.launch_file = r.get<std::string>("launch_file");
     plan.launch = r.get<std::string>("launch");
     plan.own_programs = r.get<bool>("own_programs");
+    plan.patterns = r.get<std::vector<std::string>>("patterns");
     const Json& programs = r.raw("programs");
     ROLL_TRY_VOID(r.finish());
     for (const Json& item : programs) {

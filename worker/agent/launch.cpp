@@ -160,6 +160,16 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
     }
 }
 
+// retry.on_log of the document; none where it has none.
+std::vector<std::string> patterns_of(const std::string& document) {
+    std::vector<std::string> patterns;
+    const Json json = Json::parse(document, nullptr, false);
+    const Json::json_pointer path("/retry/on_log");
+    if (!json.is_object() || !json.contains(path)) return patterns;
+    for (const Json& one : json[path]) patterns.push_back(one.value("match", ""));
+    return patterns;
+}
+
 }  // namespace
 
 std::string logs_of(const protocol::StartOrder& order) {
@@ -169,6 +179,7 @@ std::string logs_of(const protocol::StartOrder& order) {
 Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site) {
     GuardPlan plan;
     plan.directories = {order.output, logs_of(order)};
+    plan.patterns = patterns_of(order.document);
     const Environment environment = environment_of(order, site);
     if (order.kind == "command") {
         ROLL_TRY(CommandDocument document, read_command(order.document));

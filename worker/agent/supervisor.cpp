@@ -187,6 +187,10 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
         words >> rank >> how >> exit.number;
         exit.signaled = how == "signal";
         events_.push_back(Exited{key, rank, exit});
+    } else if (what == "matched") {
+        Matched matched{key, {}};
+        for (int pattern = 0; words >> pattern;) matched.patterns.push_back(pattern);
+        events_.push_back(std::move(matched));
     } else if (what == "leash") {
         events_.push_back(LeashRanOut{key});
     } else if (what == "failed") {

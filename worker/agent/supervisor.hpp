@@ -24,10 +24,11 @@ struct Reported { AttemptKey attempt; int rank = 0; protocol::Report report; };
 struct Exited { AttemptKey attempt; int rank = 0; ExitStatus exit; };
 struct LeashRanOut { AttemptKey attempt; };
 struct StartFailed { AttemptKey attempt; Verdict verdict; };
+struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // in the logs of a bad end
 struct Gone { AttemptKey attempt; };                                 // no process of it is left
 struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // the first of a program
 // clang-format on
-using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Gone, Junk>;
+using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Gone, Junk>;
 
 class Supervisor {
   public:

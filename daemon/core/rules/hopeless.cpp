@@ -12,6 +12,8 @@ std::string hopeless(const spec::After& after) {
     const std::string job = "job " + std::to_string(after.job.value);
     if (after.condition == spec::After::Condition::Failed)
         return job + " ended well, and this job waits for its failure";
+    if (after.condition == spec::After::Condition::Exported)
+        return job + " or its export did not end well, and this job waits for that";
     return job + " did not end well, and this job waits for that";
 }
 
@@ -38,7 +40,9 @@ class Ends {
         if (waiting == state_.index.dependents.end()) return;
         for (const JobId dependent : waiting->second) {
             for (const spec::After& after : state_.jobs.at(dependent).spec.after) {
-                if (after.job == id && after.condition == spec::After::Condition::Ok)
+                const bool wants_it = after.condition == spec::After::Condition::Ok ||
+                                      after.condition == spec::After::Condition::Exported;
+                if (awaited(state_, after) == id && wants_it)
                     falling_.push_back({dependent, hopeless(after)});
             }
         }

@@ -64,6 +64,7 @@ Events settle_queues(const State& state, Time) {
 
 bool takes_work(const State& state, const Worker& worker) {
     if (worker.draining) return false;
+    if (is_excluded(state, worker)) return false;
     const auto a = state.allocations.find(worker.allocation);
     return a == state.allocations.end() || !a->second.releasing;
 }

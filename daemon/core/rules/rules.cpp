@@ -8,9 +8,10 @@ namespace roll::core {
 std::span<const Rule> rules() {
     static constexpr std::array kRules = {
         Rule{end_lost_members},     Rule{release_allocations}, Rule{hand_over_jobs},
-        Rule{stop_broken_attempts}, Rule{settle_attempts},     Rule{end_hopeless_jobs},
-        Rule{queue_exports},        Rule{wake_jobs},           Rule{place_jobs},
-        Rule{preempt_jobs},         Rule{match_supply},        Rule{settle_queues},
+        Rule{stop_broken_attempts}, Rule{settle_attempts},     Rule{exclude_machines},
+        Rule{end_hopeless_jobs},    Rule{queue_exports},       Rule{wake_jobs},
+        Rule{place_jobs},           Rule{preempt_jobs},        Rule{match_supply},
+        Rule{settle_queues},
     };
     return kRules;
 }

@@ -20,6 +20,9 @@ Events stop_broken_attempts(const State& state, Time now);
 // An attempt whose members have all ended ends, and its job ends with it or goes back to the queue.
 Events settle_attempts(const State& state, Time now);
 
+// A machine on which attempts keep failing is left out for a while.
+Events exclude_machines(const State& state, Time now);
+
 // A queued job that was cancelled, whose dependency can no longer hold, or that can no longer end
 // before its deadline, ends.
 Events end_hopeless_jobs(const State& state, Time now);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "daemon/core/meaning.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
@@ -17,10 +18,16 @@ Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-std::optional<spec::OnExit> on_exit(const Job& job) {
-    const auto found = job.spec.retry.on_exit.find(job.attempt->exit_code);
-    if (found == job.spec.retry.on_exit.end()) return std::nullopt;
-    return found->second;
+// The node to shun from now on: one that the end's meaning says so of, or where the job has failed
+// before through no fault of its own.
+std::string node_to_avoid(const Job& job, Outcome outcome) {
+    const std::string& node = job.attempt->blamed;
+    if (meaning_of(job, outcome) == spec::OnExit::AvoidNode) return node;
+    if (outcome != Outcome::Infra || node.empty()) return {};
+    const bool again = std::ranges::any_of(job.past, [&](const EndedAttempt& past) {
+        return past.outcome == Outcome::Infra && past.blamed == node;
+    });
+    return again || job.attempt->exit_code == kExitUnhealthy ? node : "";
 }
 
 Class class_of(const Job& job, Outcome outcome, Time now) {
@@ -28,13 +35,13 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     if (stopped && job.attempt->preempted) return Class::Preempted;
     if (stopped && time_is_up(job, now) == kTimeIsUp) return Class::Timeout;
     if (stopped && !time_is_up(job, now).empty()) return Class::Final;
+    const auto meaning = meaning_of(job, outcome);
+    if (meaning) return meaning == spec::OnExit::Stop ? Class::Final : Class::Infra;
     switch (outcome) {
         case Outcome::Yielded: return Class::Yielded;
         case Outcome::Stopped:  // by what took its place in the world
         case Outcome::Infra: return Class::Infra;
-        case Outcome::App:
-            if (!on_exit(job)) return Class::App;
-            return on_exit(job) == spec::OnExit::Stop ? Class::Final : Class::Infra;
+        case Outcome::App: return Class::App;
         case Outcome::Done:
         case Outcome::Invalid: return Class::Final;
     }
@@ -74,6 +81,8 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
         return JobEnded{id, JobPhase::Failed, std::max(attempt.exit_code, 1), reason, now};
     };
     JobRequeued tries{id, now, job.infra_failures, job.app_failures, job.timeouts, job.preemptions};
+    if (const std::string pattern = stopping_pattern(job, outcome); !pattern.empty())
+        return failed(attempt.reason + "; its log has: " + pattern);
     const Class what = class_of(job, outcome, now);
     const std::string late = time_is_up(job, now);
     const bool timed =
@@ -82,8 +91,7 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
         return failed(timed && !late.empty() ? late : attempt.reason);
     const std::string stalled = no_progress(job, outcome);
     if (!stalled.empty()) return failed(stalled);
-    if (outcome == Outcome::App && on_exit(job) == spec::OnExit::AvoidNode)
-        tries.avoid = attempt.blamed;
+    tries.avoid = node_to_avoid(job, outcome);
     return tries;
 }
 

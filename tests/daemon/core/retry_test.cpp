@@ -53,7 +53,7 @@ TEST_F(Classes, BackOffIsTheJobsOwn) {
 
 TEST_F(Classes, ExitCodesHaveMeanings) {
     spec.retry = {.infra = 1, .app = 5};
-    spec.retry.on_exit = {{93, spec::OnExit::Stop}, {41, spec::OnExit::Retry}};
+    spec.retry.on_exit = {{93, {spec::OnExit::Stop, ""}}, {41, {spec::OnExit::Retry, ""}}};
     const JobId stops = desk.submit(spec);
     fail(stops, Outcome::App, 93);
     EXPECT_EQ(desk.job(stops).phase, JobPhase::Failed);
@@ -68,7 +68,7 @@ TEST_F(Classes, ExitCodesHaveMeanings) {
 
 TEST_F(Classes, AnExitCodeCanShunTheNode) {
     desk.join("other", 2);
-    spec.retry.on_exit = {{41, spec::OnExit::AvoidNode}};
+    spec.retry.on_exit = {{41, {spec::OnExit::AvoidNode, "shunned"}}};
     const JobId id = desk.submit(spec);
     ASSERT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"n"});
     fail(id, Outcome::App, 41);
@@ -76,6 +76,42 @@ TEST_F(Classes, AnExitCodeCanShunTheNode) {
     fail(id, Outcome::App, 41);
     EXPECT_EQ(desk.job(id).avoid, (std::set<std::string>{"n", "other"}));
     EXPECT_EQ(desk.job(id).phase, JobPhase::Running) << "somewhere, if all are shunned";
+}
+
+TEST_F(Classes, ALineOfTheLogHasAMeaningToo) {
+    desk.join("other", 2);
+    spec.retry = {.infra = 5, .app = 0};
+    spec.retry.on_log = {{"ECC", {spec::OnExit::AvoidNode, "ecc"}},
+                         {"no such file", {spec::OnExit::Stop, ""}},
+                         {"slow", {std::nullopt, "slow"}}};
+    const auto matched = [&](JobId id, Outcome outcome, std::vector<int> patterns) {
+        desk.tell(MemberExited{desk.worker_of(id), desk.attempt(id), outcome, 1, "it broke",
+                               std::move(patterns)});
+        desk.pass(1h);
+    };
+    const JobId id = desk.submit(spec);
+    matched(id, Outcome::App, {0, 2, 17});
+    EXPECT_EQ(desk.job(id).infra_failures, 1) << "not the program's own";
+    EXPECT_EQ(desk.job(id).labels, (std::set<std::string>{"ecc", "slow"}));
+    EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"other"});
+    matched(id, Outcome::Infra, {0, 1});
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Failed) << "the strictest counts";
+    EXPECT_EQ(desk.job(id).reason, "it broke; its log has: no such file");
+    const JobId fine = desk.submit(spec);
+    desk.exit(fine, Outcome::Done);
+    EXPECT_TRUE(desk.job(fine).labels.empty());
+}
+
+TEST_F(Classes, ANodeWhereItFailedTwiceIsShunned) {
+    desk.join("other", 2);
+    spec.retry = {.infra = 100, .app = 0};
+    const JobId id = desk.submit(spec);
+    fail(id, Outcome::Infra, 137);
+    EXPECT_TRUE(desk.job(id).avoid.empty()) << "once is chance";
+    ASSERT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"n"});
+    fail(id, Outcome::Infra, 137);
+    EXPECT_EQ(desk.job(id).avoid, std::set<std::string>{"n"});
+    EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"other"});
 }
 
 TEST_F(Classes, NoProgressStopsAJobThatTrains) {

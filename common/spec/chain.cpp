@@ -1,0 +1,143 @@
+// `then:` of a job file: what becomes of it, and the names by which a later job speaks of an
+// earlier one's directories.
+#include "common/spec/chain.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "common/json.hpp"
+
+namespace roll::spec {
+namespace {
+
+struct Reference {
+    std::string job;  // "previous", or a job's name
+    std::string what;
+};
+
+// Calls visit(reference) for each "{NAME.id}", "{NAME.output}" or "{NAME.result}" of the text, and
+// puts in its place what that returns.
+template <class Visit>
+std::string replace_references(const std::string& text, const Visit& visit) {
+    std::string out;
+    std::size_t from = 0;
+    for (std::size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+        const std::size_t end = text.find_first_of("{}", at + 1);
+        if (end == std::string::npos || text[end] != '}') continue;
+        const std::string inside = text.substr(at + 1, end - at - 1);
+        const std::size_t dot = inside.rfind('.');
+        if (dot == std::string::npos || dot == 0) continue;
+        const Reference reference{inside.substr(0, dot), inside.substr(dot + 1)};
+        if (reference.what != "id" && reference.what != "output" && reference.what != "result")
+            continue;
+        out += text.substr(from, at - from) + visit(reference);
+        from = end + 1;
+    }
+    return out + text.substr(from);
+}
+
+template <class Visit>
+void replace_everywhere(Json& value, const Visit& visit) {
+    if (value.is_string()) value = replace_references(value.get<std::string>(), visit);
+    if (!value.is_array() && !value.is_object()) return;
+    for (Json& inner : value) replace_everywhere(inner, visit);
+}
+
+// The jobs before one of a chain, the nearest last.
+const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name) {
+    if (before.empty()) return nullptr;
+    if (name == "previous") return &before.back();
+    const auto found = std::ranges::find(before.rbegin(), before.rend(), name, &JobSpec::name);
+    return found == before.rend() ? nullptr : &*found;
+}
+
+// Empty: it makes no model.
+std::string result_of(const JobSpec& spec) {
+    if (!spec.export_document.empty()) return spec.output + "/export/hf";
+    const Json document = Json::parse(spec.document, nullptr, false);
+    const Json part = document.is_object() ? document.value(name_of(spec.kind), Json()) : Json();
+    return part.is_object() ? part.value("target", "") : "";
+}
+
+void check_references(const JobSpec& spec, const std::vector<JobSpec>& before,
+                      const std::string& path, std::vector<Problem>& problems) {
+    const auto look = [&](const Reference& reference) {
+        const JobSpec* const job = named(before, reference.job);
+        const std::string text = fmt::format("{{{}.{}}}", reference.job, reference.what);
+        if (job == nullptr)
+            problems.push_back({path, fmt::format("names {}, and no earlier job of the chain is "
+                                                  "called {}; allowed: previous, or its name",
+                                                  text, reference.job)});
+        else if (reference.what == "result" && result_of(*job).empty())
+            problems.push_back({path, fmt::format("names {}, and {} makes no model; allowed: "
+                                                  "{{{}.output}}",
+                                                  text, job->name, reference.job)});
+        return std::string();
+    };
+    Json document = Json::parse(spec.document, nullptr, false);
+    if (document.is_object()) document.erase("then");
+    replace_everywhere(document, look);
+}
+
+void resolve_id(std::string& output, JobId id) {
+    for (auto at = output.find("{id}"); at != std::string::npos; at = output.find("{id}", at))
+        output.replace(at, 4, std::to_string(id.value));
+}
+
+}  // namespace
+
+bool is_reference(const std::string& path) {
+    bool first = false;
+    replace_references(path, [&](const Reference& reference) {
+        first |= path.starts_with("{" + reference.job + "." + reference.what + "}");
+        return std::string();
+    });
+    return first;
+}
+
+std::vector<Problem> check_chain(const JobSpec& first) {
+    std::vector<Problem> problems;
+    if (!first.then.empty() && first.array)
+        problems.push_back({"then", "goes with no array; let the later job wait with `after`"});
+    std::vector<JobSpec> before = {first};
+    for (std::size_t i = 0; i < first.then.size(); ++i) {
+        const JobSpec& spec = first.then[i];
+        const std::string path = fmt::format("then[{}]", i);
+        if (spec.array || !spec.then.empty())
+            problems.push_back({path, "has an array or a chain of its own; allowed: neither"});
+        if (!spec.account.empty() && spec.account != first.account)
+            problems.push_back({path, "has another account than the first job of the chain"});
+        check_references(spec, before, path, problems);
+        before.push_back(spec);
+    }
+    return problems;
+}
+
+std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
+    std::vector<JobSpec> jobs = {first};
+    jobs[0].then.clear();
+    resolve_id(jobs[0].output, id);
+    for (JobSpec spec : first.then) {
+        const After::Condition condition =
+            jobs.back().export_document.empty() ? After::Condition::Ok : After::Condition::Exported;
+        spec.after.push_back({condition, JobId{id.value + jobs.size() - 1}});
+        const auto resolve = [&](const Reference& reference) -> std::string {
+            const JobSpec* const job = named(jobs, reference.job);
+            if (job == nullptr) return "";
+            if (reference.what == "output") return job->output;
+            if (reference.what == "result") return result_of(*job);
+            return std::to_string(id.value + static_cast<std::uint64_t>(job - jobs.data()));
+        };
+        resolve_id(spec.output, JobId{id.value + jobs.size()});
+        spec.output = replace_references(spec.output, resolve);
+        Json document = Json::parse(spec.document, nullptr, false);
+        replace_everywhere(document, resolve);
+        spec.document = document.dump();
+        jobs.push_back(std::move(spec));
+    }
+    return jobs;
+}
+
+}  // namespace roll::spec
