@@ -33,6 +33,17 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
+// A job that waits has no longer time enough on an allocation: then it keeps nobody else from it.
+static void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
+    std::set<std::chrono::seconds> times;
+    for (const auto& [group, line] : state.index.ready) times.insert(group.time);
+    for (const auto& [id, a] : state.allocations) {
+        if (a.phase != AllocationPhase::Granted || a.releasing) continue;
+        const Time leaves = a.ends_at - state.queues.at(a.queue).spec.margin();
+        for (const auto time : times) earliest(wakeup, leaves - time + 1ms, now);
+    }
+}
+
 std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
     const Index& index = state.index;
@@ -57,6 +68,7 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     for (const auto& [name, machine] : state.machines) {
         if (machine.excluded_until) earliest(wakeup, *machine.excluded_until, now);
     }
+    add_last_starts(state, now, wakeup);
     if (const auto at = allocation_wakeup(state, now)) earliest(wakeup, *at, now);
     return wakeup;
 }

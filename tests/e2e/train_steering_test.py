@@ -31,7 +31,7 @@ class TrainSteering(RollTest):
     def test_a_chain_in_one_file_goes_from_training_to_a_command_on_the_export(self):
         self.corpus()
         self.up()
-        path = self.train_job('first', steps=4)
+        path = self.train_job('first', steps=6)
         with open(path, encoding='utf-8') as file:
             document = json.load(file)
         document['then'] = [

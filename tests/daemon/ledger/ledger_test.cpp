@@ -52,6 +52,7 @@ spec::Policy some_policy() {
     policy.backfill = false;
     policy.half_life = std::chrono::hours(2);
     policy.preempt = true;
+    policy.bad_nodes = {5, std::chrono::hours(3), std::chrono::hours(4)};
     policy.accounts["lab"].users = {"ann"};
     policy.accounts["lab"].quota.gpus = 4;
     policy.accounts["lab"].quota.borrow_gpus = 2;
@@ -75,7 +76,7 @@ core::Events one_of_each() {
         core::AttemptPlaced{key, {core::Place{WorkerId{5}, {0, 2}, {1}}}, kAt},
         core::AttemptStarted{key, kAt},
         core::AttemptStopping{key, "cancelled", true},
-        core::MemberEnded{key, WorkerId{5}, core::Outcome::Yielded, 75, "asked to"},
+        core::MemberEnded{key, WorkerId{5}, core::Outcome::Yielded, 75, "asked to", {0, 2}},
         core::AttemptEnded{key, core::Outcome::Infra, 1, "lost", kAt},
         core::CheckpointRecorded{key, 100, "/runs/x-1/checkpoints/step-00000100.2-1", kAt},
         core::CheckpointPruned{JobId{1}, 50, Token{1, 1}},
@@ -98,6 +99,9 @@ core::Events one_of_each() {
         core::AllocationEnded{AllocationId{2}, true, "TIMEOUT", kAt},
         core::PilotJoined{WorkerId{5}, AllocationId{2}, kAt},
         core::PolicySet{some_policy(), kAt},
+        core::CheckpointAsked{key, 2},
+        core::MachineExcluded{"gpu7", kAt, "3 attempts of 2 jobs failed on it", kAt},
+        core::MachineForgiven{"gpu7"},
     };
 }
 
