@@ -1,5 +1,6 @@
 #include "common/tensor/output_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -17,6 +18,17 @@ tl::unexpected<Error> error_of(int number, const char* what, const std::filesyst
     return fail(
         refused ? ErrorCode::Refused : ErrorCode::Failed,
         std::string(what) + " " + path.string() + ": " + std::generic_category().message(number));
+}
+
+// The disk begins to write each large piece at once, and what it has written of those before leaves
+// the page cache. The sync at the end finds little to do, the same pages serve again and again, and
+// what others read stays cached. Errors come back at the sync.
+void write_behind(int fd, std::int64_t offset, std::int64_t size) {
+    constexpr std::int64_t kWorthwhile = std::int64_t{1} << 20U;
+    constexpr std::int64_t kBehind = std::int64_t{256} << 20U;
+    if (size < kWorthwhile) return;
+    const std::int64_t begin = std::max<std::int64_t>(offset - kBehind, 0);
+    ::posix_fadvise(fd, begin, offset + size - begin, POSIX_FADV_DONTNEED);
 }
 
 }  // namespace
@@ -51,6 +63,7 @@ Result<void> OutputFile::write_at(std::int64_t offset, std::span<const std::byte
         const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno("cannot write");
+        write_behind(fd_, offset, n);
         offset += n;
         bytes = bytes.subspan(static_cast<std::size_t>(n));
     }

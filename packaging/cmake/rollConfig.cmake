@@ -1,6 +1,6 @@
 # find_package(roll): the converter as a library; link roll::convert. Everything it needs is in Debian.
 include(CMakeFindDependencyMacro)
-foreach(package tl-expected nlohmann_json spdlog Threads ZLIB yaml-cpp)
+foreach(package tl-expected nlohmann_json spdlog Threads yaml-cpp)
   find_dependency(${package})
 endforeach()
 include("${CMAKE_CURRENT_LIST_DIR}/rollTargets.cmake")

@@ -116,25 +116,73 @@ class Workers {
     std::int64_t done_ = 0;
 };
 
+// The target's files: each is made when its first tensor comes and synced by whoever wrote its
+// last, while the other threads go on to the next. So few are open at a time, and no disk stands
+// still.
+class OpenFiles {
+  public:
+    OpenFiles(const Plan& plan, const fs::path& directory)
+        : plan_(plan),
+          directory_(directory),
+          files_(plan.files.size()) {
+        for (std::size_t i = 0; i < files_.size(); ++i)
+            files_[i].left = plan.files[i].tensors.size();
+    }
+
+    Result<TargetWriter*> writer_of(std::size_t file) {
+        const std::lock_guard lock(mutex_);
+        if (files_[file].writer == nullptr) {
+            ROLL_TRY(files_[file].writer, create_target(directory_, plan_.files[file]));
+        }
+        return files_[file].writer.get();
+    }
+
+    // One more of the file's tensors is written.
+    Result<void> tensor_done(std::size_t file) {
+        return --files_[file].left == 0 ? close(file) : Result<void>();
+    }
+
+    Result<void> write_empty_files() {
+        for (std::size_t file = 0; file < files_.size(); ++file) {
+            if (!plan_.files[file].tensors.empty()) continue;
+            ROLL_TRY_VOID(writer_of(file));
+            ROLL_TRY_VOID(close(file));
+        }
+        return {};
+    }
+
+  private:
+    struct File {
+        std::unique_ptr<TargetWriter> writer;
+        std::atomic<std::size_t> left = 0;
+    };
+    Result<void> close(std::size_t file) {
+        ROLL_TRY_VOID(files_[file].writer->finish());
+        files_[file].writer.reset();
+        return {};
+    }
+    const Plan& plan_;
+    const fs::path& directory_;
+    std::mutex mutex_;
+    std::vector<File> files_;
+};
+
 Result<void> write_tensors(const Source& source, const Plan& plan, const fs::path& directory,
                            Workers& workers) {
-    std::size_t begin = 0;
-    for (std::size_t file = 0; file < plan.files.size(); ++file) {
-        ROLL_TRY(const auto writer, create_target(directory, plan.files[file]));
-        const auto write_one = [&](std::size_t i) -> Result<void> {
-            const TargetTensor& target = plan.tensors[begin + i];
-            return gather(source, target, [&](std::span<const std::byte> bytes) -> Result<void> {
-                ROLL_TRY_VOID(workers.check_stop());
-                ROLL_TRY_VOID(writer->append(target.ordinal, bytes));
-                workers.progress(static_cast<std::int64_t>(bytes.size()), plan.bytes);
-                return {};
-            });
+    OpenFiles files(plan, directory);
+    ROLL_TRY_VOID(workers.run(plan.tensors.size(), [&](std::size_t i) -> Result<void> {
+        const TargetTensor& target = plan.tensors[i];
+        ROLL_TRY(TargetWriter* const writer, files.writer_of(target.file));
+        const Window write = [&](std::span<const std::byte> bytes) -> Result<void> {
+            ROLL_TRY_VOID(workers.check_stop());
+            ROLL_TRY_VOID(writer->append(target.ordinal, bytes));
+            workers.progress(static_cast<std::int64_t>(bytes.size()), plan.bytes);
+            return {};
         };
-        ROLL_TRY_VOID(workers.run(plan.files[file].tensors.size(), write_one));
-        ROLL_TRY_VOID(writer->finish());
-        begin += plan.files[file].tensors.size();
-    }
-    return {};
+        ROLL_TRY_VOID(gather(source, target, write));
+        return files.tensor_done(target.file);
+    }));
+    return files.write_empty_files();
 }
 
 Result<void> check_replicas(const Source& source, const Plan& plan, Workers& workers) {

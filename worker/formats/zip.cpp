@@ -3,7 +3,7 @@
 #include <cstring>
 #include <set>
 
-#include <zlib.h>
+#include <isa-l/crc.h>
 
 #include "common/check.hpp"
 
@@ -252,8 +252,8 @@ Result<std::vector<ZipMember>> parse_zip(std::span<const std::byte> archive) {
 }
 
 std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes) {
-    return static_cast<std::uint32_t>(
-        ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+    return ::crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()),
+                             bytes.size());
 }
 
 void ZipLayout::add(std::string name, std::int64_t size) {
