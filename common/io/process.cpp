@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -93,10 +94,20 @@ void arrange_descriptors(Prepared& prepared) {
         if (::dup2(ours, theirs) < 0) give_up(prepared, Step::Descriptors);
 }
 
+// A CPU that has gone offline since must not keep a program from running: then it stays as we are.
+void pin(const std::vector<int>& cpus) {
+    if (cpus.empty()) return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : cpus) CPU_SET(cpu, &set);  // NOLINT: the macro's own casts
+    ::sched_setaffinity(0, sizeof set, &set);
+}
+
 [[noreturn]] void run_child(Prepared& prepared) {
     const Spawn& spawn = prepared.spawn;
     reset_signals();
     if (spawn.new_session) ::setsid();
+    pin(spawn.cpus);
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);

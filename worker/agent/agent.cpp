@@ -92,10 +92,12 @@ void Agent::mind_allocation() {
     parts_.core.on_drain(now_);
 }
 
-// Two signals: at once. The guards kill what is left when this process ends.
+// Two signals: at once, but for a pilot: Slurm sends several before the one that kills. The guards
+// kill what is left when this process ends.
 bool Agent::over() const {
     if (end_signals_ == 0) return false;
-    if (end_signals_ > 1 || parts_.core.settled()) return true;
+    const bool insisted = end_signals_ > 1 && !parts_.pilot.note;
+    if (insisted || parts_.core.settled(boot_now())) return true;
     return give_up_at_ && now_ >= *give_up_at_;
 }
 

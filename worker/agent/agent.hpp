@@ -38,7 +38,7 @@ class Agent {
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
     // Until a signal asks it to end and all attempts have ended and been reported, or a second
-    // signal comes. Then nothing that it started is left.
+    // signal comes to one that is no pilot. Then nothing that it started is left.
     void run();
 
   private:

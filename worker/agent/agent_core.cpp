@@ -442,6 +442,7 @@ bool AgentCore::renewing(Instant now) const {
 protocol::Heartbeat AgentCore::heartbeat(Instant now) {
     ++self_.sequence;
     sent_[self_.sequence] = now;
+    if (draining_ && !drain_said_) drain_said_ = self_.sequence;
     self_.bound_below_lease = renewing(now);
     self_.heard_recently = heard_ && now - *heard_ <= rules_.company;
     self_.running.clear();
@@ -468,6 +469,10 @@ bool AgentCore::idle() const {
     return std::ranges::all_of(attempts_, [](const auto& item) { return item.second.gone; });
 }
 
-bool AgentCore::settled() const { return attempts_.empty(); }
+bool AgentCore::settled(Instant now) const {
+    if (!attempts_.empty()) return false;
+    const bool hears = heard_ && now - *heard_ <= rules_.company;
+    return !draining_ || !hears || (drain_said_ && echoed_ >= *drain_said_);
+}
 
 }  // namespace roll::agent

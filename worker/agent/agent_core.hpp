@@ -69,8 +69,10 @@ class AgentCore {
     // on_look or a beat.
     std::string look_due(Instant now);
 
-    bool idle() const;     // no attempt has a process
-    bool settled() const;  // and every end has been taken note of
+    bool idle() const;  // no attempt has a process
+    // And every end has been taken note of; where it leaves and rolld is there, that as well: else
+    // its silence would be waited for.
+    bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 
   private:
@@ -96,12 +98,13 @@ class AgentCore {
     LeaseRules rules_;
     StopRules stops_;
     bool draining_ = false;
-    std::uint64_t incarnation_ = 0;            // the newest seen, in an answer or the beacon
-    std::uint64_t echoed_ = 0;                 // the newest sequence answered
-    std::uint64_t renewed_ = 0;                // the sequence by which bounds were lowered last,
-    std::uint64_t renewed_by_ = 0;             // and the incarnation that echoed it
-    std::map<std::uint64_t, Instant> sent_{};  // heartbeats that an answer may still echo
-    std::optional<Instant> heard_{};           // sending time of the newest one answered
+    std::optional<std::uint64_t> drain_said_{};  // the first heartbeat that said so
+    std::uint64_t incarnation_ = 0;              // the newest seen, in an answer or the beacon
+    std::uint64_t echoed_ = 0;                   // the newest sequence answered
+    std::uint64_t renewed_ = 0;                  // the sequence by which bounds were lowered last,
+    std::uint64_t renewed_by_ = 0;               // and the incarnation that echoed it
+    std::map<std::uint64_t, Instant> sent_{};    // heartbeats that an answer may still echo
+    std::optional<Instant> heard_{};             // sending time of the newest one answered
     std::string beacon_{};
     BeaconTrust trust_{};
     Instant looked_{-Millis{1 << 20}};

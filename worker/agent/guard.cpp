@@ -21,6 +21,7 @@
 #include "worker/agent/leash.hpp"
 #include "worker/agent/lines.hpp"
 #include "worker/agent/log_scan.hpp"
+#include "worker/agent/nvml.hpp"
 
 namespace roll::agent {
 namespace {
@@ -28,6 +29,7 @@ namespace {
 constexpr int kPollMillis = 500;    // how often it looks at the leash
 constexpr int kKillingMillis = 20;  // between rounds of SIGKILL
 constexpr std::size_t kPlanBytesMax = 64u << 20;
+constexpr Millis kGpuPatience{50'000};  // then it starts, and may find too little memory
 
 class Guard {
   public:
@@ -40,6 +42,7 @@ class Guard {
   private:
     std::optional<GuardPlan> read_plan();
     Result<void> prepare(const GuardPlan& plan);
+    void await_gpus(const std::vector<GpuRoom>& gpus);
     Result<void> start(const GuardPlan& plan);
     Result<pid_t> start_program(const Program& program, int index);
     void fail_with(const Error& error, bool own_programs);
@@ -99,12 +102,31 @@ Result<pid_t> Guard::start_program(const Program& program, int index) {
     spawn.environment = program.environment;
     spawn.directory = program.directory;
     spawn.group = group_;
+    spawn.cpus = program.cpus;
     spawn.death_signal = SIGKILL;
     spawn.descriptors = {{kGuardPrograms + 2 * index, STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},
                          {log.get(), STDERR_FILENO},
                          {kGuardPrograms + 2 * index + 1, protocol::kReportDescriptor}};
     return io::spawn(spawn);
+}
+
+// Until the GPUs are free, at most so long; an order to end cuts it short.
+void Guard::await_gpus(const std::vector<GpuRoom>& gpus) {
+    std::vector<std::string> names;
+    for (const GpuRoom& gpu : gpus) names.push_back(gpu.name);
+    const auto full = [&] {
+        const std::vector<std::int64_t> used = used_gpu_memory(names);
+        for (std::size_t i = 0; i < gpus.size(); ++i)
+            if (used[i] > gpus[i].most_used_bytes) return true;
+        return false;
+    };
+    const Instant until = boot_now() + kGpuPatience;
+    while (!killing_ && boot_now() < until && !gpus.empty() && full()) {
+        pollfd polled{kGuardDown, POLLIN, 0};
+        ::poll(&polled, 1, kPollMillis);
+        if (polled.revents != 0) read_orders();
+    }
 }
 
 Result<void> Guard::start(const GuardPlan& plan) {
@@ -194,7 +216,10 @@ int Guard::run() {
         say("failed " + encode(verdict));
         return 0;
     }
-    if (boot_now() >= leash_.lease_ends())
+    await_gpus(plan->gpus);
+    if (killing_)
+        fail_with({ErrorCode::Failed, "ended while it waited for its GPUs' memory"}, true);
+    else if (boot_now() >= leash_.lease_ends())
         fail_with({ErrorCode::Failed, "rolld could no longer be heard when its files were ready"},
                   true);
     else if (const auto started = start(*plan); !started)

@@ -9,6 +9,7 @@
 //   descriptor 4  the leash; from 5 on each program's stdin and report pipe
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,17 @@ struct Program {
     std::vector<std::string> arguments;
     std::vector<std::string> environment;
     std::string directory;
-    std::string log;  // stdout and stderr are appended to it
+    std::string log;          // stdout and stderr are appended to it
+    std::vector<int> cpus{};  // the only ones that it runs on; empty: any
     friend bool operator==(const Program&, const Program&) = default;
+};
+
+// A GPU that must have no more than this in use before a program starts on it: what an earlier one
+// held is given back some time after its end.
+struct GpuRoom {
+    std::string name;  // as CUDA_VISIBLE_DEVICES names it
+    std::int64_t most_used_bytes = 0;
+    friend bool operator==(const GpuRoom&, const GpuRoom&) = default;
 };
 
 struct GuardPlan {
@@ -37,6 +47,7 @@ struct GuardPlan {
     bool own_programs = true;  // Roll's: that one cannot be run is not the job's fault
     std::vector<Program> programs;
     std::vector<std::string> patterns{};  // looked for in the logs after a bad end
+    std::vector<GpuRoom> gpus{};
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 

@@ -15,6 +15,7 @@ Result<Program> read_program(const Json& json) {
     program.environment = r.get<std::vector<std::string>>("environment");
     program.directory = r.get<std::string>("directory");
     program.log = r.get<std::string>("log");
+    program.cpus = r.get<std::vector<int>>("cpus");
     ROLL_TRY_VOID(r.finish());
     return program;
 }
@@ -27,14 +28,19 @@ std::string encode(const GuardPlan& plan) {
         programs.push_back({{"arguments", program.arguments},
                             {"environment", program.environment},
                             {"directory", program.directory},
-                            {"log", program.log}});
+                            {"log", program.log},
+                            {"cpus", program.cpus}});
     }
+    Json gpus = Json::array();
+    for (const GpuRoom& gpu : plan.gpus)
+        gpus.push_back({{"name", gpu.name}, {"most_used_bytes", gpu.most_used_bytes}});
     return line_of({{"directories", plan.directories},
                     {"launch_file", plan.launch_file},
                     {"launch", plan.launch},
                     {"own_programs", plan.own_programs},
                     {"programs", programs},
-                    {"patterns", plan.patterns}});
+                    {"patterns", plan.patterns},
+                    {"gpus", gpus}});
 }
 
 Result<GuardPlan> decode_guard_plan(std::string_view line) {
@@ -47,10 +53,17 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     plan.own_programs = r.get<bool>("own_programs");
     plan.patterns = r.get<std::vector<std::string>>("patterns");
     const Json& programs = r.raw("programs");
+    const Json& gpus = r.raw("gpus");
     ROLL_TRY_VOID(r.finish());
     for (const Json& item : programs) {
         ROLL_TRY(Program program, read_program(item));
         plan.programs.push_back(std::move(program));
+    }
+    for (const Json& item : gpus) {
+        JsonReader gpu(item, "gpu");
+        plan.gpus.push_back(
+            {gpu.get<std::string>("name"), gpu.get<std::int64_t>("most_used_bytes")});
+        ROLL_TRY_VOID(gpu.finish());
     }
     return plan;
 }

@@ -4,13 +4,14 @@
 #include <array>
 #include <cstdint>
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "common/check.hpp"
+#include "common/files.hpp"
 #include "common/hash.hpp"
+#include "worker/agent/cpus.hpp"
 
 namespace roll::agent {
 
@@ -20,27 +21,31 @@ std::string host_name() {
     return name.data();
 }
 
-int cores() {
+std::vector<int> allowed_cpus() {
+    std::vector<int> cpus;
     cpu_set_t set;
-    if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(CPU_COUNT(&set), 1);
-    return static_cast<int>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return {0};
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);  // NOLINT: the macro's own casts
+    }
+    return cpus;
 }
 
-int count_gpus() {
-    void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return 0;
-    using Plain = int (*)();
-    using Count = int (*)(unsigned*);
-    const auto init = reinterpret_cast<Plain>(::dlsym(library, "nvmlInit_v2"));
-    const auto count = reinterpret_cast<Count>(::dlsym(library, "nvmlDeviceGetCount_v2"));
-    const auto shutdown = reinterpret_cast<Plain>(::dlsym(library, "nvmlShutdown"));
-    unsigned gpus = 0;
-    if (init != nullptr && count != nullptr && init() == 0) {
-        if (count(&gpus) != 0) gpus = 0;
-        if (shutdown != nullptr) shutdown();
+// Every cgroup (v2) above this process may set a quota of its own.
+int cores() {
+    constexpr std::string_view kMark = "0::";
+    int least = std::max(static_cast<int>(allowed_cpus().size()), 1);
+    const std::string text = read_file("/proc/self/cgroup").value_or("");
+    const std::size_t at = text.find(kMark);
+    if (at == std::string::npos) return least;
+    const std::size_t begin = at + kMark.size();
+    std::filesystem::path group = text.substr(begin, text.find('\n', begin) - begin);
+    for (; group.has_relative_path(); group = group.parent_path()) {
+        const auto quota = read_file("/sys/fs/cgroup" + group.string() + "/cpu.max");
+        const int most = quota ? cpus_of_quota(*quota) : 0;
+        if (most > 0) least = std::min(least, most);
     }
-    ::dlclose(library);
-    return static_cast<int>(gpus);
+    return least;
 }
 
 std::string draw_session() {

@@ -1,15 +1,17 @@
-// This machine: its name, cores and GPUs.
+// This machine: its name and its CPUs.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace roll::agent {
 
 std::string host_name();
-int cores();  // that this process may use
 
-// By NVML, opened at run time. 0 without it, without a driver or without GPUs.
-int count_gpus();
+// The CPUs that this process's affinity leaves it.
+std::vector<int> allowed_cpus();
+// How many of them it may use at a time: less than there are if a cgroup above it sets a quota.
+int cores();
 
 // 128 random bits in hex: names this process among all that ever ran.
 std::string draw_session();

@@ -69,6 +69,19 @@ std::string visible_devices(const std::vector<int>& gpus, const std::vector<std:
     return result;
 }
 
+// Half a GiB more than when the worker began is taken for free: contexts of monitors and the like.
+std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& site) {
+    constexpr std::int64_t kSlackBytes = 512LL << 20;
+    std::vector<GpuRoom> room;
+    for (const int gpu : gpus) {
+        const auto index = static_cast<std::size_t>(gpu);
+        if (index < site.gpu_used_bytes.size())
+            room.push_back(
+                {visible_devices({gpu}, site.gpu_names), site.gpu_used_bytes[index] + kSlackBytes});
+    }
+    return room;
+}
+
 Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Environment result = split(site.environment);
     const int programs = programs_of(order);
@@ -102,6 +115,18 @@ std::string launch_content(const protocol::StartOrder& order) {
     return protocol::encode(launch);
 }
 
+// The CPUs of a program's part of the order's slots: a rank has one slot, other programs all.
+std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& site, int program) {
+    const auto each = order.slots.size() / static_cast<std::size_t>(programs_of(order));
+    std::vector<int> cpus;
+    for (std::size_t i = program * each; i < (program + 1) * each; ++i) {
+        const auto slot = static_cast<std::size_t>(order.slots[i]);
+        if (slot >= site.slot_cpus.size()) continue;
+        cpus.insert(cpus.end(), site.slot_cpus[slot].begin(), site.slot_cpus[slot].end());
+    }
+    return cpus;
+}
+
 std::string log_of(const protocol::StartOrder& order, int program) {
     const int rank = order.node_rank * programs_of(order) + program;
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
@@ -122,8 +147,8 @@ std::vector<std::string> interpreter_of(const std::string& script) {
     return words;
 }
 
-void plan_command(const protocol::StartOrder& order, CommandDocument document,
-                  Environment environment, GuardPlan& plan) {
+void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
+                  CommandDocument document, Environment environment, GuardPlan& plan) {
     for (const auto& [name, value] : document.environment) environment[name] = value;
     plan.own_programs = false;
     if (!document.script.empty()) {
@@ -136,7 +161,7 @@ void plan_command(const protocol::StartOrder& order, CommandDocument document,
     }
     plan.programs.push_back({document.command, join(environment),
                              document.workdir.empty() ? order.output : document.workdir,
-                             log_of(order, 0)});
+                             log_of(order, 0), cpus_of(order, site, 0)});
 }
 
 void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
@@ -155,8 +180,8 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
             arguments.push_back("--rank");
             arguments.push_back(std::to_string(order.node_rank * programs_of(order) + i));
         }
-        plan.programs.push_back(
-            {std::move(arguments), join(environment), order.output, log_of(order, i)});
+        plan.programs.push_back({std::move(arguments), join(environment), order.output,
+                                 log_of(order, i), cpus_of(order, site, i)});
     }
 }
 
@@ -180,10 +205,11 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     GuardPlan plan;
     plan.directories = {order.output, logs_of(order)};
     plan.patterns = patterns_of(order.document);
+    plan.gpus = gpu_room(order.gpus, site);
     const Environment environment = environment_of(order, site);
     if (order.kind == "command") {
         ROLL_TRY(CommandDocument document, read_command(order.document));
-        plan_command(order, std::move(document), environment, plan);
+        plan_command(order, site, std::move(document), environment, plan);
     } else {
         plan_programs(order, site, environment, plan);
     }

@@ -1,6 +1,7 @@
 // What is started for an attempt on this node: programs, environment, files. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,13 +14,16 @@ namespace roll::agent {
 // This node, as far as launches depend on it.
 struct LaunchSite {
     std::string programs;  // directory of roll-rank and roll-convert
-    int cores = 1;
+    int cores = 1;         // to count threads by
     int slots = 1;
     int gpus = 0;
     std::string session;  // ROLL_WORKER: marks what this roll-worker started
     // What CUDA calls the GPUs that this worker offers (indices, UUIDs, MIG instances), by our own
     // index. Empty: by that index itself.
     std::vector<std::string> gpu_names{};
+    std::vector<std::int64_t> gpu_used_bytes{};  // of each of them, when this worker began
+    // The CPUs of each slot that its programs are bound to; empty: they are bound to none.
+    std::vector<std::vector<int>> slot_cpus{};
     std::vector<std::string> environment;  // roll-worker's own, "NAME=value"
 };
 

@@ -10,7 +10,9 @@
 #include "common/log.hpp"
 #include "worker/agent/agent.hpp"
 #include "worker/agent/clock.hpp"
+#include "worker/agent/cpus.hpp"
 #include "worker/agent/host.hpp"
+#include "worker/agent/nvml.hpp"
 #include "worker/agent/pilot.hpp"
 
 namespace roll::agent {
@@ -94,12 +96,20 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     site.programs = flags.bin_dir.empty()
                         ? std::filesystem::path(io::own_program()).parent_path().string()
                         : std::filesystem::absolute(flags.bin_dir).string();
-    site.cores = cores();
     site.slots = self.slots;
     site.gpus = self.gpus;
-    site.gpu_names = given_gpus(io::current_environment()).value_or(std::vector<std::string>{});
     site.session = self.session;
     site.environment = io::current_environment();
+    site.gpu_names = given_gpus(site.environment).value_or(std::vector<std::string>{});
+    std::vector<std::string> gpus = site.gpu_names;
+    for (int i = static_cast<int>(gpus.size()); i < self.gpus; ++i)
+        gpus.push_back(std::to_string(i));
+    if (count_gpus() > 0) site.gpu_used_bytes = used_gpu_memory(gpus);
+    const Grant grant = granted_cpus(cores(), site.environment);
+    site.cores = grant.count;
+    if (grant.own && self.pilot)
+        site.slot_cpus =
+            share_cpus(machine_cpus(allowed_cpus(), "/sys"), self.slots, cpus_near_gpus(gpus));
     return site;
 }
 
@@ -115,7 +125,9 @@ AgentCore make_core(const Flags& flags, const protocol::Heartbeat& self) {
 }
 
 Result<void> work(const Flags& flags) {
-    io::Descriptor signals = io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGCHLD});
+    // Sites have Slurm say with SIGUSR1 or SIGUSR2 that the end is near (sbatch --signal).
+    io::Descriptor signals =
+        io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
     io::become_subreaper();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     ROLL_TRY_VOID(directory.make());
@@ -126,15 +138,16 @@ Result<void> work(const Flags& flags) {
     const std::string program = self.pilot ? "worker-" + self.node : "worker";
     ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-worker@" + self.node));
-    log.info("roll-worker {} with {} slots and {} GPUs", ROLL_VERSION, self.slots, self.gpus);
+    const LaunchSite site = site_of(flags, self);
+    log.info("roll-worker {} with {} slots, {} GPUs and {} {} CPUs", ROLL_VERSION, self.slots,
+             self.gpus, site.cores, site.slot_cpus.empty() ? "shared" : "own");
     AgentCore core = make_core(flags, self);
     for (auto& entry : run_directory.end_leftovers()) core.add_leftover(std::move(entry));
     const io::ZmqContext context;
     Agent agent(
         {.core = std::move(core),
          .link = Link(context, directory),
-         .supervisor =
-             Supervisor({io::own_program(), "--guard"}, site_of(flags, self), run_directory),
+         .supervisor = Supervisor({io::own_program(), "--guard"}, site, run_directory),
          .run_directory = run_directory,
          .signals = std::move(signals),
          .log = log,

@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +44,19 @@ TEST(Process, GetsItsArgumentsEnvironmentDirectoryAndDescriptorsAndNothingElse) 
     ASSERT_TRUE(pid) << pid.error().message;
     pipe.write.reset();
     EXPECT_EQ(read_all(pipe.read.get()), "hello /usr\n0 1 2 3 7 ");  // 3 is ls's own
+    EXPECT_EQ(wait_status(*pid), 0);
+}
+
+TEST(Process, RunsOnTheCpusThatItGetsAndNoOthers) {
+    Pipe pipe = make_pipe().value();
+    Spawn spawn = shell("grep Cpus_allowed_list /proc/self/status");
+    spawn.descriptors = {{pipe.write.get(), 1}};
+    spawn.cpus = {::sched_getcpu()};
+    const auto pid = io::spawn(spawn);
+    ASSERT_TRUE(pid) << pid.error().message;
+    pipe.write.reset();
+    EXPECT_EQ(read_all(pipe.read.get()),
+              "Cpus_allowed_list:\t" + std::to_string(spawn.cpus[0]) + "\n");
     EXPECT_EQ(wait_status(*pid), 0);
 }
 

@@ -67,7 +67,7 @@ TEST_F(AgentCoreTest, SaysAnEndUntilAnAnswerThatKnewItNoLongerNamesTheAttempt) {
     EXPECT_EQ(entry().phase, "ended");
     exchange({});
     EXPECT_TRUE(entry().phase.empty());
-    EXPECT_TRUE(core_.settled());
+    EXPECT_TRUE(core_.settled(now_));
 }
 
 TEST_F(AgentCoreTest, AStartThatWasHeldUpIsNotCarriedOut) {
@@ -115,7 +115,7 @@ TEST_F(AgentCoreTest, AFencedAttemptIsKilledAndPublishesNothing) {
     gone();
     EXPECT_EQ(entry().outcome, "stopped");
     exchange({.fenced = {kKey}});
-    EXPECT_TRUE(core_.settled());
+    EXPECT_TRUE(core_.settled(now_));
 }
 
 TEST_F(AgentCoreTest, ALaterAttemptOfTheJobWaitsForTheEarlierOneToBeGone) {
@@ -372,6 +372,28 @@ TEST_F(AgentCoreTest, ADisownedAttemptDoesNotCostTheOthersTheirContact) {
     EXPECT_TRUE((beat(), last_.bound_below_lease));
 }
 
+TEST_F(AgentCoreTest, LeavesOnceRolldKnowsOrIsNotHeard) {
+    EXPECT_TRUE(core_.settled(now_));
+    exchange({});
+    core_.on_drain(now_);
+    EXPECT_FALSE(core_.settled(now_));
+    deliver({.sequence = last_.sequence});  // to what was said before
+    EXPECT_FALSE(core_.settled(now_));
+    beat();
+    EXPECT_TRUE(last_.draining);
+    EXPECT_FALSE(core_.settled(now_));
+    deliver({.sequence = last_.sequence});
+    EXPECT_TRUE(core_.settled(now_));
+}
+
+TEST_F(AgentCoreTest, LeavesWithoutRolldThatIsGone) {
+    exchange({});
+    core_.on_drain(now_);
+    beat();
+    pass(seconds(3));
+    EXPECT_TRUE(core_.settled(now_));
+}
+
 TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
     protocol::RunningAttempt left;
     left.attempt = kKey;
@@ -383,7 +405,7 @@ TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
     exchange({.start = {order(kKey)}});
     EXPECT_EQ(count<Start>(), 0);
     exchange({});
-    EXPECT_TRUE(core_.settled());
+    EXPECT_TRUE(core_.settled(now_));
     left.phase = "ended";  // one that had ended keeps its end
     left.outcome = "done";
     core_.add_leftover(left);

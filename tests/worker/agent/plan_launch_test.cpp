@@ -92,6 +92,17 @@ TEST(PlanLaunch, ThreadsAreTheCoresOfTheSlotsUnlessSet) {
     EXPECT_TRUE(has(plan_launch(order("train"), set)->programs[0], "OMP_NUM_THREADS=1"));
 }
 
+TEST(PlanLaunch, ARankRunsOnTheCpusOfItsSlotAndOtherProgramsOnAllOfTheirs) {
+    LaunchSite bound = site();
+    bound.slot_cpus = {{0, 8}, {1, 9}, {2, 10}, {3, 11}};
+    const auto ranks = plan_launch(order("train"), bound)->programs;
+    EXPECT_EQ(ranks[0].cpus, (std::vector<int>{0, 8}));
+    EXPECT_EQ(ranks[1].cpus, (std::vector<int>{3, 11}));
+    EXPECT_EQ(plan_launch(order("merge"), bound)->programs[0].cpus,
+              (std::vector<int>{0, 8, 3, 11}));
+    EXPECT_TRUE(plan_launch(order("train"), site())->programs[0].cpus.empty());
+}
+
 TEST(PlanLaunch, GpusAreShownByNumberAndHiddenFromJobsWithoutAny) {
     EXPECT_FALSE(names(plan_launch(order("train"), site())->programs[0], "CUDA_VISIBLE_DEVICES"));
     LaunchSite gpus = site();
@@ -103,6 +114,19 @@ TEST(PlanLaunch, GpusAreShownByNumberAndHiddenFromJobsWithoutAny) {
     EXPECT_EQ(plan_launch(two, gpus)->programs[0].arguments[0], "/opt/roll/bin/roll-rank-cuda");
     gpus.gpu_names = {"0", "1", "GPU-a", "3", "4", "MIG-b"};
     EXPECT_TRUE(has(plan_launch(two, gpus)->programs[0], "CUDA_VISIBLE_DEVICES=GPU-a,MIG-b"));
+}
+
+TEST(PlanLaunch, GpusMustBeAboutAsFreeAsWhenTheWorkerBegan) {
+    LaunchSite gpus = site();
+    gpus.gpus = 3;
+    protocol::StartOrder two = order("train");
+    two.gpus = {0, 2};
+    EXPECT_TRUE(plan_launch(two, gpus)->gpus.empty());  // nothing is known of them
+    gpus.gpu_names = {"0", "1", "MIG-b"};
+    gpus.gpu_used_bytes = {100, 0, 7};
+    const std::vector<GpuRoom> room = {{"0", 100 + (512 << 20)}, {"MIG-b", 7 + (512 << 20)}};
+    EXPECT_EQ(plan_launch(two, gpus)->gpus, room);
+    EXPECT_EQ(decode_guard_plan(encode(*plan_launch(two, gpus)))->gpus, room);
 }
 
 TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {
@@ -131,7 +155,8 @@ TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
 }
 
 TEST(GuardPlan, ComesBackAsItWasSent) {
-    const GuardPlan plan = plan_launch(order("train"), site()).value();
+    GuardPlan plan = plan_launch(order("train"), site()).value();
+    plan.programs[1].cpus = {4, 5};
     EXPECT_EQ(decode_guard_plan(encode(plan)).value(), plan);
     EXPECT_EQ(encode(plan).find('\n'), std::string::npos);
     const Verdict verdict{"invalid", 127, "cannot run \"x\"\n"};

@@ -1,0 +1,94 @@
+#include "worker/agent/cpus.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "worker/agent/nvml.hpp"
+
+namespace roll::agent {
+namespace {
+
+using Ints = std::vector<int>;
+
+// Two sockets of four cores with two threads each, numbered as Linux does: 0-7, then their twins.
+std::vector<Cpu> two_sockets() {
+    std::vector<Cpu> cpus;
+    for (int id = 0; id < 16; ++id) cpus.push_back({id, id % 8, id % 8 / 4});
+    return cpus;
+}
+
+TEST(CpuList, ReadsRangesAndLeavesOutWhatIsNone) {
+    EXPECT_EQ(parse_cpu_list("0-2,8,10-11"), (Ints{0, 1, 2, 8, 10, 11}));
+    EXPECT_EQ(parse_cpu_list(""), Ints{});
+    EXPECT_EQ(parse_cpu_list("x,3,4-y"), Ints{3});
+}
+
+TEST(Quota, IsRoundedUpToWholeCpus) {
+    EXPECT_EQ(cpus_of_quota("max 100000\n"), 0);
+    EXPECT_EQ(cpus_of_quota("250000 100000"), 3);
+    EXPECT_EQ(cpus_of_quota("5000 100000"), 1);
+    EXPECT_EQ(cpus_of_quota("junk"), 0);
+}
+
+// task/none: every task sees the whole node, whatever it was given.
+TEST(Grant, CountsWhatSlurmGaveAndNotWhatTheNodeHas) {
+    const std::vector<std::string> slurm = {"SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=8"};
+    EXPECT_EQ(granted_cpus(128, {}), (Grant{128, false}));
+    EXPECT_EQ(granted_cpus(128, slurm), (Grant{8, false}));
+    EXPECT_EQ(granted_cpus(8, slurm), (Grant{8, true}));
+    EXPECT_EQ(granted_cpus(2, slurm), (Grant{2, false}));
+}
+
+TEST(Grant, AnExclusiveNodeIsItsOwnAndBindingCanBeTurnedOff) {
+    const std::vector<std::string> whole = {"SLURM_CPUS_ON_NODE=128", "SLURM_CPUS_PER_TASK=8"};
+    EXPECT_EQ(granted_cpus(128, whole), (Grant{128, true}));
+    std::vector<std::string> unbound = whole;
+    unbound.emplace_back("ROLL_CPU_BINDING=none");
+    EXPECT_FALSE(granted_cpus(128, unbound).own);
+}
+
+TEST(Shares, KeepCoresAndSocketsTogether) {
+    const auto shares = share_cpus(two_sockets(), 4, {});
+    EXPECT_EQ(shares,
+              (std::vector<Ints>{{0, 8, 1, 9}, {2, 10, 3, 11}, {4, 12, 5, 13}, {6, 14, 7, 15}}));
+    EXPECT_EQ(share_cpus(two_sockets(), 3, {})[2].size(), 5U);
+    EXPECT_TRUE(share_cpus(two_sockets(), 17, {}).empty());
+}
+
+TEST(Shares, AreNearTheGpuThatTheSlotGoesWith) {
+    const Ints first = {0, 1, 2, 3, 8, 9, 10, 11};
+    const Ints second = {4, 5, 6, 7, 12, 13, 14, 15};
+    const auto crossed = share_cpus(two_sockets(), 2, {second, first});
+    EXPECT_EQ(crossed[0], (Ints{4, 12, 5, 13, 6, 14, 7, 15}));
+    EXPECT_EQ(crossed[1], (Ints{0, 8, 1, 9, 2, 10, 3, 11}));
+    // The second slot's GPU is not known: it gets what is left, though it is asked about first.
+    const auto one = share_cpus(two_sockets(), 2, {{}, first});
+    EXPECT_EQ(one[1], (Ints{0, 8, 1, 9, 2, 10, 3, 11}));
+    EXPECT_EQ(one[0][0], 4);
+}
+
+TEST(MachineCpus, AreReadFromSys) {
+    std::string name = "/tmp/roll-cpus-XXXXXX";
+    const std::filesystem::path sys = ::mkdtemp(name.data());
+    for (const int id : {1, 5}) {
+        const auto folder = sys / "devices/system/cpu" / ("cpu" + std::to_string(id));
+        std::filesystem::create_directories(folder / "topology");
+        std::filesystem::create_directories(folder / "node3");
+        std::ofstream(folder / "topology/thread_siblings_list") << "1,5\n";
+    }
+    EXPECT_EQ(machine_cpus({1, 5, 9}, sys), (std::vector<Cpu>{{1, 1, 3}, {5, 1, 3}, {9, 9, 0}}));
+    std::filesystem::remove_all(sys);
+}
+
+// Against fake_nvml.cpp: two GPUs on CPUs 0-1 and 64-65, the second with a MIG instance.
+TEST(Nvml, FindsGpusByIndexUuidAndMigInstance) {
+    EXPECT_EQ(count_gpus(), 2);
+    const auto near = cpus_near_gpus({"0", "GPU-1", "MIG-1", "7", "GPU-none"});
+    EXPECT_EQ(near, (std::vector<Ints>{{0, 1}, {64, 65}, {64, 65}, {}, {}}));
+    EXPECT_EQ(used_gpu_memory({"1", "MIG-1", "GPU-none"}), (std::vector<std::int64_t>{10, 3, 0}));
+}
+
+}  // namespace
+}  // namespace roll::agent

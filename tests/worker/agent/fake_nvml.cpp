@@ -1,0 +1,55 @@
+// A libnvidia-ml.so.1 of two GPUs, "GPU-0" near CPUs 0-1 and "GPU-1" near CPUs 64-65; "MIG-1" is an
+// instance of the second.
+#include <cstring>
+
+namespace {
+constexpr int kDone = 0;
+constexpr int kNotFound = 6;
+int g_devices[3];  // what handles point to: two GPUs and the instance
+bool g_ready = false;
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+    g_ready = true;
+    return kDone;
+}
+int nvmlShutdown() { return kDone; }
+int nvmlDeviceGetCount_v2(unsigned* count) {
+    *count = g_ready ? 2 : 0;
+    return kDone;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+    if (index > 1) return kNotFound;
+    *device = &g_devices[index];
+    return kDone;
+}
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+    const char* const known[] = {"GPU-0", "GPU-1", "MIG-1"};
+    for (int i = 0; i < 3; ++i) {
+        if (std::strcmp(uuid, known[i]) != 0) continue;
+        *device = &g_devices[i];
+        return kDone;
+    }
+    return kNotFound;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* device, void** whole) {
+    if (device != &g_devices[2]) return kNotFound;
+    *whole = &g_devices[1];
+    return kDone;
+}
+// nvmlMemory_t: total, free, used.
+int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
+    memory[0] = 80;
+    memory[1] = 70;
+    memory[2] = device == &g_devices[2] ? 3 : 10;
+    return kDone;
+}
+int nvmlDeviceGetCpuAffinity(void* device, unsigned words, unsigned long* mask) {
+    std::memset(mask, 0, words * sizeof *mask);
+    if (device == &g_devices[2]) return kNotFound;
+    mask[device == &g_devices[1] ? 1 : 0] = 3;
+    return kDone;
+}
+}
