@@ -25,7 +25,8 @@ struct AllocationQueue {
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
-// Ordered -> Pending -> Granted -> erased. Slurm may put a granted one back into its queue.
+// Ordered -> Pending -> Granted -> erased. One that Slurm puts back into its queue is Pending again
+// and goes back: Slurm lets it wait for two minutes, and a new order does not.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {

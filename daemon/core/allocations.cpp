@@ -47,11 +47,15 @@ bool is_heard(const State& s, AllocationId id) {
 }
 
 // Its workers that are done leave with it.
-void add_end(const State& s, const AllocationEnded& end, Events& events) {
+void lose_workers(const State& s, AllocationId allocation, const std::string& reason, Time now,
+                  Events& events) {
     for (const auto& [id, worker] : s.workers) {
-        if (worker.allocation == end.allocation)
-            events.push_back(WorkerLost{id, "its allocation has ended", end.at});
+        if (worker.allocation == allocation) events.push_back(WorkerLost{id, reason, now});
     }
+}
+
+void add_end(const State& s, const AllocationEnded& end, Events& events) {
+    lose_workers(s, end.allocation, "its allocation has ended", end.at, events);
     events.push_back(end);
 }
 
@@ -130,7 +134,7 @@ void on(State& s, const AllocationEnded& e) {
         ++queue.failures;
         queue.not_before = e.at + kBackoffFirst * (1 << doublings);
     }
-    if (allocation.phase == AllocationPhase::Granted) {
+    if (allocation.granted_at != Time{}) {  // requeued meanwhile: used all the same
         const Time until = std::min(e.at, allocation.ends_at);
         const auto used = std::chrono::ceil<std::chrono::seconds>(until - allocation.granted_at);
         queue.gpu_seconds +=
@@ -210,8 +214,10 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now) {
         if (!granted || moved > kSameEnd)
             events.push_back(AllocationGranted{in.allocation, std::min(begin, now), end});
     }
-    if (in.phase == SlurmPhase::Pending && granted && live_workers(s, in.allocation) == 0)
+    if (in.phase == SlurmPhase::Pending && granted && !heard) {
+        lose_workers(s, in.allocation, "Slurm has requeued its allocation", now, events);
         events.push_back(AllocationReturned{in.allocation});
+    }
     if (in.phase == SlurmPhase::Ended && !heard)
         add_end(s, ended(in.allocation, *a, in.reason, now), events);
     return events;

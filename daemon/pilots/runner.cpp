@@ -58,7 +58,8 @@ Outcome run_one(const Poll&, const slurm::Site& site) {
 Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     const auto done =
         slurm::run(slurm::cancel_command(errand.slurm_job, errand.key, site), kDeadline);
-    const bool over = done.errors.find("Invalid job id") != std::string::npos;
+    const bool over = done.errors.find("Invalid job id") != std::string::npos ||
+                      done.errors.find("already completing") != std::string::npos;
     const bool ok = !done.timed_out && (done.exit_code == 0 || over);
     return Cancelled{errand.key, ok ? "" : trouble_of(done, "scancel")};
 }

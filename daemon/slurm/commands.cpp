@@ -76,6 +76,7 @@ std::string quote(std::string_view text) {
 
 // exec: Slurm's signals reach srun, which passes them on. A node that fails leaves the others alone
 // (--no-kill); --overlap and an explicit shape, since sites set defaults that break a bare srun.
+// --export=ALL: sbatch's NIL would keep from the workers what the lines above exported.
 // 22.05 knows no SLURM_JOB_END_TIME.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     const std::string nodes = std::to_string(queue.nodes);
@@ -88,8 +89,8 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
     for (const std::string& line : queue.setup) text += line + "\n";
     text +=
         "ends=${SLURM_JOB_END_TIME:-$(SLURM_TIME_FORMAT=%s squeue -h -j $SLURM_JOB_ID -o %e)}\n";
-    text += "exec srun --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none" + next +
-            "--nodes=" + nodes + " --ntasks=" + nodes +
+    text += "exec srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none" +
+            next + "--nodes=" + nodes + " --ntasks=" + nodes +
             " --ntasks-per-node=1 --cpus-per-task=" + slots;
     if (queue.gpus > 0) text += " --gres=gpu:" + gpus;
     text += next + quote(site.worker) + " --dir " + quote(site.directory) + next + "--pilot " +
@@ -134,12 +135,6 @@ Command queue_command(const Site& site) {
 
 Command cancel_command(const std::string& id, const std::string& key, const Site& site) {
     return command(site, {"scancel", "--name=" + job_name_of(key), id});
-}
-
-// Without -S its window begins at midnight.
-Command account_command(const std::string& id, const Site& site) {
-    return command(site, {"sacct", "-X", "-P", "--noheader", "-j", id, "-S", "now-7days",
-                          format(kAccountFormat)});
 }
 
 Command partitions_command(const Site& site) {

@@ -49,7 +49,6 @@ Command queue_command(const Site& site);
 // Ends the job if it is still ours: Slurm gives ids out again, so the name is said as well.
 Command cancel_command(const std::string& id, const std::string& key, const Site& site);
 
-Command account_command(const std::string& id, const Site& site);
 Command partitions_command(const Site& site);
 
 // A shell word that stands for exactly this text.

@@ -129,30 +129,6 @@ Result<std::string> parse_submitted(std::string_view text) {
     return std::string(id);
 }
 
-Result<std::vector<AccountRow>> parse_account(std::string_view text) {
-    ROLL_TRY(const auto lines, lines_of(text, "sacct"));
-    std::vector<AccountRow> rows;
-    for (const std::string_view line : lines) {
-        const auto fields = split(line, 6);
-        if (!fields) return odd("sacct", line);
-        const auto& f = *fields;
-        const std::size_t colon = f[2].find(':');
-        const auto code = number<int>(f[2].substr(0, colon));
-        if (f[0].empty() || !code || colon == std::string_view::npos) return odd("sacct", line);
-        AccountRow row;
-        row.id = f[0];
-        row.state = f[1];
-        row.phase = phase_of(f[1]);
-        row.exit_code = *code;
-        row.signal = number<int>(f[2].substr(colon + 1)).value_or(0);
-        row.start = number<std::int64_t>(f[3]);
-        row.end = number<std::int64_t>(f[4]);
-        row.node_list = f[5];
-        rows.push_back(std::move(row));
-    }
-    return rows;
-}
-
 Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sinfo"));
     std::vector<PartitionRow> rows;
@@ -176,25 +152,35 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
     if (timed_out) return Submission::Unknown;
     if (exit_code == 0) return Submission::Accepted;
-    static constexpr std::array<std::string_view, 17> kTransport = {
+    // slurm_errno.c of 22.05.8 to 26.05.3, and what the system says of sockets.
+    static constexpr std::array kTransport = std::to_array<std::string_view>({
         "Unable to contact slurm controller",
         "Socket timed out",
         "Zero Bytes were transmitted",
         "Connection refused",
         "Connection timed out",
         "Connection reset",
+        "Connection rejected",
+        "Connection forced closed",
         "No route to host",
         "Transport endpoint",
         "Unexpected message received",
+        "Unexpected missing socket",
+        "Header lengths are longer",
         "Message receive failure",
         "Message send failure",
+        "Communication connection failure",
+        "Communication shutdown failure",
         "Insane message length",
+        "file descriptor",
+        "Rate limit exceeded",
+        "try again",
         "temporarily unable to accept job",
         "Resource temporarily unavailable",
         "in standby mode",
         "Protocol authentication error",
         "Munge",
-    };
+    });
     const bool transport = std::ranges::any_of(
         kTransport, [&](std::string_view text) { return errors.find(text) != errors.npos; });
     return transport || exit_code > 128 ? Submission::Unknown : Submission::Refused;

@@ -1,5 +1,6 @@
-// The output of Slurm's commands, by formats that Roll names itself. Pure; the same text from 22.05
-// to 25.11. What is cut or no such output is an Error Corrupt: then nothing of it is believed.
+// The output of Slurm's commands, by formats that Roll names itself. Pure; what prints these fields
+// is the same in the sources of Slurm 22.05.8 to 26.05.3. What is cut or no such output is an Error
+// Corrupt: then nothing of it is believed.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +32,6 @@ Result<std::vector<QueueRow>> parse_queue(std::string_view text);
 
 // sbatch --parsable: "123" or "123;cluster". The job's id.
 Result<std::string> parse_submitted(std::string_view text);
-
-// A row of sacct --format=kAccountFormat -X -P --noheader.
-inline constexpr const char* kAccountFormat = "JobIDRaw,State,ExitCode,Start,End,NodeList";
-struct AccountRow {
-    std::string id;
-    std::string state;
-    Phase phase = Phase::Unknown;
-    int exit_code = 0;
-    int signal = 0;
-    std::optional<std::int64_t> start{};
-    std::optional<std::int64_t> end{};
-    std::string node_list{};
-    friend bool operator==(const AccountRow&, const AccountRow&) = default;
-};
-Result<std::vector<AccountRow>> parse_account(std::string_view text);
 
 // A row of sinfo --format=kPartitionFormat, one for each kind of nodes of a partition.
 inline constexpr const char* kPartitionFormat = "%R|%a|%l|%D|%c|%G";

@@ -1,4 +1,4 @@
-// Runs one of Slurm's commands to its end, or to a deadline: sacct may hang for ever, and every one
+// Runs one of Slurm's commands to its end, or to a deadline: each may hang, and every one
 // of them blocks for seconds when slurmctld is away.
 #pragma once
 

@@ -12,7 +12,7 @@ struct Known {
     Phase phase;
 };
 
-// slurm.h of 22.05 to 25.11: enum job_states, then the flags.
+// slurm.h of 22.05 to 26.05: enum job_states, then the flags.
 constexpr std::array kKnown = {
     Known{"PENDING", "PD", Phase::Pending},
     Known{"RUNNING", "R", Phase::Running},

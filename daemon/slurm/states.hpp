@@ -1,4 +1,4 @@
-// Slurm's job states, as squeue and sacct write them, in the few classes that matter to a pilot.
+// Slurm's job states, as squeue writes them, in the few classes that matter to a pilot.
 #pragma once
 
 #include <string_view>
@@ -6,7 +6,7 @@
 namespace roll::slurm {
 
 // Pending: no node works for it yet, or no longer. Running: its processes may run. Ending: they are
-// being ended. Ended: none is left. Unknown: a state that no release up to 25.11 writes; it says
+// being ended. Ended: none is left. Unknown: a state that no release up to 26.05 writes; it says
 // nothing.
 enum class Phase { Pending, Running, Ending, Ended, Unknown };
 

@@ -18,6 +18,7 @@ BIN = os.environ.get('ROLL_BIN') or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..', 'build', 'release', 'bin')
 PATIENCE_S = float(os.environ.get('ROLL_E2E_PATIENCE_S', '120'))
 OVER = ('done', 'failed', 'cancelled')
+TIMES = ('time', 'seconds', 'tokens_per_second', 'mfu', 'eta', 'at', 'ms', 'tflops', 'memory')
 
 
 def wait_until(condition, what, patience_s=PATIENCE_S):
@@ -38,6 +39,11 @@ def is_alive(pid):
             return file.read().rsplit(')', 1)[1].split()[0] not in 'ZX'
     except OSError:
         return False
+
+
+def without_times(row):
+    return {key: value for key, value in row.items()
+            if not any(word in key.split('_') or key.endswith(word) for word in TIMES)}
 
 
 class RollTest(unittest.TestCase):
@@ -200,6 +206,22 @@ class RollTest(unittest.TestCase):
                     if line.endswith('\n'):
                         rows.append(json.loads(line))
         return [row for row in rows if 'step' in row]
+
+    def weights(self, job):
+        """The bytes of the last checkpoint's weights and optimizer state."""
+        newest = max(self.show(job)['checkpoints'], key=lambda c: c['step'])
+        folder = newest['directory']
+        found = {}
+        for name in ('iter_0000001/mp_rank_00/model_optim_rng.pt', 'roll/optimizer.safetensors'):
+            with open(os.path.join(folder, name), 'rb') as file:
+                found[name] = file.read()
+        return found
+
+    def assert_same(self, job, calm):
+        """The two jobs took the same steps to the same bits."""
+        self.assertEqual([without_times(row) for row in self.metrics(job)],
+                         [without_times(row) for row in self.metrics(calm)])
+        self.assertTrue(self.weights(job) == self.weights(calm), 'other weights than undisturbed')
 
     def write(self, name, text):
         path = os.path.join(self.work, name)

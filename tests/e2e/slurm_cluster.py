@@ -143,6 +143,33 @@ class Cluster:
                 [shutil.which(program, path=PATH), *arguments], env=self.env, stdout=out, stderr=out,
                 stdin=subprocess.DEVNULL, start_new_session=True)
 
+    def restart_controller(self, forget=False):
+        """Kills slurmctld and starts it again; forget: without its saved state."""
+        self.kill('slurmctld')
+        if forget:
+            shutil.rmtree(f'{self.top}/state')
+            os.makedirs(f'{self.top}/state')
+        self.start_controller()
+        self.wait_answer()
+
+    def wait_saved(self, patience_s=60):
+        """Until slurmctld has written down all jobs there are: else a kill makes it forget some."""
+        began = time.time()
+        self.run('sbatch', '--hold', '--output=/dev/null', '--wrap=true')  # something to write
+        deadline = time.monotonic() + patience_s
+        while not os.path.exists(f'{self.top}/state/job_state') or \
+                os.path.getmtime(f'{self.top}/state/job_state') <= began:
+            if time.monotonic() > deadline:
+                raise RuntimeError('slurmctld does not save its state')
+            time.sleep(0.05)
+
+    def wait_answer(self, patience_s=60):
+        deadline = time.monotonic() + patience_s
+        while 'is UP' not in self.run('scontrol', 'ping', check=False):
+            if time.monotonic() > deadline:
+                raise RuntimeError('slurmctld does not answer: ' + self.tail('slurmctld.log'))
+            time.sleep(0.05)
+
     def kill(self, name):
         daemon = self.daemons.pop(name)
         daemon.kill()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Pilots on a real Slurm that fails: allocations taken away, slurmctld killed, its state lost."""
 import os
+import signal
 import unittest
 
 from harness import wait_until
@@ -51,6 +52,110 @@ class Orders(SlurmTest):
         checks = {c['check']: c['good'] for c in self.json('doctor', '--slurm', check=False)['checks']}
         self.assertTrue(checks['slurmctld'] and checks['partitions'] and checks['queue q'], checks)
         self.assertFalse(checks['endpoint'], 'loopback is no endpoint for other nodes')
+
+
+class Faults(SlurmTest):
+    """A job that each fault interrupts or leaves alone, and that ends when the test lets it."""
+
+    def wait_job(self, *options):
+        """Writes a line each time it starts; runs until let_go()."""
+        script = (f'echo $SLURM_JOB_ID >>{self.work}/starts; '
+                  f'until [ -e {self.work}/go ]; do sleep 0.1; done')
+        return self.submit(*options, '--', 'sh', '-c', script)
+
+    def starts(self):
+        """Slurm's ids of the allocations in which it started, in that order."""
+        try:
+            with open(f'{self.work}/starts', encoding='ascii') as file:
+                return file.read().split()
+        except OSError:
+            return []
+
+    def wait_starts(self, count):
+        wait_until(lambda: len(self.starts()) >= count, f'start {count} of the job')
+        self.assertEqual(len(self.starts()), count)
+
+    def let_go(self, job):
+        open(f'{self.work}/go', 'wb').close()
+        self.wait_done(job)
+
+    def node(self):
+        """Slurm's name of the node of the only worker."""
+        workers = wait_until(lambda: self.json('nodes')['nodes'], 'a worker')
+        return workers[-1]['node'].split('.')[0]
+
+    # Slurm lets a requeued job wait for two minutes: its order goes back, and another is sent.
+    def test_drained_nodes_and_requeued_pilots(self):
+        self.queue('--sbatch-arg=--requeue')
+        job = self.wait_job()
+        self.wait_starts(1)
+        node, first = self.node(), self.starts()[0]
+        self.cluster.run('scontrol', 'update', f'NodeName={node}', 'State=DRAIN', 'Reason=test')
+        self.assertEqual(self.show(job)['state'], 'running', 'a drained node ends what it runs')
+        self.cluster.run('scontrol', 'requeue', first)
+        self.wait_starts(2)
+        wait_until(lambda: first not in self.slurm_jobs(), 'the requeued pilot to go back')
+        self.assertEqual(list(self.slurm_jobs()), self.starts()[1:])
+        self.cluster.run('scontrol', 'update', f'NodeName={node}', 'State=RESUME')
+        self.let_go(job)
+
+    def test_preempted_pilots_come_back_elsewhere(self):
+        self.queue('--gpus', '1')
+        job = self.wait_job('--gpus', '1')
+        self.wait_starts(1)
+        self.cluster.run('sbatch', '--partition=high', f'--nodelist={self.node()}', '--gres=gpu:8',
+                         '--output=/dev/null', '--wrap=sleep 600')
+        self.wait_starts(2)
+        self.assertNotEqual(self.starts()[0], self.starts()[1])
+        self.let_go(job)
+        self.assertEqual(self.alloc()['queues'][0]['failures'], 0)
+
+    def test_slurmctld_that_hangs_holds_nobody_up_and_orders_once(self):
+        self.queue()
+        self.wait_done(self.submit('--', 'true'))
+        daemon = self.cluster.daemons['slurmctld']
+        os.kill(daemon.pid, signal.SIGSTOP)
+        try:
+            self.wait_done(self.submit('--', 'true'))
+            held = self.wait_job('--slots', '1')
+            more = self.submit('--', 'true')  # needs another allocation
+            self.wait_starts(1)
+        finally:
+            os.kill(daemon.pid, signal.SIGCONT)
+        self.wait_done(more)
+        comments = [comment for _, comment in self.slurm_jobs(('PENDING', 'RUNNING')).values()]
+        self.assertEqual(len(comments), len(set(comments)))
+        self.let_go(held)
+
+    # A node that Slurm takes for dead; then ids begin anew, slurmd ends what slurmctld does not
+    # know, and somebody else gets the id of the other pilot. Both jobs wait for their leases.
+    def test_dead_nodes_and_a_slurmctld_that_lost_its_state(self):
+        self.queue()
+        jobs = [self.wait_job()]
+        self.wait_starts(1)
+        node = self.node()
+        jobs.append(self.wait_job())
+        self.wait_starts(2)
+        first, second = self.starts()
+        self.cluster.run('scontrol', 'update', f'NodeName={node}', 'State=DOWN', 'Reason=test')
+        wait_until(lambda: first not in self.slurm_jobs(), 'Slurm to end the pilot of that node')
+        self.cluster.restart_controller(forget=True)
+        self.foreign_up_to(second)
+        self.wait_starts(4)
+        for job in jobs:
+            self.let_go(job)
+        self.ctl('alloc', 'remove', 'q')
+        wait_until(lambda: not self.alloc()['queues'], 'the queue to go')
+        self.assertEqual(self.slurm_jobs()[second], ('PENDING', 'a stranger'))
+
+    def foreign_up_to(self, job):
+        """Somebody else's jobs until one of them has got this id."""
+        for _ in range(100):
+            said = self.cluster.run('sbatch', '--parsable', '--comment=a stranger', '--hold',
+                                    '--output=/dev/null', '--wrap=true').strip()
+            if said == job:
+                return said
+        raise AssertionError(f'id {job} was not given out again')
 
 
 if __name__ == '__main__':

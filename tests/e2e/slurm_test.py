@@ -28,14 +28,17 @@ class SlurmTest(RollTest):
         self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*', '--slurm-poll', '1', '--no-worker')
 
     def tearDown(self):
+        self.ctl('down', '--now', check=False)  # it would order anew
         self.cluster.run('scancel', '--user=root', '--signal=KILL', '--full', check=False)
         self.cluster.run('scancel', '--user=root', check=False)
         wait_until(lambda: not self.slurm_jobs(), 'Slurm to end every job')
         super().tearDown()
 
     def queue(self, *options, name='q'):
-        self.ctl('alloc', 'add', name, '--time', '30m', '--setup', f'export ROLL_E2E_ID={self.id}',
-                 '--setup', 'export OMP_NUM_THREADS=1', *options)
+        time = () if '--time' in options else ('--time', '30m')
+        # Its fake nodes share this machine's CPUs: nothing may be bound to any.
+        self.ctl('alloc', 'add', name, *time, '--setup', f'export ROLL_E2E_ID={self.id}',
+                 '--setup', 'export ROLL_CPU_BINDING=none', *options)
 
     def slurm_jobs(self, states=ALIVE):
         """{Slurm's id: (state, comment)} of all that is not over."""
@@ -49,10 +52,10 @@ class SlurmTest(RollTest):
     def alloc(self):
         return self.json('alloc', 'list')
 
-    def log_of(self, job, rank=0):
-        with open(os.path.join(self.output(job), 'logs', 'attempt-1', f'rank-{rank}.log'),
+    def log_of(self, job, rank=0, attempt=1):
+        with open(os.path.join(self.output(job), 'logs', f'attempt-{attempt}', f'rank-{rank}.log'),
                   encoding='utf-8') as file:
-            return file.read().split()
+            return file.read()
 
 
 class Pilots(SlurmTest):
@@ -61,11 +64,12 @@ class Pilots(SlurmTest):
         self.queue('--nodes', '2', '--gpus', '4', '--slots', '2', '--idle', '1s')
         self.assertEqual(self.slurm_jobs(), {})
         job = self.submit('--nodes', '2', '--gpus', '3', '--', 'sh', '-c',
-                          'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES')
+                          'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES $ROLL_E2E_ID')
         self.wait_done(job)
-        said = [self.log_of(job, rank) for rank in (0, 1)]
-        self.assertEqual({gpus for _, gpus in said}, {'0,1,2'})
-        self.assertEqual(len({node for node, _ in said}), 2)
+        said = [self.log_of(job, rank).split() for rank in (0, 1)]
+        self.assertEqual({gpus for _, gpus, _ in said}, {'0,1,2'})
+        self.assertEqual(len({node for node, _, _ in said}), 2)
+        self.assertEqual({setup for _, _, setup in said}, {self.id}, 'exported by --setup')
         self.assertLessEqual(len(self.slurm_jobs()), 1)
         wait_until(lambda: not self.slurm_jobs(), 'the idle allocation to go back')
         wait_until(lambda: not self.alloc()['allocations'], 'rolld to note that')
@@ -79,7 +83,7 @@ class Pilots(SlurmTest):
         jobs = [self.submit('--gpus', '2', '--', 'sh', '-c', both) for _ in range(2)]
         for job in jobs:
             self.wait_done(job)
-            gpus += self.log_of(job)[0].split(',')
+            gpus += self.log_of(job).split()[0].split(',')
         self.assertEqual(sorted(gpus), ['0', '1', '2', '3'])
 
     def test_200_short_jobs_in_one_allocation(self):

@@ -1,4 +1,6 @@
-// sim_test [--seed=N | --worlds=N]: simulates worlds 1..N (default 2000), or the one of a seed.
+// sim_test [--seed=N | --worlds=N | --worlds=M-N]: simulates worlds 1..N (default 2000), M..N, or
+// the one of a seed.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +19,22 @@ void on_abort(int) {
     std::_Exit(written < 0 ? 2 : 1);
 }
 
+void add(const roll::sim::Totals& world, roll::sim::Totals& sum) {
+    sum.seconds += world.seconds;
+    sum.events += world.events;
+    sum.restarts += world.restarts;
+    sum.refused_turns += world.refused_turns;
+    sum.jobs += world.jobs;
+    sum.attempts += world.attempts;
+    sum.checkpoints += world.checkpoints;
+    sum.orders += world.orders;
+    sum.polls += world.polls;
+    sum.allocations += world.allocations;
+    sum.doubled += world.doubled;
+    sum.excess_most = std::max(sum.excess_most, world.excess_most);
+    sum.unused_most = std::max(sum.unused_most, world.unused_most);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -24,25 +42,30 @@ int main(int argc, char** argv) {
     unsigned long last = 2000;
     const std::string_view option = argc == 2 ? argv[1] : "";
     if (option.starts_with("--seed=")) first = last = std::strtoul(argv[1] + 7, nullptr, 10);
-    if (option.starts_with("--worlds=")) last = std::strtoul(argv[1] + 9, nullptr, 10);
+    if (option.starts_with("--worlds=")) {
+        char* end = nullptr;
+        last = std::strtoul(argv[1] + 9, &end, 10);
+        if (*end == '-') {
+            first = last;
+            last = std::strtoul(end + 1, nullptr, 10);
+        }
+    }
     std::signal(SIGABRT, on_abort);
     roll::sim::Totals sum;
     for (unsigned long seed = first; seed <= last; ++seed) {
         std::snprintf(g_failure, sizeof g_failure, "failed: sim_test --seed=%lu\n", seed);
         roll::sim::World world(seed);
         world.run();
-        sum.seconds += world.totals().seconds;
-        sum.events += world.totals().events;
-        sum.restarts += world.totals().restarts;
-        sum.refused_turns += world.totals().refused_turns;
-        sum.jobs += world.totals().jobs;
-        sum.attempts += world.totals().attempts;
-        sum.checkpoints += world.totals().checkpoints;
+        add(world.totals(), sum);
     }
     std::printf(
         "%lu worlds: %ld hours, %ld events, %ld jobs, %ld attempts, %ld checkpoints kept, "
         "%ld restarts of rolld, %ld turns refused by a full volume\n",
         last - first + 1, sum.seconds / 3600, sum.events, sum.jobs, sum.attempts, sum.checkpoints,
         sum.restarts, sum.refused_turns);
+    std::printf(
+        "Slurm: %ld sbatch, %ld squeue; %ld allocations, %ld of them doubled by a lost answer, at "
+        "most %ld beyond max_jobs; of no use for at most %ld s\n",
+        sum.orders, sum.polls, sum.allocations, sum.doubled, sum.excess_most, sum.unused_most);
     return 0;
 }

@@ -100,6 +100,12 @@ MUTATIONS = [
     (CORE + 'rules/exclude.cpp', 'jobs.size() < 2', 'false', 'one job has a machine left out'),
     (CORE + 'rules/release.cpp', 'if (is_excluded(state, worker)) return false;', '',
      'machines that are left out get jobs'),
+    (CORE + 'rules/supply.cpp', 'budget.most = std::min(budget.most, spec.max_jobs);', '',
+     'a queue knows no max_jobs'),
+    (CORE + 'rules/supply.cpp', 'if (a.used_at + idle > now || is_busy(state, id)) return {};', 'return {};',
+     'idle allocations are kept'),
+    ('daemon/pilots/desk.cpp', '        if (found == wanted.end() || found->second != row.id)', '        if (false)',
+     'what nobody wants is not given back'),
     ('daemon/engine/engine.cpp', 'state_ = *durable_;', '', 'a turn that was not written stays'),
 ]
 

@@ -104,6 +104,20 @@ void World::live_slurm() {
         }
     }
     check_given_back();
+    note_excess();
+}
+
+// What lost answers make Slurm hold beyond what was meant, for a while.
+void World::note_excess() {
+    const auto& jobs = slurm_->jobs();
+    const long alive = std::ranges::count_if(jobs, &SlurmJob::alive);
+    totals_.excess_most = std::max(totals_.excess_most, alive - queue_.max_jobs);
+    for (; seen_ < jobs.size(); ++seen_) {
+        ++totals_.allocations;
+        totals_.doubled += std::ranges::any_of(jobs, [&](const SlurmJob& other) {
+            return other.alive() && other.key == jobs[seen_].key && other.id != jobs[seen_].id;
+        });
+    }
 }
 
 void World::start_pilot(const SlurmJob& job, int index) {
@@ -141,6 +155,7 @@ void World::check_given_back() {
         }
         const int since = unused_.emplace(job.id, second_).first->second;
         ROLL_CHECK(second_ - since < kGiveBackSeconds);
+        totals_.unused_most = std::max<long>(totals_.unused_most, second_ - since);
     }
 }
 

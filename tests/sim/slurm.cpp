@@ -73,6 +73,7 @@ void FakeSlurm::mishap(int now) {
         const int fate = random_.between(1, 1500);
         if (fate == 1) job.ends_at = now;                              // preempted
         if (fate == 2) job.ends_at = std::min(job.ends_at, now + 40);  // cut short
+        if (fate == 3) job.requeued = true;
         if (job.forgotten && random_.percent(10)) job.ends_at = now;
     }
 }
@@ -85,6 +86,11 @@ FakeSlurm::Changes FakeSlurm::live(bool faults, int now) {
             job.state = "RUNNING";
             job.ends_at = now + static_cast<int>(job.queue.time.count());
             changes.began.push_back(&job);
+        } else if (job.state == "RUNNING" && job.requeued && !job.forgotten) {
+            job.state = "PENDING";
+            job.requeued = false;
+            job.begins_at = now + random_.between(1, 120);
+            changes.ended.push_back(&job);
         } else if (job.state == "RUNNING" && (now >= job.ends_at || (!faults && job.forgotten))) {
             job.state = now >= job.ends_at ? "TIMEOUT" : "CANCELLED";
             job.ends_at = now;

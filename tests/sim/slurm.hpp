@@ -1,6 +1,7 @@
 // A Slurm as rolld may meet it: slow, away, forgetful. It accepts an order and does not say so, or
 // says so much later; leaves jobs out of what it lists, cuts its answers, loses its state and gives
-// ids out again; ends allocations early. The truth about its jobs is known here alone.
+// ids out again; ends allocations early, or puts them back into its queue. The truth about its jobs
+// is known here alone.
 #pragma once
 
 #include <map>
@@ -20,6 +21,7 @@ struct SlurmJob {
     int begins_at = 0;       // the second at which there is room for it
     int ends_at = 0;         // set once it runs
     bool forgotten = false;  // slurmctld lost it; its processes run until slurmd notices
+    bool requeued = false;   // it is ended and waits again, under the same id
     bool alive() const { return state == "PENDING" || state == "RUNNING"; }
 };
 
@@ -35,7 +37,7 @@ class FakeSlurm {
     pilots::Outcome list(bool faults, int now) const;
     pilots::Outcome cancel(const pilots::Cancel& errand, bool faults);
 
-    // One second: jobs begin and end. The jobs that began, and those that ended.
+    // One second: jobs begin and end. The jobs that began, and those whose processes ended.
     struct Changes {
         std::vector<const SlurmJob*> began{};
         std::vector<const SlurmJob*> ended{};

@@ -28,8 +28,12 @@ struct Totals {
     long jobs = 0;
     long attempts = 0;
     long checkpoints = 0;
-    long orders = 0;
-    long polls = 0;
+    long orders = 0;       // sbatch commands
+    long polls = 0;        // squeue commands
+    long allocations = 0;  // that Slurm made of them
+    long doubled = 0;      // of these: while another of the same name was alive
+    long excess_most = 0;  // alive at once beyond the queue's max_jobs
+    long unused_most = 0;  // seconds that one of no use was held while nothing went wrong
 };
 
 class World {
@@ -101,6 +105,7 @@ class World {
     void live_slurm();
     void start_pilot(const SlurmJob& job, int index);
     void check_given_back();
+    void note_excess();
 
     // Users.
     spec::Policy invent_policy();
@@ -141,6 +146,7 @@ class World {
     spec::PilotQueue queue_{};
     std::optional<int> polled_{};          // the last squeue of this life of rolld
     std::map<std::string, int> unused_{};  // jobs that should go back, since when
+    std::size_t seen_ = 0;                 // of Slurm's jobs, by note_excess()
 
     std::deque<Node> nodes_;
     std::size_t machines_ = 0;  // the first of nodes_, which are always there

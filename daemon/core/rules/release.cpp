@@ -10,6 +10,8 @@ constexpr int kFailuresMax = 5;
 std::string end_reason(const State& state, const Allocation& a, Time now) {
     const AllocationQueue& queue = state.queues.at(a.queue);
     if (queue.removing) return "its queue is being removed";
+    const bool was_granted = a.granted_at != Time{};
+    if (a.phase == AllocationPhase::Pending && was_granted) return "Slurm has requeued it";
     if (a.phase != AllocationPhase::Granted) return {};
     if (a.ends_at - queue.spec.margin() <= now) return "it is about to end";
     if (a.joined == 0 && a.granted_at + kJoinGrace <= now) return "no worker of it has come";

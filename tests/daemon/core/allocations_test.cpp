@@ -402,8 +402,22 @@ TEST(Slurm, MayQueueAnAllocationAgain) {
     site.tell(WorkerGone{worker, "silent"});
     site.see(1, SlurmPhase::Pending);
     EXPECT_EQ(site.at(1).phase, AllocationPhase::Pending);
-    site.pilot_comes(1, "n2");
-    EXPECT_EQ(site.at(1).phase, AllocationPhase::Granted);
+    EXPECT_TRUE(site.owes<GiveBackAllocation>(1));
+}
+
+TEST(Slurm, ARequeuedAllocationIsGivenBackThoughItsWorkerIsNotSilentForLong) {
+    Site site;
+    const JobId job = site.submit(wants(1, 1, 8));
+    site.accept(1);
+    site.pilot_comes(1, "n1");
+    site.tell(Drain{"n1", true});
+    site.exit(job, Outcome::Yielded, 75);
+    site.see(1, SlurmPhase::Pending);
+    EXPECT_TRUE(site.state.workers.empty());
+    EXPECT_TRUE(site.owes<GiveBackAllocation>(1));
+    site.accept(2);
+    site.pilot_comes(2, "n2");
+    EXPECT_EQ(site.job(job).phase, JobPhase::Running);
 }
 
 TEST(Queue, IsRemovedWhenItsAllocationsAreGone) {

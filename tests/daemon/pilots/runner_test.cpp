@@ -85,6 +85,8 @@ TEST_F(FakeSlurm, ScancelOfWhatHasEndedIsNoTrouble) {
     EXPECT_EQ(cancel(), "");
     program("scancel", "echo 'Kill job error on job id 7: Invalid job id specified' >&2; exit 1");
     EXPECT_EQ(cancel(), "");
+    program("scancel", "echo 'Job/step already completing or completed' >&2; exit 1");
+    EXPECT_EQ(cancel(), "");
     program("scancel", "echo 'Access/permission denied' >&2; exit 1");
     EXPECT_EQ(cancel(), "Access/permission denied");
 }

@@ -68,7 +68,7 @@ export LC_ALL='de_DE'
 export PATH='/usr/bin:/it'\''s'
 module load cuda
 ends=${SLURM_JOB_END_TIME:-$(SLURM_TIME_FORMAT=%s squeue -h -j $SLURM_JOB_ID -o %e)}
-exec srun --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none \
+exec srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none \
     --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:8 \
     '/opt/roll/bin/roll-worker' --dir '/home/u/roll' \
     --pilot '5f3c.1.2' --slots 8 --gpus 8 --ends-at "$ends" --handover 120
