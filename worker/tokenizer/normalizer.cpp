@@ -1,6 +1,7 @@
 #include "worker/tokenizer/normalizer.hpp"
 
 #include "worker/tokenizer/normal_form.hpp"
+#include "worker/tokenizer/unicode.hpp"
 
 namespace roll::tokenizer {
 
@@ -31,6 +32,12 @@ Result<void> Normalizer::add(const Json& json, int depth) {
     reader.get<std::string>("type");
     if (type == "NFC") {
         steps_.emplace_back(Compose{});
+    } else if (type == "Precompiled") {
+        ROLL_TRY(Precompiled map,
+                 Precompiled::parse(reader.get<std::string>("precompiled_charsmap")));
+        steps_.emplace_back(std::move(map));
+    } else if (type == "Strip") {
+        steps_.emplace_back(Strip{reader.get<bool>("strip_left"), reader.get<bool>("strip_right")});
     } else if (type == "Prepend") {
         steps_.emplace_back(Prepend{reader.get<std::string>("prepend")});
     } else if (type == "Replace") {
@@ -51,21 +58,45 @@ Result<Normalizer> Normalizer::parse(const Json& json) {
     return normalizer;
 }
 
+std::string Normalizer::apply(const Compose&, std::string_view text) {
+    return Composer::get().compose(text);
+}
+
+std::string Normalizer::apply(const Precompiled& map, std::string_view text) {
+    return map.apply(text);
+}
+
+std::string Normalizer::apply(const Prepend& prepend, std::string_view text) {
+    return text.empty() ? std::string() : prepend.text + std::string(text);
+}
+
+std::string Normalizer::apply(const Replace& replace, std::string_view text) {
+    std::string next;
+    replace.pattern.split(text, [&](std::size_t begin, std::size_t end, bool is_match) {
+        next.append(is_match ? std::string_view(replace.text) : text.substr(begin, end - begin));
+    });
+    return next;
+}
+
+std::string Normalizer::apply(const Strip& strip, std::string_view text) {
+    const PropertyTable& table = PropertyTable::get();
+    std::size_t begin = text.size();  // of what is no white space
+    std::size_t end = 0;
+    for (const char* at = text.data(); at < text.data() + text.size();) {
+        const auto place = static_cast<std::size_t>(at - text.data());
+        if (table.of(next_code_point(at)) & kSpace) continue;
+        begin = std::min(begin, place);
+        end = static_cast<std::size_t>(at - text.data());
+    }
+    if (!strip.left) begin = 0;
+    if (!strip.right) end = text.size();
+    return begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
+}
+
 std::string Normalizer::apply(std::string_view input) const {
     std::string text(input);
-    for (const auto& step : steps_) {
-        if (std::holds_alternative<Compose>(step)) {
-            text = Composer::get().compose(text);
-        } else if (const auto* prepend = std::get_if<Prepend>(&step)) {
-            if (!text.empty()) text.insert(0, prepend->text);
-        } else {
-            const auto& replace = std::get<Replace>(step);
-            std::string next;
-            replace.pattern.split(text, [&](std::size_t begin, std::size_t end, bool is_match) {
-                next.append(is_match ? replace.text : text.substr(begin, end - begin));
-            });
-            text = std::move(next);
-        }
+    for (const Step& step : steps_) {
+        text = std::visit([&](const auto& which) { return apply(which, text); }, step);
     }
     return text;
 }

@@ -1,5 +1,5 @@
 // What is done to text before it is split: the `normalizer` of a tokenizer file. Built are NFC,
-// Prepend, Replace and Sequence. Immutable; any thread may use it.
+// Precompiled, Prepend, Replace, Strip and Sequence. Immutable; any thread may use it.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 
 #include "common/json.hpp"
 #include "worker/tokenizer/pattern.hpp"
+#include "worker/tokenizer/precompiled.hpp"
 
 namespace roll::tokenizer {
 
@@ -29,8 +30,20 @@ class Normalizer {
         Pattern pattern;
         std::string text;
     };
+    struct Strip {
+        bool left = true;
+        bool right = true;
+    };
+    using Step = std::variant<Compose, Precompiled, Prepend, Replace, Strip>;
+
+    static std::string apply(const Compose&, std::string_view text);
+    static std::string apply(const Precompiled& map, std::string_view text);
+    static std::string apply(const Prepend& prepend, std::string_view text);
+    static std::string apply(const Replace& replace, std::string_view text);
+    static std::string apply(const Strip& strip, std::string_view text);
     Result<void> add(const Json& json, int depth);
-    std::vector<std::variant<Compose, Prepend, Replace>> steps_;
+
+    std::vector<Step> steps_;
 };
 
 // {"String": "text"} or {"Regex": "expression"}, as Split and Replace hold it.

@@ -165,6 +165,12 @@ Result<void> PreTokenizer::add_split(JsonReader& reader) {
     return reader.finish();
 }
 
+Result<void> PreTokenizer::add_whitespace_split(JsonReader& reader) {
+    ROLL_TRY(Pattern pattern, Pattern::compile(R"(\s)"));
+    steps_.emplace_back(Split{.pattern = std::move(pattern), .behavior = Behavior::Removed});
+    return reader.finish();
+}
+
 Result<void> PreTokenizer::add(const Json& json, int depth) {
     ROLL_TRY(const std::string type, parse_type(json, "the pre_tokenizer"));
     if (byte_level_)
@@ -174,6 +180,7 @@ Result<void> PreTokenizer::add(const Json& json, int depth) {
     if (type == "ByteLevel") return add_byte_level(reader);
     if (type == "Split") return add_split(reader);
     if (type == "Metaspace") return add_metaspace(reader);
+    if (type == "WhitespaceSplit") return add_whitespace_split(reader);
     if (type == "Digits") {
         steps_.emplace_back(Digits{reader.get_or("individual_digits", false)});
         return reader.finish();

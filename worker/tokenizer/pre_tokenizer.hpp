@@ -1,6 +1,6 @@
 // How text is cut into words, which the model then encodes one by one: the `pre_tokenizer` of a
-// tokenizer file. Built are ByteLevel, Split, Digits, Metaspace and Sequence. Immutable; any thread
-// may use it, each with scratch texts of its own.
+// tokenizer file. Built are ByteLevel, Split, Digits, Metaspace, WhitespaceSplit and Sequence.
+// Immutable; any thread may use it, each with scratch texts of its own.
 #pragma once
 
 #include <string>
@@ -57,6 +57,7 @@ class PreTokenizer {
     Result<void> add_byte_level(JsonReader& reader);
     Result<void> add_split(JsonReader& reader);
     Result<void> add_metaspace(JsonReader& reader);
+    Result<void> add_whitespace_split(JsonReader& reader);
 
     std::vector<std::variant<Spaced, Split, Digits, Metaspace>> steps_;
     bool byte_level_ = false;

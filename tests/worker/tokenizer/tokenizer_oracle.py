@@ -4,6 +4,7 @@
     tokenizer_oracle.py TOKENIZE_DOCUMENTS [--megabytes N] [--file TOKENIZER_JSON]...
 """
 import argparse
+import io
 import json
 import struct
 import subprocess
@@ -11,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from tokenizer_texts import documents
@@ -88,13 +91,34 @@ def kinds():
                                                        decoders.Fuse()]), byte_fallback=True)
 
 
+def compiled_normalizer(rule):
+    """One of SentencePiece's own tables of characters (nmt_nfkc, nmt_nfkc_cf, ...), as a model of it carries one."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b c d e f g"] * 9), model_writer=model, vocab_size=12, hard_vocab_limit=False,
+        normalization_rule_name=rule, minloglevel=2)
+    return normalizers.Precompiled(
+        sentencepiece_model_pb2.ModelProto.FromString(model.getvalue()).normalizer_spec.precompiled_charsmap)
+
+
+def unigram_parts(name):
+    """What stands around the model: normalizer and pre-tokenizer."""
+    metaspace = pre_tokenizers.Metaspace(prepend_scheme="always" if "plain" in name else "first",
+                                         split="whole" not in name)
+    if "compiled" not in name:
+        return None if "plain" in name else normalizers.NFC(), metaspace
+    table = compiled_normalizer(name.split()[-1])
+    if "words" in name:  # as T5 and XLM-R have it
+        return table, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace])
+    return normalizers.Sequence([table, normalizers.Strip(left=False, right=True),
+                                 normalizers.Replace(Regex(" {2,}"), "▁")]), metaspace
+
+
 def unigram(name, texts):
     """A Unigram model over what a Metaspace kind does around it."""
     specials = ["<unk>", "<s>", "</s>", "<|end|>"]
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = None if "plain" in name else normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always" if "plain" in name else "first",
-                                                       split="whole" not in name)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = unigram_parts(name)
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
     tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=1500, special_tokens=specials,
                                                                  unk_token="<unk>", show_progress=False))
@@ -208,7 +232,8 @@ def main():
             for name, (tokenizer, alphabet) in kinds():
                 tokenizer = train(name, tokenizer, alphabet, sample)
                 wrong += compare(name, tokenizer, args.program, texts, Path(folder))
-            for name in ("unigram plain", "unigram whole bytes", "unigram bytes"):
+            for name in ("unigram plain", "unigram whole bytes", "unigram bytes", "unigram compiled nmt_nfkc",
+                         "unigram bytes compiled nmt_nfkc_cf", "unigram words compiled nmt_nfkc"):
                 wrong += compare(name, unigram(name, sample), args.program, texts, Path(folder))
     sys.exit(f"{wrong} documents differ" if wrong else 0)
 

@@ -9,6 +9,7 @@
 #include "common/json.hpp"
 #include "worker/tokenizer/normal_form.hpp"
 #include "worker/tokenizer/pattern.hpp"
+#include "worker/tokenizer/precompiled.hpp"
 #include "worker/tokenizer/unicode.hpp"
 
 namespace roll::tokenizer {
@@ -229,6 +230,62 @@ TEST(Tokenizer, MutatedFilesAndRandomTextNeverCrash) {
         tokenizer->decode(tokenizer->encode(text));
     }
     EXPECT_GT(loaded, 50);
+}
+
+// A double array that holds nothing but "a" -> "bc", written by hand: the root's children lie at
+// offset 1 ^ label.
+std::string charsmap_of_one_letter() {
+    std::vector<std::uint32_t> units(128, 0x80000000);
+    units[0] = 1U << 10;                        // the root: offset 1
+    units[1 ^ 'a'] = 3U << 10 | 1U << 8 | 'a';  // a leaf whose value lies at its own place ^ 3
+    units[1 ^ 'a' ^ 3] = 0x80000000;            // value 0: the first replacement
+    std::string bytes;
+    const auto put = [&](std::uint32_t value) {
+        for (int i = 0; i < 4; ++i) bytes += static_cast<char>(value >> 8 * i & 0xFF);
+    };
+    put(static_cast<std::uint32_t>(4 * units.size()));
+    for (const std::uint32_t unit : units) put(unit);
+    return bytes + std::string("bc\0", 3);
+}
+
+std::string to_base64(const std::string& bytes) {
+    constexpr std::string_view kDigits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string text;
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += 6) {
+        unsigned digit = 0;
+        for (std::size_t i = bit; i < bit + 6; ++i) {
+            const bool on = i < 8 * bytes.size() && (bytes[i / 8] >> (7 - i % 8) & 1);
+            digit = digit << 1 | static_cast<unsigned>(on);
+        }
+        text += kDigits[digit];
+    }
+    return text;
+}
+
+TEST(Precompiled, ReplacesCharactersAndKeepsTheRest) {
+    const auto map = Precompiled::parse(to_base64(charsmap_of_one_letter()));
+    ASSERT_TRUE(map.has_value()) << map.error().message;
+    EXPECT_EQ(map->apply("xa\u00e9aa"), "xbc\u00e9bcbc");
+    // A cluster of less than six bytes is replaced whole by what its first letters become.
+    EXPECT_EQ(map->apply("a\u0301b"), "bcb");
+}
+
+TEST(Precompiled, DamageIsAnErrorOrFindsNothing) {
+    const std::string whole = charsmap_of_one_letter();
+    EXPECT_FALSE(Precompiled::parse("@@@@").has_value());
+    for (const std::size_t size :
+         {std::size_t{0}, std::size_t{3}, std::size_t{4}, whole.size() / 2})
+        EXPECT_FALSE(Precompiled::parse(to_base64(whole.substr(0, size))).has_value()) << size;
+    for (std::size_t at = 4; at < whole.size(); ++at) {
+        for (const int flip : {0x01, 0x80, 0xFF}) {
+            std::string damaged = whole;
+            damaged[at] = static_cast<char>(damaged[at] ^ flip);
+            const auto map = Precompiled::parse(to_base64(damaged));
+            const std::string made = map ? map->apply("aaab") : "";
+            EXPECT_LE(made.size(), 4 * whole.size());
+        }
+    }
 }
 
 }  // namespace
