@@ -74,10 +74,11 @@ std::string quote(std::string_view text) {
     return quoted + "'";
 }
 
-// exec: Slurm's signals reach srun, which passes them on. A node that fails leaves the others alone
+// exec: Slurm's signals reach the worker, or srun, which passes them on. On one node the worker is
+// the batch script itself: srun would cost half a second. A node that fails leaves the others alone
 // (--no-kill); --overlap and an explicit shape, since sites set defaults that break a bare srun.
 // --export=ALL: sbatch's NIL would keep from the workers what the lines above exported.
-// 22.05 knows no SLURM_JOB_END_TIME.
+// 22.05 knows no SLURM_JOB_END_TIME; what Slurm cuts short rolld hears from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     const std::string nodes = std::to_string(queue.nodes);
     const std::string slots = std::to_string(queue.slots);
@@ -86,21 +87,26 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
     std::string text = "#!/bin/bash\n# Pilot " + key + " of Roll's allocation queue " + queue.name +
                        ": one roll-worker a node.\n";
     text += exports(site);
+    text += "printf -v now '%(%s)T' -1\n";
+    text += "ends=${SLURM_JOB_END_TIME:-$((now + " + std::to_string(queue.time.count()) + "))}\n";
     for (const std::string& line : queue.setup) text += line + "\n";
-    text +=
-        "ends=${SLURM_JOB_END_TIME:-$(SLURM_TIME_FORMAT=%s squeue -h -j $SLURM_JOB_ID -o %e)}\n";
-    text += "exec srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none" +
-            next + "--nodes=" + nodes + " --ntasks=" + nodes +
-            " --ntasks-per-node=1 --cpus-per-task=" + slots;
-    if (queue.gpus > 0) text += " --gres=gpu:" + gpus;
-    text += next + quote(site.worker) + " --dir " + quote(site.directory) + next + "--pilot " +
+    text += "exec ";
+    if (queue.nodes > 1) {
+        text += "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none" +
+                next + "--nodes=" + nodes + " --ntasks=" + nodes +
+                " --ntasks-per-node=1 --cpus-per-task=" + slots;
+        if (queue.gpus > 0) text += " --gres=gpu:" + gpus;
+        text += next;
+    }
+    text += quote(site.worker) + " --dir " + quote(site.directory) + next + "--pilot " +
             quote(key) + " --slots " + slots + " --gpus " + gpus + " --ends-at \"$ends\"" +
             " --handover " + std::to_string(queue.margin().count()) + "\n";
     return text;
 }
 
 // --no-requeue: a pilot that Slurm starts again would belong to an order that has ended. The signal
-// reaches the workers before the end, even if the end was moved; it may come a minute early.
+// reaches the workers before the end, even if the end was moved; it may come a minute early. "B:"
+// means the batch script, else only what srun started gets it.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",
@@ -117,7 +123,8 @@ Command submit_command(const spec::PilotQueue& queue, const std::string& key, co
         "--ntasks-per-node=1",
         "--cpus-per-task=" + std::to_string(queue.slots),
         "--time=" + time_text(queue.time),
-        "--signal=TERM@" + std::to_string(queue.margin().count())};
+        (queue.nodes > 1 ? "--signal=TERM@" : "--signal=B:TERM@") +
+            std::to_string(queue.margin().count())};
     if (queue.gpus > 0) arguments.push_back("--gres=gpu:" + std::to_string(queue.gpus));
     if (!queue.partition.empty()) arguments.push_back("--partition=" + queue.partition);
     if (!queue.account.empty()) arguments.push_back("--account=" + queue.account);

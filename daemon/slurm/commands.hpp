@@ -37,7 +37,7 @@ std::string job_name_of(std::string_view key);
 // The KEY of such a comment; empty if it is none.
 std::string key_of(std::string_view comment);
 
-// The batch script of a pilot: one roll-worker a node, by srun.
+// The batch script of a pilot: one roll-worker a node, by srun if there are several.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site);
 
 // `sbatch` with the script as its input.

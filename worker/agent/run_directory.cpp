@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <system_error>
 
 #include <fcntl.h>
@@ -55,6 +56,18 @@ void kill_all_of_attempt(const std::string& session, const AttemptKey& key) {
     }
 }
 
+// Whole for every reader, but not on disk yet.
+Result<void> replace_file(const std::filesystem::path& path, const std::string& text) {
+    const std::filesystem::path next = path.string() + ".tmp";
+    std::ofstream out(next, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.close();
+    std::error_code error;
+    if (out) std::filesystem::rename(next, path, error);
+    if (out && !error) return {};
+    return fail(ErrorCode::Refused, "cannot write " + path.string());
+}
+
 }  // namespace
 
 Result<RunDirectory> RunDirectory::open(const std::filesystem::path& path, std::string session) {
@@ -90,8 +103,11 @@ Result<void> RunDirectory::write(const Record& record) {
                        {"guard_started", record.guard_started},
                        {"boot", record.boot},
                        {"report", protocol::encode(report)}};
-    return write_file_atomically(file_of(record.entry.attempt),
-                                 json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const auto file = file_of(record.entry.attempt);
+    const bool tells = !record.entry.checkpoints.empty() || !record.entry.exported.empty();
+    // Processes die with the machine, and a synced file for each costs more than starting them.
+    return tells ? write_file_atomically(file, text) : replace_file(file, text);
 }
 
 Result<RunDirectory::Record> RunDirectory::read(const std::filesystem::path& file) {

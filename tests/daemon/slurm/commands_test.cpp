@@ -66,13 +66,23 @@ TEST(Submit, TheScriptStartsAWorkerANode) {
 export HOME='/home/u'
 export LC_ALL='de_DE'
 export PATH='/usr/bin:/it'\''s'
+printf -v now '%(%s)T' -1
+ends=${SLURM_JOB_END_TIME:-$((now + 108000))}
 module load cuda
-ends=${SLURM_JOB_END_TIME:-$(SLURM_TIME_FORMAT=%s squeue -h -j $SLURM_JOB_ID -o %e)}
 exec srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none \
     --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:8 \
     '/opt/roll/bin/roll-worker' --dir '/home/u/roll' \
     --pilot '5f3c.1.2' --slots 8 --gpus 8 --ends-at "$ends" --handover 120
 )");
+}
+
+TEST(Submit, OnOneNodeTheWorkerIsTheBatchScript) {
+    spec::PilotQueue q = queue();
+    q.nodes = 1;
+    const Command command = submit_command(q, "k", kSite);
+    EXPECT_EQ(std::ranges::count(command.arguments, "--signal=B:TERM@120"), 1);
+    EXPECT_NE(command.input.find("\nexec '/opt/roll/bin/roll-worker' --dir"), std::string::npos);
+    EXPECT_EQ(command.input.find("srun"), std::string::npos);
 }
 
 TEST(Submit, AShortAllocationHandsOverInItsLastQuarter) {
