@@ -9,6 +9,8 @@ template <class... Fs>
 struct Overload : Fs... {
     using Fs::operator()...;
 };
+template <class... Fs>
+Overload(Fs...) -> Overload<Fs...>;  // clang before 17 wants it said
 
 Json report_json(const Report& report) {
     return std::visit(

@@ -41,6 +41,8 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     spec.layout = reader.get_or<std::string>("layout", "");
     spec.account_for_embedding = reader.get_or("account_for_embedding", false);
     spec.account_for_loss = reader.get_or("account_for_loss", false);
+    spec.first_layers = reader.get_or("first_layers", 0);
+    spec.last_layers = reader.get_or("last_layers", 0);
     spec.moe_grouped_gemm = flag_of(reader.raw("moe_grouped_gemm"));
     spec.transformer_impl = reader.get_or<std::string>("transformer_impl", "");
     spec.vocab_divisor = reader.get_or("make_vocab_size_divisible_by", spec.vocab_divisor);
@@ -69,6 +71,8 @@ std::string document_of(const ConvertSpec& spec) {
     if (!spec.adapter.empty()) json["adapter"] = spec.adapter;
     if (!spec.config.empty()) json["config"] = spec.config;
     if (spec.etp > 0) json["etp"] = spec.etp;
+    if (spec.first_layers > 0) json["first_layers"] = spec.first_layers;
+    if (spec.last_layers > 0) json["last_layers"] = spec.last_layers;
     if (spec.vocab_divisor > 0) json["make_vocab_size_divisible_by"] = spec.vocab_divisor;
     if (!spec.layout.empty()) json["layout"] = spec.layout;
     if (spec.moe_grouped_gemm) json["moe_grouped_gemm"] = *spec.moe_grouped_gemm;

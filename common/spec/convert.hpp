@@ -28,6 +28,8 @@ struct ConvertSpec {
     std::string layout;
     bool account_for_embedding = false;
     bool account_for_loss = false;
+    int first_layers = 0;  // of the first and last pipeline stage; 0: as the others
+    int last_layers = 0;
     std::optional<bool> moe_grouped_gemm;
     std::string transformer_impl;    // transformer_engine, local; empty: as the source
     std::int64_t vocab_divisor = 0;  // 0: no padding

@@ -174,10 +174,10 @@ class Builder {
         if (tensor.expert && *tensor.expert / experts_per_rank_ != place.rank.ep) return {};
         const bool padded =
             config_.padded_vocab > 0 && (tensor.name == kEmbedding || tensor.name == kOutput);
-        const int tp = config_.layout.tp;
-        ROLL_TRY(Shard shard,
-                 padded ? padded_shard(tensor, model_, config_.padded_vocab, tp, place.rank.tp)
-                        : shard_of(tensor, model_, tp, place.rank.tp));
+        const int tp = tensor.expert ? config_.layout.expert_tp() : config_.layout.tp;
+        const int rank = place.rank.tp % tp;
+        ROLL_TRY(Shard shard, padded ? padded_shard(tensor, model_, config_.padded_vocab, tp, rank)
+                                     : shard_of(tensor, model_, tp, rank));
         std::string spelling = config_.local_names ? local_spelling(name) : name;
         if (tensor.expert)
             spelling = with_expert(std::move(spelling), *tensor.expert,
@@ -204,11 +204,11 @@ class Builder {
 };
 
 Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layout) {
-    if (layout.expert_tp() != layout.tp)
+    if (layout.tp % layout.expert_tp() != 0)
         return fail(ErrorCode::InvalidArgument,
-                    "etp " + std::to_string(layout.expert_tp()) + " differs from tp " +
-                        std::to_string(layout.tp) +
-                        ": files of one (tp, pp, ep) rank each cannot hold that",
+                    "tp " + std::to_string(layout.tp) + " does not divide by etp " +
+                        std::to_string(layout.expert_tp()) +
+                        ": a file of each (tp, pp, ep) rank cannot hold that",
                     "--to torch_dist, which has no ranks");
     if (experts == 0 && layout.ep > 1)
         return fail(ErrorCode::InvalidArgument,
@@ -280,9 +280,11 @@ Result<std::vector<Stored>> mca_layout(const std::vector<NativeTensor>& native, 
     for (place.rank.pp = 0; place.rank.pp < layout.pp; ++place.rank.pp)
         for (place.rank.ep = 0; place.rank.ep < layout.ep; ++place.rank.ep)
             for (place.rank.tp = 0; place.rank.tp < layout.tp; ++place.rank.tp)
-                for (place.chunk = 0; place.chunk < layout.vpp; ++place.chunk)
+                for (place.chunk = 0; place.chunk < layout.vpp; ++place.chunk) {
+                    if (!formats::mca_has_rank(layout, place.rank)) continue;
                     ROLL_TRY_VOID(add_chunk(builder, native, ranges[place.rank.pp][place.chunk],
                                             place, layout));
+                }
     return std::move(builder).take();
 }
 

@@ -20,7 +20,7 @@ struct Option {
 };
 
 // ROLL's arguments under our names, and those that change only how a model is run.
-constexpr std::array<Option, 70> kOptions{{
+constexpr std::array<Option, 74> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},
     {"pp", Takes::Value, nullptr},
@@ -57,6 +57,10 @@ constexpr std::array<Option, 70> kOptions{{
     {"pipeline-model-parallel-layout", Takes::Value, "layout"},
     {"account-for-embedding-in-pipeline-split", Takes::Flag, nullptr},
     {"account-for-loss-in-pipeline-split", Takes::Flag, nullptr},
+    {"decoder-first-pipeline-num-layers", Takes::Value, nullptr},
+    {"decoder-last-pipeline-num-layers", Takes::Value, nullptr},
+    {"num-layers-in-first-pipeline-stage", Takes::Value, "decoder-first-pipeline-num-layers"},
+    {"num-layers-in-last-pipeline-stage", Takes::Value, "decoder-last-pipeline-num-layers"},
     {"moe-grouped-gemm", Takes::Flag, nullptr},
     {"transformer-impl", Takes::Value, nullptr},
     {"context-parallel-size", Takes::Value, ""},
@@ -232,6 +236,8 @@ Result<void> read_layout(Options& options, Request& request) {
     ROLL_TRY_VOID(options.size("etp", layout.etp));
     layout.account_for_embedding = options.flag("account-for-embedding-in-pipeline-split");
     layout.account_for_loss = options.flag("account-for-loss-in-pipeline-split");
+    ROLL_TRY_VOID(options.size("decoder-first-pipeline-num-layers", layout.first_layers));
+    ROLL_TRY_VOID(options.size("decoder-last-pipeline-num-layers", layout.last_layers));
     layout.pipeline = options.text("layout").value_or("");
     if (const auto grouped = options.text("moe-grouped-gemm"))
         request.grouped_experts = grouped == "true";
@@ -438,6 +444,7 @@ std::string help_text() {
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
+      --decoder-first-pipeline-num-layers N, --decoder-last-pipeline-num-layers N
       --name WORD                           in a NeMo target's configs
       --make-vocab-size-divisible-by N      pad an MCA target's vocabulary with rows of zeros
       --max-shard-size 5GB                  of a HuggingFace target's files

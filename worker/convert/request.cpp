@@ -22,6 +22,8 @@ spec::ConvertSpec spec_of(const Request& request) {
     spec.layout = layout.pipeline;
     spec.account_for_embedding = layout.account_for_embedding;
     spec.account_for_loss = layout.account_for_loss;
+    spec.first_layers = layout.first_layers;
+    spec.last_layers = layout.last_layers;
     spec.moe_grouped_gemm = request.grouped_experts;
     if (request.local_names)
         spec.transformer_impl = *request.local_names ? "local" : "transformer_engine";
@@ -50,6 +52,8 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
                       .etp = spec.etp,
                       .account_for_embedding = spec.account_for_embedding,
                       .account_for_loss = spec.account_for_loss,
+                      .first_layers = spec.first_layers,
+                      .last_layers = spec.last_layers,
                       .pipeline = spec.layout};
     request.grouped_experts = spec.moe_grouped_gemm;
     if (!spec.transformer_impl.empty()) request.local_names = spec.transformer_impl == "local";

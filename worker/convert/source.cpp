@@ -180,7 +180,7 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
         for (rank.ep = 0; rank.ep < layout.ep; ++rank.ep)
             for (rank.tp = 0; rank.tp < layout.tp; ++rank.tp) {
                 const fs::path path = rank_path(iteration, formats::mca_rank_file(layout, rank));
-                if (!is_there(path))
+                if (formats::mca_has_rank(layout, rank) && !is_there(path))
                     return fail(ErrorCode::NotFound, path.string() + " is not there");
             }
     return {};
@@ -195,10 +195,10 @@ Result<void> carry_mca(Source& source, const fs::path& iteration) {
         ROLL_TRY(const auto opened, formats::TorchFile::open(rank_path(iteration, file)));
         const formats::Pickle& pickle = opened.pickle();
         Shapes found;
-        for (const char* section : {"model", "model0"}) {
+        std::set<std::string> sections{"model", "model0"};
+        if (pp == layout.pp - 1) sections.insert(formats::mca_chunk_key(layout, layout.vpp - 1));
+        for (const std::string& section : sections) {
             const formats::PickleId* node = pickle.find(pickle.root(), section);
-            if (pp == layout.pp - 1 && layout.vpp > 1 && section == std::string("model0"))
-                node = pickle.find(pickle.root(), "model" + std::to_string(layout.vpp - 1));
             if (node == nullptr) continue;
             ROLL_TRY(const formats::StateDict dict, opened.state_dict(*node));
             for (const tensor::StridedView& view : dict.tensors)

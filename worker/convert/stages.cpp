@@ -36,6 +36,38 @@ Result<std::int64_t> layers_in(std::string_view part, const std::string& layout)
     return layers;
 }
 
+// Stages whose first or last has a number of its own; the others share the rest. A stage's chunks
+// are equal.
+Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
+                                                const formats::McaLayout& layout) {
+    if (layout.account_for_embedding || layout.account_for_loss)
+        return invalid(
+            "layers of the first or last stage are given, and embedding or loss "
+            "counted as one: Megatron takes one of the two");
+    const std::int64_t others =
+        layout.pp - (layout.first_layers > 0 ? 1 : 0) - (layout.last_layers > 0 ? 1 : 0);
+    const std::int64_t rest = layers - layout.first_layers - layout.last_layers;
+    const std::string numbers = "num_layers " + std::to_string(layers) + " less " +
+                                std::to_string(layout.first_layers) + " in the first and " +
+                                std::to_string(layout.last_layers) + " in the last stage";
+    if (others < 0 || rest < 0 || (others == 0 ? rest : rest % others) != 0)
+        return invalid(numbers + " does not divide by the other " + std::to_string(others) +
+                       " of pp " + std::to_string(layout.pp));
+    std::vector<std::int64_t> stages(static_cast<std::size_t>(layout.pp),
+                                     others == 0 ? 0 : rest / others);
+    if (layout.first_layers > 0) stages.front() = layout.first_layers;
+    if (layout.last_layers > 0) stages.back() = layout.last_layers;
+    std::vector<std::int64_t> counts;
+    for (int chunk = 0; chunk < layout.vpp; ++chunk)
+        for (const std::int64_t stage : stages) {
+            if (stage % layout.vpp != 0)
+                return invalid(numbers + ": a stage of " + std::to_string(stage) +
+                               " does not divide by vpp " + std::to_string(layout.vpp));
+            counts.push_back(stage / layout.vpp);
+        }
+    return counts;
+}
+
 // The layers of each of pp * vpp parts, in the order of the model.
 Result<std::vector<std::int64_t>> counts_of(std::int64_t layers, const formats::McaLayout& layout) {
     const std::int64_t parts = std::int64_t{layout.pp} * layout.vpp;
@@ -56,6 +88,7 @@ Result<std::vector<std::int64_t>> counts_of(std::int64_t layers, const formats::
                            " needs " + std::to_string(parts));
         return counts;
     }
+    if (layout.first_layers > 0 || layout.last_layers > 0) return uneven_counts(layers, layout);
     const std::int64_t total =
         layers + (layout.account_for_embedding ? 1 : 0) + (layout.account_for_loss ? 1 : 0);
     if (total % parts != 0)

@@ -57,19 +57,12 @@ bool is_plain_name(const std::string& name) {
 Result<HfWeights> read_index(const fs::path& directory, const char* file) {
     const fs::path path = directory / file;
     ROLL_TRY(const std::string text, read_file(path));
-    const auto json = parse_json(text);
-    if (!json || !json->is_object() || !json->contains("weight_map") ||
-        !(*json)["weight_map"].is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " has no weight_map");
+    auto index = parse_index(text);
+    if (!index) return fail(ErrorCode::Corrupt, path.string() + index.error().message);
     HfWeights weights;
+    weights.index = *std::move(index);
     std::set<std::string> files;
-    for (const auto& [tensor, shard] : (*json)["weight_map"].items()) {
-        if (!shard.is_string() || !is_plain_name(shard.get<std::string>()))
-            return fail(ErrorCode::Corrupt,
-                        path.string() + ": " + tensor + " is in " + shard.dump());
-        weights.index[tensor] = shard.get<std::string>();
-        files.insert(shard.get<std::string>());
-    }
+    for (const auto& [tensor, shard] : weights.index) files.insert(shard);
     weights.files.assign(files.begin(), files.end());
     for (const std::string& shard : weights.files)
         if (!is_file(directory / shard))
@@ -84,6 +77,20 @@ HfFile keep_file(std::shared_ptr<File> file, std::vector<tensor::StridedView> te
 }
 
 }  // namespace
+
+Result<std::map<std::string, std::string>> parse_index(std::string_view text) {
+    const auto json = parse_json(text);
+    if (!json || !json->is_object() || !json->contains("weight_map") ||
+        !(*json)["weight_map"].is_object())
+        return fail(ErrorCode::Corrupt, " has no weight_map");
+    std::map<std::string, std::string> index;
+    for (const auto& [tensor, shard] : (*json)["weight_map"].items()) {
+        if (!shard.is_string() || !is_plain_name(shard.get<std::string>()))
+            return fail(ErrorCode::Corrupt, ": " + tensor + " is in " + shard.dump());
+        index[tensor] = shard.get<std::string>();
+    }
+    return index;
+}
 
 Result<Json> read_hf_config(const fs::path& directory) {
     const fs::path path = directory / "config.json";

@@ -17,6 +17,10 @@ namespace roll::formats {
 // config.json. NotFound if there is none, Corrupt if it is not a JSON object.
 Result<Json> read_hf_config(const std::filesystem::path& directory);
 
+// tensor -> file, of the text of an index. Corrupt, said of what comes before the message: it is
+// none, or names a file of another directory.
+Result<std::map<std::string, std::string>> parse_index(std::string_view text);
+
 // The weight files of a directory, in order, and, with an index, which tensors each should hold.
 struct HfWeights {
     std::vector<std::string> files;

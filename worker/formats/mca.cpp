@@ -1,6 +1,7 @@
 #include "worker/formats/mca.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "common/files.hpp"
 
@@ -9,6 +10,8 @@ namespace {
 
 constexpr int kRanksMax = 4096;
 constexpr const char* kConfigFile = "mca_config.json";
+constexpr const char* kFirstLayers = "num_layers_in_first_pipeline_stage";
+constexpr const char* kLastLayers = "num_layers_in_last_pipeline_stage";
 constexpr const char* kTrackerFile = "latest_checkpointed_iteration.txt";
 
 // A parallel size: null and absent are 1.
@@ -42,6 +45,8 @@ Result<McaLayout> layout_of(const Json& json) {
     if (layout.etp == layout.tp) layout.etp = 0;
     layout.account_for_embedding = flag_of(json, "account_for_embedding_in_pipeline_split");
     layout.account_for_loss = flag_of(json, "account_for_loss_in_pipeline_split");
+    ROLL_TRY(layout.first_layers, size_of(json, kFirstLayers, 0));
+    ROLL_TRY(layout.last_layers, size_of(json, kLastLayers, 0));
     layout.pipeline = text_of(json, "pipeline_model_parallel_layout");
     return layout;
 }
@@ -98,6 +103,8 @@ std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
     json["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
     json["pipeline_model_parallel_layout"] =
         layout.pipeline.empty() ? Json() : Json(layout.pipeline);
+    json[kFirstLayers] = layout.first_layers > 0 ? Json(layout.first_layers) : Json();
+    json[kLastLayers] = layout.last_layers > 0 ? Json(layout.last_layers) : Json();
     json["context_parallel_size"] = 1;
     json["transformer_impl"] = config.local_names ? "local" : "transformer_engine";
     json["moe_grouped_gemm"] = config.grouped_experts;
@@ -110,6 +117,12 @@ Result<void> write_mca_root(const std::filesystem::path& directory, const McaCon
                             tensor::DType dtype) {
     ROLL_TRY_VOID(write_file_atomically(directory / kConfigFile, mca_config_text(config, dtype)));
     return write_file_atomically(directory / kTrackerFile, "1");
+}
+
+bool mca_has_rank(const McaLayout& layout, const McaRank& rank) {
+    // Of processes tp + k TP, ep is (tp / ETP + k TP / ETP) % EP for some k.
+    const int etp = layout.expert_tp();
+    return (rank.ep - rank.tp / etp) % std::gcd(layout.tp / etp, layout.ep) == 0;
 }
 
 std::string mca_rank_file(const McaLayout& layout, const McaRank& rank) {

@@ -27,6 +27,8 @@ struct McaLayout {
     int etp = 0;  // expert tensor parallel; 0: as tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
+    int first_layers = 0;  // of the first and the last stage, all their chunks; 0: as the others
+    int last_layers = 0;
     std::string pipeline = {};
     friend bool operator==(const McaLayout&, const McaLayout&) = default;
 
@@ -62,6 +64,12 @@ struct McaRank {
     int ep = 0;
     friend auto operator<=>(const McaRank&, const McaRank&) = default;
 };
+
+// If a run of this layout has a process of that rank. Megatron numbers the processes of a stage
+// once by (tp, …) and once by (etp, ep, …), tp and etp fastest: process r is of tp r % TP, etp r %
+// ETP and ep r / ETP % EP. So where etp is not tp a tensor-parallel rank meets some of the ep ranks
+// only. TP is a multiple of ETP.
+bool mca_has_rank(const McaLayout& layout, const McaRank& rank);
 
 // "iter_0000001/mp_rank_00_001/model_optim_rng.pt"
 std::string mca_rank_file(const McaLayout& layout, const McaRank& rank);

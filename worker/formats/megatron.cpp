@@ -37,7 +37,11 @@ const PickleNode* attributes(const Pickle& pickle, PickleId id) {
     return pickle.is(node.state, PickleKind::Dict) ? &pickle.at(node.state) : nullptr;
 }
 
-Result<int> parallel_size(const Json& args, const char* name, const char* older = "") {
+constexpr const char* kFirstLayers = "decoder_first_pipeline_num_layers";
+constexpr const char* kLastLayers = "decoder_last_pipeline_num_layers";
+
+Result<int> parallel_size(const Json& args, const char* name, const char* older = "",
+                          int otherwise = 1) {
     for (const char* key : {name, older}) {
         const auto found = args.find(key);
         if (found == args.end() || found->is_null()) continue;
@@ -46,7 +50,7 @@ Result<int> parallel_size(const Json& args, const char* name, const char* older 
                                                 "; it must be 1 to 4096");
         return found->get<int>();
     }
-    return 1;
+    return otherwise;
 }
 
 bool is_true(const Json& args, const char* key) {
@@ -64,6 +68,8 @@ Result<McaLayout> layout_of(const Json& args) {
     if (layout.etp == layout.tp || !args.contains("expert_tensor_parallel_size")) layout.etp = 0;
     layout.account_for_embedding = is_true(args, "account_for_embedding_in_pipeline_split");
     layout.account_for_loss = is_true(args, "account_for_loss_in_pipeline_split");
+    ROLL_TRY(layout.first_layers, parallel_size(args, kFirstLayers, "", 0));
+    ROLL_TRY(layout.last_layers, parallel_size(args, kLastLayers, "", 0));
     const auto pipeline = args.find("pipeline_model_parallel_layout");
     if (pipeline != args.end() && pipeline->is_string()) layout.pipeline = *pipeline;
     return layout;
@@ -165,6 +171,8 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
     args["expert_tensor_parallel_size"] = layout.expert_tp();
     args["account_for_embedding_in_pipeline_split"] = layout.account_for_embedding;
     args["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
+    args[kFirstLayers] = layout.first_layers > 0 ? Json(layout.first_layers) : Json(nullptr);
+    args[kLastLayers] = layout.last_layers > 0 ? Json(layout.last_layers) : Json(nullptr);
     args["pipeline_model_parallel_layout"] =
         layout.pipeline.empty() ? Json(nullptr) : Json(layout.pipeline);
     args["transformer_impl"] = config.local_names ? "local" : "transformer_engine";

@@ -4,11 +4,7 @@ usage: adapter_oracle.py ROLL_CONVERT
 """
 import json
 import os
-import pathlib
 import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import peft
@@ -16,9 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
+from oracle import FolderCase, bits, run
 
 ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
 KINDS = {
@@ -37,20 +31,9 @@ KINDS = {
 LAYOUTS = [[], ['--tp', 2], ['--tp', 4, '--pp', 2], ['--pp', 2, '--vpp', 2]]
 
 
-def run(*args, code=0):
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
-    return done
-
-
-def bits(tensor):
-    return tensor.contiguous().view(torch.uint8)
-
-
-class Adapters(unittest.TestCase):
+class Adapters(FolderCase):
     def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-adapter-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        super().setUp()
         torch.manual_seed(3)
         config = transformers.LlamaConfig(
             vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=4,

@@ -4,12 +4,9 @@ usage: convert_oracle.py ROLL_CONVERT
 """
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import unittest
 
@@ -17,15 +14,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
-
-
-def run(*args, code=0):
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
-    return done
+from oracle import PROGRAM, FolderCase, bits, run
 
 
 def tiny_llama(path, dtype=torch.float32, **changes):
@@ -48,15 +37,7 @@ def weights(directory):
     return tensors
 
 
-def bits(tensor):
-    return tensor.contiguous().view(torch.uint8)
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-convert-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
-
+class Case(FolderCase):
     def assert_same(self, a, b):
         self.assertEqual(sorted(a), sorted(b))
         for name in a:

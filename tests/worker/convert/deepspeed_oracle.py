@@ -4,37 +4,21 @@ usage: deepspeed_oracle.py ROLL_CONVERT
 """
 import collections
 import os
-import pathlib
 import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import torch
 import transformers
 from safetensors.torch import load_file
 
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
-
-
-def run(*args, code=0):
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
-    return done
+from oracle import FolderCase, run
 
 
 def padded(tensor, multiple):
     return torch.cat([tensor, torch.full((-tensor.numel() % multiple,), 9.0)])
 
 
-class DeepSpeed(unittest.TestCase):
-    def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-deepspeed-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
-
+class DeepSpeed(FolderCase):
     def make(self, **changes):
         torch.manual_seed(7)
         sizes = dict(vocab_size=97, hidden_size=32, intermediate_size=47, num_hidden_layers=2,

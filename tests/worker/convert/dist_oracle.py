@@ -8,10 +8,6 @@ import os
 import pathlib
 import pickle
 import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import unittest
 import warnings
 
@@ -21,11 +17,9 @@ import transformers
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import megatron_ranks
+from oracle import FolderCase, free_port, run
 
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
 warnings.filterwarnings('ignore')
-transformers.utils.logging.disable_progress_bar()
 
 LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
              num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=64)
@@ -36,23 +30,7 @@ MOE = dict(vocab_size=96, hidden_size=32, intermediate_size=48, moe_intermediate
            num_experts=4, num_experts_per_tok=2, max_position_embeddings=64)
 
 
-def run(*args, code=0):
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
-    return done
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(('127.0.0.1', 0))
-        return one.getsockname()[1]
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-dist-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
-
+class Case(FolderCase):
     def make(self, name, model_type='llama', dtype=torch.float32, sizes=None, **changes):
         torch.manual_seed(7)
         sizes = {**(sizes or LLAMA), **changes}

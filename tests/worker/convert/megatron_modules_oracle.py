@@ -6,18 +6,14 @@ usage: megatron_modules_oracle.py ROLL_CONVERT    (PYTHONPATH has megatron-core 
 import contextlib
 import json
 import os
-import pathlib
-import shutil
-import subprocess
-import sys
 import tempfile
 import unittest
 import warnings
 
 import torch
-import transformers
 
 from family_models import MODELS, logits, make
+from oracle import FolderCase, run
 
 warnings.filterwarnings('ignore')
 from megatron.core import parallel_state, tensor_parallel  # noqa: E402
@@ -27,10 +23,6 @@ from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  #
 from megatron.core.transformer.moe import moe_utils  # noqa: E402
 from megatron.core.transformer import MLATransformerConfig, TransformerConfig  # noqa: E402
 
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
-transformers.utils.logging.set_verbosity_error()
 
 # Fields of mca_config.json that TransformerConfig has, and that a CPU needs otherwise.
 CPU = dict(use_cpu_initialization=True, apply_rope_fusion=False, masked_softmax_fusion=False,
@@ -86,11 +78,7 @@ def megatron_logits(directory, tokens):
         return model(tokens, torch.arange(size)[None], mask)
 
 
-class Megatron(unittest.TestCase):
-    def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-megatron-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
-
+class Megatron(FolderCase):
     def test_its_modules_compute_the_models_logits_from_our_files(self):
         tokens = torch.arange(24).reshape(2, 12)
         # 0.16's local spec has no latent attention, and its grouped choice of experts wants a GPU
@@ -102,8 +90,7 @@ class Megatron(unittest.TestCase):
                 if model_type == 'llama':
                     sizes = dict(sizes, attention_bias=False)
                 hf = make(model_type, sizes, self.root / f'{model_type}-{number}')
-                subprocess.run([PROGRAM, 'convert', hf, self.root / 'mca', '--transformer-impl', 'local',
-                                '--overwrite'], check=True, capture_output=True)
+                run('convert', hf, self.root / 'mca', '--transformer-impl', 'local', '--overwrite')
                 want, got = logits(hf), megatron_logits(self.root / 'mca', tokens)
                 self.assertLess((want - got).abs().max().item(), 2e-5 * want.abs().max().item() + 1e-6)
 

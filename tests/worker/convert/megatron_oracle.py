@@ -6,12 +6,7 @@ usage: megatron_oracle.py ROLL_CONVERT
 import argparse
 import json
 import os
-import pathlib
 import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import torch
@@ -19,10 +14,7 @@ import transformers
 from safetensors.torch import load_file
 
 import megatron_ranks
-
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
+from oracle import FolderCase, free_port, run
 
 LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
              num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=64)
@@ -31,28 +23,12 @@ MEGATRON = dict(num_layers=4, hidden_size=32, ffn_hidden_size=48, num_attention_
 HEAD = 4  # rows of one
 
 
-def run(*args, code=0):
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
-    return done
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(('127.0.0.1', 0))
-        return one.getsockname()[1]
-
-
 def load(path):
     with torch.serialization.safe_globals([argparse.Namespace]):
         return torch.load(path, weights_only=True)
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-megatron-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
-
+class Case(FolderCase):
     def make(self, **changes):
         torch.manual_seed(7)
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**LLAMA, **changes}))

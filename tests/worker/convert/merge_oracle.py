@@ -3,11 +3,6 @@
 usage: merge_oracle.py ROLL_CONVERT
 """
 import json
-import pathlib
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import peft
@@ -15,9 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
+from oracle import FolderCase, run
 
 ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
 KINDS = {
@@ -31,16 +24,9 @@ KINDS = {
 }
 
 
-def run(*args, code=0):
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
-    return done
-
-
-class Merge(unittest.TestCase):
+class Merge(FolderCase):
     def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-merge-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        super().setUp()
         torch.manual_seed(3)
         config = transformers.LlamaConfig(
             vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2,

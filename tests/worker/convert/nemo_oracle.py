@@ -4,12 +4,7 @@ usage: nemo_oracle.py ROLL_CONVERT
 """
 import json
 import os
-import pathlib
-import shutil
-import subprocess
-import sys
 import tarfile
-import tempfile
 import unittest
 
 import torch
@@ -17,21 +12,12 @@ import transformers
 import yaml
 from safetensors.torch import load_file
 
-PROGRAM = sys.argv.pop(1)
-torch.set_num_threads(1)
-transformers.utils.logging.disable_progress_bar()
+from oracle import FolderCase, run
 
 LLAMA = dict(vocab_size=96, hidden_size=64, intermediate_size=48, num_hidden_layers=4,
              num_attention_heads=16, num_key_value_heads=16, max_position_embeddings=64,
              rms_norm_eps=1e-5)
 HEAD = 4
-
-
-def run(*args, code=0):
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120)
-    wanted = range(1, 6) if code is None else (code,)
-    assert done.returncode in wanted, f'{args}: exit {done.returncode}\n{done.stdout}{done.stderr}'
-    return done
 
 
 def slices(tensors, rank, ranks, layers=range(4), core=False):
@@ -61,11 +47,7 @@ def slices(tensors, rank, ranks, layers=range(4), core=False):
     return state
 
 
-class Nemo(unittest.TestCase):
-    def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(prefix='roll-nemo-'))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
-
+class Nemo(FolderCase):
     def make(self, **changes):
         torch.manual_seed(7)
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**LLAMA, **changes}))

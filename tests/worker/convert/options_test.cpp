@@ -49,7 +49,8 @@ TEST(Options, AJobAsksForWhatTheCommandLineDid) {
            "local",       "--layout",
            "E|t|L"},
           {"merge", "a", "c", "b", "--fp16", "--convert_model_max_length", "99",
-           "--account_for_loss_in_pipeline_split"}}) {
+           "--account_for_loss_in_pipeline_split", "--decoder-first-pipeline-num-layers", "3",
+           "--num_layers_in_last_pipeline_stage", "2"}}) {
         const spec::ConvertSpec spec = spec_of(request(line));
         const spec::ConvertSpec read = spec::convert_spec(spec::document_of(spec)).value();
         EXPECT_EQ(read, spec);

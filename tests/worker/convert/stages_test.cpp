@@ -31,6 +31,27 @@ TEST(Stages, FollowALayoutString) {
         EXPECT_FALSE(split_layers(2, McaLayout{.pp = 2, .pipeline = wrong})) << wrong;
 }
 
+TEST(Stages, GiveTheFirstAndTheLastNumbersOfTheirOwn) {
+    const McaLayout layout{.pp = 4, .first_layers = 2, .last_layers = 1};
+    const auto ranges = split_layers(13, layout).value();
+    EXPECT_EQ(ranges[0][0], (LayerRange{0, 2}));
+    EXPECT_EQ(ranges[2][0], (LayerRange{7, 12}));
+    EXPECT_EQ(ranges[3][0], (LayerRange{12, 13}));
+    // Of 2 + 4 layers in two chunks each: 0 | 1 2 | 3 | 4 5
+    const auto chunks = split_layers(6, McaLayout{.pp = 2, .vpp = 2, .first_layers = 2}).value();
+    EXPECT_EQ(chunks[1][0], (LayerRange{1, 3}));
+    EXPECT_EQ(chunks[0][1], (LayerRange{3, 4}));
+    EXPECT_EQ(chunks[1][1], (LayerRange{4, 6}));
+    EXPECT_EQ(split_layers(8, layout).error().message,
+              "num_layers 8 less 2 in the first and 1 in the last stage does not divide by the "
+              "other 2 of pp 4");
+    for (const McaLayout& wrong :
+         {McaLayout{.pp = 2, .vpp = 2, .first_layers = 1}, McaLayout{.pp = 2, .first_layers = 9},
+          McaLayout{.pp = 1, .first_layers = 2, .last_layers = 2},
+          McaLayout{.pp = 2, .account_for_loss = true, .first_layers = 4}})
+        EXPECT_FALSE(split_layers(8, wrong));
+}
+
 TEST(Stages, RefuseWhatDoesNotDivide) {
     EXPECT_EQ(split_layers(5, McaLayout{.pp = 2}).error().message,
               "num_layers 5 does not divide by pp 2 x vpp 1");
