@@ -12,5 +12,9 @@ endforeach()
 target_include_directories(torch_cpu SYSTEM INTERFACE "${ROLL_LIBTORCH}/include"
                            "${ROLL_LIBTORCH}/include/torch/csrc/api/include")
 target_link_libraries(torch_cpu INTERFACE c10)
+# at::parallel_for is a header's: without this flag it runs on one thread and says nothing. The runtime is
+# the wheel's own, so that our loops and LibTorch's share one set of threads.
+target_compile_options(torch_cpu INTERFACE -fopenmp)
+target_link_libraries(torch_cpu INTERFACE "${ROLL_LIBTORCH}/lib/libgomp.so.1")
 target_link_options(torch_cpu INTERFACE -Wl,--allow-shlib-undefined)
 target_compile_definitions(torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)

@@ -1,4 +1,4 @@
-"""bench_hf.py SHAPE|DIR THREADS ATTENTION: transformers' training step, a step for each line on stdin.
+"""bench_hf.py SHAPE|DIR THREADS fp32|bf16 ATTENTION: transformers' training step, a step for each line on stdin.
 
 Answers and shapes as train_bench.cpp. ATTENTION is sdpa or eager.
 """
@@ -19,17 +19,17 @@ SHAPES = {  # hidden, layers, heads, kv_heads, intermediate, vocab, tied, batch,
 }
 
 
-def make_model(name, attention):
+def make_model(name, attention, dtype):
     """The model of a shape or a directory, with the batch and the positions to train it on."""
     if name not in SHAPES:
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            name, attn_implementation=attention, dtype=torch.float32)
+            name, attn_implementation=attention, dtype=dtype)
         return model.train(), 4, 256
     hidden, layers, heads, kv_heads, intermediate, vocab, tied, batch, positions = SHAPES[name]
     config = transformers.LlamaConfig(
         hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads,
         intermediate_size=intermediate, vocab_size=vocab, tie_word_embeddings=tied, use_cache=False)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=dtype)
     return model.train(), batch, positions
 
 
@@ -37,8 +37,9 @@ def main():
     torch.set_num_threads(int(sys.argv[2]))
     torch.manual_seed(0)
     start = time.perf_counter()
-    model, batch, positions = make_model(sys.argv[1], sys.argv[3])
-    load_seconds = time.perf_counter() - start
+    model, batch, positions = make_model(
+        sys.argv[1], sys.argv[4], torch.bfloat16 if sys.argv[3] == "bf16" else torch.float32)
+    print(f"{time.perf_counter() - start:.3f}", flush=True)
     vocab = model.config.vocab_size
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     ids = torch.randint(0, vocab, (batch, positions + 1))
@@ -58,7 +59,7 @@ def main():
         loss = step()
         print(f"{time.perf_counter() - start:.6f}", flush=True)
     rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps(dict(loss=round(loss, 4), rss_mib=rss_mib, load_seconds=round(load_seconds, 3))))
+    print(json.dumps(dict(loss=round(loss, 4), rss_mib=rss_mib)))
 
 
 main()

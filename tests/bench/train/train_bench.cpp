@@ -1,9 +1,9 @@
-// One rank's float32 training step, a step for each line on stdin; compare.py speaks with this and
-// with bench_hf.py in turn. Each step answers with its seconds; at the end of input comes one JSON
-// line {loss, rss_mib, load_seconds}: rss_mib is the process's peak, load_seconds what it took to
-// read the weights.
+// One rank's training step, a step for each line on stdin; compare.py speaks with this and
+// with bench_hf.py in turn. The first line is the seconds that it took to read the weights. Each
+// step answers with its seconds; at the end of input comes one JSON line {loss, rss_mib}: rss_mib
+// is the process's peak.
 //
-//   train_bench SHAPE|DIR THREADS     (DIR: a Hugging Face or MCA model)
+//   train_bench SHAPE|DIR THREADS fp32|bf16     (DIR: a Hugging Face or MCA model)
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -74,17 +74,19 @@ Shape shape_of(const std::string& name) {
             256};
 }
 
-void serve(const Shape& shape, int threads) {
+void serve(const Shape& shape, int threads, at::ScalarType dtype) {
     at::set_num_threads(threads);
     keep_freed_memory();
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 1);
     TrainStep trainer(shape.config, schedule, {self, self},
-                      {.init = {.draw = shape.directory.empty()}, .clip_grad = 0});
+                      {.init = {.dtype = dtype, .draw = shape.directory.empty()}, .clip_grad = 0});
     const auto began = std::chrono::steady_clock::now();
     if (!shape.directory.empty()) load_weights(shape.directory, trainer.chunks()[0].parameters());
     const std::chrono::duration<double> load = std::chrono::steady_clock::now() - began;
+    std::printf("%.3f\n", load.count());
+    std::fflush(stdout);
     const at::Tensor ids = at::randint(shape.config.vocab, {shape.batch, shape.positions + 1});
     const Microbatch batch[] = {{ids.narrow(1, 0, shape.positions).contiguous(),
                                  ids.narrow(1, 1, shape.positions).contiguous()}};
@@ -98,14 +100,15 @@ void serve(const Shape& shape, int threads) {
     }
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    std::printf("{\"loss\": %.4f, \"rss_mib\": %ld, \"load_seconds\": %.3f}\n", loss,
-                usage.ru_maxrss / 1024, load.count());
+    std::printf("{\"loss\": %.4f, \"rss_mib\": %ld}\n", loss, usage.ru_maxrss / 1024);
 }
 
 }  // namespace
 }  // namespace roll::train
 
 int main(int argc, char** argv) {
-    if (argc != 3) return 2;
-    roll::train::serve(roll::train::shape_of(argv[1]), std::atoi(argv[2]));
+    if (argc != 4) return 2;
+    const bool narrow = argv[3] == std::string("bf16");
+    roll::train::serve(roll::train::shape_of(argv[1]), std::atoi(argv[2]),
+                       narrow ? at::kBFloat16 : at::kFloat);
 }

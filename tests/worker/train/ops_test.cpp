@@ -1,5 +1,8 @@
 // Each operator in float64: its value against a plain formula, its backward against autograd of
 // that formula. Sizes are odd, so that every kernel has a tail and every block a remainder.
+#include <array>
+#include <thread>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -9,6 +12,7 @@
 #include "worker/train/ops/embedding.hpp"
 #include "worker/train/ops/geglu.hpp"
 #include "worker/train/ops/gpu.hpp"
+#include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
 #include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
@@ -19,6 +23,14 @@ namespace {
 
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 at::Tensor leaf(const at::Tensor& value) { return value.detach().clone().requires_grad_(); }
+
+// at::parallel_for goes without threads, and says nothing, where a file is compiled without OpenMP.
+TEST(ForRows, RunsOnAllThreads) {
+    at::set_num_threads(2);
+    std::array<std::thread::id, 2> who{};
+    for_rows(2, 1, [&](std::int64_t row, std::int64_t) { who[row] = std::this_thread::get_id(); });
+    EXPECT_NE(who[0], who[1]);
+}
 
 TEST(Linear, BackwardIsAutograds) {
     const at::Tensor x = random({37, 19}), w = random({23, 19}), dy = random({37, 23});

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <fnmatch.h>
 
+#include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
 
 namespace roll::train {
@@ -99,12 +100,12 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     p.specs = std::move(specs);
     const bool narrow = options.dtype == at::kBFloat16;
     const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
-    p.flat_main = at::empty({total}, narrow ? kind.dtype(at::kFloat) : kind);
-    p.flat_weight = narrow ? at::empty({total}, kind) : p.flat_main;
+    p.flat_main = lazy_zeros(total, narrow ? kind.dtype(at::kFloat) : kind);
+    p.flat_weight = narrow ? lazy_zeros(total, kind) : p.flat_main;
     p.weight = views_like(p, p.flat_weight);
     p.main = views_like(p, p.flat_main);
     if (options.gradients) {
-        p.flat_grad = at::zeros_like(p.flat_main);
+        p.flat_grad = lazy_zeros(total, p.flat_main.options());
         p.grad = views_like(p, p.flat_grad);
     }
     if (!options.draw) return p;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 
@@ -41,8 +42,8 @@ double square_sum(const T* values, std::int64_t size) {
 }  // namespace
 
 AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(options), parameters_(p) {
-    state_.flat_average = at::zeros_like(p.flat_main);
-    state_.flat_square = at::zeros_like(p.flat_main);
+    state_.flat_average = lazy_zeros(p.flat_main.numel(), p.flat_main.options());
+    state_.flat_square = lazy_zeros(p.flat_main.numel(), p.flat_main.options());
     state_.average = views_like(p, state_.flat_average);
     state_.square = views_like(p, state_.flat_square);
 }

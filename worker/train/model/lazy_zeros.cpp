@@ -1,0 +1,30 @@
+#include "worker/train/model/lazy_zeros.hpp"
+
+#include <memory>
+
+#include <ATen/ATen.h>
+#include <sys/mman.h>
+
+namespace roll::train {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20U;
+
+}  // namespace
+
+at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
+    if (!options.device().is_cpu() || size == 0) return at::zeros({size}, options);
+    const std::size_t bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
+    const std::size_t mapped = bytes + kHugePage;  // room to begin where a huge page does
+    void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TORCH_CHECK(memory != MAP_FAILED, "not enough memory: tried to allocate ", bytes, " bytes");
+    void* begin = memory;
+    std::size_t room = mapped;
+    std::align(kHugePage, bytes, begin, room);
+    ::madvise(begin, bytes, MADV_HUGEPAGE);  // a kernel without them says no, and need not be asked
+    const auto unmap = [memory, mapped](void*) { ::munmap(memory, mapped); };
+    return at::from_blob(begin, {size}, unmap, options);
+}
+
+}  // namespace roll::train
