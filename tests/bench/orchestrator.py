@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Figures of the orchestrator, each beside a peer or a limit measured in the same run.
 
-    tests/bench/orchestrator.py [--bin build/release/bin] [--runs N]
+    tests/bench/orchestrator.py [--bin build/release/bin] [--runs N] [--model DIR]
 
 Prints one line a figure: what, ours, the peer's, the ratio. Nothing here fails on a slow machine: it
 prints, people judge. Uses a state directory of its own and leaves nothing behind.
@@ -30,6 +30,20 @@ objective: pretrain
 parallel: {dp: 2}
 train: {seq_length: 64, global_batch_size: 8, micro_batch_size: 4, steps: 20, seed: 1,
         optimizer: {lr: 1e-3}, precision: fp32}
+export: none
+"""
+
+MODEL_JOB = """\
+name: bench-model
+kind: train
+resources: {{nodes: 1, slots_per_node: 1, time: 5m}}
+model: {{from: {model}}}
+tokenizer: {model}
+data: {{train: [corpus.txt]}}
+objective: pretrain
+parallel: {{dp: 1}}
+train: {{seq_length: 256, global_batch_size: 1, micro_batch_size: 1, steps: 2, seed: 1,
+        optimizer: {{lr: 1e-5}}, precision: fp32}}
 export: none
 """
 
@@ -118,6 +132,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--model", type=pathlib.Path, help="also a job from this HuggingFace directory")
     options = parser.parse_args()
     programs = options.bin.resolve()
     run = lambda *command: (lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
@@ -132,6 +147,12 @@ def main():
             warm = [first_step_seconds(cluster, folder / "job.yaml") for _ in range(options.runs)]
             print_row("rollctl submit to first training step, warm", statistics.median(warm) * 1e3, "ms",
                       "python -c 'import torch, transformers'", python_import_milliseconds(3))
+            if options.model:
+                (folder / "model.yaml").write_text(MODEL_JOB.format(model=options.model.resolve()))
+                first_step_seconds(cluster, folder / "model.yaml")  # makes the tokens
+                warm = [first_step_seconds(cluster, folder / "model.yaml") for _ in range(options.runs)]
+                print_row(f"submit to first step of {options.model.name}, warm", statistics.median(warm) * 1e3, "ms",
+                          "limit 3 s for SmolLM2", None)
             commands = [command_latency_seconds(cluster) for _ in range(options.runs)]
             print_row("submit --wait of /bin/true", statistics.median(commands) * 1e3, "ms", "", None)
             process = int((folder / "state/rolld.pid").read_text().split()[0])
