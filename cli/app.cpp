@@ -148,8 +148,14 @@ class Parser {
             "submit", "Queue jobs: FILE..., or -- PROGRAM ARGUMENT..., or SCRIPT [-- ARGUMENT...]",
             [this] { return run_submit(context_, submit_); });
         submit->add_option("FILE", submit_.files,
-                           "Job files, YAML or JSON; scripts that start with #!");
+                           "Job files, YAML or JSON; - is stdin; scripts that start with #!");
         add_submit_options(submit);
+        CLI::App* resubmit =
+            command("resubmit", "Queue jobs that are over once more; --failed: those that failed",
+                    [this] { return run_resubmit(context_, word_, failed_, submit_); });
+        resubmit->add_option("JOBS", word_)->required();
+        resubmit->add_flag("--failed", failed_, "Only those that did not end well");
+        add_submit_options(resubmit);
         CLI::App* resume = command("resume", "Queue a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
         resume->add_option("JOB", word_)->required();
@@ -360,6 +366,7 @@ class Parser {
     std::string reason_;
     std::string timeout_ = "10m";
     bool now_ = false;
+    bool failed_ = false;
     bool slurm_ = false;
     bool submits_ = false;
     bool follow_ = false;

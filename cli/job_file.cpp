@@ -67,14 +67,39 @@ spec::ParsedJob parse_source(const Source& source) {
 
 }  // namespace
 
+// YAML documents, or JSON: one, or one a line.
+static Result<std::vector<Json>> read_documents(const std::string& text, const std::string& file) {
+    std::vector<Json> documents;
+    for (std::size_t from = 0; from < text.size();) {
+        const std::size_t end = std::min(text.find('\n', from), text.size());
+        const std::string_view line(text.data() + from, end - from);
+        from = end + 1;
+        if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        Json json = Json::parse(line, nullptr, false);
+        if (!json.is_object()) return yaml::read(text, file);
+        documents.push_back(std::move(json));
+    }
+    return documents;
+}
+
 Result<std::vector<Source>> read_job_file(const std::string& file) {
-    ROLL_TRY(const std::string text, read_file(file));
+    std::error_code error;
+    if (fs::is_directory(file, error)) {
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("{} is a directory; submit takes job files, YAML or JSON, and "
+                        "scripts that start with #!",
+                        file),
+            fmt::format("rollctl submit {}/*.yaml", fs::path(file).lexically_normal().string()));
+    }
+    ROLL_TRY(const std::string text, file == "-" ? read_file("/dev/stdin") : read_file(file));
     if (text.starts_with("#!")) {
         ROLL_TRY(Source script, script_source(text, file));
         return std::vector{std::move(script)};
     }
-    ROLL_TRY(std::vector<Json> documents, yaml::read(text, file));
-    const std::string base = fs::absolute(file).parent_path().lexically_normal();
+    ROLL_TRY(std::vector<Json> documents, read_documents(text, file));
+    const fs::path folder = file == "-" ? fs::current_path() : fs::absolute(file).parent_path();
+    const std::string base = folder.lexically_normal();
     std::vector<Source> sources;
     for (Json& document : documents) {
         if (document.is_null() && documents.size() > 1) continue;

@@ -70,6 +70,7 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--begin", options.begin, "Not before: 2026-11-22T08:00:00Z, or +2h");
     app.add_option("--deadline", options.deadline, "Ended if not over by then");
     app.add_option("--array", options.array, "A job for each index: 0-15, 1,4-9, 0-15%4");
+    app.add_option("--cron", options.cron, "Again and again, in UTC: '30 3 * * 1-5', @daily");
     app.add_option("--account", options.account, "Whose quota and share it uses");
     app.add_flag("--hold", options.hold, "Wait until rollctl release");
 }
@@ -97,6 +98,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (!options.name.empty()) document["name"] = options.name;
     if (!options.account.empty()) document["account"] = options.account;
     if (!options.array.empty()) document["array"] = options.array;
+    if (!options.cron.empty()) document["cron"] = options.cron;
     for (const auto& [key, text] :
          {std::pair("begin", &options.begin), std::pair("deadline", &options.deadline)}) {
         if (text->empty()) continue;

@@ -27,6 +27,7 @@ struct JobOptions {
     std::string begin;     // an instant, or "+2h" from now
     std::string deadline;  // the same
     std::string array;
+    std::string cron;
     std::string account;
     std::optional<int> slots;
     std::optional<int> gpus;

@@ -75,6 +75,18 @@ std::string checkpoints_text(const Json& checkpoints) {
     return table({{"STEP", true}, {"TOKEN"}, {"CHECKPOINT"}}, rows, false);
 }
 
+std::string ranks_text(const Json& ranks) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& rank : ranks) {
+        const Json score = rank.value("score", Json());
+        rows.push_back({field_text(rank, "rank"), field_text(rank, "node"),
+                        field_text(rank, "step"), field_text(rank, "own_ms"),
+                        score.is_number() ? fmt::format("{:.2f}", score.get<double>()) : ""});
+    }
+    return table({{"RANK", true}, {"NODE"}, {"STEP", true}, {"OWN MS", true}, {"SCORE", true}},
+                 rows, false);
+}
+
 std::string indent(const std::string& text) {
     std::string out;
     std::size_t from = 0;
@@ -194,6 +206,8 @@ std::string job_text(const Json& job, Time now, bool color) {
     }
     const Json attempts = job.value("attempts", Json::array());
     if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, now, color));
+    const Json ranks = job.value("ranks", Json::array());
+    if (!ranks.empty()) text += "\n" + indent(ranks_text(ranks));
     const Json checkpoints = job.value("checkpoints", Json::array());
     if (!checkpoints.empty()) text += "\n" + indent(checkpoints_text(checkpoints));
     return text;

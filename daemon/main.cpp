@@ -147,6 +147,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     const io::StateDirectory shared = shared_directory(directory, options);
     ROLL_TRY_VOID(share_keys(directory, shared));
     if (!options.no_beacon) made.beacon = shared.beacon();
+    made.workers = directory.worker();
     ROLL_TRY(made.cluster, cluster_name(directory));
     ROLL_TRY(made.policy, server::find_config(options.config, directory.root()));
     made.nonce = random_name();

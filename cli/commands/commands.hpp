@@ -38,6 +38,9 @@ struct SubmitOptions {
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options);
+// Queues jobs that are over once more; `failed_only`: those that did not end well.
+Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
+                         const SubmitOptions& options);
 // `words` are those of roll-convert: "convert" or "merge" and what follows.
 Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
                                   const SubmitOptions& options);

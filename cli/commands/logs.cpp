@@ -24,6 +24,16 @@ void print_new(const Context& context, Tail& tail, bool to_the_end) {
     if (!rest.empty()) put(rest, "");
 }
 
+// Between the logs of two attempts.
+std::string superseded_text(const Json& job) {
+    const Json attempts = job.value("attempts", Json::array());
+    if (attempts.size() < 2) return "-- another attempt";
+    const Json& last = attempts[attempts.size() - 2];
+    return "-- attempt " + field_text(attempts.back(), "attempt") + "; attempt " +
+           field_text(last, "attempt") + " ended " + field_text(last, "outcome") + ": " +
+           field_text(last, "reason");
+}
+
 Result<int> follow_log(const Context& context, Daemon& daemon, std::uint64_t id,
                        const LogsOptions& options) {
     std::optional<Tail> tail;
@@ -34,6 +44,7 @@ Result<int> follow_log(const Context& context, Daemon& daemon, std::uint64_t id,
         const auto file = log_file(field_text(job, "output"), options.attempt, options.rank);
         if (file && (!tail || tail->file() != *file)) {
             if (tail) print_new(context, *tail, true);
+            if (tail && !context.json) say(superseded_text(job));
             tail.emplace(*file);
         }
         if (tail) print_new(context, *tail, is_over(job));

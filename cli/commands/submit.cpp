@@ -155,7 +155,7 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};
     document["hold"] = false;
-    for (const char* key : {"begin", "deadline", "array"}) document.erase(key);
+    for (const char* key : {"begin", "deadline", "array", "cron"}) document.erase(key);
     document["after"] = Json::array();
     // A directory of its own, beside the one that it goes on from.
     std::string output = document.value("output", "");

@@ -43,6 +43,7 @@ Json to_json(const WrittenCheckpoint& checkpoint) {
     if (checkpoint.deleted) json["deleted"] = true;
     if (checkpoint.writer) json["writer"] = to_string(*checkpoint.writer);
     if (checkpoint.asked > 0) json["asked"] = checkpoint.asked;
+    if (checkpoint.save_ms > 0) json["save_ms"] = checkpoint.save_ms;
     return json;
 }
 
@@ -53,6 +54,7 @@ Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::s
     checkpoint.directory = r.get<std::string>("directory");
     checkpoint.deleted = r.get_or("deleted", false);
     checkpoint.asked = r.get_or<std::uint64_t>("asked", 0);
+    checkpoint.save_ms = r.get_or<std::int64_t>("save_ms", 0);
     const Json& writer = r.raw("writer");
     ROLL_TRY_VOID(r.finish_lenient());
     if (!writer.is_null()) {

@@ -26,7 +26,11 @@ Json report_json(const Report& report) {
             [](const CheckpointStaged& c) -> Json {
                 Json json = {{"t", "checkpoint"}, {"step", c.step}, {"directory", c.directory}};
                 if (c.asked > 0) json["asked"] = c.asked;
+                if (c.save_ms > 0) json["save_ms"] = c.save_ms;
                 return json;
+            },
+            [](const StepDone& s) -> Json {
+                return {{"t", "step"}, {"step", s.step}, {"steps", s.steps}, {"own_ms", s.own_ms}};
             },
             [](const CheckpointPruned& c) -> Json {
                 return {{"t", "pruned"}, {"step", c.step}, {"writer", to_string(c.writer)}};
@@ -51,7 +55,11 @@ Result<Report> read_report(const std::string& type, JsonReader& r) {
     if (type == "ready") return Ready{};
     if (type == "checkpoint")
         return CheckpointStaged{r.get<std::int64_t>("step"), r.get<std::string>("directory"),
-                                r.get_or<std::uint64_t>("asked", 0)};
+                                r.get_or<std::uint64_t>("asked", 0),
+                                r.get_or<std::int64_t>("save_ms", 0)};
+    if (type == "step")
+        return StepDone{r.get<std::int64_t>("step"), r.get<std::int64_t>("steps"),
+                        r.get<std::int64_t>("own_ms")};
     if (type == "pruned") return read_pruned(r);
     if (type == "export") return ExportDone{r.get<std::string>("directory")};
     if (type == "failed") return Failed{r.get<std::string>("message")};

@@ -24,6 +24,10 @@ constexpr int kExitDiverged = 3;   // loss or gradient is not finite: not tried 
 constexpr int kExitRefused = 4;    // disk full: tried again as infra
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
+// Of an attempt, by roll-worker.
+constexpr int kExitUnfit = 77;      // the job's check of the node failed
+constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
+constexpr int kExitHung = 79;       // no step for too long
 
 // One per attempt and node: logs/attempt-N/launch-NODERANK.json, given as `--launch FILE --rank R`.
 struct Launch {
@@ -51,11 +55,18 @@ struct Ready {};  // this rank is up; all ranks ready = started
 struct Progress {
     std::string json;
 };
+// each rank, now and then: what straggles, and what hangs
+struct StepDone {
+    std::int64_t step = 0;
+    std::int64_t steps = 0;   // of the job
+    std::int64_t own_ms = 0;  // of a step, waiting for other ranks not counted
+};
 // whole, synced, under a name that starts with "."
 struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
-    std::uint64_t asked = 0;  // the SaveNow that it answers; 0: none
+    std::uint64_t asked = 0;   // the SaveNow that it answers; 0: none
+    std::int64_t save_ms = 0;  // from the step boundary on; 0: not said
 };
 struct CheckpointPruned {
     std::int64_t step = 0;
@@ -69,7 +80,7 @@ struct Failed {
     std::string message;
 };
 using Report =
-    std::variant<Ready, Progress, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
+    std::variant<Ready, Progress, StepDone, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
 
 std::string encode(const Report& report);  // one line, no newline
 Result<Report> decode_report(std::string_view line);

@@ -69,7 +69,8 @@ static Json to_json(const StartOrder& order) {
             {"gpus", order.gpus},
             {"nonce", order.nonce},
             {"checkpoints", to_json_list(order.checkpoints)},
-            {"time_limit_seconds", order.time_limit_seconds}};
+            {"time_limit_seconds", order.time_limit_seconds},
+            {"hang_after_seconds", order.hang_after_seconds}};
 }
 
 static Result<StartOrder> read_start(const Json& json, const std::string& path) {
@@ -85,6 +86,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.gpus = r.get<std::vector<int>>("gpus");
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
+    order.hang_after_seconds = r.get_or<std::int64_t>("hang_after_seconds", 0);
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
     ROLL_TRY_VOID(r.finish_lenient());
@@ -97,7 +99,8 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
 static Json to_json(const StopOrder& order) {
     return {{"attempt", to_json(order.attempt)},
             {"reason", order.reason},
-            {"checkpoint", order.checkpoint}};
+            {"checkpoint", order.checkpoint},
+            {"grace_seconds", order.grace_seconds}};
 }
 
 static Result<StopOrder> read_stop(const Json& json, const std::string& path) {
@@ -105,6 +108,7 @@ static Result<StopOrder> read_stop(const Json& json, const std::string& path) {
     StopOrder order;
     order.reason = r.get<std::string>("reason");
     order.checkpoint = r.get_or("checkpoint", false);
+    order.grace_seconds = r.get_or<std::int64_t>("grace_seconds", 0);
     const Json& attempt = r.raw("attempt");
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(order.attempt, read_attempt_key(attempt, path + ".attempt"));
@@ -160,6 +164,7 @@ std::string encode(const Heartbeat& heartbeat) {
     Json json({{"v", kVersion},
                {"session", heartbeat.session},
                {"node", heartbeat.node},
+               {"generation", heartbeat.generation},
                {"slots", heartbeat.slots},
                {"gpus", heartbeat.gpus},
                {"sequence", heartbeat.sequence},
@@ -177,6 +182,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     Heartbeat heartbeat;
     heartbeat.session = r.get<std::string>("session");
     heartbeat.node = r.get<std::string>("node");
+    heartbeat.generation = r.get_or<std::uint64_t>("generation", 0);
     heartbeat.slots = r.get<int>("slots");
     heartbeat.gpus = r.get<int>("gpus");
     heartbeat.sequence = r.get<std::uint64_t>("sequence");

@@ -26,6 +26,7 @@ struct WrittenCheckpoint {
     bool deleted = false;           // retention removed it
     std::optional<Token> writer{};  // set with deleted: whose it was
     std::uint64_t asked = 0;        // the request that it answers; 0: none
+    std::int64_t save_ms = 0;       // what the save took; 0: not said
 };
 
 // One attempt on this worker.
@@ -53,6 +54,7 @@ struct PilotNote {
 struct Heartbeat {
     std::string session;  // drawn by roll-worker at its start
     std::string node;
+    std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
     int slots = 0;
     int gpus = 0;
     std::uint64_t sequence = 0;
@@ -78,12 +80,14 @@ struct StartOrder {
     // Recorded checkpoints of the job and of its source, newest first: what to start from.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // 0: none
+    std::int64_t hang_after_seconds = 0;  // between two steps; 0: for ever, -1: learned
 };
 
 struct StopOrder {
     AttemptKey attempt;
     std::string reason;
-    bool checkpoint = false;  // save at the next step boundary first
+    bool checkpoint = false;         // save at the next step boundary first
+    std::int64_t grace_seconds = 0;  // until it is killed; 0: as long as the worker gives
 };
 
 // Somebody wants a checkpoint now. Said until one that answers it is recorded.

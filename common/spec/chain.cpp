@@ -118,7 +118,7 @@ std::vector<Problem> check_chain(const JobSpec& first) {
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
     std::vector<JobSpec> jobs = {first};
     jobs[0].then.clear();
-    resolve_id(jobs[0].output, id);
+    if (first.cron.empty()) resolve_id(jobs[0].output, id);  // else it is each of its jobs' own
     for (JobSpec spec : first.then) {
         const After::Condition condition =
             jobs.back().export_document.empty() ? After::Condition::Ok : After::Condition::Exported;

@@ -68,6 +68,10 @@ struct JobSpec {
     std::optional<Time> begin{};     // not started earlier
     std::optional<Time> deadline{};  // ended if it is not over by then
     std::optional<Array> array{};
+    std::string
+        cron{};  // a job comes of it at each of these times (cron.hpp); it never runs itself
+    // The longest that a step may take before the attempt counts as hung; 0: any, none: learned.
+    std::optional<std::chrono::seconds> hang_after{};
     std::string account{};  // whose quota and share it uses; empty: the user's default
     // Absolute directory that the job writes to. "{id}" stands for the job's number until it is
     // known.

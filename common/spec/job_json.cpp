@@ -138,6 +138,8 @@ Json json_of(const JobSpec& spec) {
     if (spec.begin) json["begin"] = put_time(spec.begin);
     if (spec.deadline) json["deadline"] = put_time(spec.deadline);
     if (!spec.account.empty()) json["account"] = spec.account;
+    if (!spec.cron.empty()) json["cron"] = spec.cron;
+    if (spec.hang_after) json["hang_after_seconds"] = spec.hang_after->count();
     if (spec.array) {
         json["array"] = {{"indices", spec.array->indices},
                          {"limit", spec.array->limit},
@@ -170,6 +172,9 @@ Result<JobSpec> job_spec_of(const Json& json) {
     spec.export_document = reader.get<std::string>("export_document");
     spec.document = reader.get<std::string>("document");
     spec.account = reader.get_or<std::string>("account", "");
+    spec.cron = reader.get_or<std::string>("cron", "");
+    if (reader.has("hang_after_seconds"))
+        spec.hang_after = std::chrono::seconds(reader.get<std::int64_t>("hang_after_seconds"));
     spec.begin = get_time(reader, "begin");
     spec.deadline = get_time(reader, "deadline");
     if (reader.has("array")) {

@@ -117,7 +117,10 @@ JobSpec read_spec(Json& document) {
     spec.retry = read_retry(document["retry"]);
     spec.priority = document["priority"];
     spec.hold = document["hold"];
+    spec.cron = document.value("cron", "");
     spec.account = document.value("account", "");
+    if (const std::string hang = document.value("hang_after", "auto"); hang != "auto")
+        spec.hang_after = hang == "never" ? std::chrono::seconds(0) : parse_duration(hang).value();
     read_when(document, spec);
     spec.output = document["output"];
     if (spec.kind == JobKind::Resume) spec.source_job = JobId{document["resume"]["job"]};
@@ -131,6 +134,13 @@ JobSpec read_spec(Json& document) {
     }
     spec.document = document.dump();
     return spec;
+}
+
+std::vector<Problem> check_cron(const JobSpec& spec) {
+    if (spec.cron.empty()) return {};
+    const bool alone = !spec.array && spec.then.empty() && spec.after.empty() && !spec.deadline;
+    if (alone) return {};
+    return {{"cron", "goes with none of after, array, deadline and then"}};
 }
 
 // The jobs of `then`, and their documents in the place of what was written there.
@@ -177,6 +187,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     parsed.spec = read_spec(*json);
     parsed.spec.then = std::move(then);
     append(parsed.problems, check_chain(parsed.spec));
+    append(parsed.problems, check_cron(parsed.spec));
     return parsed;
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "common/pattern.hpp"
+#include "common/spec/cron.hpp"
 #include "common/spec/job.hpp"
 #include "common/spec/units.hpp"
 
@@ -22,6 +23,14 @@ constexpr std::array kFormats = {
            [](std::string_view text) { return parse_instant(text).has_value(); }},
     Format{"array", "indices such as 0-15, 1,4-9 or 0-100:20, and %N for at most N at once",
            [](std::string_view text) { return parse_array(text).has_value(); }},
+    Format{"cron", "minute hour day month weekday as in 30 3 * * 1-5, @hourly, @daily or @weekly",
+           [](std::string_view text) { return parse_cron(text).has_value(); }},
+    Format{"size", "a size such as 512MiB or 5GB, or 0",
+           [](std::string_view text) { return text == "0" || parse_size(text).has_value(); }},
+    Format{"hang", "auto, never, or a duration such as 10m",
+           [](std::string_view text) {
+               return text == "auto" || text == "never" || parse_duration(text).has_value();
+           }},
     Format{"regex", "a regular expression in Perl's syntax, such as CUDA error.*ECC",
            [](std::string_view text) { return Pattern::make(text).has_value(); }},
 };

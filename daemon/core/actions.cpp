@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/save_margin.hpp"
 
 namespace roll::core {
 namespace {
@@ -61,7 +62,7 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
         const Job& job = state.jobs.at(id);
         if (state.policy.preempt && !index.ready.empty() && job.attempt->started_at)
             earliest(wakeup, *job.attempt->started_at + state.policy.min_run, now);
-        const auto limit = job.spec.resources.time;
+        const auto limit = run_limit(job.spec, job.save_ms);
         if (limit.count() > 0)
             earliest(wakeup, job.attempt->started_at.value_or(job.attempt->placed_at) + limit, now);
     }

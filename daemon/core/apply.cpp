@@ -4,6 +4,7 @@
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/index.hpp"
 #include "daemon/core/meaning.hpp"
+#include "daemon/core/save_margin.hpp"
 
 namespace roll::core {
 namespace {
@@ -62,6 +63,7 @@ void on(State& s, const JobSubmitted& e) {
     job.array = e.array;
     job.due = due_at(job) <= e.at;
     ++use_of(s, job).jobs;
+    if (e.cron != JobId{}) at(s.jobs, e.cron).cron_last = e.job;
     if (!e.key.empty()) s.keys[e.key] = e.job;
 }
 void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }
@@ -183,6 +185,10 @@ void on(State& s, const CheckpointRecorded& e) {
         ROLL_CHECK(c.step < e.step || c.token < e.attempt.token);
         return c.step >= e.step;
     });
+    if (e.save_ms > 0) {
+        if (job.save_ms.size() >= kSavesKept) job.save_ms.erase(job.save_ms.begin());
+        job.save_ms.push_back(e.save_ms);
+    }
     job.checkpoints.push_back({e.step, e.attempt.token, e.directory, e.asked});
 }
 void on(State& s, const CheckpointPruned& e) {
@@ -196,6 +202,7 @@ void on(State& s, const WorkerJoined& e) {
     s.workers[e.worker] = Worker{
         .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
     s.index.by_session[e.session] = e.worker;
+    if (e.generation > 0) s.generations[e.node] = e.generation;
     auto& sessions = s.sessions[e.node];
     if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);
 }

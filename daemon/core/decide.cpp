@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "common/spec/chain.hpp"
+#include "common/spec/cron.hpp"
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/limits.hpp"
 
@@ -119,7 +120,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
     spec::JobSpec spec = std::move(tasks.front());
-    spec.output = resolve(spec.output, id);
+    spec.output = spec.cron.empty() ? resolve(spec.output, id) : in.spec.output;
     ROLL_TRY(spec.after, expand(s, spec.after));
     spec.priority = job.spec.priority;
     spec.begin = job.spec.begin;
@@ -133,6 +134,13 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
 // Its sizes, and the jobs that it names; those in its `after` are expanded.
 Result<void> check(const State& s, spec::JobSpec& spec) {
     ROLL_TRY_VOID(check_sizes(spec));
+    if (!spec.cron.empty()) {
+        ROLL_TRY(const spec::Cron cron, spec::parse_cron(spec.cron));
+        static_cast<void>(cron);
+        if (spec.array || !spec.then.empty() || !spec.after.empty() || spec.deadline)
+            return fail(ErrorCode::InvalidArgument,
+                        "cron goes with none of after, array, deadline and then");
+    }
     if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
     ROLL_TRY(spec.after, expand(s, spec.after));
     return {};
@@ -150,7 +158,11 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
     for (spec::JobSpec& spec : tasks) {
         spec.account = account;
         const JobId id{s.next_job + events.size()};
-        spec.output = resolve(spec.output, id);
+        if (!spec.cron.empty())
+            spec.begin = spec::next_after(spec::parse_cron(spec.cron).value(),
+                                          std::max(now, spec.begin.value_or(now)));
+        else
+            spec.output = resolve(spec.output, id);
         const JobId array{in.spec.array ? s.next_job : 0};
         events.push_back(
             JobSubmitted{id, events.empty() ? in.key : "", in.user, std::move(spec), now, array});
@@ -234,6 +246,10 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     for (const auto& [id, worker] : s.workers) {
         if (worker.session == in.session) return Events{};
     }
+    // The first word of a process that is dead by now, which took longer than its successor's.
+    const auto* newest = find(s.generations, in.node);
+    if (newest && in.generation > 0 && in.generation < *newest)
+        return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
     Events events;
     if (in.pilot) {
         ROLL_TRY(events, welcome_pilot(s, *in.pilot, now));
@@ -242,8 +258,8 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
         if (worker.node == in.node)
             events.push_back(WorkerLost{id, "roll-worker on " + in.node + " was restarted", now});
     }
-    events.push_back(
-        WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus, now});
+    events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
+                                  now, in.generation});
     if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
     return events;
 }
@@ -295,7 +311,8 @@ Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
         if (c.step >= in.step && c.token >= in.attempt.token) return Events{};
     }
     const std::uint64_t asked = std::min(in.asked, current(s, in.attempt)->asked);
-    return Events{CheckpointRecorded{in.attempt, in.step, in.directory, now, asked}};
+    return Events{CheckpointRecorded{in.attempt, in.step, in.directory, now, asked,
+                                     std::max<std::int64_t>(in.save_ms, 0)}};
 }
 
 Result<Events> on(const State& s, const CheckpointDeleted& in, Time) {

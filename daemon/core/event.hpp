@@ -9,7 +9,9 @@ namespace roll::core {
 
 // clang-format off
 struct IncarnationRaised { std::uint64_t incarnation = 0; Time at{}; };  // rolld started
-struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{}; };
+struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
+    JobId cron{};  // the job of whose times this is one; 0: none
+};
 struct ExportQueued { JobId parent; JobId job; };                        // follows the export's JobSubmitted
 struct JobHeld { JobId job; bool held = true; };
 struct JobPriorityChanged { JobId job; int priority = 0; };
@@ -30,10 +32,15 @@ struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outc
 };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; };  // by somebody, of a running attempt
-struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{}; std::uint64_t asked = 0; };
+struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
+    std::uint64_t asked = 0; std::int64_t save_ms = 0;
+};
 struct CheckpointPruned { JobId job; std::int64_t step = 0; Token token; };  // retention deleted it
 struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
-struct WorkerJoined { WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{}; };
+struct WorkerJoined {
+    WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{};
+    std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
+};
 struct WorkerDrained { WorkerId worker; bool draining = true; };
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };

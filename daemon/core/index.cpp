@@ -48,8 +48,11 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
         index.doomed.insert(id);
         return;
     }
-    if (!job.due) index.sleeping.insert({due_at(job), id});
-    if (job.due && !job.held && held == Held::Yes) join(index.ready[group_of(job)], state, id, job);
+    // What only sends others never runs itself.
+    const bool cron = !job.spec.cron.empty();
+    if (!job.due || cron) index.sleeping.insert({due_at(job), id});
+    if (!cron && job.due && !job.held && held == Held::Yes)
+        join(index.ready[group_of(job)], state, id, job);
 }
 
 void add(const State& state, JobId id, Index& index) {

@@ -17,14 +17,19 @@ struct SetPriority { JobId job; int priority = 0; };
 struct SetBegin { JobId job; Time begin{}; };          // ends a back-off too
 struct AskCheckpoint { JobId job; };                   // at the next step boundary
 struct Drain { std::string node; bool draining = true; };
-struct WorkerHello { std::string node; std::string session; int slots = 0; int gpus = 0; std::optional<Pilot> pilot{}; };
+struct WorkerHello {
+    std::string node; std::string session; int slots = 0; int gpus = 0;
+    std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
+};
 struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its ranks are up
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
     std::vector<int> matched{};
 };
 struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // it should run there and does not
-struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory; std::uint64_t asked = 0; };
+struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
+    std::uint64_t asked = 0; std::int64_t save_ms = 0;
+};
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };  // token: who wrote it
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
 struct AddQueue { spec::PilotQueue queue; };

@@ -28,8 +28,10 @@ struct Machine {
     friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// The exit code by which a worker says that the check of its machine failed.
-inline constexpr int kExitUnhealthy = 77;
+// Exit codes of attempts, by roll-worker (docs/internals.md): a check of the node failed, the job's
+// own or the site's.
+inline constexpr int kExitUnfit = 77;
+inline constexpr int kExitUnhealthy = 78;
 
 // Of a node's name: pilots on one machine have names of their own, "gpu7.a12".
 std::string machine_of(const std::string& node);

@@ -39,6 +39,7 @@ struct Job {
     Time not_before{};  // back-off: not placed earlier than this
     bool due = true;    // begin time and back-off are over
     JobId array{};      // the first job of its array; 0: it is in none
+    JobId cron_last{};  // the newest job that came of its cron times; 0: none
     int infra_failures = 0;
     int app_failures = 0;
     int timeouts = 0;
@@ -51,6 +52,7 @@ struct Job {
     std::optional<Attempt> attempt{};  // the current one; set iff phase is Running
     std::vector<EndedAttempt> past{};
     std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
+    std::vector<std::int64_t> save_ms{};    // what its newest saves took
     std::string exported{};                 // directory of the HF export that this job wrote
     std::optional<JobId> export_job{};      // the convert job that follows this one
     std::optional<Time> ended_at{};
@@ -79,7 +81,8 @@ struct State {
     std::map<std::string, JobId> keys;  // idempotency key -> job
     // node -> the sessions that joined there, oldest first. Only the newest may come (back).
     std::map<std::string, std::vector<std::string>> sessions;
-    std::map<std::string, AllocationQueue> queues;  // by name
+    std::map<std::string, std::uint64_t> generations;  // node -> of the newest roll-worker there
+    std::map<std::string, AllocationQueue> queues;     // by name
     std::map<AllocationId, Allocation> allocations;
     std::uint64_t next_allocation = 1;
     std::uint64_t next_job = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/hash.hpp"
+#include "daemon/core/save_margin.hpp"
 
 namespace roll::dispatch {
 namespace {
@@ -42,6 +43,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     if (job.spec.source_job)
         add_checkpoints(state.jobs.at(*job.spec.source_job), order.checkpoints);
     order.time_limit_seconds = job.spec.resources.time.count();
+    order.hang_after_seconds = job.spec.hang_after.value_or(std::chrono::seconds(-1)).count();
     return order;
 }
 
@@ -67,8 +69,11 @@ std::map<WorkerId, protocol::Answer> orders(const core::State& state,
         }
         if (const auto* stop = std::get_if<core::StopMember>(&action)) {
             const core::Job& job = state.jobs.at(stop->attempt.job);
+            const bool saves = wants_checkpoint(job);
+            const auto grace =
+                std::chrono::ceil<std::chrono::seconds>(core::save_margin(job.save_ms));
             all[stop->worker].stop.push_back(
-                {stop->attempt, job.attempt->reason, wants_checkpoint(job)});
+                {stop->attempt, job.attempt->reason, saves, saves ? grace.count() : 0});
         }
     }
     return all;

@@ -62,8 +62,8 @@ void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& 
             inputs.push_back(core::CheckpointDeleted{worker, entry.attempt, c.step,
                                                      c.writer.value_or(entry.attempt.token)});
         } else {
-            inputs.push_back(
-                core::CheckpointWritten{worker, entry.attempt, c.step, c.directory, c.asked});
+            inputs.push_back(core::CheckpointWritten{worker, entry.attempt, c.step, c.directory,
+                                                     c.asked, c.save_ms});
         }
     }
     if (!entry.exported.empty())
@@ -138,7 +138,8 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     const auto worker = worker_of(state, heartbeat.session);
     if (!worker) {
         inputs.push_back(core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
-                                           heartbeat.gpus, pilot_of(heartbeat, cluster_)});
+                                           heartbeat.gpus, pilot_of(heartbeat, cluster_),
+                                           heartbeat.generation});
     }
     auto [entry, fresh] = sessions_.try_emplace(heartbeat.session);
     Session& session = entry->second;

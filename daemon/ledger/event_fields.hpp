@@ -10,6 +10,7 @@ template <class V> void fields(V& v, core::IncarnationRaised& e) { v("incarnatio
 template <class V> void fields(V& v, core::JobSubmitted& e) {
     v("job", e.job); v("key", e.key); v("user", e.user);
     v("spec", e.spec); v("at", e.at); v.added("array", e.array);
+    v.added("cron", e.cron);
 }
 template <class V> void fields(V& v, core::ExportQueued& e) { v("parent", e.parent); v("job", e.job); }
 template <class V> void fields(V& v, core::JobHeld& e) { v("job", e.job); v("held", e.held); }
@@ -44,13 +45,14 @@ template <class V> void fields(V& v, core::AttemptEnded& e) {
 template <class V> void fields(V& v, core::CheckpointRecorded& e) {
     v("attempt", e.attempt); v("step", e.step);
     v("directory", e.directory); v("at", e.at); v.added("asked", e.asked);
+    v.added("save_ms", e.save_ms);
 }
 template <class V> void fields(V& v, core::CheckpointAsked& e) { v("attempt", e.attempt); v("number", e.number); }
 template <class V> void fields(V& v, core::CheckpointPruned& e) { v("job", e.job); v("step", e.step); v("token", e.token); }
 template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.attempt); v("directory", e.directory); v("at", e.at); }
 template <class V> void fields(V& v, core::WorkerJoined& e) {
     v("worker", e.worker); v("node", e.node); v("session", e.session);
-    v("slots", e.slots); v("gpus", e.gpus); v("at", e.at);
+    v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); v.added("generation", e.generation);
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }

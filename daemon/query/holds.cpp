@@ -4,6 +4,7 @@
 #include "daemon/core/dependency.hpp"
 #include "daemon/core/limits.hpp"
 #include "daemon/core/room.hpp"
+#include "daemon/core/rules/rules.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
@@ -45,6 +46,11 @@ class Finder {
     }
 
     void times() {
+        if (!job_.spec.cron.empty())
+            return add("cron",
+                       fmt::format("queues a job at {} ({})", to_iso8601(core::due_at(job_)),
+                                   job_.spec.cron),
+                       fmt::format("rollctl update {} begin=now queues one now", id_.value));
         if (job_.due) return;
         const std::string begin = job_.spec.begin ? to_iso8601(*job_.spec.begin) : "";
         if (job_.not_before < core::due_at(job_))
@@ -78,10 +84,29 @@ class Finder {
             fmt::format("{} node{} with {} slots and {} GPUs each", wanted.nodes,
                         wanted.nodes == 1 ? "" : "s", wanted.slots_per_node, wanted.gpus_per_node);
         if (!fits) return too_large(wanted, need);
+        if (!core::find_places(wanted, core::free_room(state_, now_)).empty() && reservation())
+            return;
         add("room", "waits for free slots: it needs " + need,
             fmt::format("it starts when jobs before it end; rollctl update {} priority=N moves it "
                         "forward, rollctl jobs shows the others",
                         id_.value));
+    }
+
+    // There is room, but it is kept for the first job that must wait.
+    bool reservation() {
+        const auto first = core::promised(state_, now_);
+        if (!first || first->job == id_) return false;
+        const int priority = state_.jobs.at(first->job).spec.priority + 1;
+        const std::string until =
+            first->at ? fmt::format("which starts at {} at the latest", to_iso8601(*first->at))
+                      : "for which no time can be told: attempts without resources.time are in its "
+                        "way";
+        add("reservation",
+            fmt::format("the room that is free is kept for job {}, {}", first->job.value, until),
+            fmt::format("rollctl update {} priority={} puts it before that one; with a "
+                        "resources.time that ends before, it starts at once",
+                        id_.value, priority));
+        return true;
     }
 
     void too_large(const spec::Resources& wanted, const std::string& need) {

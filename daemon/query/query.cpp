@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "daemon/core/save_margin.hpp"
+
 namespace roll::query {
 namespace {
 
@@ -93,6 +95,20 @@ Json excluded_json(const core::State& state, const std::string& node) {
     return {{"machine", machine->first},
             {"until", to_iso8601(*machine->second.excluded_until)},
             {"reason", machine->second.reason}};
+}
+
+// Each rank beside the fastest: its score is that one's own time of a step by its own, 1 at best.
+Json with_scores(Json ranks) {
+    double fastest = 0;
+    for (const Json& rank : ranks) {
+        const double own = rank.value("own_ms", 0.0);
+        if (own > 0 && (fastest == 0 || own < fastest)) fastest = own;
+    }
+    for (Json& rank : ranks) {
+        const double own = rank.value("own_ms", 0.0);
+        rank["score"] = own > 0 ? Json(fastest / own) : Json(nullptr);
+    }
+    return ranks;
 }
 
 // What running attempts hold of a worker.
@@ -197,6 +213,9 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     value["attempts"] = attempts_json(job);
     value["checkpoints"] = checkpoints_json(job);
     value["exported"] = job.exported;
+    value["save_margin_ms"] = core::save_margin(job.save_ms).count();
+    const auto heard = hearsay.ranks.find(id);
+    value["ranks"] = heard == hearsay.ranks.end() ? Json::array() : with_scores(heard->second);
     value["holds"] = Json::array();
     for (const Hold& hold : holds(state, id, now)) {
         value["holds"].push_back({{"rule", hold.rule}, {"why", hold.why}, {"remedy", hold.remedy}});

@@ -16,6 +16,7 @@ namespace roll::query {
 // What rolld knows besides State, for people: progress of running jobs, when a worker was heard.
 struct Hearsay {
     std::map<JobId, Json> progress;
+    std::map<JobId, Json> ranks{};  // [{rank, node, step, own_ms}]
     std::map<WorkerId, std::int64_t> heard_ms_ago;
     std::map<AllocationId, std::string> slurm{};  // what squeue last said
     std::string slurm_trouble{};

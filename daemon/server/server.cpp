@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/dispatch/dispatch.hpp"
+#include "daemon/gateway/ended_workers.hpp"
 
 namespace roll::server {
 namespace {
@@ -223,8 +224,10 @@ void Server::turn() {
     inputs_.clear();
     asked_.clear();
     if (!turned->full) run_errands();
-    const bool company =
-        sessions_.has_company(steady_now()) || desk_.only_gone_are_left(engine_.state());
+    // Nobody hears it: it may be cut off itself, unless all whom it could hear have ended.
+    const bool company = sessions_.has_company(steady_now()) ||
+                         desk_.only_gone_are_left(engine_.state()) ||
+                         gateway::all_have_ended(engine_.state(), options_.workers);
     if (drained && company) beacon_.beat();
     timer_.cancel();
 }
@@ -319,7 +322,13 @@ query::Hearsay Server::hearsay() const {
         hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
         for (const protocol::RunningAttempt& running : session->second.last.running) {
             Json progress = Json::parse(running.progress, nullptr, false);
-            if (progress.is_object()) hearsay.progress[running.attempt.job] = std::move(progress);
+            if (!progress.is_object()) continue;
+            for (Json& rank : progress["ranks"]) {
+                rank["node"] = worker.node;
+                hearsay.ranks[running.attempt.job].push_back(std::move(rank));
+            }
+            progress.erase("ranks");
+            if (!progress.empty()) hearsay.progress[running.attempt.job] = std::move(progress);
         }
     }
     return hearsay;

@@ -42,6 +42,7 @@ struct ServerOptions {
     io::CurveKeys keys;                // of the server
     std::filesystem::path authorized;  // directory of public keys
     std::filesystem::path beacon;      // empty: none
+    std::filesystem::path workers{};   // run directories of workers on this machine
     std::string cluster;               // names the ledger
     std::string nonce;                 // of this process
     spec::Policy policy;               // of rolld.yaml

@@ -2,6 +2,7 @@
 """The queue with commands as jobs: durable submits, keys, cancel, exit codes. No trainer."""
 import os
 import shutil
+import signal
 import time
 import socket
 import subprocess
@@ -104,6 +105,56 @@ class Queue(RollTest):
     def rolld(self, *args):
         return subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, *args], check=True,
                               env=self.env, capture_output=True, text=True)
+
+    def test_an_array_runs_with_its_limit_and_its_failed_tasks_are_queued_again(self):
+        self.up()
+        out = self.write('out', '')
+        ids = self.ctl('submit', '--parsable', '--array', '0-3%2', '--set', 'retry.app=0', '--',
+                       'sh', '-c', f'echo $ROLL_ARRAY_INDEX >> {out}; test $ROLL_ARRAY_INDEX != 2'
+                       ).stdout.split()
+        self.assertEqual(len(ids), 4)
+        states = [self.wait(int(job))['state'] for job in ids]
+        self.assertEqual(states, ['done', 'done', 'failed', 'done'])
+        with open(out, encoding='ascii') as file:
+            self.assertEqual(sorted(file.read().split()), ['0', '1', '2', '3'])
+        again = self.ctl('resubmit', '--failed', 'all', '--parsable').stdout.split()
+        self.assertEqual(len(again), 1)
+        self.assertEqual(self.wait(int(again[0]))['state'], 'failed')
+        with open(out, encoding='ascii') as file:
+            self.assertEqual(file.read().split().count('2'), 2)
+
+    def test_rolld_yaml_holds_and_a_sighup_reads_it_again(self):
+        os.makedirs(self.state, mode=0o700)
+        config = os.path.join(self.state, 'rolld.yaml')
+
+        def limit(jobs):
+            with open(config, 'w', encoding='ascii') as file:
+                file.write(f'users: {{"*": {{jobs: {jobs}}}}}\n')
+        limit(1)
+        self.up()
+        self.submit('--hold', '--', 'true')
+        refused = self.ctl('submit', '--hold', '--', 'true', check=False)
+        self.assertEqual(refused.returncode, 4, refused.stderr)
+        self.assertIn('users.*.jobs', refused.stderr)
+        limit(2)
+        with open(os.path.join(self.state, 'rolld.pid'), encoding='ascii') as file:
+            pid = int(file.read())
+        os.kill(pid, signal.SIGHUP)
+        wait_until(lambda: self.ctl('submit', '--hold', '--', 'true', check=False).returncode == 0,
+                   'the new limit to hold')
+        self.assertEqual(self.ctl('submit', '--hold', '--', 'true', check=False).returncode, 4)
+
+    def test_jobs_come_from_stdin_a_line_each_and_a_directory_is_refused(self):
+        self.up()
+        lines = ''.join(f'{{"name": "n{n}", "kind": "command", "command": ["true"]}}\n'
+                        for n in range(3))
+        done = subprocess.run([os.path.join(BIN, 'rollctl'), 'submit', '--parsable', '-'],
+                              input=lines, env=self.env, cwd=self.work, capture_output=True,
+                              text=True, check=True)
+        self.assertEqual(len(done.stdout.split()), 3)
+        refused = self.ctl('submit', self.work, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn('is a directory', refused.stderr)
 
     def test_a_dependent_job_starts_after_the_one_it_waits_for(self):
         self.up()

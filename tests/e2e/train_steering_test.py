@@ -2,9 +2,10 @@
 """Training jobs from outside: a checkpoint on demand, and a chain in one file."""
 import json
 import os
+import signal
 import unittest
 
-from harness import RollTest
+from harness import RollTest, wait_until
 
 
 class TrainSteering(RollTest):
@@ -75,6 +76,51 @@ class TrainSteering(RollTest):
         self.assertEqual((ended['state'], ended['attempt'], ended['exit_code']), ('failed', 1, 3))
         self.assertEqual(ended['labels'], ['ecc'])
         self.assertIn('its log has: ^FATAL', ended['reason'])
+
+    def test_ranks_that_hang_leave_their_stacks_and_are_tried_again(self):
+        self.corpus()
+        self.up()
+        job = self.submit(self.train_job(steps=100000, checkpoint__every=20, export='none',
+                                         hang_after='3s'))
+        self.wait_checkpoint(job)
+        ranks = self.json('show', job)['job']['ranks']
+        self.assertEqual([rank['rank'] for rank in ranks], [0, 1])
+        self.assertEqual(max(rank['score'] for rank in ranks), 1)
+        os.kill(self.pids_of('roll-rank')[1], signal.SIGSTOP)
+        wait_until(lambda: self.show(job)['attempt'] == 2, 'the attempt that hangs to be replaced')
+        first = self.json('show', job)['job']['attempts'][0]
+        self.assertEqual((first['outcome'], first['exit_code']), ('infra', 79))
+        self.assertRegex(first['reason'], r'^no step for \d+ s after step \d+ \(at most 3 s\)')
+        for rank in (0, 1):
+            path = os.path.join(self.output(job), 'logs', 'attempt-1', f'rank-{rank}.log')
+            with open(path, encoding='utf-8') as file:
+                log = file.read()
+            self.assertIn('stacks of all threads', log)
+            self.assertIn('end of stacks', log)
+            self.assertIn('roll::train::', log)
+        self.ctl('cancel', job)
+
+    def test_a_node_is_checked_before_an_attempt_starts_on_it(self):
+        self.up()
+        flag, ran = os.path.join(self.work, 'flag'), os.path.join(self.work, 'ran')
+        path = self.write('checked.yaml', json.dumps({
+            'name': 'checked', 'kind': 'command', 'command': ['sh', '-c', f'echo x >> {ran}'],
+            'check': {'command': ['sh', '-c', f'mkdir {flag} && echo unfit && exit 1; exit 0']}}))
+        ended = self.wait_done(self.submit(path))
+        self.assertEqual(ended['attempt'], 2)
+        attempts = self.json('show', ended['id'])['job']['attempts']
+        self.assertEqual(attempts[0]['exit_code'], 77)
+        self.assertIn('the check of this node failed: sh ended with exit status 1',
+                      attempts[0]['reason'])
+        with open(ran, encoding='ascii') as file:
+            self.assertEqual(file.read(), 'x\n')
+        slow = self.write('slow.yaml', json.dumps({
+            'name': 'slow', 'kind': 'command', 'command': ['true'], 'retry': {'infra': 0},
+            'check': {'command': ['sleep', '60'], 'timeout': '1s'}}))
+        self.assertIn('took longer than 1 s', self.wait(self.submit(slow))['reason'])
+        builtin = self.write('fit.yaml', json.dumps({
+            'name': 'fit', 'kind': 'command', 'command': ['true'], 'check': 'builtin'}))
+        self.wait_done(self.submit(builtin))
 
 
 if __name__ == '__main__':

@@ -54,7 +54,9 @@ void Auditor::on(const core::IncarnationRaised& e) {
 }
 void Auditor::on(const core::JobSubmitted& e) {
     ROLL_CHECK(jobs_.empty() || e.job > jobs_.rbegin()->first);
-    ROLL_CHECK(e.spec.output.find('{') == std::string::npos && e.spec.then.empty());
+    const bool plain = e.spec.output.find('{') == std::string::npos;
+    ROLL_CHECK((plain || !e.spec.cron.empty()) && e.spec.then.empty());
+    if (e.cron != JobId{}) check_cron(e);
     jobs_[e.job] = Job{
         .spec = e.spec, .user = e.user, .submitted = e.at, .held = e.spec.hold, .array = e.array};
     ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
@@ -69,6 +71,14 @@ void Auditor::on(const core::JobSubmitted& e) {
     // The tasks of an array come in a row, each index once.
     const auto indices = spec::array_indices(e.spec.array->indices).value();
     ROLL_CHECK(indices.at(e.job.value - e.array.value) == e.spec.array->index);
+}
+// One at a time, not before its time, and like the one that sends it.
+void Auditor::check_cron(const core::JobSubmitted& e) {
+    Job& sender = job(e.cron);
+    ROLL_CHECK(!sender.held && !sender.over && !sender.cancelled && due_at(sender) <= now_);
+    ROLL_CHECK(!sender.sent || job(*sender.sent).over);
+    ROLL_CHECK(e.spec.cron.empty() && e.spec.document == sender.spec.document);
+    sender.sent = e.job;
 }
 void Auditor::on(const core::ExportQueued& e) {
     Job& parent = job(e.parent);
@@ -185,6 +195,9 @@ void Auditor::on(const core::AttemptStopping& e) {
     });
     ROLL_CHECK(late(j, r, now_) || broken || j.cancelled || moves || e.preempted);
     if (e.preempted) check_preemption(e);
+    run(e.attempt).limit_at_stop = !j.cancelled && !broken && limit_is_over(j, r, now_);
+    run(e.attempt).deadline_at_stop =
+        !j.cancelled && !broken && j.spec.deadline && *j.spec.deadline < now_;
     run(e.attempt).stopping = true;
     run(e.attempt).preempted = e.preempted;
 }
@@ -273,8 +286,7 @@ void Auditor::count_end(Job& j, const core::AttemptEnded& e) {
     j.best = std::max(j.best, j.newest);
     j.backoff = 0s;
     const bool stopped = e.outcome == Outcome::Stopped || e.outcome == Outcome::Yielded;
-    const auto limit = j.spec.resources.time;
-    const bool by_limit = limit.count() > 0 && j.run->since + limit <= now_;
+    const bool by_limit = limit_is_over(j, *j.run, now_);
     if (stopped && j.run->preempted) {
         ++j.preemptions;
     } else if (stopped && by_limit) {
@@ -302,6 +314,9 @@ void Auditor::on(const core::CheckpointRecorded& e) {
     ROLL_CHECK(e.asked <= r.asked);
     if (e.asked > 0 && e.asked == r.asked) r.asked_at.reset();
     job(e.attempt.job).newest = e.step;
+    auto& saves = job(e.attempt.job).save_ms;
+    if (e.save_ms > 0) saves.push_back(e.save_ms);
+    if (saves.size() > 200) saves.erase(saves.begin());
     ROLL_CHECK(written_.contains({e.attempt.job, e.step, e.attempt.token}));
 }
 void Auditor::on(const core::CheckpointPruned& e) {
@@ -332,9 +347,21 @@ bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) co
 }
 
 bool Auditor::late(const Job& j, const Run& run, Time now) {
-    const auto limit = j.spec.resources.time;
-    const bool over_limit = limit.count() > 0 && run.since + limit <= now;
-    return over_limit || (j.spec.deadline && *j.spec.deadline < now);
+    return limit_is_over(j, run, now) || run.deadline_at_stop ||
+           (j.spec.deadline && *j.spec.deadline < now);
+}
+// Less what its saves take at worst (and a minute), a quarter of it at most.
+bool Auditor::limit_is_over(const Job& j, const Run& run, Time now) {
+    const Time::duration limit = j.spec.resources.time;
+    if (limit.count() == 0) return false;
+    std::vector<std::int64_t> saves = j.save_ms;
+    std::ranges::sort(saves);
+    Time::duration margin{};
+    if (!saves.empty()) {
+        const std::size_t rank = (saves.size() * 99 + 99) / 100;
+        margin = std::chrono::milliseconds(saves.at(rank - 1)) + 60s;
+    }
+    return run.limit_at_stop || run.since + limit - std::min(margin, limit / 4) <= now;
 }
 bool Auditor::too_late(const Job& j, Time now) {
     return j.spec.deadline && now + j.spec.resources.time > *j.spec.deadline;
@@ -358,7 +385,7 @@ bool Auditor::exported(JobId id) const {
 }
 
 bool Auditor::allowed(const Job& j) const {
-    if (j.run || j.over || j.held || j.cancelled) return false;
+    if (j.run || j.over || j.held || j.cancelled || !j.spec.cron.empty()) return false;
     return std::ranges::all_of(j.spec.after, [&](const spec::After& after) {
         const auto over = jobs_.at(after.job).over;
         if (!over) return false;

@@ -48,7 +48,9 @@ class Auditor {
         bool started = false;
         bool stopping = false;
         bool preempted = false;
-        std::uint64_t asked = 0;  // checkpoints
+        bool limit_at_stop = false;     // its time limit was over when it was stopped
+        bool deadline_at_stop = false;  // likewise
+        std::uint64_t asked = 0;        // checkpoints
         std::optional<Time> asked_at{};
         Time since{};
     };
@@ -70,7 +72,8 @@ class Auditor {
         int preemptions = 0;
         int stalled = 0;
         std::int64_t newest = 0;  // recorded checkpoint
-        std::int64_t best = 0;    // the same when an attempt last ended
+        std::vector<std::int64_t> save_ms{};
+        std::int64_t best = 0;  // the same when an attempt last ended
         std::chrono::milliseconds backoff{};
         Time requeued{};
         Time placed{};
@@ -81,6 +84,7 @@ class Auditor {
         std::optional<core::JobPhase> over{};
         bool requeue_due = false;
         std::optional<JobId> export_job{};
+        std::optional<JobId> sent{};  // by its cron times, the newest
     };
     struct Worker {
         std::string node{};
@@ -149,6 +153,7 @@ class Auditor {
     bool is_busy(AllocationId id) const;
     bool allowed(const Job& job) const;
     bool hopeless(const Job& job) const;
+    void check_cron(const core::JobSubmitted& e);
     bool exported(JobId id) const;
     bool due(const Job& job, Time now) const {
         return allowed(job) && due_at(job) <= now && !array_is_full(job);
@@ -159,6 +164,7 @@ class Auditor {
     bool array_is_full(const Job& job) const;
     // Time and deadline of a running attempt, and of a job that has not started.
     static bool late(const Job& job, const Run& run, Time now);
+    static bool limit_is_over(const Job& job, const Run& run, Time now);
     static bool too_late(const Job& job, Time now);
     void check_judgement(const core::AttemptEnded& e, const Run& run) const;
     struct Sum {

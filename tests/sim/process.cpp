@@ -109,7 +109,8 @@ std::vector<AttemptKey> ProcessRules::on_answer(Process& p, const Answer& answer
 void ProcessRules::write_checkpoint(Copy& copy) const {
     if (!copy.trains || copy.member != 0 || copy.step >= 400) return;
     copy.step += 10;
-    copy.unrecorded.push_back({copy.step, copy.key.token, false, std::exchange(copy.asked, 0)});
+    copy.unrecorded.push_back({copy.step, copy.key.token, false, std::exchange(copy.asked, 0),
+                               random_.percent(50) ? random_.between(1, 9000) : 0});
 }
 
 void ProcessRules::live(Copy& copy, const Peers& peers, std::int64_t beats, int now) const {
@@ -136,7 +137,9 @@ void ProcessRules::live(Copy& copy, const Peers& peers, std::int64_t beats, int 
 }
 
 Heartbeat ProcessRules::beat(Process& p, std::int64_t beats) {
-    Heartbeat hb{.node = p.node, .session = p.session, .slots = p.slots, .gpus = p.gpus};
+    Heartbeat hb{.node = p.node, .session = p.session, .generation = p.generation};
+    hb.slots = p.slots;
+    hb.gpus = p.gpus;
     hb.pilot = p.pilot;
     hb.sequence = ++p.sequence;
     p.sent[p.sequence] = beats;

@@ -22,6 +22,7 @@ struct Written {
     Token writer{};
     bool deleted = false;
     std::uint64_t asked = 0;
+    std::int64_t save_ms = 0;
 };
 
 // One attempt on one worker: the physical thing.
@@ -55,6 +56,7 @@ struct Copy {
 struct Heartbeat {
     std::string node{};
     std::string session{};
+    std::uint64_t generation = 0;
     int slots = 0;
     int gpus = 0;
     std::optional<core::Pilot> pilot{};
@@ -87,6 +89,7 @@ struct Answer {
 struct Process {
     std::string node{};
     std::string session{};
+    std::uint64_t generation = 0;
     int slots = 0;
     int gpus = 0;
     std::optional<core::Pilot> pilot{};

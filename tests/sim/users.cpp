@@ -94,7 +94,10 @@ void World::plan_users() {
         later(random_.between(0, 700), [this, i] {
             const std::string key = "key" + std::to_string(i);
             keys_[key] = invent(i);
-            if (!keys_[key].array && random_.percent(15)) {
+            spec::JobSpec& spec = keys_[key];
+            if (!spec.array && spec.after.empty() && !spec.deadline && random_.percent(8))
+                spec.cron = "*/2 * * * *";
+            if (!keys_[key].array && spec.cron.empty() && random_.percent(15)) {
                 spec::JobSpec next = invent(100 + i);
                 next.array.reset();
                 next.output = "/then/{previous.output}";
@@ -192,6 +195,7 @@ void World::calm_down() {
             if (!engine_) return;
             for (const Node& node : nodes_) inbox_.push_back({core::Drain{node.name, false}});
             for (const auto& [id, job] : engine_->state().jobs) {
+                if (!job.spec.cron.empty()) inbox_.push_back({core::Cancel{id, "enough"}});
                 if (job.held) inbox_.push_back({core::Hold{id, false}});
             }
         });

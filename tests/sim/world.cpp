@@ -182,17 +182,9 @@ void World::receive(const Heartbeat& heartbeat, std::uint64_t life) {
     heard_[heartbeat.session] = heartbeat;
     const auto worker = worker_of(heartbeat.session);
     if (!worker) {
-        // The first hello of a process that is gone already does not come: its connection is too.
-        const auto& sessions = engine_->state().sessions;
-        const auto known = sessions.find(heartbeat.node);
-        const bool joined =
-            known != sessions.end() && std::ranges::count(known->second, heartbeat.session) > 0;
-        const auto lives = [&](const Node& node) {
-            return node.process && node.process->session == heartbeat.session;
-        };
-        if (!joined && std::ranges::none_of(nodes_, lives)) return;
-        inbox_.push_back({core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
-                                            heartbeat.gpus, heartbeat.pilot}});
+        inbox_.push_back(
+            {core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots, heartbeat.gpus,
+                               heartbeat.pilot, heartbeat.generation}});
         return;
     }
     claim(*worker, heartbeat);
@@ -209,8 +201,8 @@ void World::claim(WorkerId worker, const Heartbeat& heartbeat) {
             if (w.deleted)
                 inbox_.push_back({core::CheckpointDeleted{worker, copy.key, w.step, w.writer}});
             if (!w.deleted)
-                inbox_.push_back(
-                    {core::CheckpointWritten{worker, copy.key, w.step, directory, w.asked}});
+                inbox_.push_back({core::CheckpointWritten{worker, copy.key, w.step, directory,
+                                                          w.asked, w.save_ms}});
         }
         if (!copy.exported.empty())
             inbox_.push_back({core::ExportWritten{worker, copy.key, copy.exported}});
@@ -284,6 +276,7 @@ void World::start_process(Node& node) {
     node.process = std::make_unique<Process>();
     node.process->node = node.name;
     node.process->session = node.name + "/" + std::to_string(++sessions_);
+    node.process->generation = sessions_;
     node.process->slots = node.slots;
     node.process->gpus = node.gpus;
     node.process->pilot = node.pilot;

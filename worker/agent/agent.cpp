@@ -158,6 +158,7 @@ void Agent::carry_out() {
                             [&](const SetLeash& e) { supervisor.set_leash(e); },
                             [&](const Tell& e) { supervisor.tell(e.attempt, e.command); },
                             [&](const Terminate& e) { supervisor.terminate(e.attempt); },
+                            [&](const DumpStacks& e) { supervisor.dump_stacks(e.attempt); },
                             [&](const Kill& e) { supervisor.kill(e.attempt); },
                             [&](const Publish& e) { volume_.publish(e); },
                             [&](const Remember& e) { remember(e.entry); },

@@ -23,20 +23,9 @@ std::set<AttemptKey> named_by(const protocol::Answer& answer) {
     return named;
 }
 
-Ending ending_of(const Attempt& attempt) {
-    Ending ending;
-    ending.command = attempt.command();
-    for (const Rank& rank : attempt.ranks) {
-        ending.exits.push_back(rank.exit);
-        ending.failures.push_back(rank.failure);
-    }
-    ending.first_failed = attempt.first_failed;
-    ending.first_rank = attempt.order.node_rank * programs_of(attempt.order);
-    if (attempt.stop) {
-        ending.stopped = attempt.stop->cause;
-        ending.stop_reason = attempt.stop->reason;
-    }
-    return ending;
+// Half of the time that its ranks have for a step.
+Millis now_hung(const Attempt& attempt, Millis declared) {
+    return step_bound(attempt.steps, declared).value_or(Millis{}) / 2;
 }
 
 bool all_ready(const Attempt& attempt) {
@@ -114,7 +103,8 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
     for (const auto& order : answer.stop) {
         Attempt* const attempt = find(order.attempt);
         if (attempt != nullptr) {
-            stop(*attempt, StopCause::Asked, order.reason, order.checkpoint, now);
+            stop(*attempt, StopCause::Asked, order.reason, order.checkpoint, now,
+                 std::chrono::seconds(order.grace_seconds));
         } else if (!ran_.contains(order.attempt)) {
             refuse_to_start(order);
         }
@@ -204,8 +194,8 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     attempt.order = order;
     attempt.bound = bound;
     attempt.ranks.resize(programs_of(order));
-    const bool ranked = order.kind == "train" || order.kind == "resume";
-    for (Rank& rank : attempt.ranks) rank.ready = !ranked;
+    if (attempt.ranked()) attempt.steps.resize(attempt.ranks.size());
+    for (Rank& rank : attempt.ranks) rank.ready = !attempt.ranked();
     effects_.push_back(Remember{entry_of(attempt)});
     effects_.push_back(Start{order, bound.lease_ends(rules_), bound.killed_at(rules_)});
     if (all_ready(attempt)) attempt.phase = Phase::Running;
@@ -259,17 +249,36 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
     if (orphan) stop(attempt, StopCause::Orphaned, "rolld was away for too long", true, now);
+    check_steps(attempt, now);
     const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
     const bool settled = attempt.settle_at && now >= *attempt.settle_at;
     if (graceless || settled) kill_processes(attempt);
 }
 
+// A hang is a fault of the world until somebody has read the stacks.
+void AgentCore::check_steps(Attempt& attempt, Instant now) {
+    if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
+    const std::string reason =
+        hang_reason(attempt.steps, std::chrono::seconds(attempt.order.hang_after_seconds), now);
+    if (reason.empty()) return;
+    effects_.push_back(Note{label(attempt.order.attempt) + ": hangs: " + reason});
+    effects_.push_back(DumpStacks{attempt.order.attempt});
+    attempt.verdict = Verdict{"infra", protocol::kExitHung, reason};
+    attempt.settle_at = now + stops_.settle;
+}
+
 void AgentCore::stop(Attempt& attempt, StopCause cause, std::string reason, bool checkpoint,
-                     Instant now) {
+                     Instant now, Millis grace) {
     if (attempt.gone) return;
     const bool harder = attempt.stop && attempt.stop->checkpoint && !checkpoint;
     if (attempt.stop && !harder) return;
-    const Instant kill_at = now + (checkpoint ? stops_.checkpoint_grace : stops_.grace);
+    // One that has done no step for half of what it may is asked what it does instead.
+    const Millis declared = std::chrono::seconds(attempt.order.hang_after_seconds);
+    if (!hang_reason(attempt.steps, declared, now + now_hung(attempt, declared)).empty())
+        effects_.push_back(DumpStacks{attempt.order.attempt});
+    const Millis known =
+        grace.count() > 0 ? std::max(grace, stops_.grace) : stops_.checkpoint_grace;
+    const Instant kill_at = now + (checkpoint ? known : stops_.grace);
     effects_.push_back(Note{label(attempt.order.attempt) + ": stops: " + reason});
     attempt.stop = StopRequest{cause, std::move(reason), checkpoint, kill_at};
     attempt.phase = Phase::Stopping;
@@ -305,6 +314,10 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
         effects_.push_back(BeatNow{});
     } else if (const auto* progress = std::get_if<protocol::Progress>(&report)) {
         attempt->progress = progress->json;
+    } else if (const auto* step = std::get_if<protocol::StepDone>(&report)) {
+        if (attempt->ranked())
+            note_step(attempt->steps[static_cast<std::size_t>(rank)], step->step, step->steps,
+                      step->own_ms, now);
     } else if (const auto* failed = std::get_if<protocol::Failed>(&report)) {
         who.failure = failed->message.substr(0, kReasonBytesMax);
     } else if (const auto* exported = std::get_if<protocol::ExportDone>(&report)) {
@@ -312,7 +325,8 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
         effects_.push_back(Remember{entry_of(*attempt)});
         effects_.push_back(BeatNow{});
     } else if (const auto* pruned = std::get_if<protocol::CheckpointPruned>(&report)) {
-        attempt->unrecorded.push_back({{pruned->step, "", true, pruned->writer, 0}, std::nullopt});
+        attempt->unrecorded.push_back(
+            {{pruned->step, "", true, pruned->writer, 0, 0}, std::nullopt});
         effects_.push_back(Remember{entry_of(*attempt)});
     } else if (const auto* staged = std::get_if<protocol::CheckpointStaged>(&report)) {
         std::string to = final_name(staged->directory);
@@ -321,7 +335,8 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
                 Note{label(key) + ": not a staged checkpoint: " + staged->directory});
             return;
         }
-        attempt->staged.push_back({staged->step, staged->directory, std::move(to), staged->asked});
+        attempt->staged.push_back(
+            {staged->step, staged->directory, std::move(to), staged->asked, staged->save_ms});
         publish(*attempt, now);
     }
 }
@@ -347,7 +362,8 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
         attempt->staged.pop_front();
         if (done) {
             attempt->unrecorded.push_back(
-                {{step, staged.to, false, std::nullopt, staged.asked}, std::nullopt});
+                {{step, staged.to, false, std::nullopt, staged.asked, staged.save_ms},
+                 std::nullopt});
             effects_.push_back(Remember{entry_of(*attempt)});
             effects_.push_back(BeatNow{});
         } else {

@@ -28,6 +28,7 @@ struct Start { protocol::StartOrder order; Instant lease_ends{}; Instant killed_
 struct SetLeash { AttemptKey attempt; Instant lease_ends{}; Instant killed_at{}; };
 struct Tell { AttemptKey attempt; protocol::Command command; };      // every rank, by its stdin
 struct Terminate { AttemptKey attempt; };                            // SIGTERM to the group
+struct DumpStacks { AttemptKey attempt; };                           // of its ranks, into their logs
 struct Kill { AttemptKey attempt; };                                 // SIGKILL to all of it
 struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; std::string to; Instant before{}; };
 struct Remember { protocol::RunningAttempt entry; };                 // survives this process
@@ -35,8 +36,8 @@ struct Forget { AttemptKey attempt; };
 struct BeatNow { };                                                  // rolld should hear of a change
 struct Note { std::string text; };                                   // for the log
 // clang-format on
-using Effect =
-    std::variant<Start, SetLeash, Tell, Terminate, Kill, Publish, Remember, Forget, BeatNow, Note>;
+using Effect = std::variant<Start, SetLeash, Tell, Terminate, DumpStacks, Kill, Publish, Remember,
+                            Forget, BeatNow, Note>;
 
 class AgentCore {
   public:
@@ -85,7 +86,9 @@ class AgentCore {
     void drop_said(Attempt& attempt, std::uint64_t sequence);
     void start(const protocol::StartOrder& order, const protocol::Answer& answer, Instant now);
     void forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named);
-    void stop(Attempt& attempt, StopCause cause, std::string reason, bool checkpoint, Instant now);
+    void stop(Attempt& attempt, StopCause cause, std::string reason, bool checkpoint, Instant now,
+              Millis grace = {});
+    void check_steps(Attempt& attempt, Instant now);
     void kill(Attempt& attempt, StopCause cause, std::string reason, Instant now);
     void kill_processes(Attempt& attempt);
     void publish(Attempt& attempt, Instant now);

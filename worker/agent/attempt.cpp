@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/json.hpp"
+
 namespace roll::agent {
 
 const char* name_of(Phase phase) {
@@ -19,6 +21,39 @@ int programs_of(const protocol::StartOrder& order) {
     return ranked ? std::max(order.ranks_per_node, 1) : 1;
 }
 
+Ending ending_of(const Attempt& attempt) {
+    Ending ending;
+    ending.command = attempt.command();
+    for (const Rank& rank : attempt.ranks) {
+        ending.exits.push_back(rank.exit);
+        ending.failures.push_back(rank.failure);
+    }
+    ending.first_failed = attempt.first_failed;
+    ending.first_rank = attempt.order.node_rank * programs_of(attempt.order);
+    if (attempt.stop) {
+        ending.stopped = attempt.stop->cause;
+        ending.stop_reason = attempt.stop->reason;
+    }
+    return ending;
+}
+
+// Rank 0's progress where that runs here, and each rank's steps.
+static std::string progress_of(const Attempt& attempt) {
+    Json ranks = Json::array();
+    const int first = attempt.order.node_rank * programs_of(attempt.order);
+    for (std::size_t i = 0; i < attempt.steps.size(); ++i) {
+        const RankProgress& rank = attempt.steps[i];
+        if (!rank.at) continue;
+        ranks.push_back(
+            {{"rank", first + static_cast<int>(i)}, {"step", rank.step}, {"own_ms", rank.own_ms}});
+    }
+    if (ranks.empty()) return attempt.progress;
+    Json progress = Json::parse(attempt.progress, nullptr, false);
+    if (!progress.is_object()) progress = Json::object();
+    progress["ranks"] = std::move(ranks);
+    return progress.dump();
+}
+
 protocol::RunningAttempt entry_of(const Attempt& attempt) {
     protocol::RunningAttempt entry;
     entry.attempt = attempt.order.attempt;
@@ -32,7 +67,7 @@ protocol::RunningAttempt entry_of(const Attempt& attempt) {
     for (const Unrecorded& written : attempt.unrecorded)
         entry.checkpoints.push_back(written.checkpoint);
     entry.exported = attempt.exported;
-    entry.progress = attempt.progress;
+    entry.progress = progress_of(attempt);
     return entry;
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/protocol/worker.hpp"
 #include "worker/agent/lease.hpp"
+#include "worker/agent/progress.hpp"
 #include "worker/agent/verdict.hpp"
 
 namespace roll::agent {
@@ -41,6 +42,7 @@ struct Staged {
     std::string from;
     std::string to;
     std::uint64_t asked = 0;  // the request that it answers
+    std::int64_t save_ms = 0;
 };
 
 // Said in each heartbeat until an answer shows that it was taken note of.
@@ -54,6 +56,7 @@ struct Attempt {
     Bound bound{};
     Phase phase = Phase::Starting;
     std::vector<Rank> ranks{};
+    std::vector<RankProgress> steps{};  // by rank of this node
     std::optional<int> first_failed{};
     std::optional<Instant> settle_at{};
     std::optional<StopRequest> stop{};
@@ -70,11 +73,15 @@ struct Attempt {
     std::optional<Verdict> verdict{};
     std::optional<std::uint64_t> end_said{};  // sequence of the first heartbeat that said so
 
+    bool ranked() const { return order.kind == "train" || order.kind == "resume"; }
     bool command() const { return order.kind == "command"; }
 };
 
 // As the heartbeat says it.
 protocol::RunningAttempt entry_of(const Attempt& attempt);
+
+// What judges it, once it is gone.
+Ending ending_of(const Attempt& attempt);
 
 // Programs started for an attempt on one node: its ranks, else one.
 int programs_of(const protocol::StartOrder& order);

@@ -20,6 +20,7 @@
 #include "worker/agent/clock.hpp"
 #include "worker/agent/leash.hpp"
 #include "worker/agent/lines.hpp"
+#include "worker/agent/log_cap.hpp"
 #include "worker/agent/log_scan.hpp"
 #include "worker/agent/nvml.hpp"
 
@@ -45,6 +46,9 @@ class Guard {
     void await_gpus(const std::vector<GpuRoom>& gpus);
     Result<void> start(const GuardPlan& plan);
     Result<pid_t> start_program(const Program& program, int index);
+    Result<void> start_check(const NodeCheck& check);
+    void advance(const GuardPlan& plan);
+    void end_check(const NodeCheck& check, std::string trouble);
     void fail_with(const Error& error, bool own_programs);
     void read_orders();
     void obey(const std::string& order);
@@ -54,12 +58,19 @@ class Guard {
     bool programs_ended() const;
     void say(const std::string& line);
     void look_into_logs(const GuardPlan& plan);
+    void cap_logs(const GuardPlan& plan);
 
     Leash leash_;
     io::Descriptor signals_;
     LineReader orders_{kPlanBytesMax};
     std::vector<pid_t> programs_{};  // 0 once it has ended
     pid_t group_ = 0;
+    bool started_ = false;     // the programs; checks come before
+    std::size_t checked_ = 0;  // checks that have ended well
+    pid_t check_ = 0;          // the one that runs
+    Instant check_until_{};
+    std::optional<std::string> check_end_{};  // of the one that ran: its trouble, or empty
+    Instant capped_{};
     bool killing_ = false;
     bool failed_ = false;  // a program ended badly
     bool nothing_left_ = false;
@@ -89,21 +100,28 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     return {};
 }
 
-Result<pid_t> Guard::start_program(const Program& program, int index) {
-    const io::Descriptor log(
-        ::open(program.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (!log)
-        return fail(
-            errno == ENOTDIR || errno == ENAMETOOLONG ? ErrorCode::InvalidArgument
-                                                      : ErrorCode::Refused,
-            "cannot open log " + program.log + ": " + std::generic_category().message(errno));
+Result<io::Descriptor> open_log(const std::string& file) {
+    io::Descriptor log(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (log) return log;
+    const bool never = errno == ENOTDIR || errno == ENAMETOOLONG;
+    return fail(never ? ErrorCode::InvalidArgument : ErrorCode::Refused,
+                "cannot open log " + file + ": " + std::generic_category().message(errno));
+}
+
+io::Spawn spawn_of(const Program& program, pid_t group) {
     io::Spawn spawn;
     spawn.arguments = program.arguments;
     spawn.environment = program.environment;
     spawn.directory = program.directory;
-    spawn.group = group_;
+    spawn.group = group;
     spawn.cpus = program.cpus;
     spawn.death_signal = SIGKILL;
+    return spawn;
+}
+
+Result<pid_t> Guard::start_program(const Program& program, int index) {
+    ROLL_TRY(const io::Descriptor log, open_log(program.log));
+    io::Spawn spawn = spawn_of(program, group_);
     spawn.descriptors = {{kGuardPrograms + 2 * index, STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},
                          {log.get(), STDERR_FILENO},
@@ -138,6 +156,50 @@ Result<void> Guard::start(const GuardPlan& plan) {
     return {};
 }
 
+Result<void> Guard::start_check(const NodeCheck& check) {
+    ROLL_TRY(const io::Descriptor log, open_log(check.program.log));
+    io::Spawn spawn = spawn_of(check.program, 0);
+    spawn.descriptors = {{log.get(), STDOUT_FILENO}, {log.get(), STDERR_FILENO}};
+    ROLL_TRY(check_, io::spawn(spawn));
+    check_until_ = boot_now() + std::chrono::seconds(check.timeout_seconds);
+    return {};
+}
+
+// Empty: it ended well.
+void Guard::end_check(const NodeCheck& check, std::string trouble) {
+    check_end_.reset();
+    if (trouble.empty()) {
+        ++checked_;
+        return;
+    }
+    say("failed " +
+        encode(Verdict{"infra", check.site ? protocol::kExitUnhealthy : protocol::kExitUnfit,
+                       "the check of this node failed: " + check.program.arguments.front() + " " +
+                           trouble + "; see " + check.program.log}));
+    killing_ = true;
+}
+
+// One check after the other, then the programs.
+void Guard::advance(const GuardPlan& plan) {
+    if (started_ || killing_) return;
+    if (check_end_) end_check(plan.checks[checked_], std::move(*check_end_));
+    if (check_ > 0 && boot_now() >= check_until_)
+        end_check(
+            plan.checks[checked_],
+            "took longer than " + std::to_string(plan.checks[checked_].timeout_seconds) + " s");
+    if (check_ > 0 || killing_) return;
+    if (boot_now() >= leash_.lease_ends())
+        return fail_with({ErrorCode::Failed, "rolld could no longer be heard when all was ready"},
+                         true);
+    const bool checks = checked_ < plan.checks.size();
+    const auto begun = checks ? start_check(plan.checks[checked_]) : start(plan);
+    started_ = !checks;
+    if (!begun) fail_with(begun.error(), checks ? plan.checks[checked_].site : plan.own_programs);
+    if (checks) return;
+    const int end = kGuardPrograms + 2 * static_cast<int>(plan.programs.size());
+    for (int fd = kGuardPrograms; fd < end; ++fd) ::close(fd);
+}
+
 // What Roll itself lacks, and a full disk, may be better elsewhere or later; the rest never.
 void Guard::fail_with(const Error& error, bool own_programs) {
     Verdict verdict{"infra", 1, error.message};
@@ -160,10 +222,14 @@ void Guard::read_orders() {
 void Guard::obey(const std::string& order) {
     if (order == "term") terminate();
     if (order == "kill") killing_ = true;
+    if (order != "stacks") return;
+    for (const pid_t pid : programs_)
+        if (pid > 0 && ::kill(pid, SIGUSR1) == 0) ::kill(pid, SIGCONT);
 }
 
 // The group's number stays taken while a program of it has not been waited for.
 void Guard::terminate() {
+    if (!started_) killing_ = true;
     if (programs_ended()) return;
     ::kill(-group_, SIGTERM);
     ::kill(-group_, SIGCONT);
@@ -180,14 +246,19 @@ void Guard::reap() {
     int status = 0;
     pid_t pid = 0;
     while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+        const bool signaled = WIFSIGNALED(status);
+        const int number = signaled ? WTERMSIG(status) : WEXITSTATUS(status);
+        if (pid == check_) {
+            check_ = 0;
+            const std::string how = signaled ? "was killed by signal " : "ended with exit status ";
+            check_end_ = status == 0 ? "" : how + std::to_string(number);
+        }
         const auto program = std::ranges::find(programs_, pid);
         if (program == programs_.end()) continue;  // an orphan
         *program = 0;
-        const bool signaled = WIFSIGNALED(status);
-        failed_ |= signaled || WEXITSTATUS(status) != 0;
+        failed_ |= status != 0;
         say("exit " + std::to_string(program - programs_.begin()) +
-            (signaled ? " signal " : " code ") +
-            std::to_string(signaled ? WTERMSIG(status) : WEXITSTATUS(status)));
+            (signaled ? " signal " : " code ") + std::to_string(number));
     }
     nothing_left_ = pid < 0 && errno == ECHILD;
 }
@@ -199,6 +270,12 @@ void Guard::look_into_logs(const GuardPlan& plan) {
     std::string line = "matched";
     for (const int found : scan_logs(plan.patterns, logs)) line += " " + std::to_string(found);
     say(line);
+}
+
+void Guard::cap_logs(const GuardPlan& plan) {
+    if (boot_now() - capped_ < std::chrono::seconds(5)) return;
+    capped_ = boot_now();
+    for (const Program& program : plan.programs) cap_log(program.log, plan.log_bytes_max);
 }
 
 bool Guard::programs_ended() const {
@@ -219,22 +296,16 @@ int Guard::run() {
     await_gpus(plan->gpus);
     if (killing_)
         fail_with({ErrorCode::Failed, "ended while it waited for its GPUs' memory"}, true);
-    else if (boot_now() >= leash_.lease_ends())
-        fail_with({ErrorCode::Failed, "rolld could no longer be heard when its files were ready"},
-                  true);
-    else if (const auto started = start(*plan); !started)
-        fail_with(started.error(), plan->own_programs);
-    for (int fd = kGuardPrograms; fd < kGuardPrograms + 2 * static_cast<int>(plan->programs.size());
-         ++fd)
-        ::close(fd);
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();
+        advance(*plan);
+        cap_logs(*plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {
             say("leash");
             killing_ = true;
         }
-        killing_ |= programs_ended();  // what they left behind goes too
+        killing_ |= started_ && programs_ended();  // what they left behind goes too
         if (killing_ && nothing_left_) {
             look_into_logs(*plan);
             return 0;

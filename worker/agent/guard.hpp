@@ -4,7 +4,7 @@
 // other sessions included, when it is told to, when roll-worker ends (its pipe does), when the
 // leash runs out, or when all programs have ended. It ends once nothing is left.
 //
-//   descriptor 0  down: a GuardPlan as one line of JSON, then "term" and "kill"
+//   descriptor 0  down: a GuardPlan as one line of JSON, then "term", "stacks" and "kill"
 //   descriptor 3  up:   "exit PROGRAM code|signal N", "leash", "failed {verdict}", "matched N..."
 //   descriptor 4  the leash; from 5 on each program's stdin and report pipe
 #pragma once
@@ -40,12 +40,22 @@ struct GpuRoom {
     friend bool operator==(const GpuRoom&, const GpuRoom&) = default;
 };
 
+// Runs before the programs; each must end with 0 in its time.
+struct NodeCheck {
+    Program program;
+    int timeout_seconds = 60;
+    bool site = false;  // the site's, not the job's: what fails it is a fault of the machine
+    friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
+};
+
 struct GuardPlan {
     std::vector<std::string> directories;  // to be made
     std::string launch_file;               // empty: none
     std::string launch;
     bool own_programs = true;  // Roll's: that one cannot be run is not the job's fault
+    std::vector<NodeCheck> checks{};
     std::vector<Program> programs;
+    std::int64_t log_bytes_max = 0;       // of each; 0: no limit
     std::vector<std::string> patterns{};  // looked for in the logs after a bad end
     std::vector<GpuRoom> gpus{};
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;

@@ -20,16 +20,35 @@ Result<Program> read_program(const Json& json) {
     return program;
 }
 
+Json put_program(const Program& program) {
+    return {{"arguments", program.arguments},
+            {"environment", program.environment},
+            {"directory", program.directory},
+            {"log", program.log},
+            {"cpus", program.cpus}};
+}
+
+Result<NodeCheck> read_check(const Json& json) {
+    JsonReader r(json, "check");
+    NodeCheck check;
+    check.timeout_seconds = r.get<int>("timeout_seconds");
+    check.site = r.get<bool>("site");
+    const Json& program = r.raw("program");
+    ROLL_TRY_VOID(r.finish());
+    ROLL_TRY(check.program, read_program(program));
+    return check;
+}
+
 }  // namespace
 
 std::string encode(const GuardPlan& plan) {
     Json programs = Json::array();
-    for (const Program& program : plan.programs) {
-        programs.push_back({{"arguments", program.arguments},
-                            {"environment", program.environment},
-                            {"directory", program.directory},
-                            {"log", program.log},
-                            {"cpus", program.cpus}});
+    for (const Program& program : plan.programs) programs.push_back(put_program(program));
+    Json checks = Json::array();
+    for (const NodeCheck& check : plan.checks) {
+        checks.push_back({{"program", put_program(check.program)},
+                          {"timeout_seconds", check.timeout_seconds},
+                          {"site", check.site}});
     }
     Json gpus = Json::array();
     for (const GpuRoom& gpu : plan.gpus)
@@ -38,7 +57,9 @@ std::string encode(const GuardPlan& plan) {
                     {"launch_file", plan.launch_file},
                     {"launch", plan.launch},
                     {"own_programs", plan.own_programs},
+                    {"checks", checks},
                     {"programs", programs},
+                    {"log_bytes_max", plan.log_bytes_max},
                     {"patterns", plan.patterns},
                     {"gpus", gpus}});
 }
@@ -51,10 +72,16 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     plan.launch_file = r.get<std::string>("launch_file");
     plan.launch = r.get<std::string>("launch");
     plan.own_programs = r.get<bool>("own_programs");
+    plan.log_bytes_max = r.get<std::int64_t>("log_bytes_max");
     plan.patterns = r.get<std::vector<std::string>>("patterns");
+    const Json& checks = r.raw("checks");
     const Json& programs = r.raw("programs");
     const Json& gpus = r.raw("gpus");
     ROLL_TRY_VOID(r.finish());
+    for (const Json& item : checks) {
+        ROLL_TRY(NodeCheck check, read_check(item));
+        plan.checks.push_back(std::move(check));
+    }
     for (const Json& item : programs) {
         ROLL_TRY(Program program, read_program(item));
         plan.programs.push_back(std::move(program));

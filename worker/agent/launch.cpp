@@ -5,6 +5,7 @@
 
 #include "common/json.hpp"
 #include "common/protocol/rank.hpp"
+#include "common/spec/units.hpp"
 #include "worker/agent/attempt.hpp"
 
 namespace roll::agent {
@@ -195,6 +196,39 @@ std::vector<std::string> patterns_of(const std::string& document) {
     return patterns;
 }
 
+// The site's check, then the job's own.
+std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const LaunchSite& site,
+                                 const std::vector<std::string>& environment) {
+    std::vector<NodeCheck> checks;
+    const std::string node = std::to_string(order.node_rank);
+    const auto add = [&](std::vector<std::string> words, int seconds, bool is_site) {
+        const std::string log = logs_of(order) + (is_site ? "/site-check-" : "/check-") + node;
+        checks.push_back(
+            {{std::move(words), environment, order.output, log + ".log", {}}, seconds, is_site});
+    };
+    if (!site.check.empty()) add(site.check, site.check_seconds, true);
+    const Json json = Json::parse(order.document, nullptr, false);
+    const Json check = json.is_object() ? json.value("check", Json()) : Json();
+    if (check == "builtin") {
+        const std::string gpus = std::to_string(order.gpus.empty() ? 0 : site.gpus);
+        add({site.programs + "/roll-worker", "--check-node", order.output, "--gpus", gpus}, 60,
+            false);
+    } else if (check.is_object() && check.contains("command")) {
+        const auto timeout = spec::parse_duration(check.value("timeout", "60s"));
+        const auto seconds = timeout ? timeout->count() : 60;
+        add(check["command"].get<std::vector<std::string>>(), static_cast<int>(seconds), false);
+    }
+    return checks;
+}
+
+std::int64_t log_bytes_max(const std::string& document) {
+    const Json json = Json::parse(document, nullptr, false);
+    const Json size = json.is_object() ? json.value("log_size", Json()) : Json();
+    const auto bytes =
+        size.is_string() ? spec::parse_size(size.get<std::string>()) : Result<std::uint64_t>(0);
+    return bytes ? static_cast<std::int64_t>(*bytes) : 0;
+}
+
 }  // namespace
 
 std::string logs_of(const protocol::StartOrder& order) {
@@ -206,7 +240,9 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     plan.directories = {order.output, logs_of(order)};
     plan.patterns = patterns_of(order.document);
     plan.gpus = gpu_room(order.gpus, site);
+    plan.log_bytes_max = log_bytes_max(order.document);
     const Environment environment = environment_of(order, site);
+    plan.checks = checks_of(order, site, join(environment));
     if (order.kind == "command") {
         ROLL_TRY(CommandDocument document, read_command(order.document));
         plan_command(order, site, std::move(document), environment, plan);

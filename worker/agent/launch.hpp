@@ -25,6 +25,8 @@ struct LaunchSite {
     // The CPUs of each slot that its programs are bound to; empty: they are bound to none.
     std::vector<std::vector<int>> slot_cpus{};
     std::vector<std::string> environment;  // roll-worker's own, "NAME=value"
+    std::vector<std::string> check{};      // the site's, before every attempt; empty: none
+    int check_seconds = 60;
 };
 
 // train and resume: a roll-rank each slot; convert and merge: one roll-convert; command: the

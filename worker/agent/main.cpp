@@ -14,6 +14,7 @@
 #include "worker/agent/host.hpp"
 #include "worker/agent/nvml.hpp"
 #include "worker/agent/pilot.hpp"
+#include "worker/agent/self_check.hpp"
 
 namespace roll::agent {
 namespace {
@@ -33,6 +34,9 @@ struct Flags {
     std::int64_t ends_at = 0;
     int handover = 0;
     double unwanted = 600;
+    std::vector<std::string> check;
+    int check_timeout = 60;
+    std::string check_node;
 };
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
@@ -68,6 +72,12 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--ends-at", flags.ends_at, "When that allocation ends, in Unix seconds")
         ->transform(known_end);
     app.add_option("--handover", flags.handover, "Seconds before it that jobs save and leave");
+    app.add_option("--check", flags.check,
+                   "Program and arguments that must end with 0 before each attempt starts here")
+        ->delimiter(' ');
+    app.add_option("--check-timeout", flags.check_timeout, "Seconds that it may take");
+    app.add_option("--check-node", flags.check_node,
+                   "Check this node and a directory, say what is wrong, and end");
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer after which an idle pilot ends");
 }
@@ -110,6 +120,8 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     if (grant.own && self.pilot)
         site.slot_cpus =
             share_cpus(machine_cpus(allowed_cpus(), "/sys"), self.slots, cpus_near_gpus(gpus));
+    site.check = flags.check;
+    site.check_seconds = flags.check_timeout;
     return site;
 }
 
@@ -131,9 +143,10 @@ Result<void> work(const Flags& flags) {
     io::become_subreaper();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     ROLL_TRY_VOID(directory.make());
-    const protocol::Heartbeat self = describe(flags);
+    protocol::Heartbeat self = describe(flags);
     ROLL_TRY(RunDirectory run_directory,
              RunDirectory::open(directory.worker() / self.node, self.session));
+    ROLL_TRY(self.generation, run_directory.next_generation());
     // Pilots on other nodes share the state directory with the worker beside rolld.
     const std::string program = self.pilot ? "worker-" + self.node : "worker";
     ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
@@ -167,7 +180,9 @@ int run(int argc, char** argv) {
     add_flags(app, flags);
     app.set_version_flag("--version", ROLL_VERSION);
     CLI11_PARSE(app, argc, argv);
-    const auto worked = work(flags);
+    const auto worked = flags.check_node.empty()
+                            ? work(flags)
+                            : check_node(flags.check_node, std::max(flags.gpus, 0));
     if (worked) return 0;
     std::fprintf(stderr, "roll-worker: %s\n", worked.error().message.c_str());
     if (!worked.error().hint.empty()) std::fprintf(stderr, "  %s\n", worked.error().hint.c_str());

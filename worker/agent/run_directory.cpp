@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/json.hpp"
+#include "common/time.hpp"
 
 namespace roll::agent {
 namespace {
@@ -81,6 +83,17 @@ Result<RunDirectory> RunDirectory::open(const std::filesystem::path& path, std::
         return fail(ErrorCode::Refused, "another roll-worker runs with " + path.string(),
                     "give this one another --node or --dir");
     return RunDirectory(path, std::move(lock), std::move(session));
+}
+
+Result<std::uint64_t> RunDirectory::next_generation() {
+    const auto file = path_ / "generation";
+    std::uint64_t last = 0;
+    if (const auto text = read_file(file))
+        std::from_chars(text->data(), text->data() + text->size(), last);
+    const auto clock = static_cast<std::uint64_t>(wall_clock_now().time_since_epoch().count());
+    const std::uint64_t next = std::max(last + 1, clock);
+    ROLL_TRY_VOID(write_file_atomically(file, std::to_string(next) + "\n"));
+    return next;
 }
 
 void RunDirectory::remove() {

@@ -20,6 +20,9 @@ class RunDirectory {
     // Makes and locks it. Refused if a living roll-worker has it.
     static Result<RunDirectory> open(const std::filesystem::path& path, std::string session);
 
+    // A number that grows each time it is opened, and with the clock where it was lost.
+    Result<std::uint64_t> next_generation();
+
     // Kills what the attempts in it still run, waits for its end, and gives their last reports;
     // their files stay until forget(). Called once, before anything is started.
     std::vector<protocol::RunningAttempt> end_leftovers();

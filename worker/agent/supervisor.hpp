@@ -42,6 +42,7 @@ class Supervisor {
     void set_leash(const SetLeash& leash);
     void tell(const AttemptKey& key, const protocol::Command& command);
     void terminate(const AttemptKey& key) { order(key, "term\n"); }
+    void dump_stacks(const AttemptKey& key) { order(key, "stacks\n"); }
     void kill(const AttemptKey& key) { order(key, "kill\n"); }
 
     void add_polled(std::vector<pollfd>& polled) const;

@@ -11,6 +11,7 @@
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
 #include "worker/train/plan_report.hpp"
+#include "worker/train/stacks.hpp"
 #include "worker/train/trainer.hpp"
 
 namespace roll::train {
@@ -123,6 +124,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "error: needs --launch FILE --rank R, generate or plan\n");
         return 2;
     }
+    dump_stacks_on_signal();
     WorkerLink link;
     const auto report = [&](const std::string& sentence) {
         std::fprintf(stderr, "error: %s\n", sentence.c_str());

@@ -23,12 +23,15 @@ void Saver::settle(const Result<std::string>& outcome) {
                               " could not be written: " + outcome.error().message);
     }
     std::printf("checkpoint of step %lld staged\n", static_cast<long long>(last_step_));
-    link_.report(protocol::CheckpointStaged{last_step_, *outcome, asked_});
+    const auto took = std::chrono::steady_clock::now() - begun_;
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(took).count();
+    link_.report(protocol::CheckpointStaged{last_step_, *outcome, asked_, ms});
 }
 
 void Saver::save(Snapshot snapshot, std::uint64_t asked) {
     finish();
     asked_ = asked;
+    begun_ = std::chrono::steady_clock::now();
     last_step_ = snapshot.state.step;
     const checkpoint::Name name{last_step_, options_.writer};
     background_.start([this, name, snapshot = std::move(snapshot)]() -> Result<std::string> {

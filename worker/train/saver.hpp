@@ -2,6 +2,7 @@
 // pruned when newer ones are recorded. Only on the rank that writes; used from its training thread.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -48,6 +49,7 @@ class Saver {
     WorkerLink& link_;
     std::int64_t last_step_ = -1;
     std::uint64_t asked_ = 0;  // of last_step_
+    std::chrono::steady_clock::time_point begun_{};
     std::int64_t next_best_step_ = -1;
     checkpoint::Background background_;
 };

@@ -9,6 +9,7 @@
 #include "worker/plan/lr_schedule.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/batches.hpp"
+#include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
 #include "worker/train/launch_checks.hpp"
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kProgressEvery = 200ms;
+constexpr auto kStepsToldEvery = 1s;
 constexpr auto kRecordPatience = 3s;  // for the last checkpoint, so that older ones can go
 constexpr int kSkippedMax = 10;       // in a row; more are no outliers
 
@@ -82,6 +84,7 @@ void Trainer::connect() {
     };
     dp_ = fabric_ ? backend_.group(*fabric_, "dp", mesh.group(rank_, plan::Axis::Dp))
                   : group("dp", {0});
+    dp_ = std::make_unique<TimedCommunicator>(std::move(dp_), waited_);
     std::vector<int> everyone;
     for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);
     world_ = group("world", everyone);
@@ -210,6 +213,7 @@ int Trainer::run() {
 
 void Trainer::train_step() {
     const auto start = Clock::now();
+    const double waited = waited_;
     const std::vector<Microbatch> batch =
         step_batches(sampler_, spec_, model_.config.vocab, state_.step, dp_->rank());
     const double data_wait = seconds_since(start);
@@ -225,7 +229,17 @@ void Trainer::train_step() {
     state_.samples += spec_.global_batch_size;
     state_.tokens += result.tokens;
     if (result.updated) state_.loss = result.loss;
+    tell_step(seconds_since(start) - (waited_ - waited));
     after_step(result, seconds_since(start), data_wait);
+}
+
+// Every rank, so that the one that straggles or hangs can be told from those that wait for it.
+void Trainer::tell_step(double own_seconds) {
+    own_seconds_ = own_seconds_ == 0 ? own_seconds : 0.9 * own_seconds_ + 0.1 * own_seconds;
+    const auto now = Clock::now();
+    if (now - told_ < kStepsToldEvery && state_.step != spec_.steps) return;
+    told_ = now;
+    link_.report(protocol::StepDone{state_.step, spec_.steps, std::llround(1e3 * own_seconds_)});
 }
 
 // After the first step, which nobody should wait longer for. On all ranks at once, because they

@@ -45,6 +45,7 @@ class Trainer {
     Agreed agree();
     void train_step();
     void after_step(const StepResult& result, double seconds, double data_wait_seconds);
+    void tell_step(double own_seconds);
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
@@ -78,6 +79,9 @@ class Trainer {
     Clock::time_point progress_due_{};
     Clock::time_point log_due_{};
     double step_seconds_ = 0;  // smoothed
+    double waited_ = 0;        // for other ranks, since the run began
+    double own_seconds_ = 0;   // of a step, waiting not counted; smoothed
+    Clock::time_point told_{};
     double peak_flops_ = 0;    // of all ranks; 0: not measured yet
     std::uint64_t asked_ = 0;  // the newest request for a checkpoint that no save answers yet
     int skipped_in_a_row_ = 0;

@@ -16,6 +16,13 @@ class Placer {
 
     // Shares and quotas change with what is given out, and the order with them: then it is gone
     // through again until nothing more starts.
+    // The first job that must wait, once all has been given out.
+    std::optional<Promise> promise() {
+        run();
+        if (!first_) return std::nullopt;
+        return Promise{first_id_, first_->at()};
+    }
+
     Events run() {
         const bool moves = state_.policy.half_life.count() > 0 || !state_.policy.accounts.empty();
         while (pass() && moves) {}
@@ -46,6 +53,7 @@ class Placer {
             if (first_ || find_places(job.spec.resources, all_).empty()) continue;
             if (!state_.policy.backfill) break;
             first_.emplace(job.spec.resources, free_, all_, held());
+            first_id_ = *id;
             limits.add(job);  // its quota is kept for it too
         }
         return events_.size() > before;
@@ -94,10 +102,16 @@ class Placer {
     Limits limits_;
     std::set<JobId> placed_{};
     std::optional<Reservation> first_{};  // of the first job that must wait
+    JobId first_id_{};
     Events events_{};
 };
 
 }  // namespace
+
+std::optional<Promise> promised(const State& state, Time now) {
+    if (state.index.ready.empty() || state.workers.empty()) return std::nullopt;
+    return Placer(state, now).promise();
+}
 
 // A job that no set of live workers could ever hold is not the first that must wait, nor one that
 // its array's limit or a quota keeps.

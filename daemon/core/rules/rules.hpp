@@ -30,12 +30,23 @@ Events end_hopeless_jobs(const State& state, Time now);
 // A job that ended well and wants an export is followed by a convert job.
 Events queue_exports(const State& state, Time now);
 
+// At each of its times a job with `cron` is followed by one without, unless it is held, the last
+// such job is not over, or a quota has no place for it.
+Events send_cron_jobs(const State& state, Time now);
+
 // A job whose begin time or back-off has come is due.
 Events wake_jobs(const State& state, Time now);
 
 // Gangs on free slots and GPUs in the order of the queue; behind the first that must wait, those
 // that cannot delay it (reservation.hpp).
 Events place_jobs(const State& state, Time now);
+
+// The first job that must wait, and when it starts at the latest; none: that cannot be told.
+struct Promise {
+    JobId job;
+    std::optional<Time> at;
+};
+std::optional<Promise> promised(const State& state, Time now);
 
 // Where the first job that waits could run if jobs of lower priority made room, they are stopped.
 Events preempt_jobs(const State& state, Time now);

@@ -27,7 +27,8 @@ std::string node_to_avoid(const Job& job, Outcome outcome) {
     const bool again = std::ranges::any_of(job.past, [&](const EndedAttempt& past) {
         return past.outcome == Outcome::Infra && past.blamed == node;
     });
-    return again || job.attempt->exit_code == kExitUnhealthy ? node : "";
+    const int code = job.attempt->exit_code;
+    return again || code == kExitUnfit || code == kExitUnhealthy ? node : "";
 }
 
 Class class_of(const Job& job, Outcome outcome, Time now) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "daemon/core/rules/rules.hpp"
+#include "daemon/core/save_margin.hpp"
 
 namespace roll::core {
 namespace {
@@ -18,8 +19,12 @@ std::string stop_reason(const Job& job, Time now) {
 }  // namespace
 
 std::string time_is_up(const Job& job, Time now) {
-    const auto limit = job.spec.resources.time;
-    const Time since = job.attempt->started_at.value_or(job.attempt->placed_at);
+    const Attempt& attempt = *job.attempt;
+    // What it was stopped for stands, whatever is learned of its saves meanwhile.
+    const bool was_late = attempt.reason == kTimeIsUp || attempt.reason == kDeadline;
+    if (attempt.phase == AttemptPhase::Stopping && was_late) return attempt.reason;
+    const auto limit = run_limit(job.spec, job.save_ms);
+    const Time since = attempt.started_at.value_or(attempt.placed_at);
     if (limit.count() > 0 && since + limit <= now) return kTimeIsUp;
     if (job.spec.deadline && *job.spec.deadline < now) return kDeadline;
     return {};

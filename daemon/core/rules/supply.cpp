@@ -231,7 +231,8 @@ Events match_supply(const State& state, Time now) {
     for (const auto& [at, id] : state.index.sleeping) {
         if (at > now + kSoon) break;
         const Job& job = state.jobs.at(id);
-        if (!job.held && dependencies(state, job) == Held::Yes) planner.serve(job, false);
+        const bool comes = !job.held && job.spec.cron.empty();
+        if (comes && dependencies(state, job) == Held::Yes) planner.serve(job, false);
     }
     Events events;
     for (const auto& [id, a] : state.allocations) {

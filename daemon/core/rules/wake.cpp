@@ -6,7 +6,7 @@ Events wake_jobs(const State& state, Time now) {
     Events events;
     for (const auto& [at, id] : state.index.sleeping) {
         if (at > now) break;
-        events.push_back(JobDue{id});
+        if (state.jobs.at(id).spec.cron.empty()) events.push_back(JobDue{id});
     }
     return events;
 }

@@ -31,6 +31,7 @@ inline Heartbeat sample_heartbeat() {
     Heartbeat heartbeat;
     heartbeat.session = "5a11";
     heartbeat.node = "gpu-1";
+    heartbeat.generation = 9;
     heartbeat.slots = 4;
     heartbeat.gpus = 8;
     heartbeat.sequence = 18446744073709551615u;
@@ -55,6 +56,7 @@ inline Answer sample_answer() {
     start.nonce = "00ff";
     start.checkpoints = sample_checkpoints();
     start.time_limit_seconds = 90;
+    start.hang_after_seconds = 600;
     Answer answer;
     answer.incarnation = 3;
     answer.sequence = 12;
@@ -63,7 +65,8 @@ inline Answer sample_answer() {
     answer.beacon = "/state/beacon";
     answer.keep = {sample_key()};
     answer.start = {start};
-    answer.stop = {{.attempt = sample_key(), .reason = "cancelled", .checkpoint = true}};
+    answer.stop = {
+        {.attempt = sample_key(), .reason = "cancelled", .checkpoint = true, .grace_seconds = 90}};
     answer.save = {{.attempt = sample_key(), .asked = 3}};
     answer.recorded = {{.attempt = sample_key(), .steps = {5, 10}, .exported = true}};
     answer.fenced = {{JobId{9}, Token{1, 1}}};

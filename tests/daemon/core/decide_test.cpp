@@ -88,6 +88,18 @@ TEST(Worker, OfAnOlderSessionCannotComeBack) {
     EXPECT_EQ(desk.state, before);
 }
 
+TEST(Worker, ThatIsDeadAndWhoseFirstHelloComesLateTakesNothingOver) {
+    Desk desk;
+    desk.tell(WorkerHello{"n", "newer", 2, 0, std::nullopt, 8});
+    EXPECT_EQ(desk.refusal(WorkerHello{"n", "older", 2, 0, std::nullopt, 7}).code,
+              ErrorCode::Refused);
+    desk.tell(WorkerGone{WorkerId{1}, "silent"});
+    EXPECT_EQ(desk.refusal(WorkerHello{"n", "older", 2, 0, std::nullopt, 7}).code,
+              ErrorCode::Refused);
+    desk.tell(WorkerHello{"n", "newest", 2, 0, std::nullopt, 9});
+    EXPECT_EQ(desk.state.workers.size(), 1u);
+}
+
 TEST(Worker, ThatWasSilentTooLongComesBackAsANewOne) {
     Desk desk;
     const WorkerId id = desk.join("n", 2);

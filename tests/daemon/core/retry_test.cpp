@@ -39,6 +39,27 @@ TEST_F(Classes, TimeLimitHasABudgetOfItsOwn) {
     EXPECT_EQ(desk.job(id).infra_failures, 0);
 }
 
+TEST_F(Classes, ATimeLimitLeavesTimeToSaveAsLearned) {
+    spec.kind = spec::JobKind::Train;
+    spec.resources.time = 1h;
+    spec.retry.timeout = 1;
+    const JobId id = desk.submit(spec);
+    EXPECT_EQ(next_wakeup(desk.state, desk.now), desk.now + 1h) << "nothing is known of its saves";
+    const auto saved = [&](std::int64_t step, std::int64_t ms) {
+        desk.tell(CheckpointWritten{desk.worker_of(id), desk.attempt(id), step, "/c", 0, ms});
+    };
+    saved(10, 20'000);
+    saved(20, 30'000);
+    EXPECT_EQ(next_wakeup(desk.state, desk.now), desk.now + 1h - 90s) << "30 s, and 60 s";
+    desk.pass(1h - 90s);
+    EXPECT_EQ(desk.job(id).attempt->phase, AttemptPhase::Stopping);
+    saved(30, 1);
+    desk.exit(id, Outcome::Yielded, 75);
+    EXPECT_EQ(desk.job(id).timeouts, 1);
+    saved(40, 3'000'000);
+    EXPECT_EQ(next_wakeup(desk.state, desk.now), desk.now + 45min) << "a quarter at most";
+}
+
 TEST_F(Classes, BackOffIsTheJobsOwn) {
     spec.retry = {.infra = 5, .app = 0};
     spec.retry.backoff = 10s;

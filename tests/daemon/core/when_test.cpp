@@ -112,6 +112,61 @@ TEST(Array, FirstJobStandsForAllInAfter) {
     EXPECT_TRUE(is_running(desk, id));
 }
 
+class Again : public testing::Test {
+  protected:
+    Again() {
+        desk.join("n", 4);
+        spec.cron = "*/10 * * * *";
+        spec.output = "/runs/x-{id}";
+        id = desk.submit(spec);
+    }
+    JobId last() const { return JobId{desk.state.next_job - 1}; }
+    Desk desk;
+    spec::JobSpec spec = wants(1, 1);
+    JobId id;
+};
+
+TEST_F(Again, AJobComesAtEachOfItsTimes) {
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Queued);
+    EXPECT_EQ(next_wakeup(desk.state, desk.now), desk.now + 10min);
+    desk.pass(10min);
+    ASSERT_EQ(last(), JobId{2});
+    EXPECT_EQ(desk.job(last()).spec.output, "/runs/x-2");
+    EXPECT_TRUE(is_running(desk, last()));
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Queued) << "it never runs itself";
+    desk.exit(last(), Outcome::Done);
+    desk.pass(25min);
+    EXPECT_EQ(last(), JobId{3}) << "one for the times that were missed";
+}
+
+TEST_F(Again, NoneComesBesideTheLast) {
+    desk.pass(10min);
+    desk.pass(10min);
+    EXPECT_EQ(last(), JobId{2});
+    desk.exit(last(), Outcome::Done);
+    desk.pass(10min);
+    EXPECT_EQ(last(), JobId{3});
+}
+
+TEST_F(Again, CanBeHeldSentNowAndCancelled) {
+    desk.tell(Hold{id, true});
+    desk.pass(10min);
+    EXPECT_EQ(last(), id);
+    desk.tell(Hold{id, false});
+    desk.tell(SetBegin{id, desk.now});
+    EXPECT_EQ(last(), JobId{2});
+    desk.exit(last(), Outcome::Done);
+    desk.tell(Cancel{id, ""});
+    desk.pass(20min);
+    EXPECT_EQ(last(), JobId{2});
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Cancelled);
+}
+
+TEST_F(Again, GoesWithNoArray) {
+    spec.array = spec::parse_array("0-3").value();
+    EXPECT_EQ(desk.refusal(Submit{"k", "ann", spec}).code, ErrorCode::InvalidArgument);
+}
+
 TEST(Dependencies, FallInLongChainsAtOnce) {
     Desk desk;
     JobId last = desk.submit(wants(1, 1));

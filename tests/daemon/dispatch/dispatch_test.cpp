@@ -53,6 +53,7 @@ TEST(Dispatch, AGangGetsOneOrderAMemberWithItsPlace) {
         EXPECT_EQ(order.ranks_per_node, 2);
         EXPECT_EQ(order.slots, (std::vector<int>{0, 1}));
         EXPECT_EQ(order.time_limit_seconds, 90);
+        EXPECT_EQ(order.hang_after_seconds, -1) << "learned";
     }
     EXPECT_EQ(ranks, (std::set<int>{0, 1}));
 }

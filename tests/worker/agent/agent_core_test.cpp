@@ -26,20 +26,6 @@ TEST_F(AgentCoreTest, StartsOnceHoweverOftenItIsTold) {
     EXPECT_EQ(entry().phase, "running");
 }
 
-TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesUp) {
-    run();
-    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
-    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
-    EXPECT_EQ(count<Tell>(), 1);
-    EXPECT_EQ(std::get<protocol::SaveNow>(first<Tell>().command).asked, 1u);
-    exchange({.keep = {kKey}, .save = {{kKey, 2}}});
-    EXPECT_EQ(count<Tell>(), 2);
-    report(0, protocol::CheckpointStaged{7, "/out/checkpoints/.step-7.1-1", 2});
-    core_.on_published(kKey, 7, {}, now_);
-    ASSERT_EQ(entry().checkpoints.size(), 1u);
-    EXPECT_EQ(entry().checkpoints.front().asked, 2u);
-}
-
 TEST_F(AgentCoreTest, NeverStartsATokenAgainAfterItEnded) {
     run();
     exit(0, {});

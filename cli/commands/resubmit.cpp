@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/job_view.hpp"
+#include "cli/render.hpp"
+
+namespace roll::cli {
+namespace {
+
+// The job again, as a job of its own: a task of an array is queued alone, and beside the first
+// one's directory.
+Result<Source> again(const Json& job) {
+    const std::string id = field_text(job, "id");
+    Json document = job.value("spec", Json());
+    if (!document.is_object() || !document.contains("kind"))
+        return fail(ErrorCode::NotFound, fmt::format("job {} has no job file any more", id));
+    for (const char* key : {"begin", "deadline", "array", "cron", "then"}) document.erase(key);
+    document["after"] = Json::array();
+    document["hold"] = false;
+    std::string output = document.value("output", "");
+    if (output.find("{id}") == std::string::npos) output += "-again-{id}";
+    document["output"] = output;
+    return Source{fmt::format("job {}, again", id), std::move(document), "/"};
+}
+
+}  // namespace
+
+Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
+                         const SubmitOptions& options) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const Json reply, daemon.ask("jobs", {{"selector", selector}, {"all", true}}));
+    std::vector<Source> sources;
+    for (const Json& summary : reply.value("jobs", Json::array())) {
+        const bool ended_badly = is_over(summary) && field_text(summary, "state") != "done";
+        if (!is_over(summary) || (failed_only && !ended_badly)) continue;
+        ROLL_TRY(const Json job, daemon.show(summary.value("id", std::uint64_t{0})));
+        ROLL_TRY(Source source, again(job));
+        sources.push_back(std::move(source));
+    }
+    if (sources.empty())
+        return fail(
+            ErrorCode::NotFound,
+            fmt::format("none of the jobs {} {}", selector, failed_only ? "has failed" : "is over"),
+            "rollctl jobs -a " + selector);
+    return submit_sources(context, options, std::move(sources));
+}
+
+}  // namespace roll::cli

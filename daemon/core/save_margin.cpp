@@ -1,0 +1,21 @@
+#include "daemon/core/save_margin.hpp"
+
+#include <algorithm>
+
+namespace roll::core {
+
+std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms) {
+    if (save_ms.empty()) return {};
+    std::vector<std::int64_t> sorted = save_ms;
+    std::ranges::sort(sorted);
+    const std::size_t rank = (99 * sorted.size() + 99) / 100;  // 1 is the first
+    return std::chrono::milliseconds(sorted[rank - 1]) + kSaveSlack;
+}
+
+std::chrono::milliseconds run_limit(const spec::JobSpec& spec,
+                                    const std::vector<std::int64_t>& save_ms) {
+    const std::chrono::milliseconds limit = spec.resources.time;
+    return limit - std::min(save_margin(save_ms), limit / 4);
+}
+
+}  // namespace roll::core

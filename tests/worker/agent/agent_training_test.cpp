@@ -1,0 +1,74 @@
+// What a worker decides for a job that trains: its steps, its saves, its hangs.
+#include "tests/worker/agent/agent_core_fixture.hpp"
+
+namespace roll::agent {
+namespace {
+
+TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesUp) {
+    run();
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    EXPECT_EQ(count<Tell>(), 1);
+    EXPECT_EQ(std::get<protocol::SaveNow>(first<Tell>().command).asked, 1u);
+    exchange({.keep = {kKey}, .save = {{kKey, 2}}});
+    EXPECT_EQ(count<Tell>(), 2);
+    report(0, protocol::CheckpointStaged{7, "/out/checkpoints/.step-7.1-1", 2});
+    core_.on_published(kKey, 7, {}, now_);
+    ASSERT_EQ(entry().checkpoints.size(), 1u);
+    EXPECT_EQ(entry().checkpoints.front().asked, 2u);
+}
+
+TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
+    protocol::StartOrder hangs = order(kKey);
+    hangs.hang_after_seconds = 10;
+    exchange({.start = {hangs}});
+    for (const int rank : {0, 1}) report(rank, protocol::Ready{});
+    for (const int rank : {0, 1}) report(rank, protocol::StepDone{3 + rank, 100, 20});
+    effects_.clear();
+    for (int second = 0; second < 9; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<DumpStacks>(), 0);
+    for (int second = 0; second < 2; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<DumpStacks>(), 1);
+    EXPECT_EQ(count<Kill>(), 0) << "not before they are written";
+    for (int second = 0; second < 6; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<Kill>(), 1);
+    gone();
+    EXPECT_EQ(entry().outcome, "infra");
+    EXPECT_EQ(entry().exit_code, protocol::kExitHung);
+    EXPECT_NE(entry().reason.find("after step 3 (at most 10 s)"), std::string::npos);
+}
+
+TEST_F(AgentCoreTest, TheStepsOfAllRanksAreInTheProgress) {
+    run();
+    report(0, protocol::Progress{R"({"step":3})"});
+    report(0, protocol::StepDone{3, 100, 20});
+    report(1, protocol::StepDone{3, 100, 45});
+    EXPECT_EQ(
+        entry().progress,
+        R"({"ranks":[{"own_ms":20,"rank":0,"step":3},{"own_ms":45,"rank":1,"step":3}],"step":3})");
+}
+
+TEST_F(AgentCoreTest, AStopGivesTheTimeThatSavingTakes) {
+    run();
+    exchange({.stop = {{kKey, "time", true, 40}}});
+    for (int second = 0; second < 39; ++second) {
+        exchange({.stop = {{kKey, "time", true, 40}}});
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<Kill>(), 0);
+    exchange({.stop = {{kKey, "time", true, 40}}});
+    pass(seconds(2));
+    EXPECT_EQ(count<Kill>(), 1);
+}
+
+}  // namespace
+}  // namespace roll::agent
