@@ -156,6 +156,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     ROLL_TRY(made.site, pilot_site(shared));
     made.pilots.poll = std::chrono::milliseconds(static_cast<int>(options.slurm_poll * 1000));
     made.pilots.missing = made.pilots.unsure = 3 * made.pilots.poll;
+    made.pilots.doubt = 30 * made.pilots.poll;
     return made;
 }
 

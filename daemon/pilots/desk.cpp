@@ -80,8 +80,8 @@ bool Desk::may_send(const core::State& state, AllocationId id, Instant now) cons
 }
 
 bool Desk::watches(const core::State& state) const {
-    const bool looked = answered_ || state.queues.empty();
-    if (!looked || !strays_.empty()) return true;
+    const bool doubts = !answered_ || *answered_ < doubt_until_;
+    if ((doubts && !state.queues.empty()) || !strays_.empty()) return true;
     return std::ranges::any_of(state.allocations, [&](const auto& item) {
         return item.second.phase != core::AllocationPhase::Ordered || was_sent(state, item.first);
     });
@@ -149,6 +149,7 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
                      trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
                      if (done.result == slurm::Submission::Unknown) {
                          sent_[done.allocation] = now;  // it may be queued at any time until now
+                         doubt_until_ = now + rules_.doubt;
                          return;
                      }
                      const bool accepted = done.result == slurm::Submission::Accepted;

@@ -27,6 +27,8 @@ struct DeskRules {
     std::chrono::milliseconds unsure{60'000};   // until an order that may have been sent is not
     std::chrono::milliseconds missing{60'000};  // until a job that squeue left out is gone
     int missing_polls = 3;                      // and at least so many left it out
+    std::chrono::milliseconds doubt{600'000};   // how long after an sbatch without an answer, or a
+                                                // start of rolld, its job may still turn up
 };
 
 // clang-format off
@@ -50,7 +52,8 @@ class Desk {
     Desk(std::string cluster, DeskRules rules, Instant now)
         : cluster_(std::move(cluster)),
           rules_(rules),
-          began_(now) {}
+          began_(now),
+          doubt_until_(now + rules.doubt) {}
 
     // The errand to run now, if one is due and none is under way; it is under way from then on.
     std::optional<Errand> next(const core::State& state, Instant now);
@@ -94,8 +97,9 @@ class Desk {
     DeskRules rules_;
     Instant began_;
     bool busy_ = false;
-    std::optional<Instant> asked_{};          // when the last squeue began
-    std::optional<Instant> answered_{};       // when the last good one began
+    std::optional<Instant> asked_{};     // when the last squeue began
+    std::optional<Instant> answered_{};  // when the last good one began
+    Instant doubt_until_;                // until then squeue is asked though State holds nothing
     std::map<AllocationId, Instant> sent_{};  // the last try of an order
     std::map<AllocationId, Absence> absent_{};
     std::set<AllocationId> over_{};  // by what Slurm last said

@@ -164,6 +164,33 @@ TEST(Desk, GivesBackWhatStateDoesNotHoldButNothingOfOthers) {
     EXPECT_FALSE(site.next());
 }
 
+// slurmctld may take an order that it left without an answer minutes later, when it was given up.
+TEST(Desk, LooksForWhatMayStillTurnUp) {
+    Site site;
+    const AllocationId id = site.want();
+    site.expect<Submit>();
+    site.core.tell(core::Cancel{site.job, ""});
+    site.done(Submitted{id, Submission::Unknown, "", "Socket timed out"});
+    while (site.has(id)) {
+        site.expect<Poll>();
+        site.polled({});
+        site.pass(20s);
+    }
+    site.expect<Poll>();
+    site.polled({site.row("7", "RUNNING", "c1.1.1")});
+    EXPECT_EQ(site.expect<Cancel>().slurm_job, "7");
+    site.done(Cancelled{"c1.1.1", ""});
+    site.pass(20s);
+    site.expect<Poll>();
+    site.polled({});
+    site.pass(10min);
+    site.expect<Poll>();  // the last
+    site.polled({});
+    site.pass(20s);
+    EXPECT_FALSE(site.next());
+    EXPECT_FALSE(site.desk.wakeup(site.core.state));
+}
+
 TEST(Desk, AJobIdThatSlurmGaveOutAgainIsNotOurs) {
     Site site;
     const AllocationId id = site.accepted();
