@@ -17,6 +17,18 @@ Result<Json> Daemon::ask(const std::string& op, Json args) {
     return client_->ask(op, args);
 }
 
+Result<Json> Daemon::jobs(Json args) {
+    ROLL_TRY(Json all, ask("jobs", args));
+    for (Json next = all.value("next", Json()); !next.is_null();) {
+        args["from"] = next;
+        ROLL_TRY(Json page, ask("jobs", args));
+        for (Json& job : page["jobs"]) all["jobs"].push_back(std::move(job));
+        next = page.value("next", Json());
+    }
+    all.erase("next");
+    return all;
+}
+
 Result<Json> Daemon::ask_patiently(const std::string& op, Json args,
                                    std::chrono::seconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -51,7 +63,7 @@ std::string user_name() {
 }
 
 Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector) {
-    ROLL_TRY(const Json reply, daemon.ask("jobs", {{"selector", selector}, {"all", true}}));
+    ROLL_TRY(const Json reply, daemon.jobs({{"selector", selector}, {"all", true}}));
     const Json jobs = reply.value("jobs", Json::array());
     if (jobs.size() == 1) return jobs[0].value("id", std::uint64_t{0});
     if (jobs.empty()) {

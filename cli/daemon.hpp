@@ -21,8 +21,11 @@ class Daemon {
     // Says whose @me is meant where there is a selector.
     Result<Json> ask(const std::string& op, Json args = Json::object());
 
-    // The same, once more after each break until `patience` is over: for what may be asked twice,
-    // while rolld restarts.
+    // The reply of `jobs` with the jobs of all its pages.
+    Result<Json> jobs(Json args);
+
+    // The same as ask(), once more after each break until `patience` is over: for what may be asked
+    // twice, while rolld restarts.
     Result<Json> ask_patiently(const std::string& op, Json args, std::chrono::seconds patience);
 
     // The job's summary and more (`show`), a rolld restart waited for.

@@ -173,7 +173,13 @@ Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
 
 Result<void> check(const io::StateDirectory& directory) {
     ROLL_TRY(const ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
-    ROLL_TRY(const core::State state, ledger.load());
+    ROLL_TRY(const core::State state, ledger.fold());
+    ROLL_TRY(const core::State served, ledger.load());
+    if (state != served) {
+        return fail(ErrorCode::Corrupt,
+                    "ledger.snapshot does not hold what the events of the ledger say",
+                    "remove it: it is made anew");
+    }
     fmt::print("{}: {} jobs, newest event {}, no damage\n", directory.ledger().string(),
                state.jobs.size(), ledger.newest());
     return {};

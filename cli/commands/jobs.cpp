@@ -14,7 +14,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     args["all"] = options.all || !options.selector.empty() || !options.state.empty();
     if (!options.state.empty()) args["state"] = options.state;
     if (!options.user.empty()) args["user"] = options.user;
-    ROLL_TRY(const Json reply, daemon.ask("jobs", args));
+    ROLL_TRY(const Json reply, daemon.jobs(args));
     const Json jobs = reply.value("jobs", Json::array());
     if (context.json) {
         print_json(reply);

@@ -51,6 +51,12 @@ void on(State& s, const PolicySet& e) {
     }
     s.policy = e.policy;
 }
+void on(State& s, const UseCarried& e) {
+    Use& use = s.use[{e.account, e.user}];
+    use.gpu_ms = e.gpu_ms;
+    use.decayed = e.decayed;
+    use.at = e.at;
+}
 void on(State& s, const JobSubmitted& e) {
     ROLL_CHECK(e.job.value >= s.next_job);
     s.next_job = e.job.value + 1;

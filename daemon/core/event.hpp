@@ -57,6 +57,9 @@ struct AllocationReturned { AllocationId allocation; };                         
 struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
 struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // follows its WorkerJoined
+struct UseCarried {                                                                  // of jobs that are forgotten, too
+    std::string account; std::string user; std::int64_t gpu_ms = 0; std::int64_t decayed = 0; Time at{};
+};
 // clang-format on
 
 using Event =
@@ -67,7 +70,7 @@ using Event =
                  JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
                  AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
                  AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
-                 MachineExcluded, MachineForgiven>;
+                 MachineExcluded, MachineForgiven, UseCarried>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -119,7 +119,7 @@ Result<std::int64_t> restore(const fs::path& backup, const fs::path& state,
     ROLL_TRY_VOID(make_directories(before));
     // The old mark goes last: until the new one is there, a start would find that a ledger is
     // missing or is not the marked one, and refuse.
-    for (const char* name : {"ledger.db-wal", "ledger.db-shm", "ledger.db"})
+    for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})
         ROLL_TRY_VOID(move_file(state / name, before / name));
     ROLL_TRY_VOID(copy_synced(scratch.path / "ledger.db", state / "ledger.db"));
     std::error_code ignored;

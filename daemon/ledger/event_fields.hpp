@@ -79,6 +79,10 @@ template <class V> void fields(V& v, core::AllocationEnded& e) {
     v("reason", e.reason); v("at", e.at);
 }
 template <class V> void fields(V& v, core::PilotJoined& e) { v("worker", e.worker); v("allocation", e.allocation); v("at", e.at); }
+template <class V> void fields(V& v, core::UseCarried& e) {
+    v("account", e.account); v("user", e.user); v("gpu_ms", e.gpu_ms);
+    v("decayed", e.decayed); v("at", e.at);
+}
 // clang-format on
 
 }  // namespace roll::ledger

@@ -48,6 +48,7 @@ constexpr std::array kKinds = {
     "checkpoint_asked",
     "machine_excluded",
     "machine_forgiven",
+    "use_carried",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

@@ -1,6 +1,7 @@
 #include "daemon/ledger/ledger.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "common/check.hpp"
 #include "common/files.hpp"
@@ -10,12 +11,17 @@
 #include "daemon/ledger/mark.hpp"
 #include "daemon/ledger/migrations.hpp"
 #include "daemon/ledger/prune.hpp"
+#include "daemon/ledger/snapshot.hpp"
 #include "daemon/ledger/sqlite.hpp"
 
 namespace roll::ledger {
 namespace {
 
 constexpr std::size_t kPruneShare = 10;  // every row is rehashed: worth it from a tenth on
+// A snapshot costs what is in State, a start what has come since: at most these many events, or a
+// quarter of the jobs if they are many.
+constexpr std::int64_t kSnapshotEvery = 20'000;
+constexpr std::int64_t kSnapshotShare = 4;
 
 }  // namespace
 
@@ -25,12 +31,19 @@ struct Ledger::Impl {
     MarkFile mark;
     Database database;
     Statement insert;
-    Mark head{};  // the newest row
+    Mark head{};                    // the newest row
+    std::int64_t snapshot_seq = 0;  // of the newest snapshot; 0: none
+    SnapshotWriter snapshots{};
 
+    std::filesystem::path snapshot_path() const { return path.parent_path() / "ledger.snapshot"; }
     Result<void> insert_row(const Row& row, std::optional<JobId> job, std::uint64_t hash);
+    Result<Mark> insert_rows(std::span<const core::Event> events, Time at, Mark next);
     Result<Mark> insert_all(std::span<const core::Event> events, Time at);
-    Result<void> drop(const std::set<JobId>& jobs, Time now);
+    Result<Mark> rehash() const;
+    Result<void> drop(const std::set<JobId>& jobs, const core::State& state, Time now);
     void roll_back() const;
+    std::optional<Snapshot> snapshot() const;
+    Result<core::State> fold(core::State state, std::int64_t since) const;
 };
 
 void Ledger::Impl::roll_back() const {
@@ -86,14 +99,18 @@ Result<void> Ledger::Impl::insert_row(const Row& row, std::optional<JobId> job,
     return {};
 }
 
-Result<Mark> Ledger::Impl::insert_all(std::span<const core::Event> events, Time at) {
-    ROLL_TRY_VOID(execute(database.get(), "BEGIN IMMEDIATE"));
-    Mark next = head;
+Result<Mark> Ledger::Impl::insert_rows(std::span<const core::Event> events, Time at, Mark next) {
     for (const core::Event& event : events) {
         const Row row{next.seq + 1, at, kind_of(event), body_of(event)};
         next = {row.seq, chain(next.hash, row)};
         ROLL_TRY_VOID(insert_row(row, job_of(event), next.hash));
     }
+    return next;
+}
+
+Result<Mark> Ledger::Impl::insert_all(std::span<const core::Event> events, Time at) {
+    ROLL_TRY_VOID(execute(database.get(), "BEGIN IMMEDIATE"));
+    ROLL_TRY(const Mark next, insert_rows(events, at, head));
     ROLL_TRY_VOID(execute(database.get(), "COMMIT"));
     return next;
 }
@@ -109,27 +126,87 @@ Result<void> Ledger::append(std::span<const core::Event> events, Time at) {
     return {};
 }
 
-Result<core::State> Ledger::load() const {
-    core::State state;
-    ROLL_TRY(
-        const Statement all,
-        prepare(impl_->database.get(), "SELECT seq, at, kind, body, job FROM events ORDER BY seq"));
+// The row that it was taken at is looked up: check_chain() has found every row's hash right.
+std::optional<Snapshot> Ledger::Impl::snapshot() const {
+    auto found = read_snapshot(snapshot_path());
+    if (!found) {
+        if (found.error().code != ErrorCode::NotFound)
+            spdlog::warn("{}; every event is folded instead", found.error().message);
+        return std::nullopt;
+    }
+    const auto query = prepare(database.get(), "SELECT 1 FROM events WHERE seq = ? AND hash = ?");
+    if (!query) return std::nullopt;
+    bind_value(query->get(), 1, found->at.seq);
+    bind_value(query->get(), 2, static_cast<std::int64_t>(found->at.hash));
+    if (step(query->get()).value_or(false)) return *std::move(found);
+    spdlog::warn("{} is of another ledger; every event is folded instead",
+                 snapshot_path().string());
+    return std::nullopt;
+}
+
+Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) const {
+    ROLL_TRY(const Statement all, prepare(database.get(),
+                                          "SELECT seq, at, kind, body, job FROM events "
+                                          "WHERE seq > ? ORDER BY seq"));
+    bind_value(all.get(), 1, since);
     for (;;) {
         ROLL_TRY(const bool more, step(all.get()));
         if (!more) return state;
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
-        if (!event) return damaged(impl_->path, event.error().message);
+        if (!event) return damaged(path, event.error().message);
         // The column is outside the chain, but follows from what is inside.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
-            return damaged(impl_->path,
+            return damaged(path,
                            fmt::format("event {} is filed under job {}", row.seq, filed.value));
         core::apply(state, *event);
     }
 }
 
-Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, Time now) {
+Result<core::State> Ledger::fold() const { return impl_->fold({}, 0); }
+
+Result<core::State> Ledger::load() const {
+    auto snapshot = impl_->snapshot();
+    impl_->snapshot_seq = snapshot ? snapshot->at.seq : 0;
+    if (!snapshot) return fold();
+    return impl_->fold(std::move(snapshot->state), impl_->snapshot_seq);
+}
+
+void Ledger::keep_snapshot(const core::State& state, bool now) {
+    Impl& impl = *impl_;
+    const std::int64_t since = impl.head.seq - impl.snapshot_seq;
+    if (now) {
+        impl.snapshots = SnapshotWriter();  // ends one that is being written
+        if (since > 0) (void)write_snapshot(impl.snapshot_path(), impl.head, state);
+        return;
+    }
+    const auto many = static_cast<std::int64_t>(state.jobs.size()) / kSnapshotShare;
+    if (since < std::max(kSnapshotEvery, many) || impl.snapshots.busy()) return;
+    if (impl.snapshots.start(impl.snapshot_path(), impl.head, state))
+        impl.snapshot_seq = impl.head.seq;
+}
+
+// Every row's hash, the first row being the first that is left.
+Result<Mark> Ledger::Impl::rehash() const {
+    ROLL_TRY(const Statement all,
+             prepare(database.get(), "SELECT seq, at, kind, body FROM events ORDER BY seq"));
+    ROLL_TRY(const Statement set,
+             prepare(database.get(), "UPDATE events SET hash = ? WHERE seq = ?"));
+    Mark next;
+    for (;;) {
+        ROLL_TRY(const bool more, step(all.get()));
+        if (!more) return next;
+        const Row row = row_of(all.get());
+        next = {row.seq, chain(next.hash, row)};
+        bind_value(set.get(), 1, static_cast<std::int64_t>(next.hash));
+        bind_value(set.get(), 2, row.seq);
+        ROLL_TRY_VOID(step(set.get()));
+        sqlite3_reset(set.get());
+    }
+}
+
+Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& state, Time now) {
     ROLL_TRY_VOID(execute(database.get(), "BEGIN IMMEDIATE"));
     ROLL_TRY(const Statement note,
              prepare(database.get(), "INSERT INTO pruned (seq, hash, at) VALUES (?, ?, ?)"));
@@ -143,32 +220,22 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, Time now) {
         ROLL_TRY_VOID(step(remove.get()));
         sqlite3_reset(remove.get());
     }
-    ROLL_TRY(const Statement all,
-             prepare(database.get(), "SELECT seq, at, kind, body FROM events ORDER BY seq"));
-    ROLL_TRY(const Statement set,
-             prepare(database.get(), "UPDATE events SET hash = ? WHERE seq = ?"));
-    Mark next;
-    for (;;) {
-        ROLL_TRY(const bool more, step(all.get()));
-        if (!more) break;
-        const Row row = row_of(all.get());
-        next = {row.seq, chain(next.hash, row)};
-        bind_value(set.get(), 1, static_cast<std::int64_t>(next.hash));
-        bind_value(set.get(), 2, row.seq);
-        ROLL_TRY_VOID(step(set.get()));
-        sqlite3_reset(set.get());
-    }
-    sqlite3_reset(all.get());
+    // The numbers of the events that were the newest are not given again.
+    ROLL_TRY(Mark next, rehash());
+    next.seq = head.seq;
+    ROLL_TRY(next, insert_rows(carried_uses(state), now, next));
     ROLL_TRY_VOID(execute(database.get(), "COMMIT"));
     head = next;
     mark.write(head);
+    std::error_code ignored;
+    std::filesystem::remove(snapshot_path(), ignored);  // it is of the chain as it was
     return {};
 }
 
 Result<std::size_t> Ledger::prune(const core::State& state, Time cutoff, Time now) {
     const std::set<JobId> jobs = forgettable(state, cutoff);
     if (jobs.size() * kPruneShare < state.jobs.size() || jobs.empty()) return 0;
-    if (auto dropped = impl_->drop(jobs, now); !dropped) {
+    if (auto dropped = impl_->drop(jobs, state, now); !dropped) {
         impl_->roll_back();
         return tl::unexpected(std::move(dropped).error());
     }

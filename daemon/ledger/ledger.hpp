@@ -40,15 +40,24 @@ class Ledger {
     // process must end and read the ledger anew.
     Result<void> append(std::span<const core::Event> events, Time at);
 
-    // State as the fold of every event; checks the chain on the way.
+    // State as the fold of every event: of the snapshot, if one of this chain is there, and of what
+    // follows it.
     Result<core::State> load() const;
+    // The same from the events alone.
+    Result<core::State> fold() const;
+
+    // Has a snapshot of `state`, which is that of the newest event, written beside the ledger once
+    // so many events have come since the last one that folding them would take a while. In a child
+    // process; `now`: by this one, whatever has come.
+    void keep_snapshot(const core::State& state, bool now = false);
 
     // Events after `since`, at most `limit`, of one job if given.
     Result<std::vector<Row>> read(std::int64_t since, int limit, std::optional<JobId> job) const;
 
     // Drops every event of the jobs that ended before `cutoff` and that no other job needs, if they
     // are a tenth of all; `state` is what load() gave. How many jobs. To be called before the state
-    // is served: load() then gives one without them. Events keep their numbers.
+    // is served: load() then gives one without them, but with what they had used. Events keep their
+    // numbers.
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 
     std::int64_t newest() const;

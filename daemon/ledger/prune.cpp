@@ -43,4 +43,12 @@ std::set<JobId> forgettable(const core::State& state, Time cutoff) {
     return forgotten;
 }
 
+core::Events carried_uses(const core::State& state) {
+    core::Events events;
+    for (const auto& [user, use] : state.use)
+        events.push_back(
+            core::UseCarried{user.first, user.second, use.gpu_ms, use.decayed, use.at});
+    return events;
+}
+
 }  // namespace roll::ledger

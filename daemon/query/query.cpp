@@ -10,6 +10,7 @@
 namespace roll::query {
 namespace {
 
+constexpr int kPageMax = 10'000;  // jobs of one reply: some 9 MB
 constexpr std::array kStates = {"queued", "running", "done", "failed", "cancelled"};
 constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
 constexpr std::array kPhases = {"starting", "running", "stopping"};
@@ -179,6 +180,8 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     const auto wanted_state = r.get_or<std::string>("state", "");
     const auto wanted_user = r.get_or<std::string>("user", "");
     const auto me = r.get_or<std::string>("me", "");
+    const JobId from{r.get_or<std::uint64_t>("from", 0)};
+    const int limit = std::clamp(r.get_or("limit", kPageMax), 1, kPageMax);
     ROLL_TRY_VOID(r.finish_lenient());
     if (!wanted_state.empty() && std::ranges::find(kStates, wanted_state) == kStates.end()) {
         return fail(ErrorCode::InvalidArgument, "there is no state " + wanted_state,
@@ -186,14 +189,20 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     }
     ROLL_TRY(const auto ids, select(state, selector.empty() ? "all" : selector, me));
     Json list = Json::array();
-    for (const JobId id : ids) {
+    Json next = nullptr;
+    for (auto at = std::ranges::lower_bound(ids, from); at != ids.end(); ++at) {
+        const JobId id = *at;
         const core::Job& job = state.jobs.at(id);
         if (!wanted_state.empty() && wanted_state != name(job.phase, kStates)) continue;
         if (!all && wanted_state.empty() && core::is_over(job.phase)) continue;
         if (!wanted_user.empty() && job.user != wanted_user) continue;
+        if (std::ssize(list) == limit) {
+            next = id.value;
+            break;
+        }
         list.push_back(summary(state, id, hearsay, now));
     }
-    return Json{{"schema", "roll.jobs/1"}, {"jobs", std::move(list)}};
+    return Json{{"schema", "roll.jobs/1"}, {"jobs", std::move(list)}, {"next", std::move(next)}};
 }
 
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {

@@ -108,6 +108,7 @@ Result<void> Server::run() {
     io::spawn(io_, listen());
     io::spawn(io_, tick());
     io_.run();
+    if (ended_) ledger_->keep_snapshot(engine_.state(), true);
     return ended_;
 }
 
@@ -221,6 +222,7 @@ void Server::turn() {
     answer_requests(*turned);
     answer_workers(*turned);
     answer_events(turned->committed > 0);
+    if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
     inputs_.clear();
     asked_.clear();
     if (!turned->full) run_errands();

@@ -123,7 +123,7 @@ def build(options, mutation, folder):
     program = os.path.join(folder, 'sim')
     subprocess.run([options.compiler, *flags, '-c', source, '-o', source + '.o'], check=True)
     subprocess.run([options.compiler, *options.objects.split(';'), source + '.o', *options.libraries.split(';'),
-                    '-lspdlog', '-lfmt', '-lxxhash', '-lpthread', '-o', program], check=True)
+                    '-lspdlog', '-lfmt', '-lsqlite3', '-lxxhash', '-lpthread', '-o', program], check=True)
     return program
 
 

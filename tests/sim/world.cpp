@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "daemon/ledger/state_bytes.hpp"
 
 namespace roll::sim {
 
@@ -158,11 +159,13 @@ void World::settle_turn(const engine::Turn& turn, const std::vector<Request>& re
     for (const auto& [id, worker] : engine_->state().workers) last_renewal_.emplace(id, beats_);
 }
 
-// State is the fold of the ledger's events.
+// State is the fold of the ledger's events, and comes back from a snapshot as it was.
 void World::check_replay() const {
     core::State state;
     for (const core::Event& event : ledger_) core::apply(state, event);
     ROLL_CHECK(state == engine_->state());
+    const auto again = ledger::state_from(ledger::bytes_of(state));
+    ROLL_CHECK(again && *again == state);
     auditor_.check_acknowledged(state);
 }
 

@@ -102,6 +102,7 @@ core::Events one_of_each() {
         core::CheckpointAsked{key, 2},
         core::MachineExcluded{"gpu7", kAt, "3 attempts of 2 jobs failed on it", kAt},
         core::MachineForgiven{"gpu7"},
+        core::UseCarried{"lab", "ann", 3, 4, kAt},
     };
 }
 

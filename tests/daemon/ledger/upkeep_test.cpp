@@ -84,10 +84,53 @@ TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
         expected.keys.erase("k" + std::to_string(id));
     }
     EXPECT_EQ(*ledger->load(), expected);
-    EXPECT_EQ(ledger->newest(), 11);
+    EXPECT_EQ(ledger->newest(), 12) << "ann's use, carried over";
     const core::Event next = submitted(7);
     ASSERT_TRUE(ledger->append({&next, 1}, kDay0));
-    EXPECT_EQ(ledger->newest(), 12);
+    EXPECT_EQ(ledger->newest(), 13);
+}
+
+// A job of bob's that held two GPUs for an hour, and the newest job, which stays.
+core::Events used_history() {
+    spec::JobSpec spec;
+    spec.name = "j";
+    spec.output = "/o";
+    spec.document = "{}";
+    spec.account = "lab";
+    spec.resources.gpus_per_node = 2;
+    spec.resources.time = 2h;
+    spec::Policy policy;
+    policy.half_life = 24h;
+    const AttemptKey key{JobId{1}, Token{1, 1}};
+    return {core::IncarnationRaised{1, kDay0},
+            core::PolicySet{policy, kDay0},
+            core::WorkerJoined{WorkerId{1}, "n1", "s1", 4, 2, kDay0},
+            core::JobSubmitted{JobId{1}, "k1", "bob", spec, kDay0},
+            core::JobSubmitted{JobId{2}, "k2", "ann", spec, kDay0},
+            core::AttemptPlaced{key, {core::Place{WorkerId{1}, {0}, {0, 1}}}, kDay0},
+            core::MemberUp{key, WorkerId{1}},
+            core::AttemptStarted{key, kDay0},
+            core::MemberEnded{key, WorkerId{1}, core::Outcome::Done, 0, ""},
+            core::AttemptEnded{key, core::Outcome::Done, 0, "", kDay0 + 1h},
+            core::JobEnded{JobId{1}, core::JobPhase::Done, 0, "", kDay0 + 1h}};
+}
+
+TEST(Prune, KeepsWhatTheForgottenJobsHadUsed) {
+    const Folder folder;
+    const core::State before = fold(used_history());
+    const core::User bob{"lab", "bob"};
+    ASSERT_EQ(before.use.at(bob).gpu_ms, 2 * 3'600'000);
+    ASSERT_GT(before.use.at(bob).decayed, 0);
+    {
+        auto ledger = Ledger::open(folder.path);
+        ASSERT_TRUE(ledger->append(used_history(), kDay0));
+        EXPECT_EQ(*ledger->prune(*ledger->load(), kDay0 + 100h, kDay0 + 200h), 1u);
+    }
+    const auto ledger = Ledger::open(folder.path);
+    const auto after = ledger->load();
+    ASSERT_TRUE(after) << after.error().message;
+    EXPECT_FALSE(after->jobs.contains(JobId{1}));
+    EXPECT_EQ(after->use, before.use);
 }
 
 TEST(Prune, IsNotTakenForDamageIfItsMarkWasNotWritten) {

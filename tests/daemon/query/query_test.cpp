@@ -79,6 +79,20 @@ TEST_F(Queue, JobsAreThoseThatAreNotOverUnlessAskedFor) {
     EXPECT_EQ(wrong.error().code, ErrorCode::InvalidArgument);
 }
 
+TEST_F(Queue, JobsComeInPages) {
+    const auto page = [&](std::uint64_t from) {
+        const Json args{{"all", true}, {"from", from}, {"limit", 4}};
+        return *jobs(desk.state, args, {}, desk.now);
+    };
+    const Json first = page(0);
+    EXPECT_EQ(first["jobs"].size(), 4u);
+    EXPECT_EQ(first["next"], 5);
+    const Json last = page(5);
+    EXPECT_EQ(last["jobs"].size(), 2u);
+    EXPECT_EQ(last["jobs"][0]["id"], 5);
+    EXPECT_EQ(last["next"], nullptr);
+}
+
 TEST_F(Queue, ASummaryHoldsEveryFieldOfTheContract) {
     const Json job = summary(desk.state, JobId{1}, {}, desk.now);
     for (const char* field :

@@ -1,0 +1,107 @@
+#include "daemon/ledger/snapshot.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "common/hash.hpp"
+#include "daemon/ledger/state_bytes.hpp"
+
+namespace roll::ledger {
+namespace {
+
+// "roll-snapshot LAYOUT SEQ HASH SIZE SUM", SUM over what stands before it and over the body.
+std::string header_of(const Mark& at, std::string_view body) {
+    const std::string head = fmt::format("roll-snapshot {:016x} {:020} {:016x} {:020} ", layout(),
+                                         at.seq, at.hash, body.size());
+    return head + to_hex(hash64(body, hash64(head))) + "\n";
+}
+constexpr std::size_t kHeaderBytes = 14 + 17 + 21 + 17 + 21 + 17;
+
+}  // namespace
+
+Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
+                            const core::State& state) {
+    const std::string body = bytes_of(state);
+    const std::string staged = path.string() + ".tmp";
+    std::ofstream file(staged, std::ios::binary | std::ios::trunc);
+    file << header_of(at, body) << body;
+    file.close();
+    if (file && ::rename(staged.c_str(), path.c_str()) == 0) return {};
+    ::unlink(staged.c_str());
+    return fail(ErrorCode::Failed, "cannot write " + path.string());
+}
+
+Result<Snapshot> read_snapshot(const std::filesystem::path& path) {
+    ROLL_TRY(const MappedFile file, MappedFile::open(path));
+    const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()),
+                                 file.bytes().size());
+    const std::string header(bytes.substr(0, kHeaderBytes));
+    const auto damaged = [&] {
+        return fail(ErrorCode::Corrupt, path.string() + " is not what was written");
+    };
+    unsigned long long made_by = 0;
+    long long seq = 0;
+    unsigned long long hash = 0;
+    if (header.size() < kHeaderBytes) return damaged();
+    if (std::sscanf(header.c_str(), "roll-snapshot %16llx %20lld %16llx", &made_by, &seq, &hash) !=
+        3)
+        return damaged();
+    if (made_by != layout())
+        return fail(ErrorCode::Refused, path.string() + " is another program's");
+    const std::string_view body = bytes.substr(kHeaderBytes);
+    Snapshot snapshot{{seq, hash}, {}};
+    if (header_of(snapshot.at, body) != header) return damaged();
+    ROLL_TRY(snapshot.state, state_from(body));
+    return snapshot;
+}
+
+SnapshotWriter::SnapshotWriter(SnapshotWriter&& other) noexcept
+    : child_(std::exchange(other.child_, -1)) {}
+SnapshotWriter& SnapshotWriter::operator=(SnapshotWriter&& other) noexcept {
+    std::swap(child_, other.child_);
+    return *this;
+}
+SnapshotWriter::~SnapshotWriter() { stop(); }
+
+// The child holds no file of this process, the ledger's lock among them, takes no signal for it,
+// and does not outlive it.
+bool SnapshotWriter::start(const std::filesystem::path& path, const Mark& at,
+                           const core::State& state) {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    const pid_t parent = ::getpid();
+    child_ = ::fork();
+    if (child_ == 0) {
+        ::close_range(3, ~0U, 0);
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        ::_exit(write_snapshot(path, at, state) ? 0 : 1);
+    }
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return child_ > 0;
+}
+
+bool SnapshotWriter::busy() {
+    if (child_ > 0 && ::waitpid(child_, nullptr, WNOHANG) != 0) child_ = -1;
+    return child_ > 0;
+}
+
+void SnapshotWriter::stop() {
+    if (child_ <= 0) return;
+    ::kill(child_, SIGKILL);
+    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {}
+    child_ = -1;
+}
+
+}  // namespace roll::ledger

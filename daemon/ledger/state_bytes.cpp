@@ -1,0 +1,192 @@
+#include "daemon/ledger/state_bytes.hpp"
+
+#include <cstring>
+#include <typeinfo>
+
+#include <boost/pfr.hpp>
+
+#include "common/hash.hpp"
+
+namespace roll::ledger {
+namespace {
+
+template <class T>
+concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+template <class T>
+concept Duration = requires {
+    typename T::rep;
+}
+&&!requires { typename T::clock; };
+template <class T>
+concept Instant = requires {
+    typename T::clock;
+};
+template <class T>
+concept Container = requires(T t) {
+    t.begin();
+    typename T::value_type;
+};
+template <class T>
+concept Optional = requires(T t) {
+    t.has_value();
+};
+template <class T>
+concept Pair = requires {
+    typename T::first_type;
+};
+
+// What a container's elements are while they are read: a map's keys are const.
+template <class T>
+struct Element {
+    using type = T;
+};
+template <class K, class V>
+struct Element<std::pair<const K, V>> {
+    using type = std::pair<K, V>;
+};
+
+struct Writer {
+    std::string bytes;
+
+    template <class T>
+    void put(const T& value) {
+        if constexpr (std::is_same_v<T, core::Index>) {
+            return;
+        } else if constexpr (Plain<T>) {
+            bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+        } else if constexpr (Duration<T>) {
+            put(value.count());
+        } else if constexpr (Instant<T>) {
+            put(value.time_since_epoch());
+        } else if constexpr (std::is_same_v<T, std::string>) {
+            put(value.size());
+            bytes += value;
+        } else if constexpr (Container<T>) {
+            put(value.size());
+            for (const auto& element : value) put(element);
+        } else if constexpr (Optional<T>) {
+            put(value.has_value());
+            if (value) put(*value);
+        } else if constexpr (Pair<T>) {
+            put(value.first);
+            put(value.second);
+        } else {
+            boost::pfr::for_each_field(value, [this](const auto& field) { put(field); });
+        }
+    }
+};
+
+struct Reader {
+    std::string_view bytes;
+    bool whole = true;  // so far
+
+    // False, once, if fewer are left.
+    bool has(std::size_t count) {
+        whole = whole && count <= bytes.size();
+        return whole;
+    }
+
+    template <class T>
+    void take(T& value) {
+        if constexpr (std::is_same_v<T, core::Index>) {
+            return;
+        } else if constexpr (Plain<T>) {
+            if (!has(sizeof value)) return;
+            std::memcpy(&value, bytes.data(), sizeof value);
+            bytes.remove_prefix(sizeof value);
+        } else if constexpr (Duration<T>) {
+            value = T(take_new<typename T::rep>());
+        } else if constexpr (Instant<T>) {
+            value = T(take_new<typename T::duration>());
+        } else if constexpr (std::is_same_v<T, std::string>) {
+            const auto size = take_new<std::size_t>();
+            if (!has(size)) return;
+            value = bytes.substr(0, size);
+            bytes.remove_prefix(size);
+        } else if constexpr (Container<T>) {
+            const auto size = take_new<std::size_t>();
+            if (!has(size)) return;  // an element is a byte at least
+            for (std::size_t i = 0; i < size && whole; ++i)
+                value.insert(value.end(),
+                             take_new<typename Element<typename T::value_type>::type>());
+        } else if constexpr (Optional<T>) {
+            if (take_new<bool>()) value = take_new<typename T::value_type>();
+        } else if constexpr (Pair<T>) {
+            take(value.first);
+            take(value.second);
+        } else {
+            boost::pfr::for_each_field(value, [this](auto& field) { take(field); });
+        }
+    }
+
+    template <class T>
+    T take_new() {
+        T value{};
+        take(value);
+        return value;
+    }
+};
+
+// "...; auto V = roll::core::JobPhase::Done]": the name if V has one, else its number.
+template <auto V>
+std::string name_of_value() {
+    return __PRETTY_FUNCTION__;
+}
+
+template <class E, int... V>
+std::string names_of(std::integer_sequence<int, V...>) {
+    return (name_of_value<static_cast<E>(V)>() + ...);
+}
+
+template <class T>
+void describe(std::string& text) {
+    if constexpr (std::is_enum_v<T>) {
+        text += names_of<T>(std::make_integer_sequence<int, 16>());
+    } else if constexpr (Plain<T> || Duration<T> || Instant<T> || std::is_same_v<T, std::string> ||
+                         std::is_same_v<T, core::Index>) {
+        text += std::string(typeid(T).name()) + " ";
+    } else if constexpr (Container<T>) {
+        text += "list ";
+        describe<typename Element<typename T::value_type>::type>(text);
+    } else if constexpr (Optional<T>) {
+        text += "optional ";
+        describe<typename T::value_type>(text);
+    } else if constexpr (Pair<T>) {
+        describe<typename T::first_type>(text);
+        describe<typename T::second_type>(text);
+    } else {
+        text += "{";
+        const T value{};
+        boost::pfr::for_each_field(
+            value, [&](const auto& field) { describe<std::decay_t<decltype(field)>>(text); });
+        text += "}";
+    }
+}
+
+}  // namespace
+
+std::uint64_t layout() {
+    static const std::uint64_t hash = [] {
+        std::string text = ROLL_VERSION " ";
+        describe<core::State>(text);
+        return hash64(text);
+    }();
+    return hash;
+}
+
+std::string bytes_of(const core::State& state) {
+    Writer writer;
+    writer.put(state);
+    return std::move(writer.bytes);
+}
+
+Result<core::State> state_from(std::string_view bytes) {
+    Reader reader{bytes};
+    auto state = reader.take_new<core::State>();
+    if (!reader.whole || !reader.bytes.empty())
+        return fail(ErrorCode::Corrupt, "these are not the bytes of a State");
+    state.index = core::make_index(state);
+    return state;
+}
+
+}  // namespace roll::ledger
