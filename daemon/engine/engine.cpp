@@ -16,9 +16,12 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
     }
     // What a later rule decides can give an earlier one something to do, a released allocation
     // room for another order of jobs: they go round until all are at rest.
-    for (std::size_t before = batch.size() + 1; before != batch.size();) {
+    int rounds = 0;
+    for (std::size_t before = batch.size() + 1; before != batch.size(); ++rounds) {
+        turn.restless = rounds == kRoundsMax;
+        if (turn.restless) break;
         before = batch.size();
-        for (const core::Rule rule : core::rules()) take(rule(state_, now));
+        for (const core::Rule rule : rules_) take(rule(state_, now));
     }
     core::check_running(state_);
     return batch;

@@ -26,14 +26,21 @@ struct Turn {
     std::vector<core::Action> owed;
     std::size_t committed = 0;  // events
     bool full = false;          // the ledger's volume is: nothing was committed, step again soon
+    bool restless =
+        false;  // the rules did not come to rest: a bug, and the turn ended all the same
 };
+
+// How often the rules go round in a turn: two or three times is usual.
+inline constexpr int kRoundsMax = 32;
 
 class Engine {
   public:
-    Engine(core::State state, Ledger ledger)
+    Engine(core::State state, Ledger ledger, std::span<const core::Rule> rules = core::rules())
         : state_(std::move(state)),
-          ledger_(std::move(ledger)) {}
+          ledger_(std::move(ledger)),
+          rules_(rules) {}
 
+    // Bounded: rules that give each other something to do without end are left until the next turn.
     // An Error is fatal. When the ledger's volume is full the turn is undone: every input that
     // would have changed something is answered Refused, and what runs goes on.
     Result<Turn> step(std::span<const core::Input> inputs, Time now);
@@ -48,6 +55,7 @@ class Engine {
     core::State state_;
     std::optional<core::State> durable_{};  // while the volume is full: what the ledger holds
     Ledger ledger_;
+    std::span<const core::Rule> rules_;
 };
 
 }  // namespace roll::engine

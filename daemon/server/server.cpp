@@ -219,6 +219,7 @@ void Server::turn() {
         error.message = "the ledger failed: " + error.message;
         return end(std::move(error));
     }
+    if (turned->restless) spdlog::error("the rules do not come to rest: please report it");
     answer_requests(*turned);
     answer_workers(*turned);
     answer_events(turned->committed > 0);

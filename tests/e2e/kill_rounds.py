@@ -26,7 +26,7 @@ WORKERS, OPEN_JOBS = 3, 8
 PROGRAM = '''exec 9>>"{work}/lock-$ROLL_JOB"
 flock -n 9 || echo "double $ROLL_JOB $ROLL_TOKEN" >>"{work}/history"
 echo "begin $ROLL_JOB $ROLL_TOKEN" >>"{work}/history"
-sleep {seconds}
+sleep {seconds} || exit 9
 echo "end $ROLL_JOB $ROLL_TOKEN" >>"{work}/history"
 '''
 
@@ -75,7 +75,7 @@ class KillRounds(RollTest):
     def job_file(self, key):
         job = {'name': key, 'kind': 'command', 'resources': {'slots_per_node': 1},
                'command': ['sh', '-c', PROGRAM.format(work=self.work, seconds=round(self.random.uniform(0, 0.8), 2))],
-               'retry': {'infra': 1000, 'app': 0, 'backoff': '0s', 'backoff_max': '0s'}}
+               'retry': {'infra': 1000, 'app': 1000, 'backoff': '0s', 'backoff_max': '0s'}}
         return self.write(f'{key}.yaml', json.dumps(job))
 
     def offer(self):
@@ -215,9 +215,12 @@ class KillRounds(RollTest):
             self.start(name)
             if name == 'rolld':
                 wait_until(lambda: os.path.exists(os.path.join(self.state, 'endpoint')), 'rolld to serve')
+        began = time.monotonic()
         for number in range(1, self.rounds + 1):
             self.round(number)
+        faulty = time.monotonic() - began
         self.settle()
+        print(f'{faulty:.0f} s of faults, {time.monotonic() - began - faulty:.0f} s until the last job ended')
         self.check()
         self.assertEqual(self.end(), [0] * (WORKERS + 1), 'all end well when asked to')
 

@@ -146,7 +146,7 @@ void World::step() {
 }
 
 void World::settle_turn(const engine::Turn& turn, const std::vector<Request>& requests) {
-    ROLL_CHECK(turn.replies.size() == requests.size());
+    ROLL_CHECK(turn.replies.size() == requests.size() && !turn.restless);
     wakeup_ = core::next_wakeup(engine_->state(), now());
     core::check_invariants(engine_->state());
     if (!turn.full) {

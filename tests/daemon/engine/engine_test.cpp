@@ -1,5 +1,7 @@
 #include "daemon/engine/engine.hpp"
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 namespace roll::engine {
@@ -98,6 +100,36 @@ TEST(Engine, CommitsATurnAtOnceAndSaysWhatIsOwed) {
     EXPECT_EQ(memory.load(), engine.state());
     const AttemptKey key{JobId{1}, Token{1, 1}};
     EXPECT_EQ(turn->owed, (std::vector<core::Action>{core::StartMember{WorkerId{1}, key}}));
+}
+
+core::Events hold(const core::State& state, Time) {
+    const auto& job = state.jobs.at(JobId{1});
+    return job.held ? core::Events{} : core::Events{core::JobHeld{JobId{1}, true}};
+}
+core::Events release(const core::State& state, Time) {
+    const auto& job = state.jobs.at(JobId{1});
+    return job.held ? core::Events{core::JobHeld{JobId{1}, false}} : core::Events{};
+}
+
+TEST(Rules, ThatContradictEachOtherDoNotSpinForEver) {
+    static constexpr std::array kRules = {core::Rule{hold}, core::Rule{release}};
+    Memory memory;
+    Engine engine(core::State{}, memory.as_ledger(), kRules);
+    const std::vector<core::Input> inputs{core::Started{}, submit("a")};
+    const auto turn = engine.step(inputs, kNow);
+    ASSERT_TRUE(turn);
+    EXPECT_TRUE(turn->restless);
+    EXPECT_EQ(turn->committed, 2u + 2u * kRoundsMax);
+    EXPECT_EQ(memory.load(), engine.state()) << "what they did is committed like all else";
+}
+
+TEST(Rules, ThatComeToRestAreNotCutShort) {
+    static constexpr std::array kRules = {core::Rule{hold}};
+    Memory memory;
+    Engine engine(core::State{}, memory.as_ledger(), kRules);
+    const std::vector<core::Input> inputs{core::Started{}, submit("a")};
+    EXPECT_FALSE(engine.step(inputs, kNow)->restless);
+    EXPECT_TRUE(engine.state().jobs.at(JobId{1}).held);
 }
 
 }  // namespace
