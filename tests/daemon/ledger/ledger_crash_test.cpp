@@ -1,0 +1,97 @@
+// The ledger killed at every write and every sync, its writes torn, those that were not synced
+// lost, the disk failing: what was acknowledged is there, and nothing that was not written.
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "daemon/ledger/ledger.hpp"
+#include "tests/daemon/ledger/crash_disk.hpp"
+
+namespace roll::ledger {
+namespace {
+
+constexpr Time kAt{std::chrono::milliseconds{1'700'000'000'000}};
+
+core::Event submitted(std::uint64_t id) {
+    spec::JobSpec spec;
+    spec.name = "j" + std::to_string(id);
+    spec.output = "/o";
+    spec.document = std::string(3000, 'x');  // its rows take pages of their own
+    return core::JobSubmitted{JobId{id}, "k" + std::to_string(id), "ann", spec, kAt};
+}
+
+// Batches of jobs that are submitted together; the ledger is closed after the third.
+constexpr std::array kBatches = {1, 1, 3, 2, 1};
+
+class LedgerCrash : public testing::Test {
+  protected:
+    LedgerCrash() {
+        std::string pattern = "/tmp/roll-ledger-crash-XXXXXX";
+        folder_ = ::mkdtemp(pattern.data());
+    }
+    ~LedgerCrash() override { std::filesystem::remove_all(folder_); }
+
+    // Appends the batches; notes after each how many jobs are acknowledged.
+    void write_batches() const {
+        std::ofstream acknowledged(folder_ / "acknowledged");
+        std::uint64_t next = 1;
+        auto ledger = Ledger::open(folder_);
+        for (std::size_t batch = 0; ledger && batch < kBatches.size(); ++batch) {
+            core::Events events;
+            for (int i = 0; i < kBatches[batch]; ++i) events.push_back(submitted(next++));
+            if (!ledger->append(events, kAt)) return;
+            acknowledged << next - 1 << std::endl;
+            if (batch != 2) continue;
+            ledger = tl::unexpected(Error{});  // closes it: the WAL goes into the database
+            ledger = Ledger::open(folder_);
+        }
+    }
+    std::uint64_t acknowledged() const {
+        std::ifstream file(folder_ / "acknowledged");
+        std::uint64_t newest = 0;
+        while (file >> newest) {}
+        return newest;
+    }
+    // After a restart: whole batches, those that were acknowledged at least.
+    void check(const std::string& when) const {
+        auto ledger = Ledger::open(folder_);
+        ASSERT_TRUE(ledger) << when << ": " << ledger.error().message;
+        const auto state = ledger->load();
+        ASSERT_TRUE(state) << when << ": " << state.error().message;
+        const std::uint64_t found = state->jobs.size();
+        EXPECT_GE(found, acknowledged()) << when;
+        std::uint64_t whole = 0;
+        std::set<std::uint64_t> ends{0};
+        for (const int batch : kBatches) ends.insert(whole += static_cast<std::uint64_t>(batch));
+        EXPECT_TRUE(ends.contains(found)) << when << ": a batch in part, " << found << " jobs";
+        const core::Event next = submitted(found + 1);
+        EXPECT_TRUE(ledger->append({&next, 1}, kAt)) << when;
+    }
+
+    void crash_everywhere(Crash crash) {
+        int crashes = 0;
+        for (int at = 0;; ++at) {
+            std::filesystem::remove_all(folder_);
+            std::filesystem::create_directory(folder_);
+            const int count = run_with_crash(crash, at, [this] { write_batches(); });
+            check("operation " + std::to_string(at));
+            if (count <= at || HasFailure()) break;
+            ++crashes;
+        }
+        EXPECT_EQ(acknowledged(), 8u) << "the last run came to its end";
+        EXPECT_GT(crashes, 30) << "it was killed where it writes";
+    }
+
+    std::filesystem::path folder_;
+};
+
+TEST_F(LedgerCrash, KilledAnywhereItHasWhatItAcknowledged) { crash_everywhere(Crash::Kill); }
+TEST_F(LedgerCrash, WithATornWriteItHasWhatItAcknowledged) { crash_everywhere(Crash::Torn); }
+TEST_F(LedgerCrash, AfterALossOfPowerItHasWhatItAcknowledged) {
+    crash_everywhere(Crash::PowerLoss);
+}
+TEST_F(LedgerCrash, OnAFailingDiskItHasWhatItAcknowledged) { crash_everywhere(Crash::Error); }
+
+}  // namespace
+}  // namespace roll::ledger
