@@ -119,7 +119,8 @@ Result<void> fill(const std::string& root, int count, const spec::JobSpec& spec)
     for (int sent = 0, done = 0; done < count;) {
         for (; sent < count && sent - done < 64; ++sent) {
             const auto id = static_cast<std::uint64_t>(sent + 1);
-            socket.send({protocol::encode({id, "submit", submission(new_key(sent), spec)})});
+            const protocol::Request request{id, "submit", submission(new_key(sent), spec)};
+            socket.send({protocol::encode(request)});
         }
         if (!socket.wait_input(60s)) return fail(ErrorCode::Unavailable, "rolld is silent");
         while (const auto message = socket.receive()) {

@@ -2,116 +2,137 @@
 
 mutations.py --root DIR --build DIR --compiler CXX --worlds N --objects A;B --libraries A;B
 Each mutation replaces one text in one file of a copy of daemon/core (or daemon/engine); only that file is
-compiled anew (-O1) and linked before the library. Exit 0: at least 19 of 20 are killed.
+compiled anew (-O1) and linked before the library, as many at a time as there are cores. Exit 0: at least 19 of
+20 are killed.
 """
 import argparse
+import concurrent.futures
 import os
 import subprocess
 import sys
 import tempfile
 
-CORE = 'daemon/core/'
-# (file, text, replacement, what it breaks)
-MUTATIONS = [
-    (CORE + 'decide.cpp', 'job->attempt->token == key.token', 'true', 'stale tokens are believed'),
-    (CORE + 'decide.cpp', 'place == nullptr || place->ended) return Events{};',
-     'place == nullptr) return Events{};', 'a member ends twice'),
-    (CORE + 'decide.cpp', 'return repeated(s, in, known->second);',
-     'if (in.user == "") return repeated(s, in, known->second);', 'a repeated key queues another job'),
-    (CORE + 'decide.cpp', 'if (!place->up && !stopping) return Events{};', '',
-     'a member whose order is on the way counts as dead'),
-    (CORE + 'decide.cpp', 'found != known->end() && found + 1 != known->end()', 'false',
-     'a replaced roll-worker comes back'),
-    (CORE + 'apply.cpp', 'if (now <= known) return;', 'if (attempt.outcome) return;',
-     'the first bad end decides, whatever it was'),
-    (CORE + 'apply.cpp', 'job.attempts = e.attempt.token.attempt;', '', 'attempt numbers do not grow'),
-    (CORE + 'actions.cpp', 'if (place.up) return', 'if (phase == AttemptPhase::Running) return',
-     'a member is not told to keep what it runs'),
-    (CORE + 'actions.cpp', 'if (phase == AttemptPhase::Stopping)', 'if (false)', 'nothing is ever stopped'),
-    (CORE + 'actions.cpp', 'if (!index.sleeping.empty()) earliest', 'if (false) earliest',
-     'nobody wakes up when a back-off ends'),
-    (CORE + 'actions.cpp', 'if (deadline != index.deadlines.end()) earliest', 'if (false) earliest',
-     'nobody wakes up at a deadline'),
-    (CORE + 'apply.cpp', 'job.due = due_at(job) <= job.past.back().ended_at;', 'job.due = true;', 'no back-off'),
-    (CORE + 'apply.cpp', 'job.array = e.array;\n    job.due = due_at(job) <= e.at;', 'job.array = e.array;',
-     'no begin time'),
-    (CORE + 'index.cpp', '&& held == Held::Yes)', '&& held != Held::Never)', 'dependencies do not hold back'),
-    (CORE + 'index.cpp', 'unfile(state, dependent);\n        file(state, dependent);', '',
-     'who waited for a job is forgotten'),
-    (CORE + 'index.cpp', 'if (job.spec.deadline) index.deadlines.insert', 'if (false) index.deadlines.insert',
-     'no deadlines'),
-    (CORE + 'room.cpp', 'std::ssize(candidates) < wanted.nodes', 'candidates.empty()',
-     'gangs start in part'),
-    (CORE + 'room.cpp', 'for (int gpu : place.gpus) std::erase(found->second.gpus, gpu);', '',
-     'GPUs are given twice'),
-    (CORE + 'rules/place.cpp', 'if (!state_.policy.backfill) break;', '', 'backfill cannot be turned off'),
-    (CORE + 'rules/place.cpp', 'return first_ ? ', 'return false ? ', 'narrow jobs overtake a wide one'),
-    (CORE + 'rules/place.cpp', 'if (first_ || find_places(job.spec.resources, all_).empty()) continue;',
-     'if (first_) continue;', 'a job that can never run is the one with the reservation'),
-    (CORE + 'rules/place.cpp', 'if (limits.excess(job)) {', 'if (false) {', 'arrays and quotas know no limit'),
-    (CORE + 'reservation.cpp', 'now + later.time + kBackfillSlack <= *at_', 'true',
-     'backfilled jobs may take as long as they like'),
-    (CORE + 'reservation.cpp', 'if (!at_) return true;', 'if (!at_) return false;',
-     'a job behind others without limits has no reservation'),
-    (CORE + 'reservation.cpp', 'if (lost > spare) places.clear();', '', 'backfill counts no loss'),
-    (CORE + 'queue.cpp', 'cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)', 'false',
-     'who starves is left out'),
-    (CORE + 'queue.cpp', 'limits_.would_borrow(job), -std::int64_t{priority}',
-     'limits_.would_borrow(job), std::int64_t{priority}', 'priorities are upside down'),
-    (CORE + 'rules/preempt.cpp', 'if (*attempt.started_at + state.policy.min_run <= now)', '',
-     'preemption knows no min_run'),
-    (CORE + 'rules/preempt.cpp', 'if (!lower && !(reclaims && limits.borrows(job))) continue;', '',
-     'equals preempt each other'),
-    (CORE + 'limits.cpp', 'now + more <= *limit + borrow', 'now + more <= *limit + borrow + 1',
-     'quotas are passed by one'),
-    (CORE + 'limits.cpp', 'if (limit && accounts[name] + count > *limit)', 'if (false)',
-     'an account queues as many jobs as it likes'),
-    (CORE + 'limits.cpp', 'at = policy.accounts.find(at->second.parent)', 'at = policy.accounts.end()',
-     "a parent's quota does not count"),
-    (CORE + 'rules/settle.cpp', 'if (stopped && job.attempt->preempted) return Class::Preempted;', '',
-     'being preempted uses up retries'),
-    (CORE + 'rules/settle.cpp', 'if (most == 0 || stalled_after(job, outcome) < most) return {};', 'return {};',
-     'no progress goes on for ever'),
-    (CORE + 'rules/settle.cpp', 'return ++tries.timeouts <= retry.timeout;', 'return true;',
-     'a time limit is tried again and again'),
-    (CORE + 'rules/release.cpp', 'if (worker.draining) return false;', '', 'draining workers get jobs'),
-    (CORE + 'rules/wake.cpp', 'if (at > now) break;', '', 'back-offs end at once'),
-    (CORE + 'rules/hopeless.cpp', 'if (at >= now) break;', 'break;', 'queued jobs outlive their deadline'),
-    (CORE + 'rules/stop.cpp', '*job.spec.deadline < now', 'false', 'running jobs outlive their deadline'),
-    (CORE + 'decide.cpp', 'if (job->array != after.job) continue;', 'continue;',
-     "an array's first job does not stand for all"),
-    (CORE + 'rules/stop.cpp', 'if (attempt.outcome)', 'if (false)', 'a broken gang is not stopped'),
-    (CORE + 'rules/stop.cpp', 'if (limit.count() > 0 && since + limit <= now) return kTimeIsUp;', '', 'no time limit'),
-    (CORE + 'rules/settle.cpp', 'std::ranges::all_of', 'std::ranges::any_of',
-     'an attempt ends with its first member'),
-    (CORE + 'rules/settle.cpp', 'return tries.infra_failures <= retry.infra;',
-     'return tries.infra_failures <= retry.infra + 1;', 'one retry too many'),
-    (CORE + 'rules/settle.cpp', '} else if (job.cancel_requested) {', '} else if (false) {',
-     'a cancelled job is tried again'),
-    (CORE + 'dependency.cpp', 'return ok ? Held::Yes : Held::Never;', 'return Held::Yes;',
-     'ok:ID is taken for any:ID'),
-    (CORE + 'index.cpp', 'if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
-    (CORE + 'rules/lost.cpp', 'if (place.ended ||', 'if (place.ended || place.worker.value % 2 == 0 ||',
-     'half of the lost workers are not noticed'),
-    (CORE + 'dependency.cpp', 'if (!job->second.export_job) return Held::Not;', '',
-     'a chain goes on before the export'),
-    (CORE + 'meaning.cpp', 'strictness(*meaning->then) > strictness(*strictest)', 'false',
-     'the first meaning counts, not the strictest'),
-    (CORE + 'rules/exclude.cpp', 'jobs.size() < 2', 'false', 'one job has a machine left out'),
-    (CORE + 'rules/release.cpp', 'if (is_excluded(state, worker)) return false;', '',
-     'machines that are left out get jobs'),
-    (CORE + 'rules/supply.cpp', 'budget.most = std::min(budget.most, spec.max_jobs);', '',
-     'a queue knows no max_jobs'),
-    (CORE + 'rules/supply.cpp', 'if (a.used_at + idle > now || is_busy(state, id)) return {};', 'return {};',
-     'idle allocations are kept'),
-    ('daemon/pilots/desk.cpp', '        if (found == wanted.end() || found->second != row.id)', '        if (false)',
-     'what nobody wants is not given back'),
-    ('daemon/engine/engine.cpp', 'state_ = *durable_;', '', 'a turn that was not written stays'),
-]
+# file below daemon/: (text, replacement, what it breaks)
+MUTATIONS = {
+    'core/decide.cpp': [
+        ('job->attempt->token == key.token', 'true', 'stale tokens are believed'),
+        ('place == nullptr || place->ended) return Events{};',
+         'place == nullptr) return Events{};', 'a member ends twice'),
+        ('return repeated(s, in, known->second);',
+         'if (in.user == "") return repeated(s, in, known->second);', 'a repeated key queues another job'),
+        ('if (!place->up && !stopping) return Events{};', '', 'a member whose order is on the way counts as dead'),
+        ('found != known->end() && found + 1 != known->end()', 'false', 'a replaced roll-worker comes back'),
+        ('if (job->array != after.job) continue;', 'continue;', "an array's first job does not stand for all"),
+    ],
+    'core/apply.cpp': [
+        ('if (now <= known) return;', 'if (attempt.outcome) return;', 'the first bad end decides, whatever it was'),
+        ('job.attempts = e.attempt.token.attempt;', '', 'attempt numbers do not grow'),
+        ('job.due = due_at(job) <= job.past.back().ended_at;', 'job.due = true;', 'no back-off'),
+        ('job.array = e.array;\n    job.due = due_at(job) <= e.at;', 'job.array = e.array;', 'no begin time'),
+    ],
+    'core/actions.cpp': [
+        ('if (place.up || state.adopting) return',
+         'if (phase == AttemptPhase::Running) return', 'a member is not told to keep what it runs'),
+        ('if (phase == AttemptPhase::Stopping)', 'if (false)', 'nothing is ever stopped'),
+        ('if (!index.sleeping.empty()) earliest', 'if (false) earliest', 'nobody wakes up when a back-off ends'),
+        ('if (deadline != index.deadlines.end()) earliest', 'if (false) earliest', 'nobody wakes up at a deadline'),
+    ],
+    'core/index.cpp': [
+        ('&& held == Held::Yes)', '&& held != Held::Never)', 'dependencies do not hold back'),
+        ('unfile(state, dependent);\n        file(state, dependent);', '', 'who waited for a job is forgotten'),
+        ('if (job.spec.deadline) index.deadlines.insert', 'if (false) index.deadlines.insert', 'no deadlines'),
+        ('if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
+    ],
+    'core/room.cpp': [
+        ('std::ssize(candidates) < wanted.nodes', 'candidates.empty()', 'gangs start in part'),
+        ('for (int gpu : place.gpus) std::erase(found->second.gpus, gpu);', '', 'GPUs are given twice'),
+        ('return state.workers.at(item.first).quiet;', 'return false;', 'silent workers get jobs'),
+    ],
+    'core/rules/place.cpp': [
+        ('if (!state_.policy.backfill) break;', '', 'backfill cannot be turned off'),
+        ('return first_ ? ', 'return false ? ', 'narrow jobs overtake a wide one'),
+        ('if (first_ || find_places(job.spec.resources, all_).empty()) continue;',
+         'if (first_) continue;', 'a job that can never run is the one with the reservation'),
+        ('if (limits.excess(job)) {', 'if (false) {', 'arrays and quotas know no limit'),
+    ],
+    'core/reservation.cpp': [
+        ('now + later.time + kBackfillSlack <= *at_', 'true', 'backfilled jobs may take as long as they like'),
+        ('if (!at_) return true;',
+         'if (!at_) return false;', 'a job behind others without limits has no reservation'),
+        ('if (lost > spare) places.clear();', '', 'backfill counts no loss'),
+    ],
+    'core/queue.cpp': [
+        ('cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)', 'false', 'who starves is left out'),
+        ('limits_.would_borrow(job), -std::int64_t{priority}',
+         'limits_.would_borrow(job), std::int64_t{priority}', 'priorities are upside down'),
+    ],
+    'core/rules/preempt.cpp': [
+        ('if (*attempt.started_at + state.policy.min_run <= now)', '', 'preemption knows no min_run'),
+        ('if (!lower && !(reclaims && limits.borrows(job))) continue;', '', 'equals preempt each other'),
+    ],
+    'core/limits.cpp': [
+        ('now + more <= *limit + borrow', 'now + more <= *limit + borrow + 1', 'quotas are passed by one'),
+        ('if (limit && accounts[name] + count > *limit)', 'if (false)', 'an account queues as many jobs as it likes'),
+        ('at = policy.accounts.find(at->second.parent)',
+         'at = policy.accounts.end()', "a parent's quota does not count"),
+    ],
+    'core/rules/settle.cpp': [
+        ('if (stopped && job.attempt->preempted) return Class::Preempted;', '', 'being preempted uses up retries'),
+        ('if (most == 0 || stalled_after(job, outcome) < most) return {};',
+         'return {};', 'no progress goes on for ever'),
+        ('return ++tries.timeouts <= retry.timeout;', 'return true;', 'a time limit is tried again and again'),
+        ('std::ranges::all_of', 'std::ranges::any_of', 'an attempt ends with its first member'),
+        ('return tries.infra_failures <= retry.infra;',
+         'return tries.infra_failures <= retry.infra + 1;', 'one retry too many'),
+        ('} else if (job.cancel_requested) {', '} else if (false) {', 'a cancelled job is tried again'),
+    ],
+    'core/rules/release.cpp': [
+        ('if (worker.draining) return false;', '', 'draining workers get jobs'),
+        ('if (is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
+    ],
+    'core/rules/wake.cpp': [
+        ('if (at > now) break;', '', 'back-offs end at once'),
+    ],
+    'core/rules/hopeless.cpp': [
+        ('if (at >= now) break;', 'break;', 'queued jobs outlive their deadline'),
+    ],
+    'core/rules/stop.cpp': [
+        ('*job.spec.deadline < now', 'false', 'running jobs outlive their deadline'),
+        ('if (attempt.outcome)', 'if (false)', 'a broken gang is not stopped'),
+        ('if (limit.count() > 0 && since + limit <= now) return kTimeIsUp;', '', 'no time limit'),
+    ],
+    'core/dependency.cpp': [
+        ('return ok ? Held::Yes : Held::Never;', 'return Held::Yes;', 'ok:ID is taken for any:ID'),
+        ('if (!job->second.export_job) return Held::Not;', '', 'a chain goes on before the export'),
+    ],
+    'core/rules/lost.cpp': [
+        ('if (place.ended ||',
+         'if (place.ended || place.worker.value % 2 == 0 ||', 'half of the lost workers are not noticed'),
+    ],
+    'core/meaning.cpp': [
+        ('strictness(*meaning->then) > strictness(*strictest)',
+         'false', 'the first meaning counts, not the strictest'),
+    ],
+    'core/rules/exclude.cpp': [
+        ('jobs.size() < 2', 'false', 'one job has a machine left out'),
+    ],
+    'core/rules/supply.cpp': [
+        ('budget.most = std::min(budget.most, spec.max_jobs);', '', 'a queue knows no max_jobs'),
+        ('if (a.used_at + idle > now || is_busy(state, id)) return {};', 'return {};', 'idle allocations are kept'),
+    ],
+    'pilots/desk.cpp': [
+        ('        if (found == wanted.end() || found->second != row.id)',
+         '        if (false)', 'what nobody wants is not given back'),
+    ],
+    'engine/engine.cpp': [
+        ('state_ = *durable_;', '', 'a turn that was not written stays'),
+    ],
+}
 
 
-def build(options, mutation, folder):
-    path, old, new, _ = mutation
+def build(options, file_name, mutation, folder):
+    path = os.path.join('daemon', file_name)
+    old, new, _ = mutation
     with open(os.path.join(options.root, path), encoding='utf-8') as file:
         text = file.read()
     if text.count(old) != 1:
@@ -136,22 +157,28 @@ def killed(program, worlds):
     return done.stderr.strip().replace('\n', '; ') if done.returncode != 0 else None
 
 
+def judge(options, file_name, mutation):
+    """How worlds of the mutant failed; None: it survives."""
+    with tempfile.TemporaryDirectory(prefix='roll-mutation-') as folder:
+        return killed(build(options, file_name, mutation, folder), options.worlds)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ('root', 'build', 'compiler', 'worlds', 'objects', 'libraries'):
         parser.add_argument('--' + name, required=True)
     parser.add_argument('--only', default='', help='only mutations whose description holds this')
     options = parser.parse_args()
-    chosen = [m for m in MUTATIONS if options.only in m[3]]
-    survivors = []
-    for mutation in chosen:
-        with tempfile.TemporaryDirectory(prefix='roll-mutation-') as folder:
-            verdict = killed(build(options, mutation, folder), options.worlds)
-        print(f'{mutation[3]}: {verdict or "SURVIVES"}', flush=True)
-        if verdict is None:
-            survivors.append(mutation)
-    print(f'{len(chosen) - len(survivors)} of {len(chosen)} mutations killed')
-    return 0 if len(survivors) * 20 <= len(chosen) else 1
+    chosen = [(file, mutation) for file, mutations in MUTATIONS.items() for mutation in mutations
+              if options.only in mutation[2]]
+    survivors = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        verdicts = pool.map(lambda one: judge(options, *one), chosen)
+        for (_, mutation), verdict in zip(chosen, verdicts):
+            print(f'{mutation[2]}: {verdict or "SURVIVES"}', flush=True)
+            survivors += verdict is None
+    print(f'{len(chosen) - survivors} of {len(chosen)} mutations killed')
+    return 0 if survivors * 20 <= len(chosen) else 1
 
 
 sys.exit(main())

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""The queue over real sockets and processes, beside what it is measured against, in one run.
+
+    tests/bench/queue.py [--bin build/release/bin] [--peers DIR] [PART...]
+
+Parts: submit process dispatch drain large workers (all without an argument). DIR: where `pip install --target DIR
+hyperqueue` put HyperQueue; Slurm is the test cluster of tests/e2e (root). Prints; judges nothing.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / 'tests/e2e'))
+import slurm_cluster  # noqa: E402
+
+MANY = 100_000
+
+
+class Cluster:
+    """A rolld in a folder of its own, and roll-workers when asked for."""
+
+    def __init__(self, programs):
+        self.programs = programs
+        self.folder = tempfile.TemporaryDirectory(prefix='roll-queue-')
+        self.environment = dict(os.environ, ROLL_DIR=self.folder.name, NO_COLOR='1')
+        self.children = []
+
+    def __enter__(self):
+        self.start_rolld()
+        return self
+
+    def __exit__(self, *_):
+        for child in reversed(self.children):
+            child.terminate()
+        for child in self.children:
+            child.wait()
+        self.folder.cleanup()
+
+    def spawn(self, *command):
+        child = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, cwd=self.folder.name)
+        self.children.append(child)
+        return child
+
+    def start_rolld(self):
+        """Seconds until it answers."""
+        began = time.monotonic()
+        self.rolld = self.spawn(self.programs / 'rolld', '--dir', self.folder.name, '--rate-limit', '0')
+        while not self.bench('ask', 1, 'version', '{}', quiet=True):
+            time.sleep(0.01)
+        return time.monotonic() - began
+
+    def stop_rolld(self, how):
+        how()
+        self.rolld.wait()
+        self.children.remove(self.rolld)
+
+    def add_workers(self, count, slots):
+        for number in range(count):
+            self.spawn(self.programs / 'roll-worker', '--dir', self.folder.name, '--node', f'w{number}',
+                       '--slots', str(slots))
+        time.sleep(2)
+
+    def bench(self, *words, quiet=False):
+        done = subprocess.run([self.programs / 'queue_bench', self.folder.name, *map(str, words)], text=True,
+                              capture_output=True, check=False)
+        if not quiet:
+            print('  ' + (done.stdout or done.stderr).strip().replace('\n', '\n  '), flush=True)
+        return done.returncode == 0
+
+    def resident_mb(self):
+        with open(f'/proc/{self.rolld.pid}/status', encoding='ascii') as file:
+            return int(next(line for line in file if line.startswith('VmRSS')).split()[1]) / 1024
+
+
+def at_once(clients, count, action):
+    """Actions a second, `clients` at a time."""
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+        list(pool.map(lambda _: action(), range(count)))
+    return count / (time.monotonic() - began)
+
+
+def silent(*command, env=None):
+    return lambda: subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+
+
+def submit(options):
+    with Cluster(options.bin) as cluster:
+        cluster.bench('fsync', 2)
+        cluster.bench('submit', 3000, 1)
+        cluster.bench('submit', 20000, 16)
+        cluster.bench('fill', 20000)
+
+
+def process(options):
+    with Cluster(options.bin) as cluster:
+        roll = silent(options.bin / 'rollctl', 'submit', '--hold', '--', 'true', env=cluster.environment)
+        for clients in (1, 8):
+            print(f'  rollctl submit, {clients} at a time: {at_once(clients, 400, roll):.0f} a second', flush=True)
+    if slurm_cluster.why_not():
+        return print(f'  no Slurm: {slurm_cluster.why_not()}')
+    slurm = slurm_cluster.Cluster().start()
+    try:
+        command = silent('sbatch', '-H', '-o', '/dev/null', '--wrap', 'true', env=slurm.env)
+        for clients in (1, 8):
+            print(f'  sbatch, {clients} at a time: {at_once(clients, 400, command):.0f} a second', flush=True)
+    finally:
+        slurm.stop()
+
+
+def hyperqueue(options, workers):
+    """A cluster of HyperQueue and its client, or None."""
+    if not options.peers:
+        return None
+    sys.path.insert(0, str(options.peers))
+    from hyperqueue.cluster import LocalCluster, WorkerConfig  # pylint: disable=import-outside-toplevel
+    cluster = LocalCluster()
+    for _ in range(workers):
+        cluster.start_worker(WorkerConfig(cores=1))
+    return cluster
+
+
+def hyperqueue_job(words, count=1):
+    from hyperqueue import Job  # pylint: disable=import-outside-toplevel
+    job = Job()
+    for _ in range(count):
+        job.program(words, stdout=None, stderr=None)
+    return job
+
+
+def dispatch(options):
+    program = options.bin / 'first_instruction'
+    with Cluster(options.bin) as cluster:
+        cluster.add_workers(1, 2)
+        cluster.bench('dispatch', 20, program)
+        cluster.bench('dispatch', 500, program)
+    peer = hyperqueue(options, 1)
+    if not peer:
+        return
+    with peer, tempfile.TemporaryDirectory() as folder:
+        fifo, samples = os.path.join(folder, 'fifo'), []
+        os.mkfifo(fifo)
+        end = os.open(fifo, os.O_RDWR)
+        client = peer.client()
+        for _ in range(200):
+            job = hyperqueue_job([str(program), fifo])
+            client.submit(job)
+            acknowledged = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            samples.append((int.from_bytes(os.read(end, 8), 'little') - acknowledged) / 1e6)
+            time.sleep(0.03)
+        os.close(end)
+    samples.sort()
+    print(f'  HyperQueue: p50 {samples[100]:.2f} ms, p99 {samples[197]:.2f} ms', flush=True)
+
+
+def drain(options, count=5000, workers=8):
+    with Cluster(options.bin) as cluster:
+        cluster.add_workers(workers, 2)
+        cluster.bench('drain', count)
+    peer = hyperqueue(options, workers)
+    if not peer:
+        return
+    with peer:
+        client = peer.client()
+        began = time.monotonic()
+        client.wait_for_jobs([client.submit(hyperqueue_job(['/bin/true'], count))])
+        print(f'  HyperQueue: {count / (time.monotonic() - began):.0f} jobs a second', flush=True)
+
+
+def large(options):
+    with Cluster(options.bin) as cluster:
+        print('empty:')
+        cluster.bench('submit', 1000, 1)
+        cluster.bench('fill', 10_000)
+        print('10,000 queued:')
+        cluster.bench('ask', 10, 'jobs', '{}')
+        cluster.bench('ask', 10, 'jobs', '{"fields": ["id", "name", "kind", "state", "nodes", "waiting"]}')
+        cluster.bench('ask', 10, 'jobs', '{"limit": 100}')
+        cluster.bench('fill', MANY - 11_000)
+        print(f'100,000 queued: {cluster.resident_mb():.0f} MB')
+        cluster.bench('submit', 1000, 1)
+        cluster.bench('ask', 10, 'jobs', '{"limit": 100}')
+        cluster.bench('ask', 100, 'version', '{}')
+        cluster.stop_rolld(cluster.rolld.kill)
+        print(f'  killed; accepts again after {cluster.start_rolld():.2f} s, {cluster.resident_mb():.0f} MB')
+        cluster.stop_rolld(cluster.rolld.terminate)
+        print(f'  ended; accepts again after {cluster.start_rolld():.2f} s, {cluster.resident_mb():.0f} MB')
+        cluster.bench('ask', 1, 'cancel', '{"selector": "20001-30000", "reason": "bench"}')
+
+
+def workers(options, count=10_000):
+    with Cluster(options.bin) as cluster:
+        done = subprocess.run([options.bin / 'many_workers', cluster.folder.name, str(count), '15'], text=True,
+                              capture_output=True, check=False)
+        print('  ' + (done.stdout + done.stderr).strip().replace('\n', '\n  '), flush=True)
+
+
+PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, large, workers)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--bin', type=pathlib.Path, default=ROOT / 'build/release/bin')
+    parser.add_argument('--peers', type=pathlib.Path)
+    parser.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
+    options = parser.parse_args()
+    options.bin = options.bin.resolve()
+    for name in options.parts or PARTS:
+        print(f'{name}:', flush=True)
+        PARTS[name](options)
+
+
+if __name__ == '__main__':
+    main()
