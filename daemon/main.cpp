@@ -36,7 +36,10 @@ struct Options {
     std::string config;
     bool check_config = false;
     bool no_beacon = false;
+    bool take_over = false;
+    double stillness = 16;
     double rate_limit = 5000;
+    std::size_t max_connections = 20'000;
     std::string keep_ended;
     std::string backup;
     std::string restore;
@@ -151,6 +154,9 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     ROLL_TRY(made.cluster, cluster_name(directory));
     ROLL_TRY(made.policy, server::find_config(options.config, directory.root()));
     made.nonce = random_name();
+    made.take_over = options.take_over;
+    made.connections_max = options.max_connections;
+    made.leases.stillness = std::chrono::milliseconds(static_cast<int>(options.stillness * 1000));
     made.requests_per_second = options.rate_limit;
     made.request_burst = kBurstSeconds * options.rate_limit;
     ROLL_TRY(made.site, pilot_site(shared));
@@ -274,9 +280,16 @@ int run(int argc, char** argv) {
                    "Its configuration [DIR/rolld.yaml]; SIGHUP reads it again");
     app.add_flag("--check-config", options.check_config, "Say what is wrong with it, and end");
     app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon: there is no shared volume");
+    app.add_flag("--take-over", options.take_over,
+                 "Serve although the beacon is of a rolld elsewhere: it is dead");
+    app.add_option("--stillness", options.stillness,
+                   "Seconds that a beacon from elsewhere must stand still [16]")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--rate-limit", options.rate_limit,
                    "Requests a second of each user, four times as many at once; 0: no limit [5000]")
         ->check(CLI::NonNegativeNumber);
+    app.add_option("--max-connections", options.max_connections,
+                   "Clients are turned away when so many are connected [20000]");
     app.add_option("--keep-ended", options.keep_ended,
                    "Forget jobs that ended longer ago, at each start, e.g. 90 d [never]");
     auto* house = app.add_option_group("house", "Instead of serving");

@@ -59,6 +59,7 @@ class ZmqSocket {
     bool input_ready() const;  // by ZMQ_EVENTS, which also re-arms the descriptor
     bool wait_input(std::chrono::milliseconds timeout) const;
     int descriptor() const;  // edge-triggered; see ZmqReader
+    void* get() const { return socket_; }
 
   private:
     void set(int option, int value);

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 #include "common/protocol/fields.hpp"
 
 namespace roll::protocol {
@@ -29,13 +31,15 @@ Result<Error> read_error(const Json& json) {
 }  // namespace
 
 std::string encode(const Request& request) {
-    return dump({{"v", kVersion}, {"id", request.id}, {"op", request.op}, {"args", request.args}});
+    return dump(
+        {{"v", request.version}, {"id", request.id}, {"op", request.op}, {"args", request.args}});
 }
 
 Result<Request> decode_request(std::string_view frame) {
     ROLL_TRY(const Json json, parse_frame(frame, "request"));
     JsonReader r(json, "request");
     Request request;
+    request.version = r.get<int>("v");
     request.id = r.get<std::uint64_t>("id");
     request.op = r.get<std::string>("op");
     const Json& args = r.raw("args");
@@ -59,19 +63,20 @@ Json error_json(const Error& error) {
              {{"code", name_of(error.code)}, {"message", error.message}, {"hint", error.hint}}}};
 }
 
-std::string encode_reply(std::uint64_t id, const Json& ok) {
-    return dump({{"v", kVersion}, {"id", id}, {"ok", ok}});
+std::string encode_reply(std::uint64_t id, const Json& ok, int version) {
+    // As dump() would write it; but a large value is not copied for it.
+    return fmt::format(R"({{"id":{},"ok":{},"v":{}}})", id, dump(ok), version);
 }
 
-std::string encode_reply(std::uint64_t id, const Error& error) {
+std::string encode_reply(std::uint64_t id, const Error& error, int version) {
     Json json = error_json(error);
-    json["v"] = kVersion;
+    json["v"] = version;
     json["id"] = id;
     return dump(json);
 }
 
 Result<Json> decode_reply(std::string_view frame, std::uint64_t id) {
-    ROLL_TRY(const Json json, parse_frame(frame, "reply"));
+    ROLL_TRY(Json json, parse_frame(frame, "reply"));
     JsonReader r(json, "reply");
     const auto found = r.get<std::uint64_t>("id");
     ROLL_TRY_VOID(r.finish_lenient());
@@ -83,7 +88,7 @@ Result<Json> decode_reply(std::string_view frame, std::uint64_t id) {
         return tl::unexpected(std::move(error));
     }
     if (!r.has("ok")) return fail(ErrorCode::Corrupt, "reply: needs a field ok or error");
-    return json["ok"];
+    return std::move(json["ok"]);
 }
 
 }  // namespace roll::protocol

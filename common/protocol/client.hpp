@@ -13,6 +13,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
+#include "common/protocol/worker.hpp"
 
 namespace roll::protocol {
 
@@ -22,6 +23,7 @@ struct Request {
     std::uint64_t id = 0;
     std::string op;
     Json args = Json::object();
+    int version = kVersion;  // of the client
 };
 
 std::string encode(const Request& request);
@@ -31,8 +33,9 @@ Result<Request> decode_request(std::string_view frame);
 // none.
 std::uint64_t request_id(std::string_view frame);
 
-std::string encode_reply(std::uint64_t id, const Json& ok);
-std::string encode_reply(std::uint64_t id, const Error& error);
+// In the version of the client that asked.
+std::string encode_reply(std::uint64_t id, const Json& ok, int version = kVersion);
+std::string encode_reply(std::uint64_t id, const Error& error, int version = kVersion);
 
 // The reply's `ok`, or its error as an Error. Corrupt if the frame is no reply to `id`.
 Result<Json> decode_reply(std::string_view frame, std::uint64_t id);

@@ -9,10 +9,11 @@ Result<Json> parse_frame(std::string_view frame, const char* what) {
     JsonReader r(json, what);
     const auto version = r.get<std::int64_t>("v");
     ROLL_TRY_VOID(r.finish_lenient());
-    if (version != kVersion)
+    if (version < kOldestVersion || version > kVersion)
         return fail(ErrorCode::Refused,
                     std::string(what) + ": the peer speaks version " + std::to_string(version) +
-                        " of the protocol, this program version " + std::to_string(kVersion),
+                        " of the protocol, this program versions " +
+                        std::to_string(kOldestVersion) + " to " + std::to_string(kVersion),
                     "install the same release of Roll on both sides");
     return json;
 }

@@ -15,8 +15,8 @@
 
 namespace roll::protocol {
 
-// Parses a frame whose "v" must be kVersion. Refused names both versions; Corrupt: not JSON, no
-// object.
+// Parses a frame whose "v" must be from kOldestVersion to kVersion. Refused names both versions;
+// Corrupt: not JSON, no object.
 Result<Json> parse_frame(std::string_view frame, const char* what);
 
 Json to_json(const AttemptKey& key);  // {"job": 7, "token": "3-1"}

@@ -161,7 +161,7 @@ static Result<PilotNote> read_pilot(const Json& json) {
 }
 
 std::string encode(const Heartbeat& heartbeat) {
-    Json json({{"v", kVersion},
+    Json json({{"v", heartbeat.version},
                {"session", heartbeat.session},
                {"node", heartbeat.node},
                {"generation", heartbeat.generation},
@@ -171,6 +171,7 @@ std::string encode(const Heartbeat& heartbeat) {
                {"bound_below_lease", heartbeat.bound_below_lease},
                {"heard_recently", heartbeat.heard_recently},
                {"draining", heartbeat.draining},
+               {"beat_ms", heartbeat.beat_ms},
                {"running", to_json_list(heartbeat.running)}});
     if (heartbeat.pilot) json["pilot"] = to_json(*heartbeat.pilot);
     return dump(json);
@@ -180,6 +181,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     ROLL_TRY(const Json json, parse_frame(frame, "heartbeat"));
     JsonReader r(json, "heartbeat");
     Heartbeat heartbeat;
+    heartbeat.version = r.get<int>("v");
     heartbeat.session = r.get<std::string>("session");
     heartbeat.node = r.get<std::string>("node");
     heartbeat.generation = r.get_or<std::uint64_t>("generation", 0);
@@ -189,6 +191,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
     heartbeat.heard_recently = r.get<bool>("heard_recently");
     heartbeat.draining = r.get<bool>("draining");
+    heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);  // an older worker does not say
     const Json& pilot = r.raw("pilot");
     const Json& running = r.raw("running");
     ROLL_TRY_VOID(r.finish_lenient());
@@ -204,7 +207,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
 }
 
 std::string encode(const Answer& answer) {
-    Json json({{"v", kVersion},
+    Json json({{"v", answer.version},
                {"incarnation", answer.incarnation},
                {"sequence", answer.sequence},
                {"counted", answer.counted},
@@ -223,6 +226,7 @@ Result<Answer> decode_answer(std::string_view frame) {
     ROLL_TRY(const Json json, parse_frame(frame, "answer"));
     JsonReader r(json, "answer");
     Answer answer;
+    answer.version = r.get<int>("v");
     answer.incarnation = r.get<std::uint64_t>("incarnation");
     answer.sequence = r.get<std::uint64_t>("sequence");
     answer.counted = r.get<std::int64_t>("counted");

@@ -18,7 +18,11 @@
 
 namespace roll::protocol {
 
-constexpr int kVersion = 1;
+// Raised with each release that says something new. A peer of the oldest version goes on working:
+// it is answered in its own, does not see fields that it does not know, and what it does not say
+// has the value that it had then. 2: heartbeats say beat_ms.
+constexpr int kVersion = 2;
+constexpr int kOldestVersion = 1;
 
 struct WrittenCheckpoint {
     std::int64_t step = 0;
@@ -52,7 +56,8 @@ struct PilotNote {
 };
 
 struct Heartbeat {
-    std::string session;  // drawn by roll-worker at its start
+    int version = kVersion;  // of the worker
+    std::string session;     // drawn by roll-worker at its start
     std::string node;
     std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
     int slots = 0;
@@ -61,6 +66,7 @@ struct Heartbeat {
     bool bound_below_lease = true;  // this heartbeat renews (leases rule 5)
     bool draining = false;          // asked to end: nothing new may be placed on it
     bool heard_recently = false;    // an answer came within `company` (rule 7)
+    int beat_ms = 1000;             // how often it beats, at least
     std::optional<PilotNote> pilot{};
     std::vector<RunningAttempt> running{};
 };
@@ -103,6 +109,7 @@ struct Recorded {
 };
 
 struct Answer {
+    int version = kVersion;  // of the worker that it is for
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // of the heartbeat that it echoes
     std::int64_t counted = 0;    // beats of silence counted when that heartbeat came

@@ -10,9 +10,10 @@ using namespace std::chrono_literals;
 
 constexpr JobId kLastJob{~std::uint64_t{0}};
 
-Action owed(AttemptPhase phase, const Place& place, const AttemptKey& key) {
+// After a take-over an owed start is not sent again: the older rolld may have given the job away.
+Action owed(const State& state, AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
-    if (place.up) return KeepMember{place.worker, key};
+    if (place.up || state.adopting) return KeepMember{place.worker, key};
     return StartMember{place.worker, key};
 }
 
@@ -28,7 +29,7 @@ std::vector<Action> actions(const State& state) {
         const Job& job = state.jobs.at(id);
         for (const Place& place : job.attempt->places) {
             if (place.ended || !state.workers.contains(place.worker)) continue;
-            all.push_back(owed(job.attempt->phase, place, {id, job.attempt->token}));
+            all.push_back(owed(state, job.attempt->phase, place, {id, job.attempt->token}));
         }
     }
     return all;

@@ -40,7 +40,9 @@ Job& current(State& s, const AttemptKey& key) {
 void on(State& s, const IncarnationRaised& e) {
     ROLL_CHECK(e.incarnation > s.incarnation);
     s.incarnation = e.incarnation;
+    for (auto& [id, worker] : s.workers) worker.quiet = true;
 }
+void on(State& s, const AdoptingSet& e) { s.adopting = e.adopting; }
 Use& use_of(State& s, const Job& job) { return s.use[{job.spec.account, job.user}]; }
 
 // What was used so far counts by the half-life that held so far.
@@ -215,6 +217,7 @@ void on(State& s, const WorkerJoined& e) {
 void on(State& s, const MachineExcluded& e) { s.machines[e.machine] = {{}, e.until, e.reason}; }
 void on(State& s, const MachineForgiven& e) { s.machines.erase(e.machine); }
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
+void on(State& s, const WorkerQuiet& e) { at(s.workers, e.worker).quiet = e.quiet; }
 void on(State& s, const WorkerLost& e) {
     s.index.by_session.erase(at(s.workers, e.worker).session);
     s.workers.erase(e.worker);

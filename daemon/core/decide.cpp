@@ -39,8 +39,20 @@ std::string resolve(std::string text, JobId id) {
     return text;
 }
 
-Result<Events> on(const State& s, const Started&, Time now) {
-    return Events{IncarnationRaised{s.incarnation + 1, now}};
+Result<Events> on(const State& s, const Started& in, Time now) {
+    Events events{IncarnationRaised{std::max(s.incarnation + 1, in.at_least), now}};
+    if (in.adopting && !s.adopting) events.push_back(AdoptingSet{true});
+    return events;
+}
+
+Result<Events> on(const State& s, const Adopted&, Time) {
+    return s.adopting ? Events{AdoptingSet{false}} : Events{};
+}
+
+Result<Events> on(const State& s, const WorkerHeard& in, Time) {
+    const auto worker = s.workers.find(in.worker);
+    if (worker == s.workers.end() || worker->second.quiet != in.heard) return Events{};
+    return Events{WorkerQuiet{in.worker, !in.heard}};
 }
 
 Result<Events> on(const State& s, const SetPolicy& in, Time now) {

@@ -42,6 +42,8 @@ struct WorkerJoined {
     std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
 };
 struct WorkerDrained { WorkerId worker; bool draining = true; };
+struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // not heard just now; false: it is again
+struct AdoptingSet { bool adopting = true; };                             // nothing is started: an older rolld may have
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
 struct MachineForgiven { std::string machine; };                          // its time is over, or somebody says so
@@ -70,7 +72,7 @@ using Event =
                  JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
                  AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
                  AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
-                 MachineExcluded, MachineForgiven, UseCarried>;
+                 MachineExcluded, MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -8,7 +8,7 @@
 namespace roll::core {
 
 // clang-format off
-struct Started { };                                    // rolld begins: raises the incarnation
+struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld begins: raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // what rolld.yaml says
 struct Cancel { JobId job; std::string reason; };
@@ -21,6 +21,8 @@ struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
     std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
 };
+struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: two heartbeats of it are missing
+struct Adopted { };                                                     // enough beats since a take-over or a restore
 struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its ranks are up
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
@@ -45,10 +47,10 @@ struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm
 struct Tick { };                                                        // time passed
 // clang-format on
 
-using Input =
-    std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
-                 WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
-                 CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
-                 RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint>;
+using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
+                           WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
+                           CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
+                           PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing,
+                           AskCheckpoint, WorkerHeard, Adopted>;
 
 }  // namespace roll::core

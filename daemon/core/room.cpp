@@ -14,6 +14,12 @@ bool fits(const spec::Resources& wanted, const Free& free) {
 }
 
 Room all_room(const State& state, Time now) {
+    Room all = known_room(state, now);
+    std::erase_if(all, [&](const auto& item) { return state.workers.at(item.first).quiet; });
+    return all;
+}
+
+Room known_room(const State& state, Time now) {
     Room all;
     for (const auto& [id, worker] : state.workers) {
         const auto leaves = leaves_at(state, worker);

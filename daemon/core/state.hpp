@@ -68,6 +68,7 @@ struct Worker {
     int slots = 0;
     int gpus = 0;
     bool draining = false;  // gets nothing new
+    bool quiet = false;     // not heard just now, or not since rolld started: gets nothing new
     Time joined_at{};
     AllocationId allocation{};  // that it came with; 0: none
     friend bool operator==(const Worker&, const Worker&) = default;
@@ -75,6 +76,7 @@ struct Worker {
 
 struct State {
     std::uint64_t incarnation = 0;  // of rolld; raised at each start before anything else
+    bool adopting = false;          // after a take-over or a restore: nothing is started
     spec::Policy policy;
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;

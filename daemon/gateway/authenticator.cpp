@@ -56,13 +56,21 @@ std::optional<uid_t> uid_of(const std::string& address) {
 }
 
 Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& context,
-                             std::filesystem::path authorized)
+                             const io::ZmqSocket& server, std::filesystem::path authorized,
+                             std::size_t connections_max)
     : reader_(io, zap_socket(context)),
+      connections_(context, server),
+      connections_max_(connections_max),
       authorized_(std::move(authorized)),
       owner_(own_name()) {}
 
 bool Authenticator::allows(const std::string& key, const std::string& address) {
-    if (who(key).role == Role::None) return false;
+    const Role role = who(key).role;
+    if (role == Role::None) return false;
+    if (connections_.open() > connections_max_ && role != Role::Worker) {
+        spdlog::warn("a client was turned away: {} are connected", connections_max_);
+        return false;
+    }
     const auto uid = uid_of(address);
     if (!uid || *uid == ::geteuid() || *uid == 0) return true;
     spdlog::warn("a process of user {} has a key of this rolld, and was turned away", *uid);

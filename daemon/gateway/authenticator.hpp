@@ -4,7 +4,8 @@
 // A key's file says what it is for: client.pub is the user whose rolld this is, who may do all;
 // client-NAME.pub is a user NAME, who acts on own jobs only; worker*.pub are workers. On a Unix
 // socket the kernel says besides whose process it is (SO_PEERCRED): another user's is turned away,
-// whatever key it has.
+// whatever key it has. Where so many are connected as may be, clients are turned away, and workers
+// are not.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include <sys/types.h>
 
 #include "common/io/zmq_reader.hpp"
+#include "daemon/gateway/connections.hpp"
 
 namespace roll::gateway {
 
@@ -35,8 +37,10 @@ std::optional<uid_t> uid_of(const std::string& address);
 
 class Authenticator {
   public:
+    // `server` is the socket that is to be bound.
     Authenticator(boost::asio::io_context& io, const io::ZmqContext& context,
-                  std::filesystem::path authorized);
+                  const io::ZmqSocket& server, std::filesystem::path authorized,
+                  std::size_t connections_max);
 
     // Answers libzmq's questions until stop().
     io::Task<void> run();
@@ -50,6 +54,8 @@ class Authenticator {
     bool allows(const std::string& key, const std::string& address);
 
     io::ZmqReader reader_;
+    Connections connections_;
+    std::size_t connections_max_;
     std::filesystem::path authorized_;
     std::string owner_;
     std::filesystem::file_time_type read_at_{};

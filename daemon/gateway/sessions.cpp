@@ -152,6 +152,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     if (!fresh && heartbeat.sequence <= session.last.sequence) return inputs;
     const bool renews = heartbeat.bound_below_lease || !worker || held_by(state, *worker).empty();
     if (renews) session.renewed_at = published;
+    if (renews || fresh) session.renewed = now;
     session.counted = static_cast<std::int64_t>(published - session.renewed_at);
     session.peer = peer;
     session.last = std::move(heartbeat);
@@ -159,6 +160,8 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     if (!session.owes_answer) owing_.push_back(session.last.session);
     session.owes_answer = true;
     if (!worker) return inputs;
+    if (renews && state.workers.at(*worker).quiet)
+        inputs.push_back(core::WorkerHeard{*worker, true});
     if (session.last.draining && !state.workers.at(*worker).draining)
         inputs.push_back(core::Drain{session.last.node, true});
     for (const protocol::RunningAttempt& running : session.last.running)
@@ -182,6 +185,21 @@ std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t 
         if (published - since < static_cast<std::uint64_t>(rules_.lost_after_beats)) continue;
         inputs.push_back(
             core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
+    }
+    return inputs;
+}
+
+std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) {
+    Inputs inputs;
+    if (listened_at_ && now - *listened_at_ < std::chrono::seconds(1)) return inputs;
+    listened_at_ = now;
+    for (const auto& [id, worker] : state.workers) {
+        if (worker.quiet) continue;
+        const auto session = sessions_.find(worker.session);
+        if (session == sessions_.end()) continue;  // it is quiet since the start
+        const auto beat = std::chrono::milliseconds(std::max(session->second.last.beat_ms, 1000));
+        if (now - session->second.renewed >= 2 * beat + beat / 2)
+            inputs.push_back(core::WorkerHeard{id, false});
     }
     return inputs;
 }

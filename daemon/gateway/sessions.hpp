@@ -27,12 +27,16 @@ struct LeaseRules {
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // A start order older than the lease is dropped by the worker (rule 15): 15 s and some drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
+    // Of another rolld's beacon (rule 17): lease + beat; and volume delay + beat after a claim.
+    std::chrono::milliseconds stillness = std::chrono::seconds(16);
+    std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
 };
 
 // Who sent a message: its connection and the key that authenticated it.
 struct Peer {
-    std::string route;  // ZeroMQ's routing id
-    std::string key;    // public key, Z85
+    std::string route;                 // ZeroMQ's routing id
+    std::string key;                   // public key, Z85
+    int version = protocol::kVersion;  // of a client
 };
 
 struct Session {
@@ -41,6 +45,7 @@ struct Session {
     std::uint64_t renewed_at = 0;  // the beacon's counter from which its silence counts
     std::int64_t counted = 0;      // silence once the last heartbeat had come, in beats
     Instant heard_at{};
+    Instant renewed{};                        // when the last renewing one came
     std::map<AttemptKey, Instant> missing{};  // should run there, and since when it does not say so
     std::map<AttemptKey, Instant> ordered{};  // when its start order was last sent
     bool owes_answer = false;
@@ -62,6 +67,10 @@ class Sessions {
     // Workers of State whose silence has run out: claims that they are gone.
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
 
+    // Workers of State of which two heartbeats are missing, or that have not been heard since the
+    // start: nothing is placed on them (rule 8). Looked for once a second.
+    std::vector<core::Input> quiet(const core::State& state, Instant now);
+
     // Whether a beat may be published: some worker says that it hears rolld (rule 7).
     bool has_company(Instant now) const;
 
@@ -81,6 +90,7 @@ class Sessions {
     std::map<std::string, Session> sessions_;
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
     std::vector<std::string> owing_;
+    std::optional<Instant> listened_at_;      // when quiet ones were last looked for
     std::optional<std::uint64_t> judged_at_;  // the beacon's counter when silence was last judged
     std::pair<std::size_t, std::uint64_t>
         tidied_for_;  // State's workers, and the next one's number

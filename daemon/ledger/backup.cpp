@@ -1,5 +1,6 @@
 #include "daemon/ledger/backup.hpp"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -110,9 +111,10 @@ Result<std::int64_t> restore(const fs::path& backup, const fs::path& state,
     {
         ROLL_TRY(Ledger copy, Ledger::open(scratch.path));
         ROLL_TRY(const core::State known, copy.load());
-        const core::Event raised =
-            core::IncarnationRaised{std::max(incarnation, known.incarnation + 1), now};
-        ROLL_TRY_VOID(copy.append({&raised, 1}, now));
+        const std::array<core::Event, 2> raised{
+            core::IncarnationRaised{std::max(incarnation, known.incarnation + 1), now},
+            core::AdoptingSet{true}};
+        ROLL_TRY_VOID(copy.append(raised, now));
     }
     ROLL_TRY(const std::int64_t newest, check_and_close(scratch.path));
     const fs::path before = state / fmt::format("ledger-before-{}", now.time_since_epoch().count());

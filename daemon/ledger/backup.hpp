@@ -16,8 +16,9 @@ Result<std::int64_t> back_up(const std::filesystem::path& state,
 
 // Puts a backup in the place of the ledger of `state`, and what was there into
 // `state`/ledger-before-MILLISECONDS. The incarnation is raised to `incarnation` if that is more
-// than the backup's next, so that tokens which were given out after the backup are stale. Refused:
-// a rolld serves `state`. Corrupt: the backup is damaged; then nothing was changed.
+// than the backup's next, so that tokens which were given out after the backup are stale, and
+// nothing is started for a while (leases rule 19). Refused: a rolld serves `state`. Corrupt: the
+// backup is damaged; then nothing was changed.
 Result<std::int64_t> restore(const std::filesystem::path& backup,
                              const std::filesystem::path& state, std::uint64_t incarnation,
                              Time now);

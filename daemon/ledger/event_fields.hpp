@@ -55,6 +55,8 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
     v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); v.added("generation", e.generation);
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
+template <class V> void fields(V& v, core::WorkerQuiet& e) { v("worker", e.worker); v("quiet", e.quiet); }
+template <class V> void fields(V& v, core::AdoptingSet& e) { v("adopting", e.adopting); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
 template <class V> void fields(V& v, core::JobBeginChanged& e) { v("job", e.job); v("begin", e.begin); v("at", e.at); }
 template <class V> void fields(V& v, core::PolicySet& e) { v("policy", e.policy); v("at", e.at); }

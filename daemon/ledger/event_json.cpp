@@ -49,6 +49,8 @@ constexpr std::array kKinds = {
     "machine_excluded",
     "machine_forgiven",
     "use_carried",
+    "worker_quiet",
+    "adopting_set",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

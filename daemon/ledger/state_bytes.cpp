@@ -1,6 +1,7 @@
 #include "daemon/ledger/state_bytes.hpp"
 
 #include <cstring>
+#include <set>
 #include <typeinfo>
 
 #include <boost/pfr.hpp>
@@ -138,38 +139,45 @@ std::string names_of(std::integer_sequence<int, V...>) {
     return (name_of_value<static_cast<E>(V)>() + ...);
 }
 
-template <class T>
-void describe(std::string& text) {
-    if constexpr (std::is_enum_v<T>) {
-        text += names_of<T>(std::make_integer_sequence<int, 16>());
-    } else if constexpr (Plain<T> || Duration<T> || Instant<T> || std::is_same_v<T, std::string> ||
-                         std::is_same_v<T, core::Index>) {
-        text += std::string(typeid(T).name()) + " ";
-    } else if constexpr (Container<T>) {
-        text += "list ";
-        describe<typename Element<typename T::value_type>::type>(text);
-    } else if constexpr (Optional<T>) {
-        text += "optional ";
-        describe<typename T::value_type>(text);
-    } else if constexpr (Pair<T>) {
-        describe<typename T::first_type>(text);
-        describe<typename T::second_type>(text);
-    } else {
-        text += "{";
-        const T value{};
-        boost::pfr::for_each_field(
-            value, [&](const auto& field) { describe<std::decay_t<decltype(field)>>(text); });
-        text += "}";
+struct Describer {
+    std::string text;
+    std::set<std::string> known{};  // records: a JobSpec holds JobSpecs
+
+    template <class T>
+    void describe() {
+        if constexpr (std::is_enum_v<T>) {
+            text += names_of<T>(std::make_integer_sequence<int, 16>());
+        } else if constexpr (Plain<T> || Duration<T> || Instant<T> ||
+                             std::is_same_v<T, std::string> || std::is_same_v<T, core::Index>) {
+            text += std::string(typeid(T).name()) + " ";
+        } else if constexpr (Container<T>) {
+            text += "list ";
+            describe<typename Element<typename T::value_type>::type>();
+        } else if constexpr (Optional<T>) {
+            text += "optional ";
+            describe<typename T::value_type>();
+        } else if constexpr (Pair<T>) {
+            describe<typename T::first_type>();
+            describe<typename T::second_type>();
+        } else {
+            text += typeid(T).name();
+            if (!known.insert(typeid(T).name()).second) return;
+            text += "{";
+            const T value{};
+            boost::pfr::for_each_field(
+                value, [&](const auto& field) { describe<std::decay_t<decltype(field)>>(); });
+            text += "}";
+        }
     }
-}
+};
 
 }  // namespace
 
 std::uint64_t layout() {
     static const std::uint64_t hash = [] {
-        std::string text = ROLL_VERSION " ";
-        describe<core::State>(text);
-        return hash64(text);
+        Describer describer{ROLL_VERSION " "};
+        describer.describe<core::State>();
+        return hash64(describer.text);
     }();
     return hash;
 }

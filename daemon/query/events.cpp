@@ -94,6 +94,11 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "machine_excluded")
         return with_reason("nothing new on " + text_of(body, "machine"), body);
     if (kind == "machine_forgiven") return text_of(body, "machine") + " is used again";
+    if (kind == "worker_quiet")
+        return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is heard again";
+    if (kind == "adopting_set")
+        return text_of(body, "adopting") == "true" ? "took over: starts nothing for 35 beats"
+                                                   : "starts jobs again";
     if (kind == "worker_lost") return with_reason("worker lost", body);
     static constexpr std::array kOfAllocations = {"queue_", "allocation_", "pilot_"};
     for (const char* prefix : kOfAllocations)

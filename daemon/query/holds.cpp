@@ -75,7 +75,11 @@ class Finder {
 
     void room() {
         const spec::Resources& wanted = job_.spec.resources;
-        const bool fits = !core::find_places(wanted, core::all_room(state_, now_)).empty();
+        if (state_.adopting) {
+            return add("adopting", "rolld took over from another one, and adopts what runs first",
+                       "it starts by itself after 35 beats");
+        }
+        const bool fits = !core::find_places(wanted, core::known_room(state_, now_)).empty();
         const std::string supply = fits ? "" : supply_text(state_, wanted);
         if (!supply.empty()) return add("allocation", supply, "rollctl alloc list");
         if (state_.workers.empty())
@@ -84,6 +88,10 @@ class Finder {
             fmt::format("{} node{} with {} slots and {} GPUs each", wanted.nodes,
                         wanted.nodes == 1 ? "" : "s", wanted.slots_per_node, wanted.gpus_per_node);
         if (!fits) return too_large(wanted, need);
+        if (core::find_places(wanted, core::all_room(state_, now_)).empty()) {
+            return add("silent", "workers that it needs are not heard just now",
+                       "it starts by itself when they are; rollctl nodes shows since when");
+        }
         if (!core::find_places(wanted, core::free_room(state_, now_)).empty() && reservation())
             return;
         add("room", "waits for free slots: it needs " + need,

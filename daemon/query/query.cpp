@@ -138,39 +138,90 @@ std::string condition_text(const spec::After& after) {
     return fmt::format("{}:{}", spec::name_of(after.condition), after.job.value);
 }
 
-Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
-    const core::Job& job = state.jobs.at(id);
-    Json after = Json::array();
-    for (const spec::After& one : job.spec.after) after.push_back(condition_text(one));
-    const auto progress = hearsay.progress.find(id);
+namespace {
+
+std::optional<Time> first_start(const core::Job& job) {
     std::optional<Time> started;
     if (!job.past.empty()) started = job.past.front().started_at;
     if (!started && job.attempt) started = job.attempt->started_at;
-    return {{"id", id.value},
-            {"name", job.spec.name},
-            {"kind", spec::name_of(job.spec.kind)},
-            {"user", job.user},
-            {"state", name(job.phase, kStates)},
-            {"held", job.held},
-            {"cancelling", job.cancel_requested && !core::is_over(job.phase)},
-            {"priority", job.spec.priority},
-            {"submitted_at", to_iso8601(job.submitted_at)},
-            {"started_at", optional_time(started)},
-            {"ended_at", optional_time(job.ended_at)},
-            {"exit_code", core::is_over(job.phase) ? Json(job.exit_code) : Json(nullptr)},
-            {"reason", job.reason},
-            {"labels", job.labels},
-            {"waiting", waiting(state, id, now)},
-            {"output", job.spec.output},
-            {"attempt", job.attempts},
-            {"nodes", job.attempt ? Json(job.attempt->nodes) : Json::array()},
-            {"source_job", optional_id(job.spec.source_job)},
-            {"export_job", optional_id(job.export_job)},
-            {"after", after},
-            {"resources", resources_json(job.spec.resources)},
-            {"times", times_json(job.spec)},
-            {"array", array_json(job)},
-            {"progress", progress == hearsay.progress.end() ? Json(nullptr) : progress->second}};
+    return started;
+}
+
+Json after_json(const core::Job& job) {
+    Json after = Json::array();
+    for (const spec::After& one : job.spec.after) after.push_back(condition_text(one));
+    return after;
+}
+
+Json progress_json(JobId id, const Hearsay& hearsay) {
+    const auto progress = hearsay.progress.find(id);
+    return progress == hearsay.progress.end() ? Json(nullptr) : progress->second;
+}
+
+// What a field of a summary is made from.
+struct View {
+    const core::State& state;
+    JobId id;
+    const core::Job& job;
+    const Hearsay& hearsay;
+    Time now;
+};
+struct Field {
+    const char* name;
+    Json (*value)(const View&);
+};
+
+constexpr std::array kFields = {
+    Field{"id", [](const View& v) { return Json(v.id.value); }},
+    Field{"name", [](const View& v) { return Json(v.job.spec.name); }},
+    Field{"kind", [](const View& v) { return Json(spec::name_of(v.job.spec.kind)); }},
+    Field{"user", [](const View& v) { return Json(v.job.user); }},
+    Field{"state", [](const View& v) { return Json(name(v.job.phase, kStates)); }},
+    Field{"held", [](const View& v) { return Json(v.job.held); }},
+    Field{"cancelling",
+          [](const View& v) { return Json(v.job.cancel_requested && !is_over(v.job.phase)); }},
+    Field{"priority", [](const View& v) { return Json(v.job.spec.priority); }},
+    Field{"submitted_at", [](const View& v) { return Json(to_iso8601(v.job.submitted_at)); }},
+    Field{"started_at", [](const View& v) { return optional_time(first_start(v.job)); }},
+    Field{"ended_at", [](const View& v) { return optional_time(v.job.ended_at); }},
+    Field{"exit_code",
+          [](const View& v) { return is_over(v.job.phase) ? Json(v.job.exit_code) : Json(); }},
+    Field{"reason", [](const View& v) { return Json(v.job.reason); }},
+    Field{"labels", [](const View& v) { return Json(v.job.labels); }},
+    Field{"waiting", [](const View& v) { return Json(waiting(v.state, v.id, v.now)); }},
+    Field{"output", [](const View& v) { return Json(v.job.spec.output); }},
+    Field{"attempt", [](const View& v) { return Json(v.job.attempts); }},
+    Field{"nodes",
+          [](const View& v) { return v.job.attempt ? Json(v.job.attempt->nodes) : Json::array(); }},
+    Field{"source_job", [](const View& v) { return optional_id(v.job.spec.source_job); }},
+    Field{"export_job", [](const View& v) { return optional_id(v.job.export_job); }},
+    Field{"after", [](const View& v) { return after_json(v.job); }},
+    Field{"resources", [](const View& v) { return resources_json(v.job.spec.resources); }},
+    Field{"times", [](const View& v) { return times_json(v.job.spec); }},
+    Field{"array", [](const View& v) { return array_json(v.job); }},
+    Field{"progress", [](const View& v) { return progress_json(v.id, v.hearsay); }},
+};
+
+// Those of the names; all of none. A name that is no field asks for nothing: a newer client.
+std::vector<Field> fields_of(const std::vector<std::string>& names) {
+    std::vector<Field> fields;
+    for (const Field& field : kFields) {
+        if (names.empty() || std::ranges::find(names, field.name) != names.end())
+            fields.push_back(field);
+    }
+    return fields;
+}
+
+Json summary(const View& view, std::span<const Field> fields) {
+    Json object = Json::object();
+    for (const Field& field : fields) object[field.name] = field.value(view);
+    return object;
+}
+
+}  // namespace
+
+Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
+    return summary({state, id, state.jobs.at(id), hearsay, now}, kFields);
 }
 
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
@@ -182,7 +233,9 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     const auto me = r.get_or<std::string>("me", "");
     const JobId from{r.get_or<std::uint64_t>("from", 0)};
     const int limit = std::clamp(r.get_or("limit", kPageMax), 1, kPageMax);
+    const auto names = r.get_or<std::vector<std::string>>("fields", {});
     ROLL_TRY_VOID(r.finish_lenient());
+    const std::vector<Field> fields = fields_of(names);
     if (!wanted_state.empty() && std::ranges::find(kStates, wanted_state) == kStates.end()) {
         return fail(ErrorCode::InvalidArgument, "there is no state " + wanted_state,
                     "use queued, running, done, failed or cancelled");
@@ -200,9 +253,11 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
             next = id.value;
             break;
         }
-        list.push_back(summary(state, id, hearsay, now));
+        list.push_back(summary({state, id, job, hearsay, now}, fields));
     }
-    return Json{{"schema", "roll.jobs/1"}, {"jobs", std::move(list)}, {"next", std::move(next)}};
+    Json reply{{"schema", "roll.jobs/1"}, {"next", std::move(next)}};
+    reply["jobs"] = std::move(list);  // not copied, as it would be from a list of initializers
+    return reply;
 }
 
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {

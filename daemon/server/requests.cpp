@@ -60,8 +60,9 @@ void Server::add_later(core::Input input) {
 }
 
 void Server::take_request(const Client& client, const std::string& frame) {
-    const Peer& peer = client.peer;
+    Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);
+    if (request) peer.version = request->version;
     if (!request) {
         reply(peer, protocol::request_id(frame), tl::unexpected(request.error()));
         return;
@@ -76,7 +77,7 @@ void Server::take_request(const Client& client, const std::string& frame) {
         reply(peer, request->id, query(*request));
         return;
     }
-    const auto claimed = claim(client, *request);
+    const auto claimed = claim({peer, client.who}, *request);
     if (!claimed) reply(peer, request->id, tl::unexpected(claimed.error()));
 }
 

@@ -11,6 +11,7 @@
 
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/gateway/ended_workers.hpp"
+#include "daemon/server/take_over.hpp"
 
 namespace roll::server {
 namespace {
@@ -24,11 +25,6 @@ constexpr int kMessagesMax = 1024;  // a turn
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
 
-std::string host_name() {
-    char name[256] = {};
-    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
 engine::Engine make_engine(core::State state, ledger::Ledger* ledger) {
     engine::Ledger durable;
     durable.commit = [ledger](std::span<const core::Event> events, Time now) {
@@ -38,43 +34,18 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger) {
     return {std::move(state), std::move(durable)};
 }
 
-io::Beacon first_beacon(const ServerOptions& options, const core::State& state) {
-    io::Beacon beacon;
-    beacon.cluster = options.cluster;
-    beacon.incarnation = state.incarnation;
-    beacon.nonce = options.nonce;
-    beacon.host = host_name();
-    beacon.endpoint = options.endpoint;
-    return beacon;
-}
-
-// A ledger that was copied back from before the beacon's incarnation has forgotten what the newer
-// one gave out (leases rule 17).
-Result<void> check_age(const ServerOptions& options, const core::State& state) {
-    if (options.beacon.empty()) return {};
-    const auto beacon = io::read_beacon(options.beacon);
-    if (!beacon || beacon->cluster != options.cluster || beacon->incarnation <= state.incarnation)
-        return {};
-    return fail(ErrorCode::Refused,
-                "the ledger is older than its beacon: it knows incarnation " +
-                    std::to_string(state.incarnation) + " of rolld, and incarnation " +
-                    std::to_string(beacon->incarnation) + " ran on " + beacon->host,
-                "put the newest ledger back; if no job of that rolld can still run, remove " +
-                    options.beacon.string());
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions options,
                                              ledger::Ledger opened) {
     auto ledger = std::make_unique<ledger::Ledger>(std::move(opened));
     ROLL_TRY(core::State state, ledger->load());
-    ROLL_TRY_VOID(check_age(options, state));
+    ROLL_TRY(const core::Started started, claim_beacon(options, state));
     auto context = std::make_unique<io::ZmqContext>();
     io::ZmqSocket socket(*context, io::ZmqType::Router);
     socket.set_curve_server(options.keys, kZapDomain);
     engine::Engine engine = make_engine(std::move(state), ledger.get());
-    const std::array<core::Input, 2> first{core::Started{}, core::SetPolicy{options.policy}};
+    const std::array<core::Input, 2> first{started, core::SetPolicy{options.policy}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, wall_clock_now()));
     if (!turn.replies.front()) return tl::unexpected(turn.replies.front().error());
     // The authenticator must be there before the first peer can connect.
@@ -91,9 +62,10 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
     : io_(io),
       options_(std::move(options)),
       context_(std::move(context)),
+      authenticator_(std::make_unique<Authenticator>(io, *context_, socket, options_.authorized,
+                                                     options_.connections_max)),
       reader_(io, std::move(socket)),
-      authenticator_(std::make_unique<Authenticator>(io, *context_, options_.authorized)),
-      beacon_(options_.beacon, first_beacon(options_, engine.state()), kBeat),
+      beacon_(options_.beacon, own_beacon(options_, engine.state().incarnation), kBeat),
       ledger_(std::move(ledger)),
       engine_(std::move(engine)),
       sessions_(options_.leases, options_.cluster),
@@ -212,7 +184,12 @@ void Server::turn() {
     if (drained) {
         for (core::Input& gone : sessions_.lost(engine_.state(), beacon_.published()))
             inputs_.push_back(std::move(gone));
+        for (core::Input& quiet : sessions_.quiet(engine_.state(), steady_now()))
+            inputs_.push_back(std::move(quiet));
     }
+    const auto adopted = static_cast<std::uint64_t>(options_.leases.lost_after_beats);
+    if (engine_.state().adopting && beacon_.published() >= adopted)
+        inputs_.push_back(core::Adopted{});
     auto turned = engine_.step(inputs_, wall_clock_now());
     if (!turned) {
         Error error = std::move(turned).error();
@@ -242,8 +219,8 @@ void Server::send(const Peer& peer, std::string frame) {
 }
 
 void Server::reply(const Peer& peer, std::uint64_t id, const Result<Json>& value) {
-    send(peer,
-         value ? protocol::encode_reply(id, *value) : protocol::encode_reply(id, value.error()));
+    send(peer, value ? protocol::encode_reply(id, *value, peer.version)
+                     : protocol::encode_reply(id, value.error(), peer.version));
 }
 
 void Server::answer_requests(const engine::Turn& turn) {
@@ -293,6 +270,7 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker, protocol::An
     session.owes_answer = false;
     for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
     dispatch::add_verdicts(state, id, session.last.running, answer);
+    answer.version = session.last.version;
     answer.incarnation = state.incarnation;
     answer.sequence = session.last.sequence;
     answer.counted = session.counted;

@@ -1,8 +1,7 @@
 // rolld's loop: drain the socket, turn what was heard into inputs, take one engine turn, and only
 // then answer, so that nothing outside sees what is not committed.
 //
-// One thread, one io_context. Ends with run() returning: by stop(), a client's `shutdown`, or an
-// error that only a restart can mend.
+// One thread. run() returns on stop(), a client's `shutdown`, or an error that a restart can mend.
 #pragma once
 
 #include <filesystem>
@@ -47,8 +46,10 @@ struct ServerOptions {
     std::string nonce;                 // of this process
     spec::Policy policy;               // of rolld.yaml
     LeaseRules leases;
+    bool take_over = false;             // another rolld's beacon, which stands still (rule 17)
     double requests_per_second = 5000;  // of each user; 0: no limit
     double request_burst = 20000;
+    std::size_t connections_max = 20'000;
     slurm::Site site;  // where pilots find what they need
     pilots::DeskRules pilots;
 };
@@ -85,7 +86,6 @@ class Server {
         std::uint64_t id = 0;
         std::function<Json(bool changed)> reply;  // changed: the inputs brought events
     };
-
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
            std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
            engine::Engine engine);
@@ -127,8 +127,8 @@ class Server {
     boost::asio::io_context& io_;
     ServerOptions options_;
     std::unique_ptr<io::ZmqContext> context_;
-    io::ZmqReader reader_;
     std::unique_ptr<Authenticator> authenticator_;
+    io::ZmqReader reader_;
     BeaconWriter beacon_;
     std::unique_ptr<ledger::Ledger> ledger_;
     engine::Engine engine_;

@@ -17,7 +17,7 @@ bool Auditor::takes_work(const Worker& worker) const {
 Auditor::Room Auditor::room(const Occupied& occupied) const {
     Room free;
     for (const auto& [id, worker] : workers_) {
-        if (!takes_work(worker)) continue;
+        if (!takes_work(worker) || worker.quiet) continue;
         for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
         for (int i = 0; i < worker.gpus; ++i) free[id].second.insert(i);
     }

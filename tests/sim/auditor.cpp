@@ -49,6 +49,7 @@ Auditor::Member& Auditor::member(const AttemptKey& key, WorkerId worker) {
 }
 
 void Auditor::on(const core::IncarnationRaised& e) {
+    for (auto& [id, worker] : workers_) worker.quiet = true;
     ROLL_CHECK(e.incarnation > incarnation_);
     incarnation_ = e.incarnation;
 }

@@ -91,6 +91,7 @@ class Auditor {
         int slots = 0;
         int gpus = 0;
         bool draining = false;
+        bool quiet = false;
         AllocationId allocation{};
     };
     struct Allocation {
@@ -125,6 +126,7 @@ class Auditor {
     void on(const core::MachineExcluded& e);
     void on(const core::MachineForgiven& e) { excluded_.erase(e.machine); }
     void on(const core::WorkerDrained& e);
+    void on(const core::WorkerQuiet& e) { workers_.at(e.worker).quiet = e.quiet; }
     void on(const core::WorkerLost& e);
     void on(const core::QueueAdded& e);
     void on(const core::QueuePaused& e);

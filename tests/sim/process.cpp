@@ -107,7 +107,8 @@ std::vector<AttemptKey> ProcessRules::on_answer(Process& p, const Answer& answer
 }
 
 void ProcessRules::write_checkpoint(Copy& copy) const {
-    if (!copy.trains || copy.member != 0 || copy.step >= 400) return;
+    if (!copy.trains || copy.member != 0) return;
+    if (copy.step >= 400 && copy.asked == 0) return;  // it need not write more by itself
     copy.step += 10;
     copy.unrecorded.push_back({copy.step, copy.key.token, false, std::exchange(copy.asked, 0),
                                random_.percent(50) ? random_.between(1, 9000) : 0});

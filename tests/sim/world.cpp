@@ -194,6 +194,8 @@ void World::receive(const Heartbeat& heartbeat, std::uint64_t life) {
 }
 
 void World::claim(WorkerId worker, const Heartbeat& heartbeat) {
+    if (engine_->state().workers.at(worker).quiet)
+        inbox_.push_back({core::WorkerHeard{worker, true}});
     bool has_current = false;
     std::set<AttemptKey> listed;
     for (const Copy& copy : heartbeat.running) {
@@ -268,8 +270,9 @@ void World::answer_all() {
 
 void World::count_silence() {
     for (const auto& [id, beat] : last_renewal_) {
-        if (beats_ - beat >= kGoneBeats && engine_->state().workers.contains(id))
-            inbox_.push_back({core::WorkerGone{id, "silent"}});
+        if (!engine_->state().workers.contains(id)) continue;
+        if (beats_ - beat >= 4) inbox_.push_back({core::WorkerHeard{id, false}});
+        if (beats_ - beat >= kGoneBeats) inbox_.push_back({core::WorkerGone{id, "silent"}});
     }
 }
 

@@ -116,7 +116,7 @@ std::optional<Promise> promised(const State& state, Time now) {
 // A job that no set of live workers could ever hold is not the first that must wait, nor one that
 // its array's limit or a quota keeps.
 Events place_jobs(const State& state, Time now) {
-    if (state.index.ready.empty() || state.workers.empty()) return {};
+    if (state.adopting || state.index.ready.empty() || state.workers.empty()) return {};
     return Placer(state, now).run();
 }
 

@@ -72,7 +72,7 @@ class Planner {
     const State& state_;
     Time now_;
     std::uint64_t next_;
-    Room all_ = all_room(state_, now_);
+    Room all_ = known_room(state_, now_);
     std::vector<Node> nodes_{};
     std::map<std::string, Budget> budgets_{};
     std::set<AllocationId> needed_{};

@@ -58,7 +58,7 @@ void is_strict(const std::string& frame, const std::set<std::string>& optional, 
 }
 
 TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
-    is_strict(encode(sample_heartbeat()), {"pilot", "generation"}, decode_heartbeat);
+    is_strict(encode(sample_heartbeat()), {"pilot", "generation", "beat_ms"}, decode_heartbeat);
     is_strict(encode(sample_answer()), {"save"}, decode_answer);
     is_strict(encode(sample_launch()), {}, decode_launch);
     is_strict(encode(Request{7, "x", Json::object()}), {"args"}, decode_request);
@@ -81,11 +81,11 @@ TEST(Codecs, WhatANewerPeerSaysBesidesIsIgnored) {
 
 TEST(Codecs, AnotherVersionIsRefusedByName) {
     Json json = *parse_json(encode(sample_heartbeat()));
-    json["v"] = 2;
+    json["v"] = 3;
     const auto decoded = decode_heartbeat(json.dump());
     ASSERT_FALSE(decoded);
     EXPECT_EQ(decoded.error().code, ErrorCode::Refused);
-    EXPECT_NE(decoded.error().message.find("version 2"), std::string::npos);
+    EXPECT_NE(decoded.error().message.find("version 3"), std::string::npos);
 }
 
 TEST(Codecs, AnUnknownPhaseOrOutcomeIsRefused) {

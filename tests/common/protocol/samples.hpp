@@ -37,6 +37,7 @@ inline Heartbeat sample_heartbeat() {
     heartbeat.sequence = 18446744073709551615u;
     heartbeat.bound_below_lease = false;
     heartbeat.heard_recently = true;
+    heartbeat.beat_ms = 5000;
     heartbeat.pilot = PilotNote{"c1.3.7", "4711", 1795284960};
     heartbeat.running = {ended, running};
     return heartbeat;

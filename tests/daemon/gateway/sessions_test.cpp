@@ -92,6 +92,64 @@ TEST(Sessions, AWorkerIsLostAtThirtyFiveBeatsOfSilenceAndNotBefore) {
     EXPECT_TRUE(room.lost());
 }
 
+TEST(Sessions, NothingIsPlacedOnAWorkerOfWhichTwoHeartbeatsAreMissing) {
+    Room room;
+    const auto listen = [&](std::chrono::milliseconds later) {
+        room.now += later;
+        for (const core::Input& input : room.sessions.quiet(room.desk.state, room.now))
+            room.desk.tell(input);
+        return room.desk.state.workers.at(room.worker()).quiet;
+    };
+    room.speak();
+    EXPECT_FALSE(listen(2s));
+    EXPECT_TRUE(listen(1s));
+    const JobId job = room.desk.submit(core::wants(1, 1));
+    EXPECT_FALSE(room.desk.state.jobs.at(job).attempt);
+    room.speak();
+    EXPECT_TRUE(room.desk.state.jobs.at(job).attempt) << "as soon as it is heard again";
+    EXPECT_FALSE(listen(1s));
+}
+
+TEST(Sessions, AWorkerThatBeatsSlowlyIsNotQuietBetweenTwoBeats) {
+    Room room;
+    protocol::Heartbeat slow;
+    slow.session = "s1";
+    slow.node = "a";
+    slow.slots = 2;
+    slow.sequence = ++room.sequence;
+    slow.beat_ms = 5000;
+    room.hear(slow);
+    room.now += 11s;
+    EXPECT_TRUE(room.sessions.quiet(room.desk.state, room.now).empty());
+    room.now += 2s;
+    EXPECT_FALSE(room.sessions.quiet(room.desk.state, room.now).empty());
+}
+
+TEST(Sessions, AfterAStartNothingIsPlacedBeforeAWorkerIsHeard) {
+    Room room;
+    room.desk.tell(core::Started{});
+    const JobId job = room.desk.submit(core::wants(1, 1));
+    EXPECT_FALSE(room.desk.state.jobs.at(job).attempt);
+    room.speak();
+    EXPECT_TRUE(room.desk.state.jobs.at(job).attempt);
+}
+
+TEST(Sessions, AfterATakeOverNothingIsStartedBeforeItIsAdopted) {
+    Room room;
+    const AttemptKey owed = room.place();
+    room.desk.tell(core::Started{7, true});
+    EXPECT_EQ(room.desk.state.incarnation, 7u);
+    room.speak();
+    const JobId job = room.desk.submit(core::wants(1, 1));
+    EXPECT_FALSE(room.desk.state.jobs.at(job).attempt);
+    const core::Action keep = core::KeepMember{room.worker(), owed};
+    EXPECT_EQ(core::actions(room.desk.state), std::vector{keep}) << "no start is sent again";
+    room.desk.tell(core::Adopted{});
+    EXPECT_TRUE(room.desk.state.jobs.at(job).attempt);
+    const core::Action start = core::StartMember{room.worker(), owed};
+    EXPECT_EQ(core::actions(room.desk.state).front(), start);
+}
+
 TEST(Sessions, NoTimeCountsAsSilenceWhileNoBeatIsPublished) {
     Room room;
     room.now += 24h;

@@ -103,6 +103,8 @@ core::Events one_of_each() {
         core::MachineExcluded{"gpu7", kAt, "3 attempts of 2 jobs failed on it", kAt},
         core::MachineForgiven{"gpu7"},
         core::UseCarried{"lab", "ann", 3, 4, kAt},
+        core::WorkerQuiet{WorkerId{5}, true},
+        core::AdoptingSet{true},
     };
 }
 

@@ -30,7 +30,7 @@ class SnapshotTest : public testing::Test {
         spec.output = "/o";
         spec.document = "{}";
         spec.begin = kAt + 1h;
-        spec.retry.on_exit[3] = spec::OnExit::AvoidNode;
+        spec.retry.on_exit[3] = {spec::OnExit::AvoidNode, "bad"};
         if (id > 1) spec.after = {{spec::After::Condition::Any, JobId{id - 1}}};
         return {core::JobSubmitted{JobId{id}, "k" + std::to_string(id), "ann", spec, kAt}};
     }

@@ -177,6 +177,7 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
     ASSERT_TRUE(restored) << restored.error().message;
     core::State expected = fold(history());
     expected.incarnation = 9;
+    expected.adopting = true;
     EXPECT_EQ(*Ledger::open(state)->load(), expected);
     const auto before =
         state / ("ledger-before-" + std::to_string(kDay0.time_since_epoch().count()));

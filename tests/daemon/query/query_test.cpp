@@ -93,6 +93,12 @@ TEST_F(Queue, JobsComeInPages) {
     EXPECT_EQ(last["next"], nullptr);
 }
 
+TEST_F(Queue, JobsHoldTheFieldsThatWereAskedFor) {
+    const Json args{{"all", true}, {"fields", {"state", "id", "no-such"}}};
+    const auto reply = jobs(desk.state, args, {}, desk.now);
+    EXPECT_EQ((*reply)["jobs"][1], (Json{{"id", 2}, {"state", "cancelled"}}));
+}
+
 TEST_F(Queue, ASummaryHoldsEveryFieldOfTheContract) {
     const Json job = summary(desk.state, JobId{1}, {}, desk.now);
     for (const char* field :

@@ -117,7 +117,7 @@ class FakeWorker {
     void send(const std::string& frame) { socket_.send({frame}); }
     void beat() {
         ++heartbeat.sequence;
-        send(protocol::encode(heartbeat));
+        send(encode(heartbeat));
     }
     // The newest answer that comes within the time.
     std::optional<protocol::Answer> hear(std::chrono::milliseconds time) {
@@ -154,6 +154,8 @@ class FakeWorker {
     }
 
     protocol::Heartbeat heartbeat;
+    std::function<std::string(const protocol::Heartbeat&)> encode =
+        [](const protocol::Heartbeat& said) { return protocol::encode(said); };
 
   private:
     io::ZmqContext context_;

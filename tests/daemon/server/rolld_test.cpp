@@ -265,6 +265,51 @@ TEST(Rolld, ALedgerOlderThanItsBeaconIsRefused) {
     EXPECT_EQ(daemon.wait(), 4);
 }
 
+// The beacon of a rolld on another machine, in this one's place.
+io::Beacon foreign_beacon(const Daemon& daemon, std::uint64_t incarnation) {
+    auto beacon = io::read_beacon(daemon.directory().beacon());
+    EXPECT_TRUE(beacon);
+    beacon->incarnation = incarnation;
+    beacon->host = "elsewhere";
+    beacon->counter = 4;
+    EXPECT_TRUE(io::write_beacon(daemon.directory().beacon(), *beacon));
+    return *beacon;
+}
+
+TEST(Rolld, ABeaconThatGrowsElsewhereIsRefusedEvenToATakeOver) {
+    Daemon daemon;
+    daemon.start();
+    EXPECT_EQ(daemon.end(SIGTERM), 0);
+    io::Beacon beacon = foreign_beacon(daemon, 2);
+    daemon.launch({"--take-over", "--stillness", "2"});
+    std::this_thread::sleep_for(1s);
+    ++beacon.counter;
+    ASSERT_TRUE(io::write_beacon(daemon.directory().beacon(), beacon));
+    EXPECT_EQ(daemon.wait(), 4);
+}
+
+TEST(Rolld, ABeaconThatStandsStillElsewhereIsTakenOverOnlyWhenSaidSo) {
+    Daemon daemon;
+    daemon.start();
+    EXPECT_EQ(daemon.end(SIGTERM), 0);
+    foreign_beacon(daemon, 5);
+    daemon.launch({"--stillness", "0.2"});
+    EXPECT_EQ(daemon.wait(), 4);
+    daemon.start({"--take-over", "--stillness", "0.2"});
+    FakeWorker worker(daemon);
+    worker.beat();
+    const auto answer = worker.hear(kPatience);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->incarnation, 6u) << "at one more than the beacon's";
+    auto client = daemon.client();
+    ASSERT_TRUE(client.ask("submit", submit_args("k")));
+    const auto job = client.ask("show", {{"id", 1}});
+    ASSERT_TRUE(job);
+    EXPECT_EQ((*job)["job"]["holds"][0]["rule"], "adopting");
+    const auto seen = io::read_beacon(daemon.directory().beacon());
+    EXPECT_EQ(seen->incarnation, 6u);
+}
+
 TEST(Rolld, LeavesWhenTheBeaconShowsANewerOne) {
     Daemon daemon;
     daemon.start();

@@ -1,0 +1,85 @@
+#include "daemon/server/take_over.hpp"
+
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/io/beacon.hpp"
+
+namespace roll::server {
+namespace {
+
+std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+std::string rolld_of(const io::Beacon& beacon) {
+    return fmt::format("incarnation {} of rolld on {} at {}", beacon.incarnation, beacon.host,
+                       beacon.endpoint);
+}
+
+// A ledger that was copied back from before the beacon's incarnation has forgotten what the newer
+// one gave out.
+tl::unexpected<Error> too_old(const ServerOptions& options, const core::State& state,
+                              const io::Beacon& beacon) {
+    return fail(ErrorCode::Refused,
+                fmt::format("the ledger is older than its beacon: it knows incarnation {} of "
+                            "rolld, and the beacon is of {}",
+                            state.incarnation, rolld_of(beacon)),
+                "put the newest ledger back; if that rolld is dead and this is the newest: "
+                "--take-over, or remove " +
+                    options.beacon.string());
+}
+
+// Another rolld that took over in the meantime, or did so at the same instant, shows in the file.
+Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
+    const io::Beacon own = own_beacon(options, incarnation);
+    ROLL_TRY_VOID(io::write_beacon(options.beacon, own));
+    std::this_thread::sleep_for(options.leases.claim_wait);
+    ROLL_TRY(const io::Beacon seen, io::read_beacon(options.beacon));
+    if (seen.nonce == own.nonce) return {};
+    return fail(ErrorCode::Refused, "another rolld has claimed the beacon: " + rolld_of(seen));
+}
+
+}  // namespace
+
+io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation) {
+    io::Beacon beacon;
+    beacon.cluster = options.cluster;
+    beacon.incarnation = incarnation;
+    beacon.nonce = options.nonce;
+    beacon.host = host_name();
+    beacon.endpoint = options.endpoint;
+    return beacon;
+}
+
+Result<core::Started> claim_beacon(const ServerOptions& options, const core::State& state) {
+    if (options.beacon.empty()) return core::Started{};
+    const auto seen = io::read_beacon(options.beacon);
+    if (!seen || seen->cluster != options.cluster) return core::Started{};
+    const bool old = seen->incarnation > state.incarnation;
+    const bool elsewhere = seen->host != host_name();
+    if (!old && !elsewhere) return core::Started{};  // the one before, whose lock is free
+    if (!elsewhere && !options.take_over) return too_old(options, state, *seen);
+    std::this_thread::sleep_for(options.leases.stillness);
+    const auto again = io::read_beacon(options.beacon);
+    if (!again || *again != *seen) {
+        return fail(ErrorCode::Refused,
+                    "another rolld serves this cluster, its beacon grows: " +
+                        rolld_of(again ? *again : *seen),
+                    "stop that one first");
+    }
+    if (!options.take_over && old) return too_old(options, state, *seen);
+    if (!options.take_over) {
+        return fail(ErrorCode::Refused,
+                    "the beacon is of " + rolld_of(*seen) + ", and it stands still",
+                    "if that rolld is dead: rolld --take-over");
+    }
+    const std::uint64_t incarnation = std::max(seen->incarnation, state.incarnation) + 1;
+    ROLL_TRY_VOID(claim(options, incarnation));
+    return core::Started{incarnation, true};
+}
+
+}  // namespace roll::server

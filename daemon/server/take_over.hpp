@@ -1,0 +1,20 @@
+// Whether this rolld may serve, by the beacon that another one wrote (leases rules 17 and 19).
+//
+// The lock of the ledger tells of a rolld on this machine. One on another machine, or one that goes
+// on with a copy of this ledger, is seen by its beacon alone.
+#pragma once
+
+#include "daemon/server/server.hpp"
+
+namespace roll::server {
+
+// The first record of this process.
+io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
+
+// How to start. Refused: the beacon is of a rolld elsewhere that goes on, or of one that may and
+// nobody said --take-over; or the ledger is older than the beacon. With take_over it claims the
+// beacon and reads it back; then nothing is started before 35 beats, only adopted. Takes its time
+// where another machine's rolld wrote the beacon.
+Result<core::Started> claim_beacon(const ServerOptions& options, const core::State& state);
+
+}  // namespace roll::server

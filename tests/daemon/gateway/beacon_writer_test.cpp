@@ -1,0 +1,47 @@
+#include "daemon/gateway/beacon_writer.hpp"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+namespace roll::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Leases rule 1: a rolld whose turns do not end publishes nothing, however long that takes.
+TEST(BeaconWriter, PublishesOnlyWhatItIsAskedFor) {
+    std::string pattern = "/tmp/roll-beacon-XXXXXX";
+    const std::filesystem::path folder = ::mkdtemp(pattern.data());
+    {
+        io::Beacon first;
+        first.cluster = "c";
+        first.incarnation = 3;
+        first.nonce = "n";
+        BeaconWriter writer(folder / "beacon", first, 20ms);
+        std::this_thread::sleep_for(200ms);
+        EXPECT_EQ(writer.published(), 0u);
+        EXPECT_EQ(io::read_beacon(folder / "beacon")->counter, 0u);
+        writer.beat();
+        for (int i = 0; i < 1000 && writer.published() == 0; ++i) std::this_thread::sleep_for(5ms);
+        std::this_thread::sleep_for(100ms);
+        EXPECT_EQ(writer.published(), 1u) << "one for each time that it is asked";
+        EXPECT_EQ(io::read_beacon(folder / "beacon")->counter, 1u);
+    }
+    std::filesystem::remove_all(folder);
+}
+
+// A beat counts when its write has returned: one that cannot be written is not counted.
+TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
+    io::Beacon first;
+    first.cluster = "c";
+    first.nonce = "n";
+    BeaconWriter writer("/nonexistent/beacon", first, 1ms);
+    writer.beat();
+    std::this_thread::sleep_for(100ms);
+    EXPECT_EQ(writer.published(), 0u);
+}
+
+}  // namespace
+}  // namespace roll::gateway

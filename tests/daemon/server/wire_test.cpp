@@ -1,0 +1,152 @@
+// What comes over rolld's real socket and was not meant well, or is of another release.
+#include <random>
+
+#include "common/protocol/client.hpp"
+#include "tests/daemon/server/daemon.hpp"
+
+namespace roll {
+namespace {
+
+// A job for the worker, and its attempt.
+AttemptKey start_job(Daemon& daemon, FakeWorker& worker) {
+    worker.until([](const auto&) { return true; });
+    EXPECT_TRUE(daemon.client().ask("submit", submit_args("k"), 30s));
+    return worker.until([](const auto& a) { return !a.start.empty(); }).start.front().attempt;
+}
+
+// A client whose frames are made by hand.
+class RawClient {
+  public:
+    explicit RawClient(const Daemon& daemon) : socket_(context_, io::ZmqType::Dealer) {
+        const auto keys = io::load_curve_keys(daemon.directory().keys(), "client");
+        const auto server = io::load_public_key(daemon.directory().keys() / "server.pub");
+        EXPECT_TRUE(keys && server);
+        socket_.set_curve_client(*keys, *server);
+        EXPECT_TRUE(socket_.connect(*daemon.directory().read_endpoint()));
+    }
+    void send(const std::string& frame) { socket_.send({frame}); }
+    Json ask(const std::string& frame) {
+        send(frame);
+        if (!socket_.wait_input(kPatience)) return "no reply";
+        return Json::parse(socket_.receive()->frames.back());
+    }
+    bool answers(std::chrono::milliseconds time) {
+        send(protocol::encode(protocol::Request{1, "version"}));
+        return socket_.wait_input(time);
+    }
+
+  private:
+    io::ZmqContext context_;
+    io::ZmqSocket socket_;
+};
+
+std::string state_of(Daemon& daemon, std::uint64_t job) {
+    const auto shown = daemon.client().ask("show", {{"id", job}}, 30s);
+    return shown ? (*shown)["job"]["state"].get<std::string>() : shown.error().message;
+}
+
+TEST(Wire, AWorkerOneVersionOlderGoesOnWorking) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.heartbeat.version = protocol::kOldestVersion;
+    ASSERT_LT(protocol::kOldestVersion, protocol::kVersion);
+    // What its release did not know is not in what it says.
+    worker.encode = [](const protocol::Heartbeat& heartbeat) {
+        Json json = Json::parse(protocol::encode(heartbeat));
+        json.erase("beat_ms");
+        return json.dump();
+    };
+    const AttemptKey attempt = start_job(daemon, worker);
+    worker.report(attempt, "running");
+    const auto answer = worker.until([](const auto& a) { return !a.keep.empty(); });
+    EXPECT_EQ(answer.version, protocol::kOldestVersion) << "it is answered in its own version";
+    worker.report(attempt, "ended", "done");
+    worker.until([](const auto& a) { return a.keep.empty(); });
+    EXPECT_TRUE(eventually([&] { return state_of(daemon, 1) == "done"; }));
+}
+
+TEST(Wire, AnOlderClientIsAnsweredInItsVersionAndANewerOneIsRefused) {
+    Daemon daemon;
+    daemon.start();
+    RawClient client(daemon);
+    for (int version = 0; version <= protocol::kVersion + 1; ++version) {
+        protocol::Request request{7, "version"};
+        request.version = version;
+        const Json reply = client.ask(protocol::encode(request));
+        const bool known = version >= protocol::kOldestVersion && version <= protocol::kVersion;
+        EXPECT_EQ(reply.contains("ok"), known) << reply;
+        if (!known) continue;
+        EXPECT_EQ(reply["v"], version);
+    }
+}
+
+TEST(Wire, ReplayedHeartbeatsChangeNothing) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    const AttemptKey attempt = start_job(daemon, worker);
+    worker.report(attempt, "running");
+    worker.until([](const auto& a) { return !a.keep.empty(); });
+    protocol::Heartbeat old = worker.heartbeat;
+    old.sequence = 1;
+    old.running.front().phase = "ended";
+    old.running.front().outcome = "app";
+    for (int i = 0; i < 20; ++i) worker.send(protocol::encode(old));
+    worker.until([](const auto& a) { return !a.keep.empty(); });
+    EXPECT_EQ(state_of(daemon, 1), "running");
+}
+
+// Bytes changed, cut, doubled, of other versions and to other operations: it answers or refuses,
+// stays up, and no job is there that nobody submitted well.
+TEST(Wire, FuzzedFramesDoNoHarm) {
+    Daemon daemon;
+    daemon.start({"--rate-limit", "0"});
+    FakeWorker worker(daemon);
+    const AttemptKey attempt = start_job(daemon, worker);
+    worker.report(attempt, "running");
+    RawClient client(daemon);
+    std::mt19937 random(7);
+    const std::string heartbeat = protocol::encode(worker.heartbeat);
+    const std::string request =
+        protocol::encode(protocol::Request{7, "cancel", {{"selector", "nobody"}}});
+    for (int i = 0; i < 3000; ++i) {
+        std::string frame = i % 2 == 0 ? heartbeat : request;
+        for (unsigned n = random() % 4; n > 0 && !frame.empty(); --n) {
+            const std::size_t at = random() % frame.size();
+            switch (random() % 4) {
+                case 0: frame[at] = static_cast<char>(random()); break;
+                case 1: frame.resize(at); break;
+                case 2: frame.insert(at, frame.substr(0, at)); break;
+                default: frame[at] = static_cast<char>('0' + random() % 10);
+            }
+        }
+        if (i % 2 == 0) worker.send(frame);
+        if (i % 2 == 1) client.send(frame);
+    }
+    EXPECT_TRUE(eventually([&] {
+        const auto jobs = daemon.client().ask("jobs", {{"all", true}}, 30s);
+        return jobs && (*jobs)["jobs"].size() == 1;
+    }));
+    EXPECT_TRUE(daemon.client().ask("submit", submit_args("after"), 30s));
+}
+
+TEST(Wire, ConnectionsBeyondTheLimitAreTurnedAway) {
+    Daemon daemon;
+    daemon.start({"--max-connections", "10"});
+    std::vector<std::unique_ptr<RawClient>> clients;
+    int served = 0;
+    for (int i = 0; i < 30; ++i) {
+        clients.push_back(std::make_unique<RawClient>(daemon));
+        served += clients.back()->answers(500ms);
+    }
+    EXPECT_GE(served, 5);
+    EXPECT_LE(served, 10);
+    clients.clear();
+    EXPECT_TRUE(eventually([&] {
+        return daemon.client().ask("version", Json::object(), 1s).has_value();
+    })) << "there is room again";
+}
+
+}  // namespace
+}  // namespace roll
