@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/check.hpp"
+#include "common/tensor/vectorized.hpp"
 
 namespace roll::tensor {
 namespace {
@@ -100,7 +101,7 @@ struct F64 {
 };
 
 template <class From, class To>
-void cast_all(std::span<const std::byte> from, std::span<std::byte> to) {
+ROLL_VECTORIZED void cast_all(std::span<const std::byte> from, std::span<std::byte> to) {
     const std::size_t count = from.size() / sizeof(typename From::Bits);
     for (std::size_t i = 0; i < count; ++i) {
         typename From::Bits in;

@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
-"""Figures of the converter: the plan of a 671 B model over sparse files, and conversions beside cp.
+"""Figures of the converter: the plan of a 671 B model over sparse files, conversions beside cp, memory,
+bytes read, its start, and what ROLL's converter imports before it begins.
 
-usage: converter.py ROLL_CONVERT [GIGABYTES]    (writes below TMPDIR; about 4 x GIGABYTES, 1 by default)
+usage: converter.py ROLL_CONVERT [GIGABYTES] [REPEATS]    (1 and 5; writes below TMPDIR, 5 x GIGABYTES)
+
+Each round does everything once, in turn, and each figure is a median of rounds. Before each run its
+target is gone, its source is in the page cache, and the disk is at rest; both end with fsync.
 """
 import json
 import os
-import resource
+import pathlib
+import statistics
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+
+PYTHON = pathlib.Path(__file__).resolve().parents[2] / '.deps/oracle/bin/python'
 
 DEEP = dict(model_type='deepseek_v3', num_hidden_layers=61, hidden_size=7168,
             intermediate_size=18432, moe_intermediate_size=2048, num_attention_heads=128,
@@ -77,43 +84,145 @@ def write_model(path, config, tensors, fill=None):
 
 
 def run(*args):
-    """Wall and processor seconds of a command."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run([str(arg) for arg in args], check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.monotonic() - began, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    """Wall seconds of a command, and what it used."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([str(arg) for arg in args], stdout=subprocess.DEVNULL, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        if process.returncode != 0:
+            sys.exit(f'{args}: {said.read().decode()}')
+    return wall, usage
+
+
+def files_of(path):
+    return [one for one in pathlib.Path(path).rglob('*') if one.is_file()]
+
+
+def warm(path):
+    for file in files_of(path):
+        with open(file, 'rb') as content:
+            while content.read(1 << 24):
+                pass
+
+
+def drop(path):
+    """Out of the page cache."""
+    os.sync()
+    for file in files_of(path):
+        with open(file, 'rb') as content:
+            os.posix_fadvise(content.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def llama(layers, width=2048, inner=5632):
+    """About 0.1 GB a layer; tied, in bf16."""
+    sizes = dict(model_type='llama', hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
+                 num_attention_heads=16, num_key_value_heads=16, vocab_size=4096, torch_dtype='bfloat16',
+                 tie_word_embeddings=True)
+    tensors = [('model.embed_tokens', [4096, width]), ('model.norm', [width])]
+    for layer in range(layers):
+        prefix = f'model.layers.{layer}.'
+        tensors += [(f'{prefix}self_attn.{name}_proj', [width, width]) for name in 'qkvo']
+        tensors += feed_forward(prefix + 'mlp.', width, inner)
+        tensors += [(prefix + 'input_layernorm', [width]), (prefix + 'post_attention_layernorm', [width])]
+    return sizes, tensors
+
+
+def write_adapter(path, tensors, rank=16):
+    """LoRA of every matrix of the layers."""
+    parts = []
+    for name, shape in tensors:
+        if '_proj' in name:
+            stem = f'base_model.model.{name}.lora_'
+            parts += [(stem + 'A', [rank, shape[1]]), (stem + 'B', [shape[0], rank])]
+    write_model(path, {}, parts, bytes(range(128)) * 64)
+    for name in ('config.json', 'model.safetensors.index.json'):
+        os.remove(f'{path}/{name}')
+    os.rename(next(iter(pathlib.Path(path).glob('*.safetensors'))), f'{path}/adapter_model.safetensors')
+    targets = sorted({name.rsplit('.', 1)[1] for name, _ in tensors if '_proj' in name})
+    with open(f'{path}/adapter_config.json', 'w', encoding='ascii') as file:
+        json.dump(dict(peft_type='LORA', r=rank, lora_alpha=rank, target_modules=targets), file)
+
+
+def plans(program, top):
+    bias = [(f'model.layers.{layer}.mlp.gate.e_score_correction_bias', [256]) for layer in range(3, 61)]
+    write_model(f'{top}/deep', DEEP, [*deep_tensors(), *bias])
+    for layout in ([], ['--tp', 8, '--ep', 32]):
+        wall, usage = run(program, 'convert', f'{top}/deep', f'{top}/out', '--dry-run', *layout)
+        print(f'671 B, {layout or "tp 1"}: plan in {wall:.1f} s ({usage.ru_utime + usage.ru_stime:.1f} s of '
+              f'processors), peak {usage.ru_maxrss / 1024:.0f} MiB')
+
+
+def conversions(top):
+    """Name, source, target and command of each; the source may be what one before it wrote."""
+    def one(name, source, target, *options):
+        return name, source, target, ['convert', f'{top}/{source}', f'{top}/{target}', *options]
+    yield one('HF -> MCA, tp 1', 'hf', 'mca')
+    yield one('MCA -> HF, tp 1', 'mca', 'back')
+    yield one('HF -> MCA, tp 4 pp 2', 'hf', 'mca8', '--tp', 4, '--pp', 2)
+    yield one('MCA -> HF, tp 4 pp 2', 'mca8', 'back')
+    yield one('HF -> torch_dist', 'hf', 'dist', '--to', 'torch_dist')
+    yield one('torch_dist -> HF', 'dist', 'back')
+    yield ('merge, LoRA of rank 16', 'hf', 'merged', ['merge', f'{top}/hf', f'{top}/adapter', f'{top}/merged'])
+
+
+def beside_cp(program, top, repeats):
+    times, peaks = {}, {}
+    copy = ['sh', '-c', f'cp -r --reflink=never {top}/hf {top}/copy && sync {top}/copy/*']
+    for _ in range(repeats):
+        for name, source, target, command in [('cp', 'hf', 'copy', None), *conversions(top)]:
+            run('rm', '-rf', f'{top}/{target}')
+            warm(f'{top}/{source}')
+            os.sync()
+            wall, usage = run(*(copy if command is None else [program, *command]))
+            times.setdefault(name, []).append(wall)
+            peaks[name] = max(peaks.get(name, 0), usage.ru_maxrss / 1024)
+    for name, walls in times.items():
+        ratio = statistics.median(a / b for a, b in zip(times['cp'], walls))
+        print(f'{name}: {statistics.median(walls):.2f} s ({min(walls):.2f} to {max(walls):.2f}), {ratio:.2f} x cp, '
+              f'peak {peaks[name]:.0f} MiB')
+
+
+def bytes_read(program, top):
+    size = sum(file.stat().st_size for file in files_of(f'{top}/hf'))
+    run('rm', '-rf', f'{top}/mca')
+    drop(f'{top}/hf')
+    _, usage = run(program, 'convert', f'{top}/hf', f'{top}/mca', '--tp', 4)
+    print(f'read from a dropped cache: {usage.ru_inblock * 512 / size:.4f} x the bytes of the source')
+
+
+def beside_roll(program, top):
+    """Of 300 M parameters: our whole process, and the imports that ROLL's begins with."""
+    write_model(f'{top}/small', *llama(6), os.urandom(1 << 20))
+    ours = run(program, 'convert', f'{top}/small', f'{top}/small-mca', '--tp', 2, '--pp', 2)[0]
+    print(f'300 M, tp 2 pp 2: {ours:.2f} s')
+    if PYTHON.exists():
+        imports = run(PYTHON, '-c', 'import torch, transformers, megatron.core.models.gpt')[0]
+        print(f'what ROLL imports first (torch, transformers, megatron.core): {imports:.1f} s, '
+              f'{imports / ours:.0f} x')
 
 
 def main():
-    program, top = sys.argv[1], tempfile.mkdtemp(prefix='roll-bench-')
+    program = sys.argv[1]
+    gigabytes = float(sys.argv[2]) if len(sys.argv) > 2 else 1
+    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+    top = tempfile.mkdtemp(prefix='roll-bench-')
     try:
-        bias = [(f'model.layers.{layer}.mlp.gate.e_score_correction_bias', [256]) for layer in range(3, 61)]
-        write_model(f'{top}/deep', DEEP, [*deep_tensors(), *bias])
-        for layout in ([], ['--tp', 8, '--ep', 32]):
-            wall, cpu = run(program, 'convert', f'{top}/deep', f'{top}/out', '--dry-run', *layout)
-            memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-            print(f'671 B, {layout or "tp 1"}: plan in {wall:.1f} s ({cpu:.1f} s of processors), '
-                  f'peak {memory:.0f} MiB')
-        layers = int(float(sys.argv[2] if len(sys.argv) > 2 else 1) * 10)
-        sizes = dict(model_type='llama', hidden_size=2048, intermediate_size=5632, num_hidden_layers=layers,
-                     num_attention_heads=16, num_key_value_heads=16, vocab_size=4096, torch_dtype='bfloat16',
-                     tie_word_embeddings=True)
-        tensors = [('model.embed_tokens', [4096, 2048]), ('model.norm', [2048])]
-        for layer in range(layers):
-            prefix = f'model.layers.{layer}.'
-            tensors += [(f'{prefix}self_attn.{name}_proj', [2048, 2048]) for name in 'qkvo']
-            tensors += feed_forward(prefix + 'mlp.', 2048, 5632)
-            tensors += [(prefix + 'input_layernorm', [2048]), (prefix + 'post_attention_layernorm', [2048])]
+        starts = [run(program, '--version')[0] for _ in range(20)]
+        print(f'start: {1000 * statistics.median(starts):.1f} ms')
+        beside_roll(program, top)
+        sizes, tensors = llama(2 * round(gigabytes * 5))
         write_model(f'{top}/hf', sizes, tensors, os.urandom(1 << 20))
-        run('cp', '-r', f'{top}/hf', f'{top}/warm')
-        for name, layout in (('tp 1', []), ('tp 4 pp 2', ['--tp', 4, '--pp', 2])):
-            copied = run('sh', '-c', f'cp -r --reflink=never {top}/hf {top}/copy && sync -f {top}/copy')
-            made = run(program, 'convert', f'{top}/hf', f'{top}/mca', '--overwrite', *layout)
-            back = run(program, 'convert', f'{top}/mca', f'{top}/back', '--overwrite')
-            print(f'{name}: cp {copied[0]:.2f} s; HF -> MCA {made[0]:.2f} s, {copied[0] / made[0]:.2f} x cp; '
-                  f'MCA -> HF {back[0]:.2f} s, {copied[0] / back[0]:.2f} x')
-            run('rm', '-rf', f'{top}/copy')
+        write_adapter(f'{top}/adapter', tensors)
+        beside_cp(program, top, repeats)
+        bytes_read(program, top)
+        run('rm', '-rf', f'{top}/hf', f'{top}/mca', f'{top}/mca8', f'{top}/dist', f'{top}/back', f'{top}/merged')
+        write_model(f'{top}/hf', *llama(6 * round(gigabytes * 5)), os.urandom(1 << 20))
+        _, usage = run(program, 'convert', f'{top}/hf', f'{top}/mca', '--tp', 4, '--pp', 2)
+        print(f'three times the model: peak {usage.ru_maxrss / 1024:.0f} MiB')
+        plans(program, top)
     finally:
         subprocess.run(['rm', '-rf', top], check=True)
 

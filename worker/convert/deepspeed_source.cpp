@@ -257,6 +257,8 @@ class Opener {
             *state, stage_ == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups");
         if (groups == nullptr || !pickle.is(*groups, formats::PickleKind::List))
             return corrupt(path, "has no fp32 groups");
+        drop_run_state(source_, path.filename(), pickle, *state,
+                       {"zero_stage", "partition_count", "fp32_flat", "single_partition"});
         Flat flat{path, {}};
         for (const PickleId group : pickle.at(*groups).items) {
             ROLL_TRY(const auto view, file->tensor(group));

@@ -184,8 +184,9 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
         carry_out(move);
         const auto delta = source.deltas.find(copy.hf);
         if (delta == source.deltas.end() || copy.hf_begin.empty()) continue;
-        apply(delta->second, copy.hf_begin[0], copy.hf_begin[1], move.size[0], move.size[1],
-              reinterpret_cast<float*>(move.to), move.to_strides[0]);  // NOLINT: F32 by is_changed
+        const ChangedBox box{copy.hf_begin[0], copy.hf_begin[1],   move.size[0],
+                             move.size[1],     move.to_strides[0], move.to_strides[1]};
+        apply(delta->second, box, reinterpret_cast<float*>(move.to));  // NOLINT: F32 by is_changed
     }
 }
 

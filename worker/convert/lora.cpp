@@ -1,8 +1,10 @@
 #include "worker/convert/lora.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "common/tensor/vectorized.hpp"
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/formats/peft.hpp"
@@ -71,7 +73,7 @@ Result<void> set_row_scale(const Source& source, const LoraModule& module, int n
         const std::int64_t rows =
             static_cast<std::int64_t>(window.size() / sizeof(float)) / delta.columns;
         std::vector<float> changed(values, values + rows * delta.columns);
-        apply(delta, row, 0, rows, delta.columns, changed.data(), delta.columns);
+        apply(delta, {row, 0, rows, delta.columns, delta.columns}, changed.data());
         for (std::int64_t i = 0; i < rows; ++i) {
             double sum = 0;
             for (std::int64_t j = 0; j < delta.columns; ++j) {
@@ -118,24 +120,79 @@ void replace_tensor(Source& source, int number, const tensor::StridedView& view,
     source.dtypes[number] = dtype;
 }
 
+// change[i, j] = sum over k of left[i, k] * right[k, j], of kRows rows at a time: a block of
+// columns stays in registers while all k are added to it.
+constexpr std::int64_t kRows = 4;
+struct Product {
+    const float* left = nullptr;  // [kRows, lora_rank]
+    std::int64_t lora_rank = 0;
+    const float* right = nullptr;  // [lora_rank, …], rows at `stride`
+    std::int64_t stride = 0;
+    std::int64_t columns = 0;
+};
+ROLL_VECTORIZED void multiply(const Product& of, float* change) {
+    constexpr std::int64_t kBlock = 32;
+    std::int64_t begin = 0;
+    for (; begin + kBlock <= of.columns; begin += kBlock) {
+        float block[kRows][kBlock] = {};  // NOLINT: an array is what stays in registers
+        for (std::int64_t k = 0; k < of.lora_rank; ++k)
+            for (std::int64_t i = 0; i < kRows; ++i)
+                for (std::int64_t j = 0; j < kBlock; ++j)
+                    block[i][j] +=
+                        of.left[i * of.lora_rank + k] * of.right[k * of.stride + begin + j];
+        for (std::int64_t i = 0; i < kRows; ++i)
+            for (std::int64_t j = 0; j < kBlock; ++j)
+                change[i * of.columns + begin + j] = block[i][j];
+    }
+    for (; begin < of.columns; ++begin)
+        for (std::int64_t i = 0; i < kRows; ++i) {
+            float sum = 0;
+            for (std::int64_t k = 0; k < of.lora_rank; ++k)
+                sum += of.left[i * of.lora_rank + k] * of.right[k * of.stride + begin];
+            change[i * of.columns + begin] = sum;
+        }
+}
+
+// values[j] = (values[j] + change[j] * scale) * row_scale
+ROLL_VECTORIZED void add_scaled(const float* change, float scale, float row_scale,
+                                std::int64_t columns, float* values) {
+    for (std::int64_t j = 0; j < columns; ++j)
+        values[j] = (values[j] + change[j] * scale) * row_scale;
+}
+
+void add_strided(const float* change, float scale, float row_scale, const ChangedBox& box,
+                 float* values) {
+    for (std::int64_t j = 0; j < box.columns; ++j) {
+        float& value = values[j * box.column_stride];
+        value = (value + change[j] * scale) * row_scale;
+    }
+}
+
 }  // namespace
 
-void apply(const Delta& delta, std::int64_t row, std::int64_t column, std::int64_t rows,
-           std::int64_t columns, float* values, std::int64_t stride) {
-    std::vector<float> change(static_cast<std::size_t>(columns));
-    for (std::int64_t i = 0; i < rows; ++i) {
-        std::fill(change.begin(), change.end(), 0.0F);
-        const float* const left = delta.left.data() + (row + i) * delta.lora_rank;
-        for (std::int64_t k = 0; k < delta.lora_rank; ++k) {
-            const float factor = left[k];
-            const float* const right = delta.right.data() + k * delta.columns + column;
-            for (std::int64_t j = 0; j < columns; ++j) change[j] += factor * right[j];
+void apply(const Delta& delta, const ChangedBox& box, float* values) {
+    std::vector<float> change(static_cast<std::size_t>(kRows * box.columns));
+    std::vector<float> last(static_cast<std::size_t>(kRows * delta.lora_rank));
+    for (std::int64_t first = 0; first < box.rows; first += kRows) {
+        const std::int64_t rows = std::min(kRows, box.rows - first);
+        const float* left = delta.left.data() + (box.row + first) * delta.lora_rank;
+        if (rows < kRows) {  // with rows of zeros behind
+            std::copy_n(left, rows * delta.lora_rank, last.begin());
+            left = last.data();
         }
-        float* const out = values + i * stride;
-        const float scale =
-            delta.row_scale.empty() ? 1.0F : delta.row_scale[static_cast<std::size_t>(row + i)];
-        for (std::int64_t j = 0; j < columns; ++j)
-            out[j] = (out[j] + change[j] * delta.scale) * scale;
+        multiply(
+            {left, delta.lora_rank, delta.right.data() + box.column, delta.columns, box.columns},
+            change.data());
+        for (std::int64_t i = 0; i < rows; ++i) {
+            const auto row = static_cast<std::size_t>(box.row + first + i);
+            const float row_scale = delta.row_scale.empty() ? 1.0F : delta.row_scale[row];
+            const float* const of_row = change.data() + i * box.columns;
+            float* const out = values + (first + i) * box.row_stride;
+            if (box.column_stride == 1)
+                add_scaled(of_row, delta.scale, row_scale, box.columns, out);
+            else
+                add_strided(of_row, delta.scale, row_scale, box, out);
+        }
     }
 }
 

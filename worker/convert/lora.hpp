@@ -25,10 +25,17 @@ struct Delta {
     std::vector<float> row_scale;  // [rows], or empty
 };
 
-// Changes the box of the tensor that starts at (row, column): `values` is [rows, columns] of it
-// with the given stride between rows.
-void apply(const Delta& delta, std::int64_t row, std::int64_t column, std::int64_t rows,
-           std::int64_t columns, float* values, std::int64_t stride);
+// A box of the tensor that starts at (row, column), its elements at the given strides: a packed
+// tensor may hold it turned, or with other rows between its own.
+struct ChangedBox {
+    std::int64_t row = 0;
+    std::int64_t column = 0;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    std::int64_t row_stride = 0;
+    std::int64_t column_stride = 1;
+};
+void apply(const Delta& delta, const ChangedBox& box, float* values);
 
 // Puts an adapter over an opened model: modules saved whole replace the model's, the others become
 // deltas of it. Every tensor of the adapter is used, or the error names it.

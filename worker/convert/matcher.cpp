@@ -43,6 +43,20 @@ bool matches_pattern(std::string_view pattern, std::string_view name) {
     return name.empty();
 }
 
+void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
+                    formats::PickleId dict, std::initializer_list<std::string_view> kept) {
+    const std::vector<formats::PickleId>* entries = pickle.entries_of(dict);
+    if (entries == nullptr) return;
+    for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {
+        const formats::PickleNode& key = pickle.at((*entries)[i]);
+        const bool is_kept = std::any_of(kept.begin(), kept.end(), [&](std::string_view word) {
+            return key.text.starts_with(word);
+        });
+        if (key.kind == formats::PickleKind::Text && !is_kept)
+            source.dropped.push_back({file, key.text, "the run's state, no weight"});
+    }
+}
+
 bool is_dropped(const families::Family& family, const std::string& name) {
     return std::any_of(family.drop.begin(), family.drop.end(),
                        [&](const auto& pattern) { return matches_pattern(pattern, name); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <tuple>
@@ -9,6 +10,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/source.hpp"
+#include "worker/formats/pickle.hpp"
 
 namespace roll::convert {
 
@@ -20,6 +22,11 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 
 // A tensor that the family names as carrying nothing.
 bool is_dropped(const families::Family& family, const std::string& name);
+
+// Names what a file of training holds beside its weights ("optimizer", "rng_state", …) among what
+// is dropped: the keys of this dict that begin with none of `kept`.
+void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
+                    formats::PickleId dict, std::initializer_list<std::string_view> kept);
 
 // What is expected, by where it is; entries are taken out as tensors are found.
 class Matcher {

@@ -102,7 +102,7 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
     return fail(ErrorCode::Corrupt, target.info.name + " is not covered by the source");
 }
 
-// Only floating types are computed with; an adapter changes rows whose elements lie side by side.
+// Only floating types are computed with.
 Result<void> check_changes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::TensorInfo& info = source.tensors[copy.source].view.info;
@@ -110,12 +110,6 @@ Result<void> check_changes(const Source& source, const TargetTensor& target) {
             return fail(ErrorCode::InvalidArgument, info.name + " is of type " +
                                                         name_of(info.dtype) +
                                                         ", to which nothing can be added");
-        if (!copy.target_placing.axes.empty() && source.deltas.contains(copy.hf) &&
-            copy.target_placing.axis(1) + 1 != target.info.shape.size())
-            return fail(ErrorCode::InvalidArgument,
-                        "merging an adapter into " + target.info.name +
-                            ", which is stored turned, is not built yet",
-                        "merge with --to mca");
     }
     return {};
 }

@@ -60,6 +60,9 @@ Result<void> RankReader::read(std::shared_ptr<const TorchFile> file, const std::
                               const std::vector<std::string>& sections) {
     source_.files.push_back(file);
     const formats::Pickle& pickle = file->pickle();
+    if (!sections.empty() && !sections.front().empty())
+        drop_run_state(source_, label, pickle, pickle.root(),
+                       {"model", "args", "checkpoint_version", "iteration"});
     for (const std::string& section : sections) {
         const PickleId root = pickle.root();
         const PickleId* node = section.empty() ? &root : pickle.find(root, section);

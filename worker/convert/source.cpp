@@ -145,6 +145,7 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     const auto torch_file = std::make_shared<formats::TorchFile>(std::move(opened));
     source.files.push_back(torch_file);
     const formats::Pickle& pickle = torch_file->pickle();
+    drop_run_state(source, file, pickle, pickle.root(), {"model"});
     for (const std::string& section : sections) {
         const formats::PickleId* node = pickle.find(pickle.root(), section);
         if (node == nullptr && section == "model") node = pickle.find(pickle.root(), "model0");

@@ -319,10 +319,19 @@ class FamilyParser {
                 text(value, "constants." + name, "not");
                 continue;
             }
+            if (value.contains("is")) {
+                only(value, "constants." + name, {"is", "in"});
+                text(value, "constants." + name, "is");
+                if (!holds<std::vector<std::string>>(value.value("in", Json())))
+                    note("constants." + name + ".in", "must be a list of HuggingFace keys");
+                continue;
+            }
             const auto kind = value.find("layers");
             if (value.size() != 1 || kind == value.end() || !kind->is_string() ||
                 !family.layer_kinds.contains(kind->get<std::string>()))
-                note("constants." + name, "must be a value, {\"layers\": KIND} or {\"not\": KEY}");
+                note("constants." + name,
+                     "must be a value, {\"layers\": KIND}, {\"not\": KEY} or "
+                     "{\"is\": WORD, \"in\": KEYS}");
         }
     }
 

@@ -303,6 +303,14 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
             native[name] = !is_true(key != nullptr ? *key : value.value("missing", Json(false)));
             continue;
         }
+        if (value.contains("is")) {
+            const auto says = [&](const Json& key) {
+                const Json* found = value_at(hf_config, key.get<std::string>());
+                return found != nullptr && *found == value["is"];
+            };
+            native[name] = std::any_of(value["in"].begin(), value["in"].end(), says);
+            continue;
+        }
         ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
         native[name] = layer_list(family, value.value("layers", ""), hf_config, layers);
     }

@@ -76,10 +76,12 @@ Result<McaLayout> layout_of(const Json& args) {
 }
 
 // Native fields that Megatron's arguments call otherwise.
-constexpr std::array<std::pair<const char*, const char*>, 3> kRenamed{
+constexpr std::array<std::pair<const char*, const char*>, 5> kRenamed{
     {{"max_sequence_length", "max_position_embeddings"},
      {"layernorm_epsilon", "norm_epsilon"},
-     {"num_moe_experts", "num_experts"}}};
+     {"num_moe_experts", "num_experts"},
+     {"rotary_scaling", "use_rope_scaling"},
+     {"rotary_scaling_factor", "rope_scaling_factor"}}};
 // Of a HuggingFace config, or of ROLL's alone.
 constexpr std::array<const char*, 4> kForeign{"hf_config_json", "hf_model_type", "name_or_path",
                                               "tie_embeddings_and_output_weights"};

@@ -3,6 +3,7 @@
 usage: deepspeed_oracle.py ROLL_CONVERT
 """
 import collections
+import json
 import os
 import shutil
 import unittest
@@ -76,6 +77,13 @@ class DeepSpeed(FolderCase):
                 with self.subTest(stage=stage, world=world):
                     self.write(stage, parameters, world, splits=3)
                     self.same()
+
+    def test_the_optimizers_state_is_dropped_by_name(self):
+        self.write(2, self.make(), 2)
+        done = run('convert', self.root / 'ds', self.root / 'out', '--config', self.root / 'hf', '--dry-run', '--json')
+        dropped = [one['tensor'] for one in json.loads(done.stdout)['dropped']]
+        self.assertEqual(dropped.count('base_optimizer_state'), 2)
+        self.assertNotIn('single_partition_of_fp32_groups', dropped)
 
     def test_parameters_that_are_not_trained(self):
         parameters = self.make()

@@ -123,7 +123,47 @@ class Defects(FolderCase):
         self.there_and_back(self.model(rope_parameters=scaling), '--tp', 2)
         exported = json.loads((self.back / 'config.json').read_text())
         self.assertEqual(exported['rope_parameters']['factor'], 32.0)
+        native = json.loads((self.mca / 'mca_config.json').read_text())
+        self.assertEqual((native['rotary_scaling'], native['rotary_scaling_factor']), (True, 32.0))
         self.assertTrue(torch.equal(logits(self.root / 'hf'), logits(self.back)))
+
+    def test_rope_parameters_without_scaling_turn_scaling_on(self):
+        self.there_and_back(self.model())
+        native = json.loads((self.mca / 'mca_config.json').read_text())
+        self.assertEqual(native['rope_parameters']['rope_type'], 'default')
+        self.assertFalse(native['rotary_scaling'])
+
+    def test_sliding_windows_are_ignored(self):
+        self.there_and_back(self.model('mistral', sliding_window=8))
+        for path in (self.mca / 'mca_config.json', self.back / 'config.json'):
+            self.assertEqual(json.loads(path.read_text())['sliding_window'], 8)
+
+    def test_which_layers_have_experts_must_be_a_list(self):
+        for model_type, want in (('glm4_moe', [0, 1, 1, 1]), ('mixtral', 1)):
+            hf = make(model_type, MODELS[model_type][0], self.root / model_type)
+            self.there_and_back(hf)
+            native = json.loads((self.mca / 'mca_config.json').read_text())
+            self.assertEqual(native['moe_layer_freq'], want)
+
+    def test_multi_token_prediction_raises(self):
+        hf = self.model('deepseek_v3', num_nextn_predict_layers=1)
+        path = hf / 'model.safetensors'
+        tensors = load_file(path)
+        for name in [name for name in tensors if name.startswith('model.layers.3.')]:
+            tensors[name.replace('.3.', '.4.', 1)] = torch.randn_like(tensors[name])
+        for name, shape in (('enorm', [32]), ('hnorm', [32]), ('shared_head.norm', [32]), ('eh_proj', [32, 64])):
+            tensors[f'model.layers.4.{name}.weight'] = torch.randn(shape)
+        save_file(tensors, path, {'format': 'pt'})
+        self.there_and_back(hf, '--tp', 2)
+        self.assertIn('mtp.layers.0.eh_proj.weight', self.rank('mp_rank_01'))
+
+    def test_an_optimizer_beside_the_weights_is_dropped_without_a_word(self):
+        run('convert', self.model(), self.mca)
+        path = self.mca / 'iter_0000001/mp_rank_00/model_optim_rng.pt'
+        torch.save({**torch.load(path), 'optimizer': {'step': 3, 'm': torch.ones(2)}, 'rng_state': [1]}, path)
+        report = json.loads(run('convert', self.mca, self.back, '--json').stdout)
+        self.assertEqual([(one['tensor'], one['rule']) for one in report['dropped']],
+                         [('optimizer', "the run's state, no weight"), ('rng_state', "the run's state, no weight")])
 
     def test_norm_epsilons_that_no_key_maps_back_become_the_classes_default(self):
         self.there_and_back(self.model(rms_norm_eps=1e-3))

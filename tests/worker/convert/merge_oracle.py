@@ -10,6 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from family_models import MODELS, make, pack_experts
 from oracle import FolderCase, run
 
 ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
@@ -127,6 +128,35 @@ class Merge(FolderCase):
             (adapter / 'adapter_config.json').write_text(json.dumps({**config, key: value}))
             done = run('merge', self.root / 'fp32', adapter, self.root / 'out', code=2)
             self.assertIn(key, done.stderr)
+
+    def test_into_experts_packed_as_they_are_published(self):
+        for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):
+            hf, prefix = self.root / model_type, 'model.language_model.layers.'
+            source, wanted = hf / 'model.safetensors', self.root / 'want.safetensors'
+            make(model_type, MODELS[model_type][0], hf)
+            pack_experts(source, prefix, False)
+            tensors = load_file(source)
+            gate_up, down = (tensors[f'{prefix}0.mlp.experts.{name}'][1] for name in ('gate_up_proj', 'down_proj'))
+            lora = {}
+            for name, part in zip(('gate', 'up', 'down'), (*gate_up.chunk(2), down)):
+                stem = f'base_model.model.{prefix}0.mlp.experts.1.{name}_proj.lora_'
+                a, b = torch.randn(4, part.shape[1]), torch.randn(part.shape[0], 4)
+                lora |= {stem + 'A.weight': a, stem + 'B.weight': b}
+                part += 2 * (b @ a)
+            save_file(tensors, wanted)
+            if turned:
+                pack_experts(source, prefix, True)
+                pack_experts(wanted, prefix, True)
+            adapter = self.root / (model_type + '-adapter')
+            adapter.mkdir()
+            save_file(lora, adapter / 'adapter_model.safetensors')
+            (adapter / 'adapter_config.json').write_text(json.dumps(dict(
+                peft_type='LORA', r=4, lora_alpha=8, target_modules=['gate_proj', 'up_proj', 'down_proj'])))
+            run('merge', hf, adapter, self.root / 'merged', '--overwrite')
+            want, got = load_file(wanted), load_file(self.root / 'merged/model.safetensors')
+            self.assertEqual(sorted(want), sorted(got))
+            for name, tensor in want.items():
+                self.assertLess((tensor - got[name]).abs().max().item(), 1e-5, name)
 
 
 if __name__ == '__main__':
