@@ -182,7 +182,7 @@ class Parser {
                                  [this] { return run_logs(context_, logs_); });
         logs->add_option("JOB", logs_.selector)->required();
         logs->add_flag("-f,--follow", logs_.follow, "Until the job is over");
-        logs->add_option("--rank", logs_.rank)->check(CLI::NonNegativeNumber);
+        logs->add_option("--rank", logs_.ranks, "0, 0,2-3 or all [0]; several are marked [RANK]");
         logs->add_option("--attempt", logs_.attempt)->check(CLI::PositiveNumber);
         CLI::App* events = command("events", "What happened, of one job or all",
                                    [this] { return run_events(context_, word_, follow_); });

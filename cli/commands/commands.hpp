@@ -72,7 +72,7 @@ Result<int> run_show(const Context& context, const std::string& selector);
 struct LogsOptions {
     std::string selector;
     bool follow = false;
-    int rank = 0;
+    std::string ranks = "0";  // "0,2-3", or "all"
     std::optional<int> attempt;
 };
 Result<int> run_logs(const Context& context, const LogsOptions& options);

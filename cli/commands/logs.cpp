@@ -1,4 +1,6 @@
-#include <optional>
+#include <map>
+
+#include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
@@ -6,22 +8,29 @@
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
+#include "common/spec/job.hpp"
 
 namespace roll::cli {
 namespace {
 
 constexpr auto kBetweenReads = std::chrono::milliseconds(250);
 
+// A log and how its lines are told from those of other ranks: "[3] ", or nothing for one alone.
+struct Log {
+    Tail tail;
+    std::string mark;
+};
+
 // Prints what is new. In JSON a line is {"schema", "file", "line"}: a log may grow for ever.
-void print_new(const Context& context, Tail& tail, bool to_the_end) {
+void print_new(const Context& context, Log& log, bool to_the_end) {
     const auto put = [&](const std::string& line, const char* newline) {
-        if (!context.json) return print(line + newline);
+        if (!context.json) return print(log.mark + line + newline);
         print_json_line(
-            {{"schema", "roll.log_line/1"}, {"file", tail.file().string()}, {"line", line}});
+            {{"schema", "roll.log_line/1"}, {"file", log.tail.file().string()}, {"line", line}});
     };
-    for (const std::string& line : tail.lines()) put(line, "\n");
-    const std::string rest = to_the_end ? tail.rest() : "";
-    if (!rest.empty()) put(rest, "");
+    for (const std::string& line : log.tail.lines()) put(line, "\n");
+    const std::string rest = to_the_end ? log.tail.rest() : "";
+    if (!rest.empty()) put(rest, log.mark.empty() ? "" : "\n");
 }
 
 // Between the logs of two attempts.
@@ -34,21 +43,54 @@ std::string superseded_text(const Json& job) {
            field_text(last, "reason");
 }
 
-Result<int> follow_log(const Context& context, Daemon& daemon, std::uint64_t id,
-                       const LogsOptions& options) {
-    std::optional<Tail> tail;
+// "0,2-3", or all that the job has: one a slot or GPU where it trains, else one a node.
+Result<std::vector<int>> ranks_of(const Json& job, const LogsOptions& options) {
+    if (options.ranks != "all") {
+        const auto ranks = spec::array_indices(options.ranks);
+        if (ranks) return *ranks;
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("--rank {}; allowed: 0, 0,2-3 or all", options.ranks));
+    }
+    const Json resources = job.value("resources", Json::object());
+    const std::string kind = field_text(job, "kind");
+    const int gpus = resources.value("gpus_per_node", 0);
+    const int each = gpus > 0 ? gpus : resources.value("slots_per_node", 1);
+    const bool ranked = kind == "train" || kind == "resume";
+    std::vector<int> ranks;
+    for (int rank = 0; rank < resources.value("nodes", 1) * (ranked ? each : 1); ++rank)
+        ranks.push_back(rank);
+    return ranks;
+}
+
+std::string mark_of(int rank, const std::vector<int>& ranks) {
+    return ranks.size() > 1 ? fmt::format("[{}] ", rank) : "";
+}
+
+Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id,
+                        const LogsOptions& options) {
+    std::map<int, Log> logs;
     JobWatch watch(daemon, id);
     for (;;) {
         // The job is asked first: what it wrote before it was over is then read for certain.
         ROLL_TRY(const Json job, watch.look(kBetweenReads));
-        const auto file = log_file(field_text(job, "output"), options.attempt, options.rank);
-        if (file && (!tail || tail->file() != *file)) {
-            if (tail) print_new(context, *tail, true);
-            if (tail && !context.json) say(superseded_text(job));
-            tail.emplace(*file);
+        ROLL_TRY(const std::vector<int> ranks, ranks_of(job, options));
+        std::optional<Error> missing;
+        bool told = false;
+        for (const int rank : ranks) {
+            const auto file = log_file(field_text(job, "output"), options.attempt, rank);
+            if (!file) missing = file.error();
+            const auto known = logs.find(rank);
+            if (file && known != logs.end() && known->second.tail.file() != *file) {
+                print_new(context, known->second, true);
+                if (!context.json && !std::exchange(told, true)) say(superseded_text(job));
+                logs.erase(known);
+            }
+            if (file) logs.try_emplace(rank, Log{Tail(*file), mark_of(rank, ranks)});
+            if (const auto log = logs.find(rank); log != logs.end())
+                print_new(context, log->second, is_over(job));
         }
-        if (tail) print_new(context, *tail, is_over(job));
-        if (is_over(job)) return tail ? Result<int>(0) : tl::unexpected(file.error());
+        if (!is_over(job)) continue;
+        return logs.empty() && missing ? tl::unexpected(*missing) : Result<int>(0);
     }
 }
 
@@ -57,18 +99,23 @@ Result<int> follow_log(const Context& context, Daemon& daemon, std::uint64_t id,
 Result<int> run_logs(const Context& context, const LogsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
-    if (options.follow) return follow_log(context, daemon, id, options);
+    if (options.follow) return follow_logs(context, daemon, id, options);
     ROLL_TRY(const Json job, daemon.show(id));
-    ROLL_TRY(const auto file, log_file(field_text(job, "output"), options.attempt, options.rank));
-    Tail tail(file);
-    if (context.json) {
-        print_json({{"schema", "roll.logs/1"},
-                    {"file", file.string()},
-                    {"lines", tail.lines()},
-                    {"rest", tail.rest()}});
-    } else {
-        print_new(context, tail, true);
+    ROLL_TRY(const std::vector<int> ranks, ranks_of(job, options));
+    Json all = Json::array();
+    for (const int rank : ranks) {
+        ROLL_TRY(const auto file, log_file(field_text(job, "output"), options.attempt, rank));
+        Log log{Tail(file), mark_of(rank, ranks)};
+        if (context.json)
+            all.push_back({{"schema", "roll.logs/1"},
+                           {"file", file.string()},
+                           {"lines", log.tail.lines()},
+                           {"rest", log.tail.rest()}});
+        else
+            print_new(context, log, true);
     }
+    if (context.json)
+        print_json(all.size() == 1 ? all[0] : Json{{"schema", "roll.logs/1"}, {"logs", all}});
     return 0;
 }
 

@@ -156,6 +156,16 @@ class Queue(RollTest):
         self.assertEqual(refused.returncode, 2)
         self.assertIn('is a directory', refused.stderr)
 
+    def test_a_followed_log_goes_on_with_the_next_attempt_and_says_so(self):
+        self.up()
+        mark = os.path.join(self.work, 'mark')
+        job = self.submit('--set', 'retry.app=1', '--', 'sh', '-c',
+                          f'echo try; test -e {mark} && exit 0; touch {mark}; sleep 1; exit 3')
+        wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
+        done = self.ctl('logs', job, '-f', '--rank', 'all')
+        self.assertEqual(done.stdout, 'try\ntry\n')
+        self.assertIn('-- attempt 2; attempt 1 ended app', done.stderr)
+
     def test_a_dependent_job_starts_after_the_one_it_waits_for(self):
         self.up()
         mark = os.path.join(self.work, 'mark')

@@ -109,9 +109,11 @@ MUTATIONS = {
         ('if (place.ended ||',
          'if (place.ended || place.worker.value % 2 == 0 ||', 'half of the lost workers are not noticed'),
     ],
-    'core/meaning.cpp': [
-        ('strictness(*meaning->then) > strictness(*strictest)',
-         'false', 'the first meaning counts, not the strictest'),
+    'core/rules/cron.cpp': [
+        ('!is_open(state, job.cron_last)', 'true', 'cron jobs pile up'),
+    ],
+    'core/save_margin.cpp': [
+        ('limit - std::min(save_margin(save_ms), limit / 4)', 'limit', 'a time limit leaves no time to save'),
     ],
     'core/rules/exclude.cpp': [
         ('jobs.size() < 2', 'false', 'one job has a machine left out'),
