@@ -138,7 +138,7 @@ class PickleMachine {
     void push_long(std::string_view raw) {
         if (raw.size() > 8) return push_text(Kind::Bytes, raw);
         std::uint64_t value = !raw.empty() && (raw.back() & 0x80) != 0 ? ~std::uint64_t{0} : 0;
-        std::memcpy(&value, raw.data(), raw.size());
+        if (!raw.empty()) std::memcpy(&value, raw.data(), raw.size());
         push_int(static_cast<std::int64_t>(value));
     }
     void push_decimal(std::string_view text) {

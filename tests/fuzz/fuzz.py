@@ -1,0 +1,138 @@
+"""Fuzzes one of the programs of the preset `fuzz`, from seeds that the real writers make.
+
+usage: fuzz.py build/fuzz/bin/fuzz_NAME ROLL_CONVERT [SECONDS]     (20 by default)
+
+What fails is printed in base64: its bytes in a file are the program's argument that repeats it.
+"""
+import base64
+import io
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'worker/convert'))
+
+
+def tiny_model(path):
+    """A llama of two layers as a HuggingFace directory; returns its tensors."""
+    config = dict(model_type='llama', hidden_size=8, intermediate_size=8, num_hidden_layers=2,
+                  num_attention_heads=2, num_key_value_heads=2, vocab_size=8, torch_dtype='float32',
+                  tie_word_embeddings=True)
+    tensors = {'model.embed_tokens.weight': torch.randn(8, 8), 'model.norm.weight': torch.ones(8)}
+    for layer in range(2):
+        for name in ('self_attn.q_proj', 'self_attn.k_proj', 'self_attn.v_proj', 'self_attn.o_proj',
+                     'mlp.gate_proj', 'mlp.up_proj', 'mlp.down_proj'):
+            tensors[f'model.layers.{layer}.{name}.weight'] = torch.randn(8, 8)
+        for name in ('input_layernorm', 'post_attention_layernorm'):
+            tensors[f'model.layers.{layer}.{name}.weight'] = torch.ones(8)
+    path.mkdir()
+    (path / 'config.json').write_text(json.dumps(config))
+    save_file(tensors, path / 'model.safetensors', {'format': 'pt'})
+    return tensors
+
+
+def convert(program, source, target, *options):
+    subprocess.run([program, 'convert', source, target, *options], check=True, capture_output=True)
+    return target
+
+
+def torch_bytes(value, **options):
+    file = io.BytesIO()
+    torch.save(value, file, **options)
+    return file.getvalue()
+
+
+def pickle_seeds(_program, _top):
+    data = {'a': (1, -2, 1.5, True, None, [b'x', 'é', 2**70]), 'b': {1, 2}, 'c': {'d': {}}}
+    for protocol in range(6):
+        yield pickle.dumps(data, protocol)
+    for _, content in members({'model': {'w': torch.randn(2, 3), 'half': torch.ones(2).bfloat16()}}):
+        yield content
+
+
+def members(value):
+    import zipfile
+    archive = zipfile.ZipFile(io.BytesIO(torch_bytes(value)))
+    return [(name, archive.read(name)) for name in archive.namelist() if name.endswith('.pkl')]
+
+
+def zip_seeds(program, top):
+    whole = torch.randn(4, 4)
+    yield torch_bytes({'model': {'rows': whole[1:3], 'columns': whole[:, 1:3], 'turned': whole.t()}})
+    yield torch_bytes({'w': torch.nn.Parameter(torch.zeros(3)), 'empty': torch.zeros(0, 2)})
+    yield torch_bytes({'w': torch.ones(2)}, _use_new_zipfile_serialization=False)
+    tiny_model(top / 'hf')
+    for path in convert(program, top / 'hf', top / 'mca', '--tp', '2').rglob('*.pt'):
+        yield path.read_bytes()
+
+
+def safetensors_seeds(_program, top):
+    tensors = tiny_model(top / 'hf')
+    yield (top / 'hf/model.safetensors').read_bytes()
+    for dtype in (torch.float64, torch.bfloat16, torch.uint8, torch.bool):
+        save_file({'a': tensors['model.norm.weight'].to(dtype), 'b': torch.zeros(0, 3, dtype=dtype)},
+                  top / 'some')
+        yield (top / 'some').read_bytes()
+
+
+def metadata_seeds(program, top):
+    import torch.distributed.checkpoint as dcp
+    tensors = tiny_model(top / 'hf')
+    dcp.save({**tensors, 'step': 3}, checkpoint_id=top / 'dcp', no_dist=True)
+    yield (top / 'dcp/.metadata').read_bytes()
+    for to in ('torch_dist', 'dcp'):
+        target = convert(program, top / 'hf', top / f'made-{to}', '--to', to)
+        yield next(path for path in target.rglob('.metadata')).read_bytes()
+
+
+def json_seeds(program, top):
+    from family_models import MODELS, make
+    tiny_model(top / 'hf')
+    for layout in (['--tp', '2'], ['--pp', '2', '--vpp', '1', '--make-vocab-size-divisible-by', '8']):
+        target = convert(program, top / 'hf', top / 'mca', '--overwrite', *layout)
+        yield (target / 'mca_config.json').read_bytes()
+    for model_type, variants in MODELS.items():
+        hf = make(model_type, variants[0], top / model_type)
+        yield (hf / 'config.json').read_bytes()
+    yield b'{"metadata": {}, "weight_map": {"a": "model-00001-of-00001.safetensors"}}'
+
+
+SEEDS = {'pickle': pickle_seeds, 'zip': zip_seeds, 'safetensors': safetensors_seeds,
+         'metadata': metadata_seeds, 'json': json_seeds}
+
+
+def main():
+    fuzzer, program = pathlib.Path(sys.argv[1]), sys.argv[2]
+    seconds = sys.argv[3] if len(sys.argv) > 3 else '20'
+    if not fuzzer.exists():
+        print(f'{fuzzer} is not there: cmake --preset fuzz && cmake --build --preset fuzz')
+        sys.exit(77)  # skipped; tests/run builds it
+    with tempfile.TemporaryDirectory(prefix='roll-fuzz-') as folder:
+        top = pathlib.Path(folder)
+        (top / 'seeds').mkdir()
+        (top / 'found').mkdir()
+        torch.manual_seed(1)
+        seeds = list(SEEDS[fuzzer.name.removeprefix('fuzz_')](program, top))
+        for number, seed in enumerate(seeds):
+            (top / f'seeds/{number:03}').write_bytes(seed)
+        done = subprocess.run(
+            [fuzzer, f'-max_total_time={seconds}', '-rss_limit_mb=1024', '-timeout=10',
+             '-print_final_stats=1', f'-artifact_prefix={top}/crash-', top / 'found', top / 'seeds'],
+            env={**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1'},
+            capture_output=True, text=True, errors='replace', check=False)
+        print(f'{len(seeds)} seeds', *done.stderr.split('\n')[-12:], sep='\n')
+        if done.returncode != 0:
+            print(done.stderr[-8000:])
+            for path in top.glob('crash-*'):
+                print(path.name, base64.b64encode(path.read_bytes()).decode())
+            sys.exit(1)
+
+
+main()

@@ -1,0 +1,65 @@
+// Configs and indexes: any text is refused, or gives a model whose tensors can be listed and laid
+// out over its ranks.
+#include "common/check.hpp"
+#include "tests/fuzz/input.hpp"
+#include "worker/convert/mca_layout.hpp"
+#include "worker/convert/pieces.hpp"
+#include "worker/families/families.hpp"
+#include "worker/families/model.hpp"
+#include "worker/formats/hf.hpp"
+#include "worker/formats/mca.hpp"
+
+namespace {
+
+using roll::Json;
+
+const roll::families::Families& families() {
+    static const roll::families::Families all = roll::families::Families::load().value();
+    return all;
+}
+
+// What is only large is left out: it would be listed for seconds.
+bool is_small(const Json& native) {
+    for (const char* key : {"num_layers", "num_moe_experts", "mtp_num_layers"}) {
+        const auto found = native.find(key);
+        if (found == native.end() || found->is_null()) continue;
+        if (!found->is_number_integer() || *found > 16) return false;
+    }
+    return true;
+}
+
+void lay_out(const Json& hf_config, roll::formats::McaConfig config) {
+    const auto type = hf_config.find("model_type");
+    if (type == hf_config.end() || !type->is_string()) return;
+    const auto family = families().find(type->get<std::string>());
+    if (!family) return;
+    const auto native = roll::families::native_config(**family, hf_config);
+    if (!native || !is_small(*native)) return;
+    const auto tensors = roll::families::native_tensors(**family, *native, hf_config);
+    if (!tensors || tensors->size() > 4096) return;
+    const roll::formats::McaLayout& layout = config.layout;
+    if (layout.tp * layout.pp * layout.ep > 64) return;
+    config.native = *native;
+    const auto laid = mca_layout(*tensors, roll::convert::model_of(*tensors), config);
+    if (!laid) ROLL_CHECK(!laid.error().message.empty());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::string_view text = roll::fuzz::text_of(data, size);
+    if (const auto index = roll::formats::parse_index(text))
+        for (const auto& [tensor, file] : *index) ROLL_CHECK(file.find('/') == std::string::npos);
+    if (auto native = roll::formats::parse_mca_config(text)) {
+        const Json hf_config = native->hf_config;
+        lay_out(hf_config, *std::move(native));
+    }
+    const auto json = roll::parse_json(text);
+    if (json && json->is_object()) {
+        roll::formats::McaConfig config;
+        config.layout.tp = 2;
+        config.layout.pp = 2;
+        lay_out(*json, config);
+    }
+    return 0;
+}

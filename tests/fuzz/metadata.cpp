@@ -1,0 +1,25 @@
+// `.metadata` of torch.distributed.checkpoint: any bytes are refused, or every chunk lies in its
+// tensor, has a file of the directory itself, and what we write of it reads the same again.
+#include "common/check.hpp"
+#include "common/tensor/output_file.hpp"
+#include "tests/fuzz/input.hpp"
+#include "worker/formats/dcp.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using roll::formats::parse_dcp_metadata;
+    const auto metadata = parse_dcp_metadata(roll::fuzz::bytes_of(data, size));
+    if (!metadata) return 0;
+    for (const roll::formats::DcpTensor& tensor : metadata->tensors) {
+        for (const roll::formats::DcpChunk& chunk : tensor.chunks) {
+            ROLL_CHECK(chunk.begin.size() == tensor.info.shape.size());
+            for (std::size_t dim = 0; dim < chunk.begin.size(); ++dim)
+                ROLL_CHECK(chunk.begin[dim] >= 0 &&
+                           chunk.begin[dim] + chunk.size[dim] <= tensor.info.shape[dim]);
+            ROLL_CHECK(chunk.extent.file.find('/') == std::string::npos);
+        }
+    }
+    const std::string again = roll::formats::dcp_metadata_pickle(*metadata);
+    const auto reread = parse_dcp_metadata(roll::tensor::as_bytes(again));
+    ROLL_CHECK(reread && reread->tensors.size() == metadata->tensors.size());
+    return 0;
+}
