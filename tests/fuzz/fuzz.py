@@ -123,7 +123,7 @@ def main():
         for number, seed in enumerate(seeds):
             (top / f'seeds/{number:03}').write_bytes(seed)
         done = subprocess.run(
-            [fuzzer, f'-max_total_time={seconds}', '-rss_limit_mb=1024', '-timeout=10',
+            [fuzzer, f'-max_total_time={seconds}', '-rss_limit_mb=4096', '-timeout=60',
              '-print_final_stats=1', f'-artifact_prefix={top}/crash-', top / 'found', top / 'seeds'],
             env={**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1'},
             capture_output=True, text=True, errors='replace', check=False)

@@ -18,12 +18,14 @@ const roll::families::Families& families() {
     return all;
 }
 
-// What is only large is left out: it would be listed for seconds.
-bool is_small(const Json& native) {
-    for (const char* key : {"num_layers", "num_moe_experts", "mtp_num_layers"}) {
-        const auto found = native.find(key);
-        if (found == native.end() || found->is_null()) continue;
-        if (!found->is_number_integer() || *found > 16) return false;
+// What is only large is left out: it would be listed for seconds. Counts of layers, experts and
+// such, at any depth.
+bool is_small(const Json& config) {
+    for (const auto& [key, value] : config.items()) {
+        if (value.is_object() && !is_small(value)) return false;
+        if (!value.is_number() || value <= 64) continue;
+        for (const char* counted : {"layers", "depth", "experts", "blocks"})
+            if (key.find(counted) != std::string::npos) return false;
     }
     return true;
 }
@@ -32,7 +34,7 @@ void lay_out(const Json& hf_config, roll::formats::McaConfig config) {
     const auto type = hf_config.find("model_type");
     if (type == hf_config.end() || !type->is_string()) return;
     const auto family = families().find(type->get<std::string>());
-    if (!family) return;
+    if (!family || !is_small(hf_config)) return;
     const auto native = roll::families::native_config(**family, hf_config);
     if (!native || !is_small(*native)) return;
     const auto tensors = roll::families::native_tensors(**family, *native, hf_config);
