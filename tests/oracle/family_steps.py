@@ -3,19 +3,18 @@
 For each model NAME of MODELS, OUT/NAME/ holds three HuggingFace directories of the same model: `weight` before the
 first step, `trained` after the last, and `grad`, whose tensors are the gradients of the first step; and
 told.safetensors: `loss` and `norm` (one number a step), `ids` and `targets` [step, row, position] (-100 does not
-count), `logits` of the first step's ids before it, `prompt` and `greedy`.
+count), `logits` of the first step's ids before it, `prompt` and `greedy`. OUT/NAME/true and OUT/NAME/bf16 hold the
+first step's gradients at the weights rounded to bfloat16, in float64 and as transformers' bfloat16 has them.
 """
-import os
 import shutil
 import sys
 from pathlib import Path
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", HF_HUB_DISABLE_PROGRESS_BARS="1")
 import numpy
 import torch
 import transformers
+from in_type import Lift, gradients
 from safetensors.torch import save_file
-from torch.overrides import TorchFunctionMode
 
 STEPS, ROWS, VOCAB = 10, 4, 256
 LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
@@ -45,16 +44,6 @@ MODELS = {
                           "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
                           "tie_word_embeddings": True}, 4 * WINDOW + 3),
 }
-
-
-class Lift(TorchFunctionMode):
-    """transformers computes norms, softmax and angles in float32 whatever the model's type: not here."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is torch.Tensor.float:
-            return args[0].double()
-        lifted = lambda value: torch.float64 if value is torch.float32 else value
-        return function(*map(lifted, args), **{key: lifted(value) for key, value in (kwargs or {}).items()})
 
 
 def make_model(number, family, asked):
@@ -116,6 +105,16 @@ def compute(number, family, asked, positions, out):
         told |= {"prompt": ids[0, :1, :7], "greedy": greedy(model, ids[0, :1, :7], 24)}
     train(model, ids, targets, told, out)
     save_file({name: tensor.double().contiguous() for name, tensor in told.items()}, out / "told.safetensors")
+    return ids[0], targets[0]
+
+
+def compute_narrow(out, ids, targets):
+    for name, dtype in (("true", torch.float64), ("bf16", torch.bfloat16)):
+        grads = gradients(out / "weight", dtype, ids, targets)[1]
+        (out / name).mkdir()
+        shutil.copy(out / "weight/config.json", out / name)
+        save_file({key: grad.double().contiguous() for key, grad in grads.items()}, out / name / "model.safetensors",
+                  {"format": "pt"})
 
 
 def main():
@@ -124,10 +123,13 @@ def main():
     torch.set_num_threads(1)  # more only wait for each other
     torch.set_default_dtype(torch.float64)
     torch.use_deterministic_algorithms(True)
+    seen = {}
     with Lift():
         for number, (name, model) in enumerate(MODELS.items()):
             (out / name).mkdir(parents=True)
-            compute(number, *model, out / name)
+            seen[name] = compute(number, *model, out / name)
+    for name, (ids, targets) in seen.items():
+        compute_narrow(out / name, ids, targets)
 
 
 if __name__ == "__main__":

@@ -5,26 +5,14 @@ loss DIR DTYPE FILE BEGIN END LENGTH               mean nats a byte of FILE[BEGI
 same A B                                           exits with 0 if two directories hold the same tensors, bit for bit
 """
 import json
-import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 import torch
 import transformers
+from in_type import Lift
 from safetensors.torch import load_file
-from torch.overrides import TorchFunctionMode
-
-
-class Lift(TorchFunctionMode):
-    """transformers computes norms, softmax and angles in float32 whatever the model's type: not here."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is torch.Tensor.float:
-            return args[0].double()
-        lifted = lambda value: torch.float64 if value is torch.float32 else value
-        return function(*map(lifted, args), **{key: lifted(value) for key, value in (kwargs or {}).items()})
 
 
 def tensors_of(directory):

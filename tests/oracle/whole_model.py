@@ -15,7 +15,8 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
-from family_steps import BASE, ROPE, Lift, save
+from family_steps import BASE, ROPE, save
+from in_type import Lift
 import torch
 import transformers
 from safetensors.torch import save_file
