@@ -34,6 +34,13 @@ void BeaconWriter::beat() {
     changed_.notify_one();
 }
 
+std::chrono::milliseconds BeaconWriter::until_due() const {
+    const std::scoped_lock lock(mutex_);
+    const auto left = written_at_ + spacing_ - Clock::now();
+    const bool counting = !(wanted_ && !path_.empty()) && left > Clock::duration::zero();
+    return counting ? std::chrono::ceil<std::chrono::milliseconds>(left) : spacing_;
+}
+
 // A beat that cannot be written is not published: workers then see a rolld that stands still, and
 // rolld counts no silence. The counter moves on only with a record that is whole.
 void BeaconWriter::write(const io::Beacon& record) {

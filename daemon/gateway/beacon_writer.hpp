@@ -27,6 +27,10 @@ class BeaconWriter {
     // is still being written.
     void beat();
 
+    // After how long beat() is worth a call: `spacing` while a beat is being written, or if one
+    // could have been asked for already and was not.
+    std::chrono::milliseconds until_due() const;
+
     // Beats whose write and sync have returned (leases rule 1).
     std::uint64_t published() const { return published_; }
 
@@ -42,7 +46,7 @@ class BeaconWriter {
     std::chrono::milliseconds spacing_;
     std::atomic<std::uint64_t> published_{0};
     std::atomic<bool> superseded_{false};
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable changed_;
     bool wanted_ = true;  // the first record
     bool ended_ = false;

@@ -127,7 +127,7 @@ io::Task<void> Server::tick() {
 
 std::chrono::milliseconds Server::until_next() const {
     std::chrono::milliseconds next = 1h;
-    if (!engine_.state().workers.empty()) next = kBeat;
+    if (!engine_.state().workers.empty()) next = beacon_.until_due();
     const Time now = wall_clock_now();
     if (const auto wakeup = core::next_wakeup(engine_.state(), now))
         next = std::min(next, *wakeup - now);

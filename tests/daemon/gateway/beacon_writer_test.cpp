@@ -43,5 +43,22 @@ TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
     EXPECT_EQ(writer.published(), 0u);
 }
 
+// Who sleeps until a beat is due and then asks for it gets it: beats do not come at half their pace
+// because each asking was a moment early.
+TEST(BeaconWriter, ABeatAskedForWhenItIsDueIsTaken) {
+    io::Beacon first;
+    BeaconWriter writer({}, first, 50ms);
+    writer.beat();
+    for (std::uint64_t beats = 1; beats < 6; ++beats) {
+        ASSERT_EQ(writer.published(), beats);
+        ASSERT_GT(writer.until_due(), 0ms);
+        ASSERT_LE(writer.until_due(), 50ms);
+        std::this_thread::sleep_for(writer.until_due());
+        writer.beat();
+    }
+    std::this_thread::sleep_for(60ms);
+    EXPECT_EQ(writer.until_due(), 50ms) << "one that nobody asked for is no reason to spin";
+}
+
 }  // namespace
 }  // namespace roll::gateway
