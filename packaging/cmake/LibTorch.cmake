@@ -16,5 +16,8 @@ target_link_libraries(torch_cpu INTERFACE c10)
 # the wheel's own, so that our loops and LibTorch's share one set of threads.
 target_compile_options(torch_cpu INTERFACE -fopenmp)
 target_link_libraries(torch_cpu INTERFACE "${ROLL_LIBTORCH}/lib/libgomp.so.1")
-target_link_options(torch_cpu INTERFACE -Wl,--allow-shlib-undefined)
+# The linker lets the read-only-after-relocation segment begin at LibTorch's one-byte thread-local, a few bytes
+# before what is loaded: where a page ends between them a program cannot start ("cannot apply additional memory
+# protection"), as the length of a path decides. So there is no such segment.
+target_link_options(torch_cpu INTERFACE -Wl,--allow-shlib-undefined -Wl,-z,norelro)
 target_compile_definitions(torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
