@@ -219,6 +219,8 @@ std::string cannot_save(const Job& job) {
     if (is_over(job.phase)) return "is over; rollctl show lists its checkpoints";
     if (!job.attempt) return "is queued; it saves nothing before it runs";
     if (job.attempt->phase == AttemptPhase::Stopping) return "stops already, and saves as it does";
+    if (std::ranges::any_of(job.attempt->places, &Place::ended))
+        return "is ending: some of its nodes have ended already";
     return {};
 }
 

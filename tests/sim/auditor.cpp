@@ -206,7 +206,9 @@ void Auditor::on(const core::MemberEnded& e) {
     Member& m = member(e.attempt, e.worker);
     ROLL_CHECK(!m.ended);
     m.ended = e;
-    run(e.attempt).ends.push_back(e);
+    Run& r = run(e.attempt);
+    r.ends.push_back(e);
+    if (&m == &r.members.front()) r.asked_at.reset();  // who writes has ended: it saves no more
 }
 
 // The first member that failed by itself decides; then a lost peer; then what was stopped.
@@ -305,6 +307,7 @@ void Auditor::count_end(Job& j, const core::AttemptEnded& e) {
 void Auditor::on(const core::CheckpointAsked& e) {
     Run& r = run(e.attempt);
     ROLL_CHECK(!r.stopping && e.number == r.asked + 1);
+    for (const Member& m : r.members) ROLL_CHECK(!m.ended);
     ROLL_CHECK(job(e.attempt.job).spec.kind == spec::JobKind::Train);
     r.asked = e.number;
     if (!r.asked_at) r.asked_at = now_;

@@ -1,5 +1,5 @@
-// sim_test [--seed=N | --worlds=N | --worlds=M-N]: simulates worlds 1..N (default 2000), M..N, or
-// the one of a seed.
+// sim_test [--seed=N | --worlds=N | --worlds=M-N]: simulates worlds 1..N, M..N, or the one of a
+// seed; without an option 1..2000 and those that failed once.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -11,6 +11,9 @@
 #include "tests/sim/world.hpp"
 
 namespace {
+
+// What they found: 2597, a checkpoint asked of an attempt whose first node had ended already.
+constexpr unsigned long kFailedOnce[] = {2597};
 
 char g_failure[80] = {};
 
@@ -35,6 +38,13 @@ void add(const roll::sim::Totals& world, roll::sim::Totals& sum) {
     sum.unused_most = std::max(sum.unused_most, world.unused_most);
 }
 
+void simulate(unsigned long seed, roll::sim::Totals& sum) {
+    std::snprintf(g_failure, sizeof g_failure, "failed: sim_test --seed=%lu\n", seed);
+    roll::sim::World world(seed);
+    world.run();
+    add(world.totals(), sum);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -52,11 +62,9 @@ int main(int argc, char** argv) {
     }
     std::signal(SIGABRT, on_abort);
     roll::sim::Totals sum;
-    for (unsigned long seed = first; seed <= last; ++seed) {
-        std::snprintf(g_failure, sizeof g_failure, "failed: sim_test --seed=%lu\n", seed);
-        roll::sim::World world(seed);
-        world.run();
-        add(world.totals(), sum);
+    for (unsigned long seed = first; seed <= last; ++seed) simulate(seed, sum);
+    if (option.empty()) {
+        for (const unsigned long seed : kFailedOnce) simulate(seed, sum);
     }
     std::printf(
         "%lu worlds: %ld hours, %ld events, %ld jobs, %ld attempts, %ld checkpoints kept, "

@@ -64,5 +64,17 @@ TEST_F(AskedFor, IsRefusedInOneSentenceWhereThereIsNothingToSave) {
     EXPECT_EQ(why(JobId{9}), "there is no job 9");
 }
 
+// Its first node writes; the other ends a little later.
+TEST_F(AskedFor, IsRefusedOfAGangThatIsEnding) {
+    desk.join("m", 2);
+    spec.resources.nodes = 2;
+    const JobId id = desk.submit(spec);
+    for (const std::size_t member : {0, 1})
+        desk.tell(MemberStarted{desk.worker_of(id, member), desk.attempt(id)});
+    desk.tell(MemberExited{desk.worker_of(id), desk.attempt(id), Outcome::Done, 0, ""});
+    EXPECT_EQ(desk.refusal(AskCheckpoint{id}).message,
+              "job 1 is ending: some of its nodes have ended already");
+}
+
 }  // namespace
 }  // namespace roll::core
