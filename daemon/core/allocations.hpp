@@ -1,6 +1,8 @@
 // The halves of apply() and decide() that deal with allocations, and what the rules ask of them.
 #pragma once
 
+#include <map>
+
 #include "daemon/core/core.hpp"
 
 namespace roll::core {
@@ -45,6 +47,10 @@ bool takes_work(const State& state, const Worker& worker);
 
 // When the jobs of a worker must leave it, if that is known.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);
+
+// When each granted allocation goes back: its queue's handover before its end, or earlier if a job
+// in it has shown that its saves need more (save_margin), by a quarter of the queue's time at most.
+std::map<AllocationId, Time> go_back_at(const State& state);
 
 // True if a job that starts now can run its whole time before that.
 bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now);

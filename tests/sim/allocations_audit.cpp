@@ -75,6 +75,20 @@ bool Auditor::is_busy(AllocationId id) const {
     return false;
 }
 
+// What the slowest job in it needs to save and leave, a quarter of the allocation's time at most.
+Time::duration Auditor::save_need(AllocationId id) const {
+    Time::duration most{};
+    for (const auto& [job_id, j] : jobs_) {
+        if (!j.run) continue;
+        const auto in_it = [&](const Member& m) {
+            const auto worker = workers_.find(m.place.worker);
+            return worker != workers_.end() && worker->second.allocation == id;
+        };
+        if (std::ranges::any_of(j.run->members, in_it)) most = std::max(most, slow_save(j));
+    }
+    return std::min<Time::duration>(most, queue_->time / 4);
+}
+
 void Auditor::check_allocations(Time now) const {
     if (!queue_) return;
     int wanted = 0;
@@ -87,7 +101,7 @@ void Auditor::check_allocations(Time now) const {
         if (a.releasing) continue;
         if (!a.granted) ++ordered;
         if (!a.granted) continue;
-        ROLL_CHECK(now < a.ends_at - queue_->margin());
+        ROLL_CHECK(now < a.ends_at - std::max<Time::duration>(queue_->margin(), save_need(id)));
         const bool idle = now >= a.used_at + queue_->idle && !is_busy(id);
         if (wanted == 0) ROLL_CHECK(!idle);
     }

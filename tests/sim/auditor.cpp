@@ -354,18 +354,20 @@ bool Auditor::late(const Job& j, const Run& run, Time now) {
     return limit_is_over(j, run, now) || run.deadline_at_stop ||
            (j.spec.deadline && *j.spec.deadline < now);
 }
-// Less what its saves take at worst (and a minute), a quarter of it at most.
+// What its saves take at worst, and a minute; nothing where none is known.
+Time::duration Auditor::slow_save(const Job& j) {
+    if (j.save_ms.empty()) return {};
+    std::vector<std::int64_t> saves = j.save_ms;
+    std::ranges::sort(saves);
+    const std::size_t rank = (saves.size() * 99 + 99) / 100;
+    return std::chrono::milliseconds(saves.at(rank - 1)) + 60s;
+}
+
+// Its limit less that, a quarter of it at most.
 bool Auditor::limit_is_over(const Job& j, const Run& run, Time now) {
     const Time::duration limit = j.spec.resources.time;
     if (limit.count() == 0) return false;
-    std::vector<std::int64_t> saves = j.save_ms;
-    std::ranges::sort(saves);
-    Time::duration margin{};
-    if (!saves.empty()) {
-        const std::size_t rank = (saves.size() * 99 + 99) / 100;
-        margin = std::chrono::milliseconds(saves.at(rank - 1)) + 60s;
-    }
-    return run.limit_at_stop || run.since + limit - std::min(margin, limit / 4) <= now;
+    return run.limit_at_stop || run.since + limit - std::min(slow_save(j), limit / 4) <= now;
 }
 bool Auditor::too_late(const Job& j, Time now) {
     return j.spec.deadline && now + j.spec.resources.time > *j.spec.deadline;

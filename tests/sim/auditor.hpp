@@ -167,6 +167,8 @@ class Auditor {
     // Time and deadline of a running attempt, and of a job that has not started.
     static bool late(const Job& job, const Run& run, Time now);
     static bool limit_is_over(const Job& job, const Run& run, Time now);
+    static Time::duration slow_save(const Job& j);
+    Time::duration save_need(AllocationId id) const;
     static bool too_late(const Job& job, Time now);
     void check_judgement(const core::AttemptEnded& e, const Run& run) const;
     struct Sum {

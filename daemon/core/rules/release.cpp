@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/rules/rules.hpp"
+#include "daemon/core/save_margin.hpp"
 
 namespace roll::core {
 namespace {
@@ -7,24 +10,51 @@ namespace {
 constexpr int kFailuresMax = 5;
 
 // Why this allocation must go, whatever waits; empty: it need not.
-std::string end_reason(const State& state, const Allocation& a, Time now) {
+std::string end_reason(const State& state, const Allocation& a, Time leaves, Time now) {
     const AllocationQueue& queue = state.queues.at(a.queue);
     if (queue.removing) return "its queue is being removed";
     const bool was_granted = a.granted_at != Time{};
     if (a.phase == AllocationPhase::Pending && was_granted) return "Slurm has requeued it";
     if (a.phase != AllocationPhase::Granted) return {};
-    if (a.ends_at - queue.spec.margin() <= now) return "it is about to end";
+    if (leaves <= now) return "it is about to end";
     if (a.joined == 0 && a.granted_at + kJoinGrace <= now) return "no worker of it has come";
     return {};
 }
 
 }  // namespace
 
+std::map<AllocationId, Time> go_back_at(const State& state) {
+    std::map<AllocationId, Time> all;
+    for (const auto& [id, a] : state.allocations) {
+        if (a.phase == AllocationPhase::Granted)
+            all[id] = a.ends_at - state.queues.at(a.queue).spec.margin();
+    }
+    if (all.empty()) return all;
+    for (const JobId id : state.index.running) {
+        const Job& job = state.jobs.at(id);
+        if (job.save_ms.empty()) continue;
+        for (const Place& place : job.attempt->places) {
+            const auto worker = state.workers.find(place.worker);
+            if (worker == state.workers.end()) continue;
+            const auto found = all.find(worker->second.allocation);
+            if (found == all.end()) continue;
+            const Allocation& a = state.allocations.at(found->first);
+            const Time::duration most = state.queues.at(a.queue).spec.time / 4;
+            const Time by = a.ends_at - std::min<Time::duration>(save_margin(job.save_ms), most);
+            found->second = std::min(found->second, by);
+        }
+    }
+    return all;
+}
+
 Events release_allocations(const State& state, Time now) {
     Events events;
+    const auto leaves = go_back_at(state);
     for (const auto& [id, a] : state.allocations) {
         if (a.releasing) continue;
-        const std::string reason = end_reason(state, a, now);
+        const auto when = leaves.find(id);
+        const std::string reason =
+            end_reason(state, a, when == leaves.end() ? Time::max() : when->second, now);
         const bool came_to_nothing = a.joined == 0 && a.granted_at + kJoinGrace <= now;
         const bool failed = a.phase == AllocationPhase::Granted && came_to_nothing;
         if (!reason.empty()) events.push_back(AllocationReleasing{id, failed, reason});

@@ -253,9 +253,11 @@ std::optional<Time> allocation_wakeup(const State& state, Time now) {
     for (const auto& [id, a] : state.allocations) {
         if (a.phase != AllocationPhase::Granted || a.releasing) continue;
         const spec::PilotQueue& spec = state.queues.at(a.queue).spec;
-        earliest(a.ends_at - spec.margin());
         earliest(a.used_at + spec.idle);
         earliest(a.granted_at + kJoinGrace);
+    }
+    for (const auto& [id, at] : go_back_at(state)) {
+        if (!state.allocations.at(id).releasing) earliest(at);
     }
     return wakeup;
 }

@@ -303,6 +303,39 @@ TEST(Release, JobsLeaveBeforeTheEndAndGoOnElsewhere) {
     EXPECT_EQ(site.job(job).phase, JobPhase::Running);
 }
 
+// Two minutes are what the queue says; saves of three minutes need four.
+TEST(Release, EarlierForAJobWhoseSavesNeedMore) {
+    Site site;
+    spec::JobSpec train = wants(1, 1, 8);
+    train.kind = spec::JobKind::Train;
+    const JobId job = site.submit(train);
+    site.accept(1);
+    const WorkerId worker = site.pilot_comes(1, "n1");
+    site.tell(MemberStarted{worker, site.attempt(job)});
+    site.tell(CheckpointWritten{worker, site.attempt(job), 10, "/c", 0, 180'000});
+    site.pass(50min);
+    EXPECT_EQ(next_wakeup(site.state, site.now), site.now + 6min);
+    site.pass(6min - 1s);
+    EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Running);
+    site.pass(1s);
+    EXPECT_EQ(site.job(job).attempt->phase, AttemptPhase::Stopping);
+    EXPECT_TRUE(site.at(1).releasing);
+}
+
+TEST(Release, ByAQuarterOfItsTimeAtMost) {
+    Site site;
+    spec::JobSpec train = wants(1, 1, 8);
+    train.kind = spec::JobKind::Train;
+    const JobId job = site.submit(train);
+    site.accept(1);
+    const WorkerId worker = site.pilot_comes(1, "n1");
+    site.tell(CheckpointWritten{worker, site.attempt(job), 10, "/c", 0, 3'000'000});
+    site.pass(45min - 1s);
+    EXPECT_FALSE(site.at(1).releasing);
+    site.pass(1s);
+    EXPECT_TRUE(site.at(1).releasing);
+}
+
 TEST(Release, AnEndThatSlurmMovedUpCounts) {
     Site site;
     const JobId job = site.submit(wants(1, 1, 8));
