@@ -86,6 +86,19 @@ class Pilots(SlurmTest):
             gpus += self.log_of(job).split()[0].split(',')
         self.assertEqual(sorted(gpus), ['0', '1', '2', '3'])
 
+    def test_an_order_says_what_its_queue_says(self):
+        self.cluster.run('scontrol', 'update', 'NodeName=n5', 'AvailableFeatures=fast', 'ActiveFeatures=fast')
+        self.queue('--partition', 'high', '--account', 'lab', '--qos', 'normal', '--constraint', 'fast',
+                   '--sbatch-arg=--nice=7')
+        job = self.submit('--', 'sh', '-c', 'echo $SLURMD_NODENAME')
+        self.wait_done(job)
+        self.assertEqual(self.log_of(job).strip(), 'n5')
+        order, = self.slurm_jobs()
+        said = dict(word.split('=', 1) for word in self.cluster.run('scontrol', 'show', 'job', order).split()
+                    if '=' in word)
+        self.assertEqual([said[key] for key in ('Partition', 'Account', 'Features', 'Nice')],
+                         ['high', 'lab', 'fast', '7'])
+
     def test_200_short_jobs_in_one_allocation(self):
         self.queue('--gpus', '8', '--max-jobs', '1')
         files = [self.write(f'{n}.yaml', json.dumps({

@@ -57,6 +57,18 @@ class Training(SlurmTest):
         self.assertEqual(self.show(calm)['attempt'], 1)
         self.assert_same(job, calm)
 
+    # Slurm's shortest limit is a minute; jobs leave a quarter of it before the end.
+    def test_a_pilot_at_its_time_limit_hands_its_job_over(self):
+        self.queue('--slots', '2', '--time', '1m')
+        job = self.train('limited')
+        self.wait_checkpoint(job)
+        self.freeze()
+        first = self.slurm_id()
+        self.wait_done(job)
+        self.assert_goes_on_where_it_stopped(job)
+        ended = self.cluster.run('scontrol', 'show', 'job', first)
+        self.assertNotIn('JobState=TIMEOUT', ended, 'it has left before Slurm ended it')
+
     # The handover comes 50 s before an end that Slurm has moved; until then the job stands still.
     def test_an_allocation_cut_short_hands_its_job_over(self):
         self.queue('--slots', '2', '--time', '4m', '--handover', '50s')
