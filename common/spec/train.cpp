@@ -154,6 +154,9 @@ Result<OptimizerSpec> read_optimizer(const Json& json) {
     optimizer.beta1 = reader.get_or("beta1", optimizer.beta1);
     optimizer.beta2 = reader.get_or("beta2", optimizer.beta2);
     optimizer.eps = reader.get_or("eps", optimizer.eps);
+    const Json& decays = reader.raw("decays");
+    for (const auto& [pattern, decays_it] : decays.items())
+        optimizer.decays.emplace_back(pattern, decays_it == true);
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(optimizer.schedule, pick("train.optimizer.schedule", schedule, kSchedules));
     ROLL_TRY(optimizer.wsd_decay, pick("train.optimizer.wsd_decay", wsd_decay, kWsdDecays));
@@ -177,6 +180,7 @@ Result<MetricsSpec> read_metrics(const Json& json) {
     MetricsSpec metrics;
     metrics.csv = reader.get_or("csv", metrics.csv);
     metrics.tensorboard = reader.get_or("tensorboard", metrics.tensorboard);
+    metrics.grad_zeros = reader.get_or("grad_zeros", metrics.grad_zeros);
     ROLL_TRY_VOID(reader.finish_lenient());
     return metrics;
 }
@@ -198,6 +202,8 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     spec.steps = reader.get<std::int64_t>("steps");
     spec.seed = reader.get_or("seed", spec.seed);
     spec.valid_every = reader.get_or("valid_every", spec.valid_every);
+    spec.valid_at_start = reader.get_or("valid_at_start", spec.valid_at_start);
+    spec.deterministic = reader.get_or("deterministic", spec.deterministic);
     const auto precision = reader.get_or<std::string>("precision", "fp32");
     const auto normalize = reader.get_or<std::string>("normalize", "step");
     spec.peak_tflops = reader.get_or("peak_tflops", spec.peak_tflops);

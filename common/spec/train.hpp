@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/error.hpp"
@@ -74,6 +75,9 @@ struct OptimizerSpec {
     double beta1 = 0.9;
     double beta2 = 0.95;
     double eps = 1e-8;
+    // Whether parameters whose native names match decay, the first match counting; of others, those
+    // of more than one dimension do.
+    std::vector<std::pair<std::string, bool>> decays;
 };
 
 struct SampleSpec {
@@ -86,6 +90,7 @@ struct SampleSpec {
 struct MetricsSpec {
     bool csv = false;
     bool tensorboard = false;
+    bool grad_zeros = false;  // count them: one more pass over the gradient
 };
 
 // Training ends when `patience` validations in a row were no better than the best by min_delta.
@@ -107,6 +112,8 @@ struct TrainSpec {
     std::int64_t steps = 0;
     std::uint64_t seed = 1;
     std::int64_t valid_every = 0;  // steps; 0: at the end only
+    bool valid_at_start = false;   // once before the first step, too: what training begins from
+    bool deterministic = false;    // nothing whose result may differ between two runs
     OptimizerSpec optimizer;
     Precision precision = Precision::Fp32;
     Normalize normalize = Normalize::Step;

@@ -52,6 +52,7 @@ std::string encode(const State& s) {
                               {"valid_loss", optional_json(s.valid_loss)},
                               {"best_valid_loss", optional_json(s.best_valid_loss)},
                               {"best_step", s.best_step},
+                              {"clipped_steps", s.clipped_steps},
                               {"stale_validations", s.stale_validations}};
     return json.dump(1) + "\n";
 }
@@ -71,6 +72,7 @@ Result<State> decode_state(std::string_view text) {
     s.valid_loss = optional_double(reader, "valid_loss");
     s.best_valid_loss = optional_double(reader, "best_valid_loss");
     s.best_step = reader.get<std::int64_t>("best_step");
+    s.clipped_steps = reader.get_or<std::int64_t>("clipped_steps", 0);
     s.stale_validations = reader.get_or<std::int64_t>("stale_validations", 0);
     const Json layout = reader.raw("layout");
     ROLL_TRY_VOID(reader.finish_lenient());

@@ -13,6 +13,7 @@ namespace roll::checkpoint {
 
 inline constexpr const char* kStateFile = "roll/state.json";
 inline constexpr const char* kOptimizerFile = "roll/optimizer.safetensors";
+inline constexpr const char* kJobFile = "roll/job.json";  // the job that wrote it
 
 struct Layout {
     int dp = 1;
@@ -36,6 +37,7 @@ struct State {
     std::optional<double> valid_loss;       // the last validation's, nats a token
     std::optional<double> best_valid_loss;  // the lowest so far
     std::int64_t best_step = 0;
+    std::int64_t clipped_steps = 0;      // whose gradient was cut to the largest norm
     std::int64_t stale_validations = 0;  // in a row that were no better than the best before
     friend bool operator==(const State&, const State&) = default;
 };

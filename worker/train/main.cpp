@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "worker/train/deterministic.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
+#include "worker/train/launch_checks.hpp"
 #include "worker/train/plan_report.hpp"
 #include "worker/train/stacks.hpp"
 #include "worker/train/trainer.hpp"
@@ -41,6 +43,11 @@ int train(const Arguments& arguments, WorkerLink& link) {
         throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
                                  std::to_string(launch.world_size()) + " ranks");
     set_threads(launch.ranks_per_node);
+    const spec::TrainSpec spec = checked_spec(launch);
+    if (spec.deterministic) {
+        const std::string told = make_deterministic(!launch.gpus.empty());
+        if (arguments.rank == 0) std::printf("%s\n", told.c_str());
+    }
     Backend backend = take_backend(launch, arguments.rank);
     std::optional<TrainingData> data = prepare_training(launch, arguments.rank, link);
     if (!data) return protocol::kExitYielded;

@@ -99,6 +99,15 @@ void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Fam
     }
 }
 
+// Names and shapes of a model's parameters.
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors_of(
+    const spec::ModelConfig& config) {
+    std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors;
+    for (const ParameterSpec& spec : parameter_specs(config, split_layers(config, 0, 1)))
+        tensors.emplace_back(spec.name, spec.sizes);
+    return tensors;
+}
+
 Result<ModelSetup> given_model(const fs::path& from, const std::vector<fs::path>& checkpoints,
                                const families::Families& families) {
     for (const fs::path& checkpoint : checkpoints) {
@@ -126,6 +135,22 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
     }
     check_sizes(spec, setup);
     return setup;
+}
+
+void check_same_model(const fs::path& checkpoint, const ModelSetup& job) {
+    const families::Families families = need(families::Families::load());
+    const ModelSetup saved = of_disk(read_model(checkpoint, families));
+    if (tensors_of(saved.config) == tensors_of(job.config)) return;
+    std::string keys;
+    for (const auto& [native, paths] : need(families.find(job.config.family))->config) {
+        const Json expected = job.native.value(native, Json());
+        const Json found = saved.native.value(native, Json());
+        if (expected != found)
+            keys += (keys.empty() ? "" : "; ") + ("model." + paths.front()) + " is " +
+                    expected.dump() + " in the job and " + found.dump() + " in the checkpoint";
+    }
+    refuse(checkpoint.string() + " is of another model: " +
+           (keys.empty() ? "its family is " + saved.config.family : keys));
 }
 
 ModelSetup setup_model(const fs::path& directory) {

@@ -29,6 +29,10 @@ struct ModelSetup {
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints);
 
+// Throws RankFailure(invalid) if a checkpoint's tensors are not those of the job's model, naming
+// the keys of the config that differ, with what was expected and what was found.
+void check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job);
+
 // The model of a HuggingFace or MCA directory, with its tokenizer if it has one.
 ModelSetup setup_model(const std::filesystem::path& directory);
 

@@ -51,6 +51,7 @@ Result<void> write_weights(const fs::path& directory, const Snapshot& snapshot,
 Result<void> write_moments(const fs::path& file, const Snapshot& snapshot) {
     std::vector<tensor::TensorView> tensors;
     for (std::size_t i = 0; i < snapshot.specs.size(); ++i) {
+        if (snapshot.specs[i].frozen) continue;
         const std::string& name = snapshot.specs[i].name;
         const at::Tensor &average = snapshot.average[i], &square = snapshot.square[i];
         tensors.push_back({info_of(name + kAverage, average), bytes_of(average)});
@@ -60,31 +61,36 @@ Result<void> write_moments(const fs::path& file, const Snapshot& snapshot) {
         file, std::move(tensors), {{"format", "pt"}, {kUpdates, std::to_string(snapshot.updates)}});
 }
 
-void read_moment(const tensor::SafetensorsFile& file, const std::string& name,
+// False: the file has none, because the parameter was frozen when it was written.
+bool read_moment(const tensor::SafetensorsFile& file, const std::string& name,
                  const at::Tensor& into) {
     const tensor::TensorView* view = file.find(name);
-    if (view == nullptr || !(view->info == info_of(name, into)))
+    if (view == nullptr) return false;
+    if (!(view->info == info_of(name, into)))
         throw RankFailure(2, "the checkpoint's optimizer state has no " + name +
                                  " of the job's shape and precision");
     const at::Tensor host = into.is_cpu() ? into : at::empty_like(into, at::kCPU);
     std::memcpy(host.data_ptr(), view->bytes.data(), view->bytes.size());
     if (!into.is_cpu()) into.copy_(host);
+    return true;
 }
 
 }  // namespace
 
-Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state) {
+Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state,
+                       const std::string& job) {
     const Parameters& parameters = chunk.parameters();
     const AdamWState& moments = optimizer.state();
-    const auto copied = [&](const at::Tensor& flat) {
-        return views_like(parameters, flat.is_cpu() ? flat.clone() : flat.cpu());
+    const auto copied = [](const at::Tensor& flat) {
+        return flat.is_cpu() ? flat.clone() : flat.cpu();
     };
     return {parameters.specs,
-            copied(parameters.flat_main),
-            copied(moments.flat_average),
-            copied(moments.flat_square),
+            views_like(parameters, copied(parameters.flat_main)),
+            trainable_views(parameters, copied(moments.flat_average)),
+            trainable_views(parameters, copied(moments.flat_square)),
             moments.steps,
-            state};
+            state,
+            job};
 }
 
 Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,
@@ -94,6 +100,7 @@ Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,
     ROLL_TRY_VOID(write_moments(directory / checkpoint::kOptimizerFile, snapshot));
     for (const auto& [name, content] : model.companions)
         ROLL_TRY_VOID(write_file_atomically(directory / name, content));
+    ROLL_TRY_VOID(write_file_atomically(directory / checkpoint::kJobFile, snapshot.job));
     return write_file_atomically(directory / checkpoint::kStateFile,
                                  checkpoint::encode(snapshot.state));
 }
@@ -103,10 +110,13 @@ checkpoint::State restore(const fs::path& directory, Chunk& chunk, AdamW& optimi
     load_weights(directory, parameters);
     const auto file = need(tensor::SafetensorsFile::open(directory / checkpoint::kOptimizerFile));
     AdamWState& moments = optimizer.state();
+    int found = 0;
     for (std::size_t i = 0; i < parameters.specs.size(); ++i) {
-        read_moment(file, parameters.specs[i].name + kAverage, moments.average[i]);
-        read_moment(file, parameters.specs[i].name + kSquare, moments.square[i]);
+        if (parameters.specs[i].frozen) continue;
+        found += read_moment(file, parameters.specs[i].name + kAverage, moments.average[i]) &&
+                 read_moment(file, parameters.specs[i].name + kSquare, moments.square[i]);
     }
+    if (found == 0) throw RankFailure(2, "the checkpoint's optimizer state is another model's");
     const auto updates = file.metadata().find(kUpdates);
     if (updates == file.metadata().end())
         throw RankFailure(2, "the checkpoint's optimizer state does not say its updates");

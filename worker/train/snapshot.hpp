@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "worker/checkpoint/state.hpp"
@@ -14,12 +15,14 @@ namespace roll::train {
 // thread may read it.
 struct Snapshot {
     std::vector<ParameterSpec> specs;
-    std::vector<at::Tensor> weight, average, square;  // by parameter
+    std::vector<at::Tensor> weight, average, square;  // by parameter; no moments of frozen ones
     std::int64_t updates = 0;
     checkpoint::State state;
+    std::string job;  // its record (job_record.hpp)
 };
 
-Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state);
+Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state,
+                       const std::string& job);
 
 // Writes all of a checkpoint's files but the manifest: docs/internals.md, "Inside a checkpoint
 // directory". float64 weights are stored as such; mca_config.json then says float32, for which MCA
@@ -27,7 +30,8 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
 Result<void> write_snapshot(const std::filesystem::path& directory, const Snapshot& snapshot,
                             const ModelSetup& model);
 
-// Fills weights and moments from a checkpoint of the same model and type. Throws RankFailure.
+// Fills weights and moments from a checkpoint of the same model and type; what was frozen then and
+// is not now begins without moments. Throws RankFailure.
 checkpoint::State restore(const std::filesystem::path& directory, Chunk& chunk, AdamW& optimizer);
 
 }  // namespace roll::train

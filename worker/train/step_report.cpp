@@ -29,9 +29,13 @@ OrderedJson row_of(const StepReport& r) {
                        {"loss", r.result.loss},
                        {"lr", r.lr},
                        {"grad_norm", r.result.grad_norm},
+                       {"clip_factor", r.result.clip_factor},
+                       {"clipped_share", r.clipped_share},
                        {"tokens", r.tokens},
                        {"tokens_per_second", r.tokens_per_second()},
+                       {"tokens_per_second_per_rank", r.tokens_per_second_per_rank()},
                        {"tflops", r.tokens_per_second() * r.flops.causal / 1e12}};
+    if (r.result.grad_zeros) row["grad_zeros"] = *r.result.grad_zeros;
     if (!r.result.updated) row["skipped"] = true;
     if (r.peak_flops > 0) {
         row["mfu"] = r.mfu(r.flops.causal);
@@ -50,8 +54,11 @@ std::string line_of(const StepReport& r) {
     std::string line =
         text_of("step %lld/%lld", static_cast<long long>(r.step), static_cast<long long>(r.steps));
     line += text_of("  loss %.4f  lr %.3g  norm %.3f", r.result.loss, r.lr, r.result.grad_norm);
-    if (!r.result.updated) line += "  skipped";
-    line += text_of("  %.0f tokens/s  %.3g TFLOP/s", rate, rate * r.flops.causal / 1e12);
+    line += r.result.updated
+                ? text_of("  clip %.3f of %.0f %%", r.result.clip_factor, 100 * r.clipped_share)
+                : "  skipped";
+    line += text_of("  %.0f tokens/s, %.0f a rank  %.3g TFLOP/s", rate,
+                    r.tokens_per_second_per_rank(), rate * r.flops.causal / 1e12);
     if (r.peak_flops > 0)
         line += text_of("  mfu %.1f %% causal, %.1f %% full", 100 * r.mfu(r.flops.causal),
                         100 * r.mfu(r.flops.full));

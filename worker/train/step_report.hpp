@@ -14,8 +14,10 @@ struct StepReport {
     std::int64_t step = 0;  // done, this one counted
     std::int64_t steps = 0;
     StepResult result;
+    int ranks = 1;
     double lr = 0;
-    std::int64_t tokens = 0;  // since the start
+    double clipped_share = 0;  // of the steps so far, those that were clipped
+    std::int64_t tokens = 0;   // since the start
     double seconds = 0;
     double data_wait_seconds = 0;
     double eta_seconds = 0;
@@ -24,6 +26,7 @@ struct StepReport {
     ProcessMemory memory;
 
     double tokens_per_second() const { return static_cast<double>(result.tokens) / seconds; }
+    double tokens_per_second_per_rank() const { return tokens_per_second() / ranks; }
     // Of the model's FLOPs, counted as one of FlopsPerToken's two, in the peak's.
     double mfu(double flops_per_token) const {
         return tokens_per_second() * flops_per_token / peak_flops;
@@ -32,8 +35,8 @@ struct StepReport {
 
 OrderedJson row_of(const StepReport& report);
 
-// "step 7/300  loss 4.1234  lr 0.003  norm 1.23  6555 tokens/s  0.21 TFLOP/s  mfu 43.1 % causal,
-// 45.0 % full  wait 0.2 ms  458 MiB, peak 470  left 1m 20s".
+// "step 7/300  loss 4.1234  lr 0.003  norm 1.234  clip 0.810 of 40 %  6555 tokens/s, 3278 a rank
+// 0.21 TFLOP/s  mfu 43.1 % causal, 45.0 % full  wait 0.2 ms  458 MiB, peak 470  left 1m 20s".
 std::string line_of(const StepReport& report);
 
 }  // namespace roll::train

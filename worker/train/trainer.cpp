@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/files.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/plan/lr_schedule.hpp"
 #include "worker/plan/mesh.hpp"
@@ -12,6 +13,7 @@
 #include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
+#include "worker/train/job_record.hpp"
 #include "worker/train/launch_checks.hpp"
 #include "worker/train/load_weights.hpp"
 #include "worker/train/not_finite.hpp"
@@ -42,6 +44,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       link_(link),
       backend_(std::move(backend)),
       spec_(std::move(data.spec)),
+      record_(job_record(launch, spec_)),
       model_(std::move(data.model)),
       corpus_(std::move(data.corpus)),
       valid_(std::move(data.valid)),
@@ -57,8 +60,9 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
                     .draw = spec_.model.from.empty(),
                     .freeze = spec_.model.freeze};
     options.adamw = {spec_.optimizer.beta1, spec_.optimizer.beta2, spec_.optimizer.eps,
-                     spec_.optimizer.weight_decay};
+                     spec_.optimizer.weight_decay, spec_.optimizer.decays};
     options.clip_grad = spec_.optimizer.clip_grad;
+    options.count_zeros = spec_.metrics.grad_zeros;
     options.normalize = spec_.normalize;
     step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_}, options);
     const Parameters& parameters = step_->chunks()[0].parameters();
@@ -119,6 +123,7 @@ void Trainer::restore_newest() {
                                  " recorded checkpoints verifies; the newest: " +
                                  (writes() ? choice_.reasons.front() : "see rank 0"));
     const fs::path& directory = candidates[number - 1];
+    check_same_model(directory, model_);
     const checkpoint::State restored =
         restore(directory, step_->chunks()[0], step_->optimizers()[0]);
     check_continues(restored, state_, directory);
@@ -127,6 +132,9 @@ void Trainer::restore_newest() {
     if (writes())
         std::printf("resumed at step %lld from %s\n", static_cast<long long>(state_.step),
                     directory.c_str());
+    if (!writes()) return;
+    for (const std::string& line : differences(directory, record_))
+        std::printf("another setting: %s\n", line.c_str());
 }
 
 void Trainer::open_outputs() {
@@ -144,6 +152,7 @@ void Trainer::open_outputs() {
             earlier = job / "metrics.jsonl";
     }
     need(make_directories(options.checkpoints));
+    need(write_file_atomically(output / "job.json", record_));
     saver_.emplace(std::move(options), model_, link_);
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_), spec_.metrics});
@@ -177,6 +186,7 @@ bool Trainer::stops_early() const {
 }
 
 int Trainer::run() {
+    if (spec_.valid_at_start && state_.step == 0) measure();
     while (state_.step < spec_.steps && !stops_early()) {
         const Agreed agreed = agree();
         if (agreed.stop) {
@@ -229,6 +239,7 @@ void Trainer::train_step() {
     state_.samples += spec_.global_batch_size;
     state_.tokens += result.tokens;
     if (result.updated) state_.loss = result.loss;
+    state_.clipped_steps += result.clip_factor < 1;
     tell_step(seconds_since(start) - (waited_ - waited));
     after_step(result, seconds_since(start), data_wait);
 }
@@ -260,7 +271,10 @@ void Trainer::after_step(const StepResult& result, double seconds, double data_w
     StepReport report{.step = state_.step,
                       .steps = spec_.steps,
                       .result = result,
+                      .ranks = world_->size(),
                       .lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step - 1),
+                      .clipped_share = static_cast<double>(state_.clipped_steps) /
+                                       static_cast<double>(state_.step),
                       .tokens = state_.tokens,
                       .seconds = seconds,
                       .data_wait_seconds = data_wait_seconds,
@@ -314,18 +328,24 @@ void Trainer::fail_not_finite(const StepResult& result, std::span<const Microbat
                           (found ? found->what : "the sum over micro-batches and ranks"));
 }
 
-bool Trainer::validate() {
-    if (validation_.empty()) return false;
+std::vector<ValidResult> Trainer::measure() {
+    if (validation_.empty()) return {};
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
-    const std::vector<ValidResult> results =
+    std::vector<ValidResult> results =
         validation_.run(*step_, spec_, model_.config.vocab, dp_->rank());
+    if (!writes()) return results;
+    metrics_->append(valid_row(state_.step, results));
+    std::printf("%s\n", valid_text(state_.step, results).c_str());
+    return results;
+}
+
+bool Trainer::validate() {
+    const std::vector<ValidResult> results = measure();
+    if (results.empty()) return false;
     const double loss = results.front().loss;  // of the set that decides what is best
     state_.valid_loss = loss;
     const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
-    if (!writes()) return best;
-    if (best && spec_.checkpoint_keep_best) saver_->best(state_.step);
-    metrics_->append(valid_row(state_.step, results));
-    std::printf("%s\n", valid_text(state_.step, results).c_str());
+    if (best && spec_.checkpoint_keep_best && saver_) saver_->best(state_.step);
     return best;
 }
 
@@ -344,7 +364,7 @@ void Trainer::sample() {
 void Trainer::save() {
     if (!saver_) return;
     metrics_->sync();
-    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_),
+    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_, record_),
                  std::exchange(asked_, 0));
 }
 

@@ -49,7 +49,8 @@ class Trainer {
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    bool validate();  // whether it was the best so far
+    std::vector<ValidResult> measure();  // every held-out set's loss, told
+    bool validate();                     // whether it was the best so far
     bool stops_early() const;
     void sample();
     void save();
@@ -62,6 +63,7 @@ class Trainer {
     WorkerLink& link_;
     Backend backend_;
     spec::TrainSpec spec_;
+    std::string record_;  // of the job
     ModelSetup model_;
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;

@@ -1,6 +1,7 @@
 #include "worker/train/validation.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <numbers>
 
@@ -52,6 +53,7 @@ OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results
     OrderedJson row = {{"step", step}};
     const auto put = [&](const ValidResult& result, const std::string& suffix) {
         row["valid_loss" + suffix] = result.loss;
+        row["valid_perplexity" + suffix] = std::exp(result.loss);
         if (result.bits_per_byte) row["valid_bits_per_byte" + suffix] = *result.bits_per_byte;
         row["valid_tokens" + suffix] = result.tokens;
         if (result.ngram_bits) row["ngram2_bits_per_byte" + suffix] = *result.ngram_bits;
@@ -66,9 +68,10 @@ std::string valid_text(std::int64_t step, const std::vector<ValidResult>& result
     std::string text;
     for (const ValidResult& result : results) {
         char line[256];
-        std::snprintf(line, sizeof line, "%sstep %lld  held-out%s%s: loss %.4f",
+        std::snprintf(line, sizeof line, "%sstep %lld  held-out%s%s: loss %.4f, perplexity %.4g",
                       text.empty() ? "" : "\n", static_cast<long long>(step),
-                      result.name.empty() ? "" : " ", result.name.c_str(), result.loss);
+                      result.name.empty() ? "" : " ", result.name.c_str(), result.loss,
+                      std::exp(result.loss));
         text += line;
         if (result.bits_per_byte) {
             std::snprintf(line, sizeof line, ", %.4f bits per byte", *result.bits_per_byte);

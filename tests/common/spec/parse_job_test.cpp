@@ -81,7 +81,8 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
             std::tuple(o.init_lr, o.decay_steps, o.wsd_decay_steps, o.wsd_decay, o.weight_decay_end,
                        o.weight_decay_schedule, s.peak_tflops, s.on_not_finite, s.metrics.csv,
                        s.metrics.tensorboard, s.early_stop.patience, s.early_stop.min_delta,
-                       s.checkpoint_keep_best));
+                       s.checkpoint_keep_best, s.valid_at_start, s.deterministic,
+                       s.metrics.grad_zeros, o.decays));
     };
     EXPECT_EQ(values(*filled), values(*assumed));
 }

@@ -36,8 +36,14 @@ TEST(MetricsFiles, CsvHasACellForEachColumnAndNoneForWhatARowLacks) {
 StepReport report() {
     return {.step = 7,
             .steps = 300,
-            .result = {.loss = 4.5, .grad_norm = 1.25, .tokens = 1000, .updated = true},
+            .result = {.loss = 4.5,
+                       .grad_norm = 1.25,
+                       .clip_factor = 0.8,
+                       .tokens = 1000,
+                       .updated = true},
+            .ranks = 2,
             .lr = 3e-3,
+            .clipped_share = 0.25,
             .tokens = 7000,
             .seconds = 2,
             .data_wait_seconds = 25e-5,
@@ -48,11 +54,17 @@ StepReport report() {
 }
 
 TEST(StepReport, SaysEveryNumberWithItsConvention) {
-    EXPECT_EQ(line_of(report()),
-              "step 7/300  loss 4.5000  lr 0.003  norm 1.250  500 tokens/s  3 TFLOP/s  mfu 30.0 % "
-              "causal, 40.0 % full  wait 0.2 ms  400 MiB, peak 500  left 1h 01m");
+    EXPECT_EQ(
+        line_of(report()),
+        "step 7/300  loss 4.5000  lr 0.003  norm 1.250  clip 0.800 of 25 %  500 tokens/s, 250 "
+        "a rank  3 TFLOP/s  mfu 30.0 % causal, 40.0 % full  wait 0.2 ms  400 MiB, peak 500  left "
+        "1h 01m");
     const OrderedJson row = row_of(report());
     EXPECT_EQ(row["mfu"], 0.3);
+    EXPECT_EQ(row["clip_factor"], 0.8);
+    EXPECT_EQ(row["clipped_share"], 0.25);
+    EXPECT_EQ(row["tokens_per_second_per_rank"], 250);
+    EXPECT_FALSE(row.contains("grad_zeros"));
     EXPECT_EQ(row["mfu_full"], 0.4);
     EXPECT_EQ(row["memory_peak_bytes"], 500 << 20);
     EXPECT_FALSE(row.contains("skipped"));

@@ -36,6 +36,22 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     if (c.post_norms) add("mlp.linear_fc2.post_layernorm.weight", {c.hidden}, one);
 }
 
+// By parameter, one after the other; not defined where `has` says no.
+template <class Has>
+std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
+                                 const Has& has) {
+    std::vector<at::Tensor> views;
+    std::int64_t begin = 0;
+    for (const ParameterSpec& spec : specs) {
+        views.emplace_back();
+        if (!has(spec)) continue;
+        const std::int64_t size = c10::multiply_integers(spec.sizes);
+        views.back() = flat.narrow(0, begin, size).view(spec.sizes);
+        begin += size;
+    }
+    return views;
+}
+
 }  // namespace
 
 bool matches_any(const std::vector<std::string>& globs, const std::string& name) {
@@ -80,14 +96,18 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
 }
 
 std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat) {
-    std::vector<at::Tensor> views;
-    std::int64_t begin = 0;
-    for (const ParameterSpec& spec : parameters.specs) {
-        const std::int64_t size = c10::multiply_integers(spec.sizes);
-        views.push_back(flat.narrow(0, begin, size).view(spec.sizes));
-        begin += size;
-    }
-    return views;
+    return views_of(parameters.specs, flat, [](const ParameterSpec&) { return true; });
+}
+
+std::vector<at::Tensor> trainable_views(const Parameters& parameters, const at::Tensor& flat) {
+    return views_of(parameters.specs, flat, [](const ParameterSpec& spec) { return !spec.frozen; });
+}
+
+std::int64_t trainable_numel(const Parameters& parameters) {
+    std::int64_t size = 0;
+    for (const ParameterSpec& spec : parameters.specs)
+        if (!spec.frozen) size += c10::multiply_integers(spec.sizes);
+    return size;
 }
 
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options) {

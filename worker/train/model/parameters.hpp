@@ -58,6 +58,11 @@ LayerPlaces layer_places(const spec::ModelConfig& config);
 // Views of a flat tensor of the parameters' size, by parameter.
 std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat);
 
+// The same of those alone that train: of how many elements, and views of a flat tensor of so many,
+// by parameter; a frozen one's is not defined.
+std::int64_t trainable_numel(const Parameters& parameters);
+std::vector<at::Tensor> trainable_views(const Parameters& parameters, const at::Tensor& flat);
+
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);
 
 struct InitOptions {

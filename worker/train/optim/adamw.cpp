@@ -39,13 +39,21 @@ double square_sum(const T* values, std::int64_t size) {
     return sum;
 }
 
+bool does_decay(const ParameterSpec& spec, const std::vector<std::pair<std::string, bool>>& rules) {
+    for (const auto& [glob, decays] : rules)
+        if (matches_any({glob}, spec.name)) return decays;
+    return spec.sizes.size() > 1;
+}
+
 }  // namespace
 
 AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(options), parameters_(p) {
-    state_.flat_average = lazy_zeros(p.flat_main.numel(), p.flat_main.options());
-    state_.flat_square = lazy_zeros(p.flat_main.numel(), p.flat_main.options());
-    state_.average = views_like(p, state_.flat_average);
-    state_.square = views_like(p, state_.flat_square);
+    const std::int64_t moving = trainable_numel(p);
+    state_.flat_average = lazy_zeros(moving, p.flat_main.options());
+    state_.flat_square = lazy_zeros(moving, p.flat_main.options());
+    state_.average = trainable_views(p, state_.flat_average);
+    state_.square = trainable_views(p, state_.flat_square);
+    for (const ParameterSpec& spec : p.specs) decays_.push_back(does_decay(spec, options.decays));
 }
 
 void AdamW::step(double lr, double grad_scale) {
@@ -61,8 +69,7 @@ void AdamW::step(double lr, double grad_scale) {
                                .eps = options_.eps};
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
         if (parameters_.specs[i].frozen) continue;
-        const bool decays = parameters_.specs[i].sizes.size() > 1;
-        factors.keep = decays ? 1 - lr * options_.weight_decay : 1;
+        factors.keep = decays_[i] ? 1 - lr * options_.weight_decay : 1;
         update(parameters_.main[i], parameters_.grad[i], state_.average[i], state_.square[i],
                factors);
     }
@@ -78,7 +85,7 @@ void AdamW::step_on_gpu(double lr, double grad_scale) {
         std::vector<at::Tensor> weight, grad, average, square;
         for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
             if (parameters_.specs[i].frozen) continue;
-            if ((parameters_.specs[i].sizes.size() > 1) != decays) continue;
+            if (decays_[i] != decays) continue;
             weight.push_back(parameters_.main[i]);
             grad.push_back(parameters_.grad[i]);
             average.push_back(state_.average[i]);
@@ -111,6 +118,14 @@ at::Tensor grad_square_sum(const Parameters& parameters) {
         });
     });
     return sums.sum();
+}
+
+at::Tensor grad_zero_count(const Parameters& parameters) {
+    const at::Tensor zeros = at::zeros({}, at::kDouble);
+    for (std::size_t i = 0; i < parameters.specs.size(); ++i)
+        if (!parameters.specs[i].frozen)
+            zeros.add_(parameters.grad[i].numel() - parameters.grad[i].count_nonzero().cpu());
+    return zeros;
 }
 
 }  // namespace roll::train

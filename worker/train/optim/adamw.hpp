@@ -1,5 +1,6 @@
 // AdamW over a chunk's main parameters: torch.optim.AdamW's arithmetic. Megatron's rule of decay:
-// biases and one-dimensional parameters do not decay. Frozen ones stay as they are.
+// biases and one-dimensional parameters do not decay. Frozen ones stay as they are, and have no
+// moments.
 #pragma once
 
 #include "worker/train/model/parameters.hpp"
@@ -11,15 +12,17 @@ struct AdamWOptions {
     double beta2 = 0.95;
     double eps = 1e-8;
     double weight_decay = 0.1;
+    // Globs of names that decay or do not, the first match counting, besides the rule.
+    std::vector<std::pair<std::string, bool>> decays = {};
 };
 
-// The moments lie as the parameters' flat tensors do, with the same views; a checkpoint stores and
-// restores them through these members.
+// The moments lie in the parameters' order, one after the other; a checkpoint stores and restores
+// them through these members.
 struct AdamWState {
     std::int64_t steps = 0;  // updates made
     at::Tensor flat_average;
     at::Tensor flat_square;
-    std::vector<at::Tensor> average;  // by parameter
+    std::vector<at::Tensor> average;  // by parameter; of a frozen one, not defined
     std::vector<at::Tensor> square;
 };
 
@@ -39,11 +42,15 @@ class AdamW {
     void step_on_gpu(double lr, double grad_scale);
 
     AdamWOptions options_;
+    std::vector<bool> decays_;  // by parameter
     const Parameters& parameters_;
     AdamWState state_;
 };
 
 // The sum of squares of a chunk's gradients in double, a 0-dim tensor of the CPU.
 at::Tensor grad_square_sum(const Parameters& parameters);
+
+// How many elements of the gradient are 0, frozen parameters' left out; likewise.
+at::Tensor grad_zero_count(const Parameters& parameters);
 
 }  // namespace roll::train

@@ -7,6 +7,13 @@
 #include "common/check.hpp"
 
 namespace roll::train {
+namespace {
+
+at::Tensor square_sum(const at::Tensor& grad) { return grad.to(at::kDouble).square().sum(); }
+at::Tensor zero_count(const at::Tensor& grad) { return grad.eq(0).sum(); }
+
+}  // namespace
+
 TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
                      const Groups& groups, const TrainOptions& options)
     : schedule_(schedule),
@@ -59,16 +66,17 @@ void TrainStep::reduce_tied() {
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
 }
 
-// The norm of the whole model's gradient. A tied embedding counts once: on the last stage.
-double TrainStep::grad_norm() {
-    at::Tensor square = at::zeros({}, at::kDouble);
+// A sum over the whole model's gradient. A tied embedding counts once: on the last stage.
+double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
+                             const std::function<at::Tensor(const at::Tensor&)>& of_tied) {
+    at::Tensor sum = at::zeros({}, at::kDouble);
     for (Chunk& chunk : chunks_) {
-        square.add_(grad_square_sum(chunk.parameters()));
+        sum.add_(of_chunk(chunk.parameters()));
         if (tied_ && chunk.part().pre && !chunk.part().post)
-            square.sub_(chunk.parameters().grad.front().to(at::kDouble).square().sum());
+            sum.sub_(of_tied(chunk.parameters().grad.front()));
     }
-    sum_over(groups_.pp, square);
-    return std::sqrt(square.item<double>());
+    sum_over(groups_.pp, sum);
+    return sum.item<double>();
 }
 
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
@@ -90,13 +98,14 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     sum_over(groups_.pp, loss);
     sum_over(groups_.dp, loss);
     result.loss = loss.item<double>();
-    result.grad_norm = grad_norm();
+    result.grad_norm = std::sqrt(over_model(grad_square_sum, square_sum));
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     if (!result.updated) return result;
-    const double clip = options_.clip_grad;
-    const double grad_scale =
-        clip > 0 ? std::min(1.0, clip / (result.grad_norm + 1e-6)) : 1.0;  // Megatron's and torch's
-    for (AdamW& optimizer : optimizers_) optimizer.step(lr, grad_scale);
+    if (options_.count_zeros)
+        result.grad_zeros = std::llround(over_model(grad_zero_count, zero_count));
+    if (const double clip = options_.clip_grad; clip > 0)  // Megatron's rule, and torch's
+        result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
+    for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     return result;
 }
 

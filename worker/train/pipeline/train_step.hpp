@@ -6,6 +6,8 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <optional>
 
 #include "common/spec/train.hpp"
 #include "worker/train/optim/adamw.hpp"
@@ -23,13 +25,16 @@ struct TrainOptions {
     InitOptions init = {};
     AdamWOptions adamw = {};
     double clip_grad = 1.0;  // global norm; 0: no clipping
+    bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
     std::int64_t bucket_numel = 0;  // 0: plan::default_bucket_numel
 };
 
 struct StepResult {
-    double loss = 0;          // what was minimized: the mean over all dp ranks and micro-batches
-    double grad_norm = 0;     // before clipping
+    double loss = 0;         // what was minimized: the mean over all dp ranks and micro-batches
+    double grad_norm = 0;    // before clipping
+    double clip_factor = 1;  // what clipping multiplied the gradient by
+    std::optional<std::int64_t> grad_zeros = std::nullopt;  // if they are counted
     std::int64_t tokens = 0;  // targets that counted, over all dp ranks
     bool updated = false;     // false: loss or norm is not finite, and the weights were left alone
 };
@@ -61,7 +66,8 @@ class TrainStep {
   private:
     std::vector<double> scales(std::span<const Microbatch> batch, std::int64_t& tokens);
     void reduce_tied();
-    double grad_norm();
+    double over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
+                      const std::function<at::Tensor(const at::Tensor&)>& of_tied);
 
     const plan::PipelineSchedule& schedule_;
     bool tied_;

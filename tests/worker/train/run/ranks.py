@@ -17,8 +17,8 @@ CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
 CONVERT = CONVERT if os.path.exists(CONVERT) else ''
 ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 PATIENCE_S = 120
-TIMES = ('tokens_per_second', 'tflops', 'mfu', 'mfu_full', 'peak_tflops', 'data_wait_seconds', 'memory_bytes',
-         'memory_peak_bytes', 'eta_seconds', 'time')
+TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
+         'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time')
 
 
 class Attempt:

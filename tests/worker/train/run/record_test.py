@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What a run keeps of itself: its settings beside it and in checkpoints, and that it can be had again bit by bit."""
+import json
+import math
+import os
+import unittest
+
+from ranks import RankCase
+
+FROZEN = ['decoder.layers.0.*', 'embedding.*']
+
+
+def files_of(folder):
+    """{path: bytes} of all below it."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            with open(path, 'rb') as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+def moments_of(checkpoint):
+    with open(os.path.join(checkpoint, 'roll/optimizer.safetensors'), 'rb') as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
+    return {name.rsplit('.', 1)[0] for name in header if name != '__metadata__'}
+
+
+class Record(RankCase):
+
+    def test_the_job_beside_the_run_gives_the_same_losses_again(self):
+        run = self.run_whole(1, 1, self.document(10, train__seed=5))
+        with open(os.path.join(run.output, 'job.json'), encoding='utf-8') as file:
+            record = json.load(file)
+        self.assertEqual(record['parallel'], {'dp': 2, 'tp': 1, 'pp': 1, 'vpp': 1, 'cp': 1, 'ep': 1})
+        again = self.run_whole(2, 1, record)
+        self.assertEqual([row['loss'] for row in again.metrics() if 'loss' in row],
+                         [row['loss'] for row in run.metrics() if 'loss' in row])
+
+    def test_two_runs_are_bitwise_the_same_checkpoint_files_too(self):
+        document = self.document(6, train__deterministic=True)
+        first, second = self.run_whole(1, 1, document), self.run_whole(2, 1, document)
+        self.assertIn('deterministic: on CPUs that turns nothing off', first.log())
+        ours, theirs = files_of(first.published[-1][1]), files_of(second.published[-1][1])
+        self.assertGreater(len(ours), 6)
+        self.assertEqual(ours, theirs)
+
+    def test_a_resumed_run_says_what_is_different_now(self):
+        first = self.run_whole(1, 1, self.document(4, dp=1))
+        document = self.document(6, dp=1, kind='resume', train__optimizer__lr=1e-3)
+        del document['train']['optimizer']['min_lr']
+        more = self.run_whole(2, 1, document, first.published, kind='resume')
+        told = [line for line in more.log().splitlines() if line.startswith('another setting: ')]
+        self.assertEqual(told, [
+            'another setting: train.optimizer.lr was 0.003 and is 0.001',
+            'another setting: train.optimizer.min_lr was 0.0003 and is not set',
+            'another setting: train.steps was 4 and is 6'])
+        wider = self.document(6, dp=1, kind='resume', model__hidden_size=64, model__intermediate_size=96)
+        self.refused(wider, 2, 'is of another model: ', kind='resume', checkpoints=first.published)
+        self.refused(wider, 2, 'model.hidden_size is 64 in the job and 32 in the checkpoint; ', kind='resume',
+                     checkpoints=first.published)
+
+    def test_rows_say_what_was_clipped_and_how_many_gradients_are_zero(self):
+        run = self.run_whole(1, 1, self.document(12, dp=1, train__optimizer__clip_grad=1.5, checkpoint__every=5,
+                                                 train__metrics={'grad_zeros': True}))
+        rows = [row for row in run.metrics() if 'loss' in row]
+        clipped = 0
+        for row in rows:
+            self.assertAlmostEqual(row['clip_factor'], min(1, 1.5 / (row['grad_norm'] + 1e-6)), places=12)
+            clipped += row['clip_factor'] < 1
+            self.assertAlmostEqual(row['clipped_share'], clipped / row['step'], places=12)
+            # A byte that the text does not have gets no gradient where the embedding is looked up.
+            self.assertTrue(32 * 150 < row['grad_zeros'] < 32 * 256, row)
+        self.assertTrue(0 < clipped < len(rows), clipped)
+        self.assertNotIn('grad_zeros', self.run_whole(2, 1, self.document(1)).metrics()[0])
+        resumed = self.run_whole(1, 2, self.document(12, dp=1, train__optimizer__clip_grad=1.5,
+                                                     train__metrics={'grad_zeros': True}), run.published[:1])
+        self.assertEqual(resumed.metrics(), run.metrics())
+
+    def test_a_baseline_is_measured_before_the_first_step(self):
+        run = self.run_whole(1, 1, self.document(4, train__valid_at_start=True, train__valid_every=2,
+                                                 checkpoint__keep_best=True))
+        valid = [row for row in run.metrics() if 'valid_loss' in row]
+        self.assertEqual([row['step'] for row in valid], [0, 2, 4])
+        self.assertEqual(run.metrics()[0], valid[0])
+        self.assertAlmostEqual(valid[0]['valid_loss'], math.log(256), delta=0.1)
+        for row in valid:
+            self.assertAlmostEqual(row['valid_perplexity'], math.exp(row['valid_loss']), places=9)
+        resumed = self.run_whole(1, 2, self.document(4, train__valid_at_start=True, train__valid_every=2),
+                                 run.published[:1])
+        self.assertEqual(resumed.metrics(), run.metrics())
+
+    def test_decay_follows_patterns_over_names(self):
+        rates = {'train__optimizer__lr': 1e-3, 'train__optimizer__warmup_steps': 0,
+                 'train__optimizer__weight_decay': 100.0}
+        plain = self.run_whole(1, 1, self.document(1, dp=1, train__precision='fp64', **rates)).doubles(1)
+        none = self.run_whole(2, 1, self.document(1, dp=1, train__precision='fp64', **rates,
+                                                  train__optimizer__decays={'*': False})).doubles(1)
+        some = self.run_whole(3, 1, self.document(1, dp=1, train__precision='fp64', **rates, train__optimizer__decays={
+            '*.linear_fc1.weight': False, 'decoder.final_layernorm.weight': True})).doubles(1)
+        fewer = [name for name in plain if '/data/' in name and some[name] != plain[name]]
+        # Two feed-forward matrices stay, and the last norm shrinks: of all others the decay is as ever.
+        self.assertEqual(sorted(len(plain[name]) for name in fewer), [32, 2 * 64 * 32, 2 * 64 * 32])
+        for name in fewer:
+            if len(plain[name]) > 32:
+                self.assertEqual(some[name], none[name])
+            else:
+                worst = max(abs(a - (b - 0.1)) for a, b in zip(some[name], plain[name]))
+                self.assertLess(worst, 1e-12)
+
+    def test_frozen_parameters_have_no_moments_and_may_thaw(self):
+        document = self.document(3, dp=1, model__freeze=FROZEN, train__optimizer__schedule='constant')
+        first = self.run_whole(1, 1, document)
+        have = moments_of(first.published[-1][1])
+        self.assertNotIn('embedding.word_embeddings.weight', have)
+        self.assertEqual([name for name in have if name.startswith('decoder.layers.0.')], [])
+        self.assertIn('decoder.layers.1.mlp.linear_fc1.weight', have)
+        thawed = self.run_whole(2, 1, self.document(5, dp=1, kind='resume', train__optimizer__schedule='constant'),
+                                first.published, kind='resume')
+        self.assertIn('embedding.word_embeddings.weight', moments_of(thawed.published[-1][1]))
+        self.assertIn('another setting: model.freeze.0 was "decoder.layers.0.*" and is not set', thawed.log())
+
+
+if __name__ == '__main__':
+    unittest.main()

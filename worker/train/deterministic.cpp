@@ -1,0 +1,23 @@
+#include "worker/train/deterministic.hpp"
+
+#include <cstdlib>
+
+#include <ATen/Context.h>
+
+namespace roll::train {
+
+// On CPUs every sum has one order already: a thread's part of it follows from the number of
+// threads, and ranks are added up in a fixed order.
+std::string make_deterministic(bool on_gpus) {
+    if (!on_gpus) return "deterministic: on CPUs that turns nothing off and costs nothing";
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+    ::setenv("NCCL_ALGO", "Ring", 1);
+    at::Context& context = at::globalContext();
+    context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+    context.setDeterministicFillUninitializedMemory(false);
+    return "deterministic: turned off are atomic additions in the backward passes of attention and "
+           "embedding, cuBLAS's workspaces a stream, and NCCL's choice of algorithm; backward is "
+           "slower for it";
+}
+
+}  // namespace roll::train
