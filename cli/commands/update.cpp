@@ -1,9 +1,9 @@
-#include <charconv>
 
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "common/number.hpp"
 
 namespace roll::cli {
 namespace {
@@ -25,11 +25,9 @@ Result<Json> read_settings(const std::vector<std::string>& settings) {
         const std::string key = setting.substr(0, equals);
         const std::string value = equals < setting.size() ? setting.substr(equals + 1) : "";
         if (key == "priority") {
-            int priority = 0;
-            const auto read = std::from_chars(value.data(), value.data() + value.size(), priority);
-            if (value.empty() || read.ec != std::errc() || *read.ptr != 0)
-                return no_setting(setting);
-            args["priority"] = priority;
+            const auto priority = parse_number<int>(value);
+            if (!priority) return no_setting(setting);
+            args["priority"] = *priority;
         } else if (key == "begin") {
             ROLL_TRY(const Time begin, parse_when(value, wall_clock_now()));
             args["begin"] = begin.time_since_epoch().count();

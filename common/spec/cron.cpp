@@ -1,23 +1,17 @@
 #include "common/spec/cron.hpp"
 
 #include <array>
-#include <charconv>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "common/number.hpp"
+
 namespace roll::spec {
 namespace {
 
 using namespace std::chrono;  // NOLINT(google-build-using-namespace): a calendar's names
-
-std::optional<int> number(std::string_view text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
     std::vector<std::string_view> parts;
@@ -33,14 +27,14 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 template <std::size_t N>
 bool add_part(std::string_view part, int low, int high, std::bitset<N>& set) {
     const auto halves = split(part, '/');
-    const auto step = halves.size() == 2 ? number(halves[1]) : std::optional(1);
+    const auto step = halves.size() == 2 ? parse_number<int>(halves[1]) : std::optional(1);
     if (halves.size() > 2 || !step || *step < 1) return false;
     int first = low;
     int last = high;
     if (halves[0] != "*") {
         const auto ends = split(halves[0], '-');
-        const auto from = number(ends[0]);
-        const auto to = ends.size() == 2 ? number(ends[1]) : from;
+        const auto from = parse_number<int>(ends[0]);
+        const auto to = ends.size() == 2 ? parse_number<int>(ends[1]) : from;
         if (ends.size() > 2 || !from || !to || *from < low || *to > high || *from > *to)
             return false;
         first = *from;

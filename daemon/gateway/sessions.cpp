@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
+
+#include "common/number.hpp"
 
 namespace roll::gateway {
 namespace {
@@ -24,14 +25,6 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& s
     return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
 }
 
-template <class Number>
-std::optional<Number> number(std::string_view text) {
-    Number value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
 // "CLUSTER.INCARNATION.ID" names an order of ours; anything else is allocation 0, which is none.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
@@ -44,8 +37,8 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
     key.remove_prefix(cluster.size() + 1);
     const std::size_t dot = key.find('.');
     if (dot == key.npos) return pilot;
-    const auto incarnation = number<std::uint64_t>(key.substr(0, dot));
-    const auto id = number<std::uint64_t>(key.substr(dot + 1));
+    const auto incarnation = parse_number<std::uint64_t>(key.substr(0, dot));
+    const auto id = parse_number<std::uint64_t>(key.substr(dot + 1));
     if (!incarnation || !id) return pilot;
     pilot.incarnation = *incarnation;
     pilot.allocation = AllocationId{*id};

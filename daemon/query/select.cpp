@@ -1,20 +1,13 @@
-#include <charconv>
 #include <optional>
 #include <set>
 
 #include <fnmatch.h>
 
+#include "common/number.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
 namespace {
-
-std::optional<std::uint64_t> number(std::string_view text) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
 
 Result<void> add_range(const core::State& state, std::uint64_t first, std::uint64_t last,
                        std::set<JobId>& ids) {
@@ -50,11 +43,11 @@ Result<void> add(const core::State& state, const std::string& word, const std::s
         ids.insert(state.jobs.rbegin()->first);
         return {};
     }
-    if (const auto id = number(word)) return add_range(state, *id, *id, ids);
+    if (const auto id = parse_number<std::uint64_t>(word)) return add_range(state, *id, *id, ids);
     const auto dash = word.find('-');
     if (dash != std::string::npos) {
-        const auto first = number(std::string_view(word).substr(0, dash));
-        const auto last = number(std::string_view(word).substr(dash + 1));
+        const auto first = parse_number<std::uint64_t>(std::string_view(word).substr(0, dash));
+        const auto last = parse_number<std::uint64_t>(std::string_view(word).substr(dash + 1));
         if (first && last) return add_range(state, *first, *last, ids);
     }
     return add_matches(state, word, user, ids);

@@ -2,18 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "common/number.hpp"
 
 namespace roll::slurm {
 namespace {
-
-template <class Number>
-std::optional<Number> number(std::string_view text) {
-    Number value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
 
 // The first `count` - 1 fields end at a separator; the last is the rest of the line.
 std::optional<std::vector<std::string_view>> split(std::string_view line, std::size_t count) {
@@ -52,15 +45,15 @@ std::optional<QueueRow> queue_row(std::string_view line) {
     const auto fields = split(line, 8);
     if (!fields) return std::nullopt;
     const auto& f = *fields;
-    const auto nodes = number<int>(f[5]);
+    const auto nodes = parse_number<int>(f[5]);
     if (f[0].empty() || f[1].empty() || !nodes) return std::nullopt;
     QueueRow row;
     row.id = f[0];
     row.state = f[1];
     row.phase = phase_of(f[1]);
     row.reason = f[2];
-    row.start = number<std::int64_t>(f[3]);  // "N/A": none
-    row.end = number<std::int64_t>(f[4]);
+    row.start = parse_number<std::int64_t>(f[3]);  // "N/A": none
+    row.end = parse_number<std::int64_t>(f[4]);
     row.nodes = *nodes;
     row.node_list = f[6];
     row.comment = f[7];
@@ -71,7 +64,7 @@ std::optional<QueueRow> queue_row(std::string_view line) {
 std::optional<std::int64_t> limit_of(std::string_view text) {
     std::int64_t days = 0;
     if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
-        const auto read = number<std::int64_t>(text.substr(0, dash));
+        const auto read = parse_number<std::int64_t>(text.substr(0, dash));
         if (!read) return std::nullopt;
         days = *read;
         text.remove_prefix(dash + 1);
@@ -79,7 +72,7 @@ std::optional<std::int64_t> limit_of(std::string_view text) {
     std::int64_t seconds = 0;
     while (!text.empty()) {
         const std::size_t end = std::min(text.find(':'), text.size());
-        const auto part = number<std::int64_t>(text.substr(0, end));
+        const auto part = parse_number<std::int64_t>(text.substr(0, end));
         if (!part) return std::nullopt;
         seconds = seconds * 60 + *part;
         text.remove_prefix(std::min(end + 1, text.size()));
@@ -96,8 +89,9 @@ int gpus_of(std::string_view gres) {
         gres.remove_prefix(std::min(end + 1, gres.size()));
         if (!item.starts_with("gpu")) continue;
         const std::size_t colon = item.rfind(':');
-        gpus +=
-            colon == std::string_view::npos ? 1 : number<int>(item.substr(colon + 1)).value_or(1);
+        gpus += colon == std::string_view::npos
+                    ? 1
+                    : parse_number<int>(item.substr(colon + 1)).value_or(1);
     }
     return gpus;
 }
@@ -125,7 +119,7 @@ Result<std::string> parse_submitted(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
     if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch named no job");
     const std::string_view id = lines.back().substr(0, lines.back().find(';'));
-    if (!number<std::uint64_t>(id)) return odd("sbatch", lines.back());
+    if (!parse_number<std::uint64_t>(id)) return odd("sbatch", lines.back());
     return std::string(id);
 }
 
@@ -136,10 +130,10 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
         const auto fields = split(line, 6);
         if (!fields) return odd("sinfo", line);
         const auto& f = *fields;
-        const auto nodes = number<int>(f[3]);
+        const auto nodes = parse_number<int>(f[3]);
         if (f[0].empty() || !nodes) return odd("sinfo", line);
         // "16+": nodes of different sizes.
-        const auto cpus = number<int>(f[4].substr(0, f[4].find('+')));
+        const auto cpus = parse_number<int>(f[4].substr(0, f[4].find('+')));
         rows.push_back({std::string(f[0]), f[1] == "up", limit_of(f[2]), *nodes, cpus.value_or(0),
                         gpus_of(f[5])});
     }

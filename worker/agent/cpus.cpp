@@ -1,24 +1,17 @@
 #include "worker/agent/cpus.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <numeric>
 #include <optional>
 #include <sstream>
 #include <tuple>
 
+#include "common/number.hpp"
 #include "worker/agent/pilot.hpp"
 
 namespace roll::agent {
 namespace {
-
-std::optional<int> number(std::string_view text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
 
 std::string first_line(const std::filesystem::path& file) {
     std::ifstream in(file);
@@ -33,7 +26,7 @@ int numa_of(const std::filesystem::path& cpu) {
     for (const auto& entry : std::filesystem::directory_iterator(cpu, error)) {
         const std::string name = entry.path().filename().string();
         if (!name.starts_with("node")) continue;
-        if (const auto node = number(std::string_view(name).substr(4))) return *node;
+        if (const auto node = parse_number<int>(std::string_view(name).substr(4))) return *node;
     }
     return 0;
 }
@@ -45,8 +38,9 @@ std::vector<int> parse_cpu_list(std::string_view text) {
     std::istringstream items{std::string(text)};
     for (std::string item; std::getline(items, item, ',');) {
         const std::size_t dash = item.find('-');
-        const auto first = number(item.substr(0, dash));
-        const auto last = dash == std::string::npos ? first : number(item.substr(dash + 1));
+        const auto first = parse_number<int>(item.substr(0, dash));
+        const auto last =
+            dash == std::string::npos ? first : parse_number<int>(item.substr(dash + 1));
         if (!first || !last) continue;
         for (int id = *first; id <= *last; ++id) ids.push_back(id);
     }
@@ -66,15 +60,16 @@ std::vector<Cpu> machine_cpus(const std::vector<int>& ids, const std::filesystem
 int cpus_of_quota(std::string_view cpu_max) {
     const std::size_t space = cpu_max.find(' ');
     if (space == std::string_view::npos) return 0;
-    const auto quota = number(cpu_max.substr(0, space));
-    const auto period = number(cpu_max.substr(space + 1));
+    const auto quota = parse_number<int>(cpu_max.substr(0, space));
+    const auto period = parse_number<int>(cpu_max.substr(space + 1));
     if (!quota || !period || *period <= 0) return 0;
     return std::max((*quota + *period - 1) / *period, 1);
 }
 
 Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
-    const int on_node = number(value_of(environment, "SLURM_CPUS_ON_NODE")).value_or(0);
-    const int of_task = number(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
+    const int on_node = parse_number<int>(value_of(environment, "SLURM_CPUS_ON_NODE")).value_or(0);
+    const int of_task =
+        parse_number<int>(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
     if (on_node < 1) return {usable, false};
     // With --exclusive the node's other CPUs are the allocation's as well, and nobody else's.
     const bool bound = usable == on_node || usable == of_task;

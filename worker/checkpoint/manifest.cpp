@@ -1,7 +1,6 @@
 #include "worker/checkpoint/manifest.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/json.hpp"
+#include "common/number.hpp"
 
 namespace roll::checkpoint {
 namespace {
@@ -18,12 +18,10 @@ namespace fs = std::filesystem;
 constexpr const char* kSchema = "roll.checkpoint_manifest/1";
 
 Result<std::uint64_t> parse_hex(const std::string& text) {
-    std::uint64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value, 16);
-    if (error != std::errc{} || rest != end || text.size() != 16)
+    const auto value = parse_number<std::uint64_t>(text, 16);
+    if (!value || text.size() != 16)
         return fail(ErrorCode::Corrupt, "manifest: not a checksum: " + text.substr(0, 40));
-    return value;
+    return *value;
 }
 
 bool stays_inside(const std::string& path) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "common/number.hpp"
+
 namespace roll::convert {
 namespace {
 
@@ -199,12 +201,10 @@ class Options {
     Result<void> size(const char* name, int& into) {
         const auto given = text(name);
         if (!given || *given == "None") return {};
-        int value = 0;
-        const auto parsed = std::from_chars(given->data(), given->data() + given->size(), value);
-        if (parsed.ec != std::errc{} || parsed.ptr != given->data() + given->size() || value < 1 ||
-            value > 4096)
+        const auto value = parse_number<int>(*given);
+        if (!value || *value < 1 || *value > 4096)
             return invalid(std::string("--") + name + " is 1 to 4096, not " + *given);
-        into = value;
+        into = *value;
         return {};
     }
     Result<void> finish() const {

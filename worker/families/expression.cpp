@@ -1,8 +1,9 @@
 #include "worker/families/expression.hpp"
 
 #include <cctype>
-#include <charconv>
 #include <string>
+
+#include "common/number.hpp"
 
 namespace roll::families {
 namespace {
@@ -78,9 +79,7 @@ class Parser {
         const std::string word(rest_.substr(0, length));
         rest_.remove_prefix(length);
         if (word.empty()) return wrong("needs a name or a number");
-        std::int64_t number = 0;
-        const auto parsed = std::from_chars(word.data(), word.data() + word.size(), number);
-        if (parsed.ec == std::errc{} && parsed.ptr == word.data() + word.size()) return number;
+        if (const auto number = parse_number<std::int64_t>(word)) return *number;
         const Json* const found = value_at(values_, word);
         if (found != nullptr && found->is_array()) return static_cast<std::int64_t>(found->size());
         if (found == nullptr || !found->is_number_integer())

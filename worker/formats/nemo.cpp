@@ -1,11 +1,12 @@
 #include "worker/formats/nemo.hpp"
 
 #include <array>
-#include <charconv>
 #include <regex>
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
+
+#include "common/number.hpp"
 
 namespace roll::formats {
 namespace {
@@ -36,10 +37,8 @@ std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     }
     std::string digits = text_field(block, 124, 12);
     while (!digits.empty() && (digits.back() == ' ')) digits.pop_back();
-    const char* const end = digits.data() + digits.size();
-    const auto parsed = std::from_chars(digits.data(), end, value, 8);
-    if (parsed.ec != std::errc{} || parsed.ptr != end || value < 0) return std::nullopt;
-    return value;
+    const auto octal = parse_number<std::int64_t>(digits, 8);
+    return octal && *octal >= 0 ? octal : std::nullopt;
 }
 
 // "27 path=some/long/name\n" among a pax header's records.

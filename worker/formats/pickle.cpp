@@ -1,9 +1,10 @@
 #include "worker/formats/pickle.hpp"
 
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <map>
+
+#include "common/number.hpp"
 
 namespace roll::formats {
 
@@ -144,11 +145,9 @@ class PickleMachine {
     void push_decimal(std::string_view text) {
         if (text == "00" || text == "01") return push(of(Kind::Bool, text[1] - '0'));
         if (text.ends_with('L')) text.remove_suffix(1);
-        std::int64_t value = 0;
-        const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size())
-            return wrong("has a number that is none");
-        push_int(value);
+        const auto value = parse_number<std::int64_t>(text);
+        if (!value) return wrong("has a number that is none");
+        push_int(*value);
     }
     void push_global(std::string_view module, std::string_view name) {
         push_text(Kind::Global, std::string(module) + " " + std::string(name));

@@ -1,7 +1,6 @@
 #include "worker/tokenizer/decoder.hpp"
 
-#include <charconv>
-
+#include "common/number.hpp"
 #include "worker/tokenizer/bpe.hpp"
 #include "worker/tokenizer/normalizer.hpp"
 #include "worker/tokenizer/pre_tokenizer.hpp"
@@ -24,10 +23,9 @@ std::string join(const std::vector<std::string>& tokens, const char* between) {
 int fallback_byte(const std::string& token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
     const std::size_t sign = token[3] == '+' ? 1 : 0;
-    unsigned value = 0;
-    const char* end = token.data() + 5;
-    const auto parsed = std::from_chars(token.data() + 3 + sign, end, value, 16);
-    return parsed.ec == std::errc() && parsed.ptr == end ? static_cast<int>(value) : -1;
+    const auto digits = std::string_view(token).substr(3 + sign, 2 - sign);
+    const auto value = parse_number<unsigned>(digits, 16);
+    return value ? static_cast<int>(*value) : -1;
 }
 
 // What a byte-level token spells; a token with another character stands for itself.

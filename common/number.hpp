@@ -1,0 +1,21 @@
+// A number that a whole text says.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <optional>
+#include <string_view>
+
+namespace roll {
+
+// None: the text is empty, says something else or more, or the number does not fit.
+template <std::integral Number>
+std::optional<Number> parse_number(std::string_view text, int base = 10) {
+    Number value{};
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, value, base);
+    if (error != std::errc{} || stopped != end) return std::nullopt;
+    return value;
+}
+
+}  // namespace roll
