@@ -73,7 +73,7 @@ Result<std::string> read_file(const std::filesystem::path& path) {
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
     std::filesystem::path temporary = path;
-    temporary += ".tmp";
+    temporary += "." + std::to_string(::getpid()) + ".tmp";  // others may write it just now
     if (const auto written = write_temporary(temporary, content); !written) {
         ::unlink(temporary.c_str());
         return written;

@@ -29,7 +29,8 @@ struct Failure {
     int number = 0;
 };
 
-// What the child needs, made before the fork: after it only system calls are safe.
+// What the child needs, made before the clone: it shares our memory until it executes the program,
+// so nothing is copied for it, and only system calls are safe in it.
 struct Prepared {
     const Spawn& spawn;
     std::vector<std::string> candidates{};  // where the program may be
@@ -37,7 +38,7 @@ struct Prepared {
     std::vector<char*> environment{};
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
-    int failure = -1;
+    std::optional<Failure> failure{};  // set by the child
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -65,9 +66,8 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
     return candidates;
 }
 
-[[noreturn]] void give_up(const Prepared& prepared, Step step) {
-    const Failure failure{step, errno};
-    [[maybe_unused]] const ssize_t n = ::write(prepared.failure, &failure, sizeof failure);
+[[noreturn]] void give_up(Prepared& prepared, Step step) {
+    prepared.failure = Failure{step, errno};
     ::_exit(127);
 }
 
@@ -84,7 +84,6 @@ void arrange_descriptors(Prepared& prepared) {
         ours = ::fcntl(ours, F_DUPFD_CLOEXEC, kOutOfTheWay);
         if (ours < 0) give_up(prepared, Step::Descriptors);
     }
-    prepared.failure = ::fcntl(prepared.failure, F_DUPFD_CLOEXEC, kOutOfTheWay);
     ::syscall(SYS_close_range, 3, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
     for (int standard = 0; standard < 3; ++standard) {
         const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -123,6 +122,24 @@ void pin(const std::vector<int>& cpus) {
     }
     errno = number;
     give_up(prepared, Step::Execute);
+}
+
+int run_prepared(void* prepared) { run_child(*static_cast<Prepared*>(prepared)); }
+
+// Returns once the child has executed the program or ended. No signal's handler of ours may run in
+// it meanwhile.
+pid_t start_child(Prepared& prepared) {
+    alignas(64) std::array<char, 64 << 10> stack;
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const pid_t pid = ::clone(&run_prepared, stack.data() + stack.size(),
+                              CLONE_VM | CLONE_VFORK | SIGCHLD, &prepared);
+    const int number = errno;
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    errno = number;
+    return pid;
 }
 
 tl::unexpected<Error> explain(const Spawn& spawn, const Failure& failure) {
@@ -166,27 +183,19 @@ std::optional<ProcessInfo> parse_stat(const std::string& stat) {
 }  // namespace
 
 Result<pid_t> spawn(const Spawn& spawn) {
-    ROLL_TRY(Pipe failures, make_pipe());
     Prepared prepared{.spawn = spawn,
                       .candidates = candidates_of(spawn),
                       .arguments = pointers(spawn.arguments),
                       .environment = pointers(spawn.environment),
                       .descriptors = spawn.descriptors,
-                      .parent = ::getpid(),
-                      .failure = failures.write.get()};
-    const pid_t pid = ::fork();
-    if (pid == 0) run_child(prepared);
+                      .parent = ::getpid()};
+    const pid_t pid = start_child(prepared);
     if (pid < 0)
         return fail(ErrorCode::Failed, "cannot start " + spawn.arguments[0] + ": " +
                                            std::generic_category().message(errno));
-    failures.write.reset();
-    Failure failure;
-    ssize_t n = 0;
-    do n = ::read(failures.read.get(), &failure, sizeof failure);
-    while (n < 0 && errno == EINTR);
-    if (n != sizeof failure) return pid;
+    if (!prepared.failure) return pid;
     ::waitpid(pid, nullptr, 0);
-    return explain(spawn, failure);
+    return explain(spawn, *prepared.failure);
 }
 
 std::vector<std::string> current_environment() {

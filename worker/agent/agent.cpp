@@ -17,8 +17,11 @@ struct Overload : Fs... {
     using Fs::operator()...;
 };
 
-constexpr Millis kPoll{500};       // the clock's own events need no more
-constexpr Millis kBetween{20};     // between heartbeats that changes call for
+constexpr Millis kPoll{500};  // the clock's own events need no more
+constexpr Millis kSoon{20};   // for a change that can wait: one that follows may be said with it
+// Between heartbeats that changes call for: each says all that runs.
+constexpr Millis kBetween{2};
+constexpr std::size_t kRunningAMilli = 20;
 constexpr Millis kFarewell{3000};  // for rolld to take note of the last ends
 
 std::string label(const AttemptKey& key) {
@@ -49,6 +52,7 @@ void Agent::turn() {
     beat();
     hear();  // a send may have swallowed the sign that there is input
     carry_out();
+    if (end_signals_ == 0) parts_.supervisor.stand_by();
 }
 
 void Agent::wait() {
@@ -56,9 +60,7 @@ void Agent::wait() {
                                   {volume_.descriptor(), POLLIN, 0}};
     if (parts_.link.descriptor() >= 0) polled.push_back({parts_.link.descriptor(), POLLIN, 0});
     parts_.supervisor.add_polled(polled);
-    Millis time = kPoll;
-    if (beat_at_) time = std::clamp(*beat_at_ + parts_.beat - boot_now(), Millis{0}, kPoll);
-    if (beat_now_) time = std::min(time, kBetween);
+    const Millis time = std::clamp(beat_due() - boot_now(), Millis{0}, kPoll);
     ::poll(polled.data(), polled.size(), static_cast<int>(time.count()));
 }
 
@@ -112,12 +114,23 @@ void Agent::connect() {
         parts_.log.warn("no connection to rolld: {}", trouble);
 }
 
+void Agent::ask_to_beat(Millis within) {
+    change_due_ = std::min(change_due_.value_or(Instant::max()), now_ + within);
+}
+
+Instant Agent::beat_due() const {
+    if (!beat_at_) return now_;
+    const Instant regular = *beat_at_ + parts_.beat;
+    if (!change_due_) return regular;
+    const Millis between = kBetween + Millis(parts_.core.running() / kRunningAMilli);
+    return std::min(regular, std::max(*change_due_, *beat_at_ + between));
+}
+
 void Agent::beat() {
     if (end_signals_ > 0 && parts_.core.idle() && !give_up_at_) give_up_at_ = now_ + kFarewell;
-    const Millis since = beat_at_ ? now_ - *beat_at_ : parts_.beat;
-    if (since < (beat_now_ ? std::min(kBetween, parts_.beat) : parts_.beat)) return;
+    if (now_ < beat_due()) return;
     beat_at_ = now_;
-    beat_now_ = false;
+    change_due_.reset();
     parts_.link.send(parts_.core.heartbeat(now_));
 }
 
@@ -163,7 +176,8 @@ void Agent::carry_out() {
                             [&](const Publish& e) { volume_.publish(e); },
                             [&](const Remember& e) { remember(e.entry); },
                             [&](const Forget& e) { parts_.run_directory.forget(e.attempt); },
-                            [&](const BeatNow&) { beat_now_ = true; },
+                            [&](const BeatNow&) { ask_to_beat(Millis{0}); },
+                            [&](const BeatSoon&) { ask_to_beat(kSoon); },
                             [&](const Note& e) { parts_.log.info("{}", e.text); }},
                    effect);
     }

@@ -52,14 +52,16 @@ class Agent {
     void carry_out();
     void remember(const protocol::RunningAttempt& entry);
     void connect();
+    void ask_to_beat(Millis within);
+    Instant beat_due() const;
     void beat();
     bool over() const;
 
     AgentParts parts_;
     Volume volume_{};
     Instant now_{};
-    std::optional<Instant> beat_at_{};
-    bool beat_now_ = true;
+    std::optional<Instant> beat_at_{};     // when the last one went out
+    std::optional<Instant> change_due_{};  // when rolld should have heard of a change
     int end_signals_ = 0;
     std::optional<Instant> give_up_at_{};  // an end that rolld does not take note of
     std::optional<Instant> answered_at_{};

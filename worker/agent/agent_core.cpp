@@ -200,7 +200,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     effects_.push_back(Start{order, bound.lease_ends(rules_), bound.killed_at(rules_)});
     if (all_ready(attempt)) attempt.phase = Phase::Running;
     attempts_[order.attempt] = std::move(attempt);
-    effects_.push_back(BeatNow{});
+    effects_.push_back(BeatSoon{});
 }
 
 void AgentCore::forget_ended(const protocol::Answer& answer, const std::set<AttemptKey>& named) {

@@ -34,10 +34,11 @@ struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; st
 struct Remember { protocol::RunningAttempt entry; };                 // survives this process
 struct Forget { AttemptKey attempt; };
 struct BeatNow { };                                                  // rolld should hear of a change
+struct BeatSoon { };                                                 // that can wait for the next one
 struct Note { std::string text; };                                   // for the log
 // clang-format on
 using Effect = std::variant<Start, SetLeash, Tell, Terminate, DumpStacks, Kill, Publish, Remember,
-                            Forget, BeatNow, Note>;
+                            Forget, BeatNow, BeatSoon, Note>;
 
 class AgentCore {
   public:
@@ -70,7 +71,8 @@ class AgentCore {
     // on_look or a beat.
     std::string look_due(Instant now);
 
-    bool idle() const;  // no attempt has a process
+    bool idle() const;                                        // no attempt has a process
+    std::size_t running() const { return attempts_.size(); }  // that a heartbeat tells of
     // And every end has been taken note of; where it leaves and rolld is there, that as well: else
     // its silence would be waited for.
     bool settled(Instant now) const;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/io/passing.hpp"
 #include "common/io/process.hpp"
 #include "common/io/signals.hpp"
 #include "common/protocol/rank.hpp"
@@ -32,23 +33,46 @@ constexpr int kKillingMillis = 20;  // between rounds of SIGKILL
 constexpr std::size_t kPlanBytesMax = 64u << 20;
 constexpr Millis kGpuPatience{50'000};  // then it starts, and may find too little memory
 
+// What roll-worker says.
+struct Orders {
+    LineReader lines{kPlanBytesMax};
+    std::vector<io::Descriptor> passed{};  // of the programs of the next plan
+
+    // False: roll-worker has ended.
+    bool fill() {
+        std::string bytes;
+        const ssize_t n = io::receive_with(kGuardSocket, bytes, passed);
+        lines.feed(bytes);
+        return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+    }
+};
+
+void say(const std::string& line) {
+    const std::string whole = line + "\n";
+    [[maybe_unused]] const ssize_t n = ::write(kGuardSocket, whole.data(), whole.size());
+}
+
+// One attempt.
 class Guard {
   public:
-    Guard(Leash leash, io::Descriptor signals)
-        : leash_(std::move(leash)),
-          signals_(std::move(signals)) {}
+    Guard(const Leash& leash, const io::Descriptor& signals, Orders& orders)
+        : leash_(leash),
+          signals_(signals),
+          orders_(orders),
+          passed_(std::exchange(orders.passed, {})) {}
 
-    int run();
+    // Returns once nothing is left below this process.
+    void run(const GuardPlan& plan);
 
   private:
-    std::optional<GuardPlan> read_plan();
     Result<void> prepare(const GuardPlan& plan);
     void await_gpus(const std::vector<GpuRoom>& gpus);
     Result<void> start(const GuardPlan& plan);
-    Result<pid_t> start_program(const Program& program, int index);
+    Result<pid_t> start_program(const Program& program, std::size_t index);
     Result<void> start_check(const NodeCheck& check);
     void advance(const GuardPlan& plan);
     void end_check(const NodeCheck& check, std::string trouble);
+    void fail_preparing(const Error& error);
     void fail_with(const Error& error, bool own_programs);
     void read_orders();
     void obey(const std::string& order);
@@ -56,14 +80,14 @@ class Guard {
     void kill_round();
     void reap();
     bool programs_ended() const;
-    void say(const std::string& line);
     void look_into_logs(const GuardPlan& plan);
     void cap_logs(const GuardPlan& plan);
 
-    Leash leash_;
-    io::Descriptor signals_;
-    LineReader orders_{kPlanBytesMax};
-    std::vector<pid_t> programs_{};  // 0 once it has ended
+    const Leash& leash_;
+    const io::Descriptor& signals_;
+    Orders& orders_;
+    std::vector<io::Descriptor> passed_;  // two of each program
+    std::vector<pid_t> programs_{};       // 0 once it has ended
     pid_t group_ = 0;
     bool started_ = false;     // the programs; checks come before
     std::size_t checked_ = 0;  // checks that have ended well
@@ -76,23 +100,9 @@ class Guard {
     bool nothing_left_ = false;
 };
 
-void Guard::say(const std::string& line) {
-    const std::string whole = line + "\n";
-    [[maybe_unused]] const ssize_t n = ::write(kGuardUp, whole.data(), whole.size());
-}
-
-std::optional<GuardPlan> Guard::read_plan() {
-    for (;;) {
-        if (const auto line = orders_.next()) {
-            auto plan = decode_guard_plan(*line);
-            if (!plan) return std::nullopt;
-            return *std::move(plan);
-        }
-        if (!orders_.fill(kGuardDown)) return std::nullopt;
-    }
-}
-
 Result<void> Guard::prepare(const GuardPlan& plan) {
+    if (passed_.size() != 2 * plan.programs.size())
+        return fail(ErrorCode::Refused, "descriptors of the programs were lost on their way");
     for (const std::string& directory : plan.directories)
         ROLL_TRY_VOID(make_directories(directory));
     if (!plan.launch_file.empty())
@@ -119,13 +129,13 @@ io::Spawn spawn_of(const Program& program, pid_t group) {
     return spawn;
 }
 
-Result<pid_t> Guard::start_program(const Program& program, int index) {
+Result<pid_t> Guard::start_program(const Program& program, std::size_t index) {
     ROLL_TRY(const io::Descriptor log, open_log(program.log));
     io::Spawn spawn = spawn_of(program, group_);
-    spawn.descriptors = {{kGuardPrograms + 2 * index, STDIN_FILENO},
+    spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},
                          {log.get(), STDERR_FILENO},
-                         {kGuardPrograms + 2 * index + 1, protocol::kReportDescriptor}};
+                         {passed_[2 * index + 1].get(), protocol::kReportDescriptor}};
     return io::spawn(spawn);
 }
 
@@ -141,15 +151,17 @@ void Guard::await_gpus(const std::vector<GpuRoom>& gpus) {
     };
     const Instant until = boot_now() + kGpuPatience;
     while (!killing_ && boot_now() < until && !gpus.empty() && full()) {
-        pollfd polled{kGuardDown, POLLIN, 0};
+        pollfd polled{kGuardSocket, POLLIN, 0};
         ::poll(&polled, 1, kPollMillis);
         if (polled.revents != 0) read_orders();
     }
+    if (killing_)
+        fail_with({ErrorCode::Failed, "ended while it waited for its GPUs' memory"}, true);
 }
 
 Result<void> Guard::start(const GuardPlan& plan) {
     for (std::size_t i = 0; i < plan.programs.size(); ++i) {
-        ROLL_TRY(const pid_t pid, start_program(plan.programs[i], static_cast<int>(i)));
+        ROLL_TRY(const pid_t pid, start_program(plan.programs[i], i));
         programs_.push_back(pid);
         if (i == 0) group_ = pid;
     }
@@ -196,8 +208,15 @@ void Guard::advance(const GuardPlan& plan) {
     started_ = !checks;
     if (!begun) fail_with(begun.error(), checks ? plan.checks[checked_].site : plan.own_programs);
     if (checks) return;
-    const int end = kGuardPrograms + 2 * static_cast<int>(plan.programs.size());
-    for (int fd = kGuardPrograms; fd < end; ++fd) ::close(fd);
+    passed_.clear();
+}
+
+void Guard::fail_preparing(const Error& error) {
+    const bool full = error.code == ErrorCode::Refused;
+    say("failed " +
+        encode(Verdict{full ? "infra" : "invalid",
+                       full ? protocol::kExitRefused : protocol::kExitInvalid, error.message}));
+    killing_ = true;
 }
 
 // What Roll itself lacks, and a full disk, may be better elsewhere or later; the rest never.
@@ -215,8 +234,8 @@ void Guard::fail_with(const Error& error, bool own_programs) {
 }
 
 void Guard::read_orders() {
-    if (!orders_.fill(kGuardDown)) killing_ = true;  // roll-worker has ended
-    while (const auto order = orders_.next()) obey(*order);
+    if (!orders_.fill()) killing_ = true;  // roll-worker has ended
+    while (const auto order = orders_.lines.next()) obey(*order);
 }
 
 void Guard::obey(const std::string& order) {
@@ -282,39 +301,39 @@ bool Guard::programs_ended() const {
     return std::ranges::all_of(programs_, [](pid_t pid) { return pid == 0; });
 }
 
-int Guard::run() {
-    const auto plan = read_plan();
-    if (!plan) return 1;
-    if (const auto prepared = prepare(*plan); !prepared) {
-        const bool full = prepared.error().code == ErrorCode::Refused;
-        Verdict verdict{full ? "infra" : "invalid",
-                        full ? protocol::kExitRefused : protocol::kExitInvalid,
-                        prepared.error().message};
-        say("failed " + encode(verdict));
-        return 0;
-    }
-    await_gpus(plan->gpus);
-    if (killing_)
-        fail_with({ErrorCode::Failed, "ended while it waited for its GPUs' memory"}, true);
+void Guard::run(const GuardPlan& plan) {
+    if (const auto prepared = prepare(plan); !prepared)
+        fail_preparing(prepared.error());
+    else
+        await_gpus(plan.gpus);
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();
-        advance(*plan);
-        cap_logs(*plan);
+        advance(plan);
+        cap_logs(plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {
             say("leash");
             killing_ = true;
         }
         killing_ |= started_ && programs_ended();  // what they left behind goes too
-        if (killing_ && nothing_left_) {
-            look_into_logs(*plan);
-            return 0;
-        }
+        if (killing_ && nothing_left_) return look_into_logs(plan);
         if (killing_) kill_round();
         std::array<pollfd, 2> polled{pollfd{signals_.get(), POLLIN, 0},
-                                     pollfd{kGuardDown, POLLIN, 0}};
+                                     pollfd{kGuardSocket, POLLIN, 0}};
         ::poll(polled.data(), killing_ ? 1 : 2, killing_ ? kKillingMillis : kPollMillis);
         if (polled[1].revents != 0) read_orders();
+    }
+}
+
+// The next plan; none: roll-worker has ended. Orders that come before it were for what has ended.
+std::optional<GuardPlan> next_plan(Orders& orders) {
+    for (;;) {
+        while (const auto line = orders.lines.next()) {
+            if (*line == "term" || *line == "kill" || *line == "stacks") continue;
+            auto plan = decode_guard_plan(*line);
+            return plan ? std::optional(*std::move(plan)) : std::nullopt;
+        }
+        if (!orders.fill()) return std::nullopt;
     }
 }
 
@@ -324,12 +343,18 @@ int run_guard() {
     ::setsid();
     io::become_subreaper();
     // Only SIGKILL ends a guard before its attempt.
-    io::Descriptor signals = io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1,
-                                                SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU});
-    for (const int fd : {kGuardUp, kGuardLeash}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-    auto leash = Leash::open(io::Descriptor(kGuardLeash));
+    const io::Descriptor signals =
+        io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
+                           SIGTSTP, SIGTTIN, SIGTTOU});
+    for (const int fd : {kGuardSocket, kGuardLeash}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    const auto leash = Leash::open(io::Descriptor(kGuardLeash));
     if (!leash) return 1;
-    return Guard(*std::move(leash), std::move(signals)).run();
+    Orders orders;
+    while (const auto plan = next_plan(orders)) {
+        Guard(*leash, signals, orders).run(*plan);
+        say("gone");
+    }
+    return 0;
 }
 
 }  // namespace roll::agent

@@ -1,12 +1,16 @@
-// One guard process an attempt: the parent of all its programs. roll-worker starts itself as one.
+// The guard of an attempt: the process that is the parent of all its programs. roll-worker starts
+// itself as one.
 //
 // It prepares the files, starts the programs in one process group and kills everything below it,
-// other sessions included, when it is told to, when roll-worker ends (its pipe does), when the
-// leash runs out, or when all programs have ended. It ends once nothing is left.
+// other sessions included, when it is told to, when roll-worker ends (its socket does), when the
+// leash runs out, or when all programs have ended. Once nothing is left below it, it says so and
+// serves again: an attempt costs the start of its programs, not that of a guard.
 //
-//   descriptor 0  down: a GuardPlan as one line of JSON, then "term", "stacks" and "kill"
-//   descriptor 3  up:   "exit PROGRAM code|signal N", "leash", "failed {verdict}", "matched N..."
-//   descriptor 4  the leash; from 5 on each program's stdin and report pipe
+//   descriptor 0  a Unix socket. Down: a GuardPlan as one line of JSON, with the descriptors of
+//                 each program (its stdin, its report pipe); then "term", "stacks" and "kill".
+//                 Up: "exit PROGRAM code|signal N", "leash", "failed {verdict}", "matched N...",
+//                 and "gone" as the last word on an attempt
+//   descriptor 3  the leash
 #pragma once
 
 #include <cstdint>
@@ -18,10 +22,8 @@
 
 namespace roll::agent {
 
-constexpr int kGuardDown = 0;
-constexpr int kGuardUp = 3;
-constexpr int kGuardLeash = 4;
-constexpr int kGuardPrograms = 5;  // program i: its stdin is 5 + 2i, its descriptor 3 is 6 + 2i
+constexpr int kGuardSocket = 0;
+constexpr int kGuardLeash = 3;
 
 struct Program {
     std::vector<std::string> arguments;

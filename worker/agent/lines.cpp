@@ -11,7 +11,7 @@ bool LineReader::fill(int fd) {
     std::array<char, 1 << 14> bytes;
     const ssize_t n = ::read(fd, bytes.data(), bytes.size());
     if (n < 0) return errno == EINTR || errno == EAGAIN;
-    buffer_.append(bytes.data(), static_cast<std::size_t>(n));
+    feed({bytes.data(), static_cast<std::size_t>(n)});
     return n > 0;
 }
 

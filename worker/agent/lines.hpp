@@ -1,9 +1,10 @@
-// Lines out of a pipe. A line longer than the limit is dropped to its end.
+// Lines out of a pipe or socket. A line longer than the limit is dropped to its end.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace roll::agent {
 
@@ -13,6 +14,7 @@ class LineReader {
 
     // One read. False at the end of the pipe.
     bool fill(int fd);
+    void feed(std::string_view bytes) { buffer_.append(bytes); }
     std::optional<std::string> next();
 
   private:

@@ -174,7 +174,7 @@ RunDirectory::Record& RunDirectory::record_of(const AttemptKey& key) {
     Record& record = records_[key];
     record.entry.attempt = key;
     if (record.boot.empty()) {
-        record.boot = io::boot_id();
+        record.boot = boot_;
         record.session = session_;
     }
     return record;
@@ -184,13 +184,14 @@ Result<void> RunDirectory::remember(const protocol::RunningAttempt& entry) {
     Record& record = record_of(entry.attempt);
     record.entry = entry;
     record.entry.progress.clear();
+    if (record.guard == 0 && entry.phase != "ended") return {};
     return write(record);
 }
 
-Result<void> RunDirectory::set_guard(const AttemptKey& key, pid_t guard) {
+Result<void> RunDirectory::set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started) {
     Record& record = record_of(key);
     record.guard = guard;
-    if (const auto process = io::find_process(guard)) record.guard_started = process->started;
+    record.guard_started = started;
     return write(record);
 }
 

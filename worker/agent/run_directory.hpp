@@ -11,6 +11,7 @@
 
 #include "common/error.hpp"
 #include "common/io/descriptor.hpp"
+#include "common/io/process.hpp"
 #include "common/protocol/worker.hpp"
 
 namespace roll::agent {
@@ -27,8 +28,10 @@ class RunDirectory {
     // their files stay until forget(). Called once, before anything is started.
     std::vector<protocol::RunningAttempt> end_leftovers();
 
+    // Written once there is something to end or to tell: a guard, or the end.
     Result<void> remember(const protocol::RunningAttempt& entry);
-    Result<void> set_guard(const AttemptKey& key, pid_t guard);
+    // started: as of io::ProcessInfo.
+    Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 
     // At the end of a worker that never comes back under this name. Keeps what is not yet told.
@@ -50,7 +53,8 @@ class RunDirectory {
     RunDirectory(std::filesystem::path path, io::Descriptor lock, std::string session)
         : path_(std::move(path)),
           lock_(std::move(lock)),
-          session_(std::move(session)) {}
+          session_(std::move(session)),
+          boot_(io::boot_id()) {}
     std::filesystem::path file_of(const AttemptKey& key) const;
     Record& record_of(const AttemptKey& key);
     Result<void> write(const Record& record);
@@ -60,6 +64,7 @@ class RunDirectory {
     std::filesystem::path path_;
     io::Descriptor lock_;
     std::string session_;
+    std::string boot_;
     std::map<AttemptKey, Record> records_{};
 };
 

@@ -2,16 +2,32 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
+#include <span>
 #include <sstream>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/io/passing.hpp"
+
 namespace roll::agent {
 namespace {
 
+constexpr std::size_t kIdleMax = 16;  // guards that wait for an attempt
 constexpr int kReadsMax = 64;  // of one pipe a turn: a chatty program must not starve the rest
+
+// Descriptors that go to a guard.
+struct Passed {
+    std::vector<io::Descriptor> held{};
+    std::vector<int> numbers{};
+    void add(io::Descriptor descriptor) {
+        numbers.push_back(descriptor.get());
+        held.push_back(std::move(descriptor));
+    }
+};
 
 void unblock(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
@@ -28,6 +44,22 @@ void write_lines(const io::Descriptor& to, std::string& unsent, const std::strin
         }
         unsent.erase(0, static_cast<std::size_t>(n));
     }
+}
+
+// With as many descriptors as a message takes; the ones before go with blanks, which JSON skips.
+Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
+                       std::string& unsent) {
+    ssize_t sent = 0;
+    while (all.size() > io::kPassedMax && sent >= 0) {
+        sent = io::send_with(to, " ", all.first(io::kPassedMax));
+        all = all.subspan(io::kPassedMax);
+    }
+    if (sent >= 0) sent = io::send_with(to, line, all);
+    if (sent < 0)
+        return fail(ErrorCode::Failed,
+                    "cannot reach a guard: " + std::generic_category().message(errno));
+    unsent = line.substr(static_cast<std::size_t>(sent));
+    return {};
 }
 
 }  // namespace
@@ -49,61 +81,79 @@ void Supervisor::start(const Start& start) {
 Result<void> Supervisor::launch(const Start& start) {
     const AttemptKey& key = start.order.attempt;
     ROLL_TRY(const GuardPlan plan, plan_launch(start.order, site_));
-    ROLL_TRY(Guarded guarded, spawn_guard(static_cast<int>(plan.programs.size())));
-    guarded.leash.set(start.lease_ends, start.killed_at);
-    const auto noted = run_directory_.set_guard(key, guarded.guard);
-    if (!noted) {
-        guarded.down.reset();  // it ends
-        return tl::unexpected(noted.error());
+    Passed passed;
+    std::vector<Channel> channels(plan.programs.size());
+    for (Channel& channel : channels) {
+        ROLL_TRY(io::Pipe input, io::make_pipe());
+        ROLL_TRY(io::Pipe report, io::make_pipe());
+        unblock(input.write.get());
+        unblock(report.read.get());
+        channel.down = std::move(input.write);
+        channel.up = std::move(report.read);
+        passed.add(std::move(input.read));
+        passed.add(std::move(report.write));
     }
-    guarded.unsent = encode(plan);
-    guarded.unsent += '\n';
-    write_lines(guarded.down, guarded.unsent, "");
-    guarded_.emplace(key, std::move(guarded));
-    return {};
+    ROLL_TRY(GuardProcess guard, take_guard());
+    guard.leash.set(start.lease_ends, start.killed_at);
+    auto told = run_directory_.set_guard(key, guard.pid, guard.started);
+    if (told) told = send_plan(guard.socket, encode(plan) + '\n', passed.numbers, guard.unsent);
+    if (told)
+        guarded_.emplace(key, Guarded{std::move(guard), std::move(channels)});
+    else
+        retire(std::move(guard));
+    return told;
 }
 
-Result<Supervisor::Guarded> Supervisor::spawn_guard(int programs) {
+// One that stands by, if it lives.
+Result<Supervisor::GuardProcess> Supervisor::take_guard() {
+    collect_idle();
+    if (idle_.empty()) return spawn_guard();
+    GuardProcess guard = std::move(idle_.back());
+    idle_.pop_back();
+    return guard;
+}
+
+Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
     ROLL_TRY(Leash leash, Leash::make());
-    ROLL_TRY(io::Pipe down, io::make_pipe());
-    ROLL_TRY(io::Pipe up, io::make_pipe());
+    ROLL_TRY(auto ends, io::make_socket_pair());
     io::Spawn spawn;
     spawn.arguments = guard_;
     spawn.environment = site_.environment;
     spawn.directory = std::string("/");
-    spawn.descriptors = {{down.read.get(), kGuardDown},
+    spawn.descriptors = {{ends.second.get(), kGuardSocket},
                          {STDERR_FILENO, STDERR_FILENO},
-                         {up.write.get(), kGuardUp},
                          {leash.descriptor(), kGuardLeash}};
-    std::vector<io::Descriptor> theirs;
-    std::vector<Channel> channels;
-    for (int i = 0; i < programs; ++i) {
-        ROLL_TRY(io::Pipe input, io::make_pipe());
-        ROLL_TRY(io::Pipe report, io::make_pipe());
-        spawn.descriptors.emplace_back(input.read.get(), kGuardPrograms + 2 * i);
-        spawn.descriptors.emplace_back(report.write.get(), kGuardPrograms + 2 * i + 1);
-        unblock(input.write.get());
-        unblock(report.read.get());
-        Channel channel;
-        channel.down = std::move(input.write);
-        channel.up = std::move(report.read);
-        channels.push_back(std::move(channel));
-        theirs.push_back(std::move(input.read));
-        theirs.push_back(std::move(report.write));
+    unblock(ends.first.get());
+    GuardProcess guard{.leash = std::move(leash)};
+    ROLL_TRY(guard.pid, io::spawn(spawn));
+    if (const auto process = io::find_process(guard.pid)) guard.started = process->started;
+    guard.socket = std::move(ends.first);
+    return guard;
+}
+
+// It ends as its socket closes.
+void Supervisor::retire(GuardProcess guard) { leaving_.push_back(guard.pid); }
+
+void Supervisor::stand_by() {
+    if (!idle_.empty() || std::ssize(guarded_) >= site_.slots) return;
+    if (auto guard = spawn_guard()) idle_.push_back(*std::move(guard));
+}
+
+// What they still say was of an attempt that is gone. They end only if they are killed.
+void Supervisor::collect_idle() {
+    for (GuardProcess& guard : idle_) {
+        pollfd ready{guard.socket.get(), POLLIN, 0};
+        if (::poll(&ready, 1, 0) <= 0 || guard.lines.fill(guard.socket.get())) continue;
+        leaving_.push_back(guard.pid);
+        guard.socket.reset();
     }
-    unblock(down.write.get());
-    unblock(up.read.get());
-    ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    Guarded guarded{.guard = pid, .leash = std::move(leash)};
-    guarded.down = std::move(down.write);
-    guarded.up = std::move(up.read);
-    guarded.channels = std::move(channels);
-    return guarded;
+    std::erase_if(idle_, [](const GuardProcess& guard) { return !guard.socket; });
+    std::erase_if(leaving_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
 }
 
 void Supervisor::set_leash(const SetLeash& leash) {
     const auto found = guarded_.find(leash.attempt);
-    if (found != guarded_.end()) found->second.leash.set(leash.lease_ends, leash.killed_at);
+    if (found != guarded_.end()) found->second.guard.leash.set(leash.lease_ends, leash.killed_at);
 }
 
 void Supervisor::tell(const AttemptKey& key, const protocol::Command& command) {
@@ -116,26 +166,38 @@ void Supervisor::tell(const AttemptKey& key, const protocol::Command& command) {
 
 void Supervisor::order(const AttemptKey& key, const std::string& line) {
     const auto found = guarded_.find(key);
-    if (found != guarded_.end()) write_lines(found->second.down, found->second.unsent, line);
+    if (found == guarded_.end()) return;
+    write_lines(found->second.guard.socket, found->second.guard.unsent, line);
 }
 
 void Supervisor::add_polled(std::vector<pollfd>& polled) const {
     for (const auto& [key, guarded] : guarded_) {
-        if (guarded.up) polled.push_back({guarded.up.get(), POLLIN, 0});
-        if (!guarded.unsent.empty()) polled.push_back({guarded.down.get(), POLLOUT, 0});
+        const GuardProcess& guard = guarded.guard;
+        const short events = guard.unsent.empty() ? POLLIN : POLLIN | POLLOUT;
+        polled.push_back({guard.socket.get(), events, 0});
         for (const Channel& channel : guarded.channels)
             if (channel.up) polled.push_back({channel.up.get(), POLLIN, 0});
     }
+    for (const GuardProcess& guard : idle_) polled.push_back({guard.socket.get(), POLLIN, 0});
 }
 
 std::vector<ProcessEvent> Supervisor::collect() {
     for (auto& [key, guarded] : guarded_) {
-        write_lines(guarded.down, guarded.unsent, "");
+        write_lines(guarded.guard.socket, guarded.guard.unsent, "");
         for (int rank = 0; rank < static_cast<int>(guarded.channels.size()); ++rank)
             collect_channel(key, rank, guarded.channels[rank]);
         collect_guard(key, guarded);
     }
-    std::erase_if(guarded_, [](const auto& item) { return !item.second.up; });
+    for (auto it = guarded_.begin(); it != guarded_.end();) {
+        if (!it->second.gone) {
+            ++it;
+            continue;
+        }
+        if (it->second.guard.socket) idle_.push_back(std::move(it->second.guard));
+        it = guarded_.erase(it);
+    }
+    for (; idle_.size() > kIdleMax; idle_.pop_back()) retire(std::move(idle_.back()));
+    collect_idle();
     return std::exchange(events_, {});
 }
 
@@ -159,20 +221,24 @@ void Supervisor::collect_channel(const AttemptKey& key, int rank, Channel& chann
 void Supervisor::collect_guard(const AttemptKey& key, Guarded& guarded) {
     bool ended = false;
     for (;;) {
-        pollfd ready{guarded.up.get(), POLLIN, 0};
+        pollfd ready{guarded.guard.socket.get(), POLLIN, 0};
         if (::poll(&ready, 1, 0) <= 0) break;
-        if (guarded.lines.fill(guarded.up.get())) continue;
+        if (guarded.guard.lines.fill(guarded.guard.socket.get())) continue;
         ended = true;
         break;
     }
     std::vector<std::string> lines;
-    while (auto line = guarded.lines.next()) lines.push_back(*std::move(line));
+    while (auto line = guarded.guard.lines.next()) lines.push_back(*std::move(line));
     if (!lines.empty() || ended) {
         for (int rank = 0; rank < static_cast<int>(guarded.channels.size()); ++rank)
             collect_channel(key, rank, guarded.channels[rank]);
     }
-    for (const std::string& line : lines) take_line(key, line);
-    if (ended) take_gone(key, guarded);
+    for (const std::string& line : lines) {
+        guarded.gone |= line == "gone";
+        take_line(key, line);
+    }
+    if (ended) bury(key, guarded);
+    if (guarded.gone) events_.push_back(Gone{key});
 }
 
 void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
@@ -201,24 +267,25 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
 
 // What a killed guard left became ours: roll-worker is a subreaper.
 void Supervisor::reap_orphans() {
+    std::set<pid_t> guards(leaving_.begin(), leaving_.end());
+    for (const auto& [key, guarded] : guarded_) guards.insert(guarded.guard.pid);
+    for (const GuardProcess& guard : idle_) guards.insert(guard.pid);
     for (const io::ProcessInfo& process : io::descendants(::getpid())) {
-        const bool guard = std::ranges::any_of(
-            guarded_, [&](const auto& item) { return item.second.guard == process.pid; });
-        if (process.parent == ::getpid() && process.state == 'Z' && !guard)
+        if (process.parent == ::getpid() && process.state == 'Z' && !guards.contains(process.pid))
             ::waitpid(process.pid, nullptr, WNOHANG);
     }
 }
 
 // A guard that ended by itself has left nothing. One that was killed may have left grandchildren.
-void Supervisor::take_gone(const AttemptKey& key, Guarded& guarded) {
+void Supervisor::bury(const AttemptKey& key, Guarded& guarded) {
     int status = 0;
-    const pid_t waited = ::waitpid(guarded.guard, &status, 0);
-    if (waited != guarded.guard || !WIFEXITED(status)) {
+    const pid_t waited = ::waitpid(guarded.guard.pid, &status, 0);
+    if (waited != guarded.guard.pid || !WIFEXITED(status)) {
         run_directory_.end_strays(key);
         reap_orphans();
     }
-    guarded.up.reset();
-    events_.push_back(Gone{key});
+    guarded.guard.socket.reset();
+    guarded.gone = true;
 }
 
 }  // namespace roll::agent

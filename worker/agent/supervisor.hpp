@@ -1,5 +1,6 @@
 // Carries out what AgentCore decides about processes: a guard an attempt, its pipes, its leash.
-// Tells what became of them. Never blocks, but for the run directory's small files.
+// Tells what became of them. Guards that have nothing left below them are kept for later attempts.
+// Never blocks, but for the run directory's small files.
 #pragma once
 
 #include <map>
@@ -48,6 +49,8 @@ class Supervisor {
     void add_polled(std::vector<pollfd>& polled) const;
     // What has come since. Call it after each wait, and when a child has ended.
     std::vector<ProcessEvent> collect();
+    // Has a guard stand by while there may be another attempt. Call it when there is time.
+    void stand_by();
 
   private:
     struct Channel {  // to and from one program
@@ -57,29 +60,38 @@ class Supervisor {
         std::string unsent{};
         bool junk_told = false;
     };
-    struct Guarded {
-        pid_t guard = 0;
-        io::Descriptor down{};
-        io::Descriptor up{};
+    struct GuardProcess {
+        pid_t pid = 0;
+        std::uint64_t started = 0;
+        io::Descriptor socket{};  // none: it has ended
         LineReader lines{1 << 16};
         std::string unsent{};
         Leash leash;
+    };
+    struct Guarded {
+        GuardProcess guard;
         std::vector<Channel> channels{};
+        bool gone = false;  // no process of the attempt is left
     };
 
     Result<void> launch(const Start& start);
-    Result<Guarded> spawn_guard(int programs);
+    Result<GuardProcess> take_guard();
+    Result<GuardProcess> spawn_guard();
+    void collect_idle();
+    void retire(GuardProcess guard);
     void order(const AttemptKey& key, const std::string& line);
     void collect_guard(const AttemptKey& key, Guarded& guarded);
     void collect_channel(const AttemptKey& key, int rank, Channel& channel);
     void take_line(const AttemptKey& key, const std::string& line);
-    void take_gone(const AttemptKey& key, Guarded& guarded);
+    void bury(const AttemptKey& key, Guarded& guarded);
     void reap_orphans();
 
     std::vector<std::string> guard_;
     LaunchSite site_;
     RunDirectory& run_directory_;
     std::map<AttemptKey, Guarded> guarded_{};
+    std::vector<GuardProcess> idle_{};  // guards without an attempt
+    std::vector<pid_t> leaving_{};      // guards that were told to end
     std::vector<ProcessEvent> events_{};
 };
 

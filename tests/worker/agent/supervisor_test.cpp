@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -48,7 +49,7 @@ class SupervisorTest : public testing::Test {
     protocol::StartOrder order(const std::string& document, int ranks = 1,
                                const std::string& kind = "train") {
         protocol::StartOrder order;
-        order.attempt = kKey;
+        order.attempt = key_;
         order.kind = kind;
         order.document = document;
         order.output = (folder_ / "out").string();
@@ -79,16 +80,30 @@ class SupervisorTest : public testing::Test {
         return static_cast<int>(std::ranges::count_if(
             events_, [](const ProcessEvent& e) { return std::holds_alternative<T>(e); }));
     }
+    // But guards, which wait for the next attempt.
     bool nothing_left() {
+        const auto left = io::descendants(::getpid());
+        return std::ranges::all_of(left, [&](const io::ProcessInfo& process) {
+            return process.state == 'Z' || guards().contains(process.pid);
+        });
+    }
+    std::set<pid_t> guards() {
+        std::set<pid_t> pids;
         for (const io::ProcessInfo& process : io::descendants(::getpid()))
-            if (process.state != 'Z') return false;
-        return true;
+            if (process.parent == ::getpid() && process.state != 'Z') pids.insert(process.pid);
+        return pids;
+    }
+    // The next attempt of the same job, whose events are waited for anew.
+    void next_attempt() {
+        ++key_.token.attempt;
+        events_.clear();
     }
     std::string log(int rank) {
         return read_file(folder_ / "out/logs/attempt-1" / ("rank-" + std::to_string(rank) + ".log"))
             .value();
     }
 
+    AttemptKey key_ = kKey;
     std::filesystem::path folder_;
     std::optional<RunDirectory> run_directory_;
     std::optional<Supervisor> supervisor_;
@@ -100,7 +115,7 @@ TEST_F(SupervisorTest, RanksTalkAndTheirEndsAreSeen) {
     EXPECT_TRUE(std::holds_alternative<protocol::Ready>(wait<Reported>().report));
     wait<Reported>(4);
     EXPECT_TRUE(std::filesystem::exists(folder_ / "out/checkpoints/.step-10.1-1"));
-    supervisor_->tell(kKey, protocol::RecordedStep{10});
+    supervisor_->tell(key_, protocol::RecordedStep{10});
     wait<Gone>();
     EXPECT_EQ(wait<Exited>(1).exit, (ExitStatus{false, 0}));
     EXPECT_EQ(wait<Exited>(2).exit, (ExitStatus{false, 0}));
@@ -112,8 +127,8 @@ TEST_F(SupervisorTest, RanksTalkAndTheirEndsAreSeen) {
 TEST_F(SupervisorTest, AStopReachesStdinAndTheGroup) {
     start(R"({"rank": ["deaf", "ready", "stop", "exit 75"]})");
     wait<Reported>();
-    supervisor_->tell(kKey, protocol::StopAtStep{true});
-    supervisor_->terminate(kKey);
+    supervisor_->tell(key_, protocol::StopAtStep{true});
+    supervisor_->terminate(key_);
     wait<Gone>();
     EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 75}));
 }
@@ -122,7 +137,7 @@ TEST_F(SupervisorTest, SigtermEndsWhatDoesNotListen) {
     start(R"({"command": ["sleep", "600"]})", 1, "command");
     const auto log_file = folder_ / "out/logs/attempt-1/rank-0.log";
     while (!std::filesystem::exists(log_file)) ::usleep(1000);
-    supervisor_->terminate(kKey);
+    supervisor_->terminate(key_);
     wait<Gone>();
     EXPECT_EQ(wait<Exited>().exit, (ExitStatus{true, SIGTERM}));
 }
@@ -130,8 +145,8 @@ TEST_F(SupervisorTest, SigtermEndsWhatDoesNotListen) {
 TEST_F(SupervisorTest, AKillTakesWhatIgnoresSigtermAndItsGrandchildren) {
     start(R"({"rank": ["deaf", "child", "ready", "hang"]})", 2);
     wait<Reported>(2);
-    supervisor_->terminate(kKey);
-    supervisor_->kill(kKey);
+    supervisor_->terminate(key_);
+    supervisor_->kill(key_);
     wait<Gone>();
     EXPECT_EQ(wait<Exited>().exit, (ExitStatus{true, SIGKILL}));
     EXPECT_TRUE(nothing_left());
@@ -147,7 +162,7 @@ TEST_F(SupervisorTest, WhatACommandLeavesBehindGoesWithIt) {
 TEST_F(SupervisorTest, TheGuardKillsWhenTheLeashRunsOut) {
     start(R"({"rank": ["child", "ready", "hang"]})");
     wait<Reported>();
-    supervisor_->set_leash({kKey, boot_now(), boot_now()});
+    supervisor_->set_leash({key_, boot_now(), boot_now()});
     wait<LeashRanOut>();
     wait<Gone>();
     EXPECT_TRUE(nothing_left());
@@ -199,6 +214,75 @@ TEST_F(SupervisorTest, AKilledGuardLeavesNothing) {
     EXPECT_TRUE(nothing_left());
 }
 
+TEST_F(SupervisorTest, AGuardWithNothingLeftBelowItServesAgain) {
+    start(R"({"command": ["sh", "-c", "setsid sleep 600 & exit 3"]})", 1, "command");
+    wait<Gone>();
+    const std::set<pid_t> first = guards();
+    ASSERT_EQ(first.size(), 1u);
+    EXPECT_TRUE(nothing_left());
+    next_attempt();
+    start(R"({"rank": ["ready", "recorded 10", "exit 0"]})", 2);
+    wait<Reported>(2);
+    EXPECT_EQ(guards(), first);
+    supervisor_->tell(key_, protocol::RecordedStep{10});
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>(2).exit, (ExitStatus{false, 0}));
+    next_attempt();
+    start(R"({"rank": ["child", "ready", "hang"]})");
+    wait<Reported>();
+    supervisor_->set_leash({key_, boot_now(), boot_now()});
+    wait<LeashRanOut>();
+    wait<Gone>();
+    EXPECT_TRUE(nothing_left());
+    EXPECT_EQ(guards(), first);
+}
+
+TEST_F(SupervisorTest, OrdersForWhatHasEndedDoNotReachTheNextAttempt) {
+    start(R"({"command": ["true"]})", 1, "command");
+    while (count<Exited>() == 0) {  // not yet taken note of
+        supervisor_->kill(key_);
+        for (ProcessEvent& event : supervisor_->collect()) events_.push_back(std::move(event));
+    }
+    wait<Gone>();
+    next_attempt();
+    start(R"({"command": ["sh", "-c", "exit 4"]})", 1, "command");
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 4}));
+}
+
+TEST_F(SupervisorTest, AGuardThatDiedWhileItWaitedIsReplaced) {
+    supervisor_->stand_by();
+    const std::set<pid_t> first = guards();
+    ASSERT_EQ(first.size(), 1u);
+    ::kill(*first.begin(), SIGKILL);
+    while (!guards().empty()) ::usleep(1000);
+    start(R"({"command": ["true"]})", 1, "command");
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 0}));
+    EXPECT_EQ(guards().size(), 1u);
+}
+
+TEST_F(SupervisorTest, MoreDescriptorsThanAMessageTakesReachTheGuard) {
+    constexpr int kRanks = 130;
+    start(R"({"rank": ["ready", "exit 0"]})", kRanks);
+    wait<Reported>(kRanks);
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>(kRanks).exit, (ExitStatus{false, 0}));
+}
+
+TEST_F(SupervisorTest, WhatAProgramDidNotReadDoesNotReachTheNextOne) {
+    start(R"({"command": ["sleep", "600"]})", 1, "command");
+    supervisor_->tell(key_, protocol::RecordedStep{1});
+    supervisor_->kill(key_);
+    wait<Gone>();
+    next_attempt();
+    start(R"({"command": ["sh", "-c", "read line; echo got $line"]})", 1, "command");
+    supervisor_->tell(key_, protocol::RecordedStep{2});
+    wait<Gone>();
+    EXPECT_NE(read_file(folder_ / "out/logs/attempt-2/rank-0.log").value().find(":2"),
+              std::string::npos);
+}
+
 TEST_F(SupervisorTest, TheNextWorkerEndsAndReportsWhatThisOneLeft) {
     protocol::RunningAttempt entry;
     entry.attempt = kKey;
@@ -217,6 +301,7 @@ TEST_F(SupervisorTest, TheNextWorkerEndsAndReportsWhatThisOneLeft) {
     EXPECT_EQ(left[0].attempt, kKey);
     EXPECT_EQ(left[0].checkpoints.size(), 1u);
     EXPECT_TRUE(nothing_left());
+    EXPECT_TRUE(guards().empty());
     run_directory_->forget(kKey);
     restart();
     EXPECT_TRUE(run_directory_->end_leftovers().empty());
