@@ -1,6 +1,8 @@
 #include "worker/convert/target.hpp"
 
+#include <numeric>
 #include <set>
+#include <tuple>
 
 #include "common/check.hpp"
 #include "common/files.hpp"
@@ -89,6 +91,19 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
     return std::make_unique<TorchWriter>(std::move(writer));
 }
 
+// As safetensors lay them: a file that is written from its beginning to its end is written fastest.
+std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft) {
+    std::vector<std::size_t> order(layout.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return std::tie(layout[a].file, draft.tensors[b].info.dtype, layout[a].name) <
+               std::tie(layout[b].file, draft.tensors[a].info.dtype, layout[b].name);
+    });
+    std::vector<Stored> sorted;
+    for (const std::size_t i : order) sorted.push_back(std::move(layout[i]));
+    return sorted;
+}
+
 // Sizes are those that the source's tensors have, or will have after a cast.
 Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request) {
     std::vector<Stored> layout = hf_disk_layout(source.model);
@@ -103,7 +118,7 @@ Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Reques
     const int count = shards.empty() ? 1 : shards.back() + 1;
     for (std::size_t i = 0; i < layout.size(); ++i)
         layout[i].file = formats::shard_name(shards[i], count);
-    return layout;
+    return in_file_order(std::move(layout), draft);
 }
 
 // A vocabulary that was enlarged in native form is that of the exported config.
