@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -195,15 +196,26 @@ bool is_changed(const Source& source, const TargetTensor& target) {
                        [&](const Copy& copy) { return source.deltas.contains(copy.hf); });
 }
 
-// As fill(), but what an adapter changes is computed in fp32 and rounded once.
+// As fill(), but what an adapter changes is computed in fp32 and rounded once: so many rows at a
+// time that they stay in the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
-    const std::int64_t count = (end - begin) * tensor::row_major(target.info.shape)[0];
-    std::vector<float> values(static_cast<std::size_t>(count));
-    fill(source, target, begin, end, tensor::DType::F32,
-         reinterpret_cast<std::byte*>(values.data()));
-    tensor::cast(tensor::DType::F32, std::as_bytes(std::span(values)), target.info.dtype,
-                 {buffer, static_cast<std::size_t>(count * bytes_of(target.info.dtype))});
+    constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // elements
+    constexpr std::int64_t kRowsMin = 8;
+    const std::int64_t row = tensor::row_major(target.info.shape)[0];
+    const std::int64_t step =
+        std::clamp(kCached / row, std::min(kRowsMin, end - begin), end - begin);
+    std::vector<float> values(static_cast<std::size_t>(step * row));
+    for (std::int64_t first = begin; first < end; first += step) {
+        const std::int64_t last = std::min(first + step, end);
+        fill(source, target, first, last, tensor::DType::F32,
+             reinterpret_cast<std::byte*>(values.data()));
+        const auto count = static_cast<std::size_t>((last - first) * row);
+        const std::size_t bytes = count * static_cast<std::size_t>(bytes_of(target.info.dtype));
+        tensor::cast(tensor::DType::F32, std::as_bytes(std::span(values).first(count)),
+                     target.info.dtype, {buffer, bytes});
+        buffer += bytes;
+    }
 }
 
 }  // namespace
@@ -231,11 +243,12 @@ Result<void> gather(const Source& source, const TargetTensor& target, const Wind
     if (total == 0) return {};
     const std::int64_t row_bytes = total / rows;
     const std::int64_t window = std::clamp<std::int64_t>(kWindowBytes / row_bytes, 1, rows);
-    std::vector<std::byte> buffer(static_cast<std::size_t>(window * row_bytes));
+    const auto buffer =
+        std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(window * row_bytes));
     for (std::int64_t begin = 0; begin < rows; begin += window) {
         const std::int64_t end = std::min(rows, begin + window);
-        gather_rows(source, target, begin, end, buffer.data());
-        ROLL_TRY_VOID(write({buffer.data(), static_cast<std::size_t>((end - begin) * row_bytes)}));
+        gather_rows(source, target, begin, end, buffer.get());
+        ROLL_TRY_VOID(write({buffer.get(), static_cast<std::size_t>((end - begin) * row_bytes)}));
     }
     release(source, target);
     return {};

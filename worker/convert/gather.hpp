@@ -12,7 +12,7 @@
 namespace roll::convert {
 
 // How many rows of a tensor are held at a time, so that a window stays near this size.
-constexpr std::int64_t kWindowBytes = std::int64_t{16} << 20U;
+constexpr std::int64_t kWindowBytes = std::int64_t{4} << 20U;
 
 using Window = std::function<Result<void>(std::span<const std::byte>)>;
 
