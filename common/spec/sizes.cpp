@@ -143,6 +143,16 @@ void check_validations(const Json& document, std::vector<Problem>& problems) {
                                         *patience)});
 }
 
+void check_retention(const Json& document, std::vector<Problem>& problems) {
+    const auto kept = number(document, "/checkpoint/keep_every");
+    const auto every = number(document, "/checkpoint/every");
+    if (!kept || (every && *kept % *every == 0)) return;
+    problems.push_back(
+        {"checkpoint.keep_every",
+         every ? fmt::format("is {}; allowed: a multiple of checkpoint.every {}", *kept, *every)
+               : fmt::format("is {}, but checkpoint.every is 0; allowed: 0, or set it", *kept)});
+}
+
 // Validation sets by name: what names may be, and how many may be tails of the training files.
 void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
     const Json data = document.value("data", Json());
@@ -200,6 +210,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_lengths(document, problems);
     check_rates(document, problems);
     check_validations(document, problems);
+    check_retention(document, problems);
     check_valid_sets(document, problems);
     return problems;
 }

@@ -255,6 +255,10 @@ Result<TrainSpec> train_spec(std::string_view document) {
     JsonReader checkpoint(section(reader, "checkpoint"), "checkpoint");
     spec.checkpoint_every = checkpoint.get_or("every", spec.checkpoint_every);
     spec.checkpoint_keep = checkpoint.get_or("keep", spec.checkpoint_keep);
+    spec.checkpoint_keep_every = checkpoint.get_or("keep_every", spec.checkpoint_keep_every);
+    spec.checkpoint_keep_optimizer =
+        checkpoint.get_or("keep_optimizer", spec.checkpoint_keep_optimizer);
+    spec.checkpoint_first_step = checkpoint.get_or("first_step", spec.checkpoint_first_step);
     spec.checkpoint_keep_best = checkpoint.get_or("keep_best", spec.checkpoint_keep_best);
     ROLL_TRY_VOID(checkpoint.finish_lenient());
     ROLL_TRY_VOID(read_export(section(reader, "export"), spec));

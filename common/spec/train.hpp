@@ -124,7 +124,10 @@ struct TrainSpec {
     OnNotFinite on_not_finite = OnNotFinite::Stop;
     std::int64_t checkpoint_every = 0;  // steps; 0: at the end only
     std::int64_t checkpoint_keep = 2;
-    bool checkpoint_keep_best = false;  // besides those, the one of the lowest validation loss
+    std::int64_t checkpoint_keep_every = 0;      // besides those, of steps that it divides; 0: none
+    std::int64_t checkpoint_keep_optimizer = 0;  // the newest that keep optimizer state; 0: all
+    bool checkpoint_keep_best = false;   // besides those, the one of the lowest validation loss
+    bool checkpoint_first_step = false;  // one after the first step, which is read back
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "worker/checkpoint/state.hpp"
+
 namespace roll::checkpoint {
 namespace {
 
@@ -10,47 +12,78 @@ bool newer(const Name& a, const Name& b) {
     return std::tie(a.step, a.writer) > std::tie(b.step, b.writer);
 }
 
+void sort_newest_first(std::vector<Kept>& recorded) {
+    std::sort(recorded.begin(), recorded.end(),
+              [](const Kept& a, const Kept& b) { return newer(a.name, b.name); });
+}
+
+bool is_needed_to_resume(const Kept& kept, const std::vector<Kept>& recorded,
+                         const Retention& rule) {
+    return rule.resumed_from == kept.name &&
+           std::none_of(recorded.begin(), recorded.end(), [&](const Kept& other) {
+               return other.usable && newer(other.name, kept.name);
+           });
+}
+
+bool has_optimizer(const Manifest& manifest) {
+    return std::any_of(manifest.files.begin(), manifest.files.end(),
+                       [](const FileEntry& file) { return file.path == kOptimizerFile; });
+}
+
 }  // namespace
 
-Choice choose_newest(std::span<const std::filesystem::path> newest_first) {
+Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use) {
     Choice choice;
     for (const std::filesystem::path& directory : newest_first) {
         auto manifest = verify(directory);
-        if (manifest) {
+        if (manifest && (use == For::Weights || has_optimizer(*manifest))) {
             choice.directory = directory;
             choice.manifest = *std::move(manifest);
             return choice;
         }
         choice.skipped.push_back(directory);
-        choice.reasons.push_back("the checkpoint " + directory.string() +
-                                 " is skipped: " + manifest.error().message);
+        if (!manifest) choice.damaged.push_back(directory);
+        choice.reasons.push_back(
+            "the checkpoint " + directory.string() + " is skipped: " +
+            (manifest ? "its optimizer state was dropped" : manifest.error().message));
     }
     return choice;
 }
 
-std::vector<Name> to_delete(std::vector<Kept> recorded, std::int64_t keep,
-                            const std::optional<Name>& resumed_from,
-                            std::optional<std::int64_t> best_step) {
-    std::sort(recorded.begin(), recorded.end(),
-              [](const Kept& a, const Kept& b) { return newer(a.name, b.name); });
+std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule) {
+    sort_newest_first(recorded);
     std::vector<Name> doomed;
     std::int64_t usable_seen = 0;
+    std::optional<std::int64_t> step_before;  // of the usable one before: newer, and so it counts
     const bool any_usable =
         std::any_of(recorded.begin(), recorded.end(), [](const Kept& k) { return k.usable; });
-    const auto progressed = [&](const Name& from) {
-        return std::any_of(recorded.begin(), recorded.end(),
-                           [&](const Kept& k) { return k.usable && newer(k.name, from); });
-    };
     for (const Kept& kept : recorded) {
-        const bool best = kept.usable && best_step == kept.name.step;
-        if (best) best_step.reset();  // older ones of the same step are not
-        if (kept.usable && ++usable_seen <= keep) continue;
-        if (best) continue;
+        const std::int64_t step = kept.name.step;
         if (!kept.usable && !any_usable) continue;
-        if (resumed_from && kept.name == *resumed_from && !progressed(kept.name)) continue;
+        if (kept.usable && ++usable_seen <= rule.keep) {
+            step_before = step;
+            continue;
+        }
+        const bool first_of_step = kept.usable && step_before != step;
+        if (kept.usable) step_before = step;
+        if (first_of_step && rule.best_step == step) continue;
+        if (first_of_step && rule.keep_every > 0 && step % rule.keep_every == 0) continue;
+        if (is_needed_to_resume(kept, recorded, rule)) continue;
         doomed.push_back(kept.name);
     }
     return doomed;
+}
+
+std::vector<Name> to_strip(std::vector<Kept> recorded, const Retention& rule) {
+    sort_newest_first(recorded);
+    std::vector<Name> stripped;
+    std::int64_t seen = 0;
+    for (const Kept& kept : recorded) {
+        if (rule.optimizer == 0 || !kept.usable || !kept.optimizer) continue;
+        if (++seen <= rule.optimizer || is_needed_to_resume(kept, recorded, rule)) continue;
+        stripped.push_back(kept.name);
+    }
+    return stripped;
 }
 
 }  // namespace roll::checkpoint

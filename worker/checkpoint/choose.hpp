@@ -17,24 +17,37 @@ struct Choice {
     Manifest manifest;                               // of the directory
     std::vector<std::filesystem::path> skipped;      // those before it in the list, each with
     std::vector<std::string> reasons;                // one sentence why
+    std::vector<std::filesystem::path> damaged;      // of the skipped, those that do not verify
 };
 
-// The first of `newest_first` whose every byte verifies. Reads files.
-Choice choose_newest(std::span<const std::filesystem::path> newest_first);
+enum class For { Weights, Resume };  // what a checkpoint is wanted for
+
+// The first of `newest_first` whose every byte verifies; to resume, one that still has its
+// optimizer state. Reads files.
+Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use = For::Weights);
 
 // One recorded checkpoint of the job in retention's eyes.
 struct Kept {
     Name name;
-    bool usable = true;  // false: found damaged at start
+    bool usable = true;     // false: found damaged at start
+    bool optimizer = true;  // false: its optimizer state was dropped
     friend bool operator==(const Kept&, const Kept&) = default;
 };
 
-// Those of `recorded` that may be deleted when `keep` >= 1 shall remain: all but the `keep` newest
-// usable ones, and never `resumed_from` until a newer usable one is recorded, nor the newest usable
-// one of `best_step`, which stays besides them. Damaged ones count for nothing and go as soon as
-// there is a usable one. Pure; newest is the highest step, then the latest writer.
-std::vector<Name> to_delete(std::vector<Kept> recorded, std::int64_t keep,
-                            const std::optional<Name>& resumed_from,
-                            std::optional<std::int64_t> best_step = std::nullopt);
+// Which checkpoints of a job stay. Newest is the highest step, then the latest writer.
+struct Retention {
+    std::int64_t keep = 2;        // the newest so many, at least 1
+    std::int64_t keep_every = 0;  // besides, the newest of each step that this divides; 0: none
+    std::int64_t optimizer = 0;   // of those that stay, the newest with optimizer state; 0: all
+    std::optional<Name> resumed_from = std::nullopt;       // stays until a newer one is recorded
+    std::optional<std::int64_t> best_step = std::nullopt;  // the newest of this step stays
+};
+
+// Those of `recorded` that may be deleted. Damaged ones count for nothing and go as soon as there
+// is a usable one. Pure.
+std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule);
+
+// Those of `recorded` whose optimizer state may be dropped. Pure.
+std::vector<Name> to_strip(std::vector<Kept> recorded, const Retention& rule);
 
 }  // namespace roll::checkpoint

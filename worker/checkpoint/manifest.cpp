@@ -9,6 +9,7 @@
 #include "common/hash.hpp"
 #include "common/json.hpp"
 #include "common/number.hpp"
+#include "worker/checkpoint/state.hpp"
 
 namespace roll::checkpoint {
 namespace {
@@ -154,7 +155,7 @@ Result<Manifest> verify(const fs::path& directory) {
     for (const std::string& path : present) {
         const bool listed = std::any_of(manifest->files.begin(), manifest->files.end(),
                                         [&](const FileEntry& file) { return file.path == path; });
-        if (!listed)
+        if (!listed && path != kOptimizerFile)
             return fail(ErrorCode::Corrupt,
                         (directory / path).string() + " is not in its manifest");
     }

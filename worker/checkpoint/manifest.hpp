@@ -37,7 +37,8 @@ Result<std::vector<FileEntry>> hash_files(const std::filesystem::path& directory
 
 // Reads every byte. Error Corrupt names the first file that is missing, has another size or other
 // bytes; NotFound: there is no directory or no manifest. A file that the manifest does not list is
-// Corrupt too: somebody changed the directory.
+// Corrupt too: somebody changed the directory. But optimizer state that it no longer lists was
+// being dropped when its writer died.
 Result<Manifest> verify(const std::filesystem::path& directory);
 
 }  // namespace roll::checkpoint

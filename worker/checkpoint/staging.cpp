@@ -9,6 +9,7 @@
 
 #include "common/files.hpp"
 #include "worker/checkpoint/manifest.hpp"
+#include "worker/checkpoint/state.hpp"
 
 namespace roll::checkpoint {
 namespace {
@@ -104,6 +105,38 @@ Result<void> remove(const fs::path& checkpoints, const Name& name) {
     if (error) return failed("cannot delete", from, error);
     ROLL_TRY_VOID(fsync_directory(checkpoints));
     return remove_tree(trash);
+}
+
+Result<void> drop_optimizer(const fs::path& checkpoints, const Name& name) {
+    const fs::path directory = checkpoints / final_name(name);
+    const fs::path file = directory / kOptimizerFile;
+    std::error_code error;
+    if (!fs::exists(file, error)) return {};
+    ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
+    ROLL_TRY(Manifest manifest, decode_manifest(text));
+    std::erase_if(manifest.files,
+                  [](const FileEntry& entry) { return entry.path == kOptimizerFile; });
+    // Made outside, because a checkpoint holds no file that its manifest does not list.
+    const fs::path draft = checkpoints / (std::string(kTrashPrefix) + "manifest");
+    ROLL_TRY_VOID(write_file_atomically(draft, encode(manifest)));
+    fs::rename(draft, directory / kManifestFile, error);
+    if (error) return failed("cannot rename to", directory / kManifestFile, error);
+    ROLL_TRY_VOID(fsync_directory((directory / kManifestFile).parent_path()));
+    fs::remove(file, error);
+    if (error) return failed("cannot delete", file, error);
+    return {};
+}
+
+Result<void> prove(const fs::path& checkpoints, const Token& writer) {
+    constexpr std::size_t kBytes = 1 << 16;
+    const auto fill = [&](const fs::path& directory) {
+        return write_file_atomically(directory / "probe", std::string(kBytes, 'x'));
+    };
+    ROLL_TRY(const fs::path staged, stage(checkpoints, {0, writer}, fill));
+    const auto verified = verify(staged);
+    ROLL_TRY_VOID(remove_tree(staged));
+    if (!verified) return tl::unexpected(verified.error());
+    return {};
 }
 
 Result<int> sweep(const fs::path& checkpoints, const Token& writer) {

@@ -24,6 +24,14 @@ Result<std::filesystem::path> stage(const std::filesystem::path& checkpoints, co
 // leaves nothing under a final name that does not verify. A missing one is no error.
 Result<void> remove(const std::filesystem::path& checkpoints, const Name& name);
 
+// Deletes the optimizer state of a published checkpoint: first its manifest no longer lists it, so
+// that a crash half-way leaves a checkpoint that verifies. One that has none is no error.
+Result<void> drop_optimizer(const std::filesystem::path& checkpoints, const Name& name);
+
+// Whether a checkpoint can come into being here: stages a small one, reads it back and removes it.
+// The errors are those of stage.
+Result<void> prove(const std::filesystem::path& checkpoints, const Token& writer);
+
 // Removes what crashed writers left behind: trashed directories, and staged ones of tokens before
 // `writer`. Returns how many there were.
 Result<int> sweep(const std::filesystem::path& checkpoints, const Token& writer);

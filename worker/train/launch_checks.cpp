@@ -31,8 +31,8 @@ const char* name_of(spec::Precision precision) {
 }
 
 bool is_damaged(const checkpoint::Choice& choice, const fs::path& directory) {
-    return std::find(choice.skipped.begin(), choice.skipped.end(), directory) !=
-           choice.skipped.end();
+    return std::find(choice.damaged.begin(), choice.damaged.end(), directory) !=
+           choice.damaged.end();
 }
 
 std::string host_name() {
@@ -132,9 +132,31 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
     for (const fs::path& directory : candidates_of(launch)) {
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)
-            recorded.push_back({*name, !is_damaged(choice, directory)});
+            recorded.push_back({*name, !is_damaged(choice, directory),
+                                fs::exists(directory / checkpoint::kOptimizerFile)});
     }
     return recorded;
+}
+
+checkpoint::Retention retention_of(const spec::TrainSpec& spec) {
+    return {.keep = spec.checkpoint_keep,
+            .keep_every = spec.checkpoint_keep_every,
+            .optimizer = spec.checkpoint_keep_optimizer};
+}
+
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec) {
+    std::vector<std::string> warnings;
+    const std::string steps = std::to_string(spec.steps);
+    if (spec.checkpoint_every == 0)
+        warnings.push_back("checkpoint.every is 0: what is done before step " + steps +
+                           " is lost if the job is killed");
+    if (spec.checkpoint_every > spec.steps)
+        warnings.push_back("checkpoint.every is " + std::to_string(spec.checkpoint_every) +
+                           ": there is no checkpoint before the last step, " + steps);
+    if (spec.checkpoint_keep_best && spec.valid_every == 0)
+        warnings.push_back(
+            "checkpoint.keep_best has one validation to go by, the last: set train.valid_every");
+    return warnings;
 }
 
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,

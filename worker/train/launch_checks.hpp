@@ -39,6 +39,11 @@ std::vector<std::filesystem::path> candidates_of(const protocol::Launch& launch)
 std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice);
 
+checkpoint::Retention retention_of(const spec::TrainSpec& spec);
+
+// What a user may not have meant: settings by which a run that is cut short keeps little.
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec);
+
 // Throws RankFailure(invalid) if the restored state is of another precision. Another seed or corpus
 // is said in the log: the run goes on, but not as it would have.
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,

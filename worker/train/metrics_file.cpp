@@ -11,6 +11,11 @@
 #include "worker/train/failure.hpp"
 
 namespace roll::train {
+namespace {
+
+constexpr std::size_t kWaitingMax = 64 << 20;
+
+}  // namespace
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::string_view content)
     : path_(path) {
@@ -21,10 +26,13 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::string_view con
 }
 
 void MetricsFile::append(std::string_view bytes) {
+    waiting_ += bytes;
     errno = ENOSPC;  // what a short write means
-    if (::write(file_.get(), bytes.data(), bytes.size()) == std::ssize(bytes)) return;
+    const ssize_t n = ::write(file_.get(), waiting_.data(), waiting_.size());
     const int number = errno;
+    if (n > 0) waiting_.erase(0, static_cast<std::size_t>(n));
     const bool full = number == ENOSPC || number == EDQUOT;
+    if (waiting_.empty() || (full && waiting_.size() < kWaitingMax)) return;
     throw RankFailure(
         full ? protocol::kExitRefused : 1,
         "cannot write " + path_.string() + ": " + std::generic_category().message(number));

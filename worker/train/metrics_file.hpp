@@ -1,8 +1,10 @@
 // A file of measurements that only grows. What append() has returned from survives a killed
-// process. Throws RankFailure, of a full disk with status refused.
+// process; but where the disk is full, it is kept in memory until there is room. Throws
+// RankFailure.
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "common/io/descriptor.hpp"
@@ -14,12 +16,13 @@ class MetricsFile {
     // Makes it hold exactly `content`, whatever was there.
     MetricsFile(const std::filesystem::path& path, std::string_view content);
 
-    void append(std::string_view bytes);
+    void append(std::string_view bytes);  // fails (refused) once 64 MiB wait for room
     void sync();
 
   private:
     std::filesystem::path path_;
     io::Descriptor file_;
+    std::string waiting_;  // not written yet
 };
 
 }  // namespace roll::train

@@ -2,11 +2,38 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "worker/checkpoint/staging.hpp"
 #include "worker/train/failure.hpp"
 
 namespace roll::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kAgainMax{60};
+
+std::string mib(std::uint64_t bytes) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.4g MiB", static_cast<double>(bytes) / (1 << 20));
+    return text;
+}
+
+// Nothing: it cannot be told, so there is no reason to wait.
+std::optional<std::uint64_t> free_bytes(const fs::path& directory) {
+    std::error_code error;
+    const fs::space_info space = fs::space(directory, error);
+    return error ? std::nullopt : std::optional<std::uint64_t>(space.available);
+}
+
+std::string no_room(const fs::path& directory, std::uint64_t free, std::uint64_t bytes) {
+    return "no space for a checkpoint: " + directory.string() + " has " + mib(free) +
+           " free, and it needs " + mib(bytes);
+}
+
+}  // namespace
 
 Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
     : options_(std::move(options)),
@@ -14,32 +41,67 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
       link_(link) {
     const int swept = need(checkpoint::sweep(options_.checkpoints, options_.writer));
     if (swept > 0) std::printf("removed %d unfinished checkpoints of earlier attempts\n", swept);
+    need(checkpoint::prove(options_.checkpoints, options_.writer));
+    const auto free = free_bytes(options_.checkpoints);
+    if (free && *free < options_.bytes)
+        throw RankFailure(protocol::kExitRefused,
+                          "output: " + no_room(options_.checkpoints, *free, options_.bytes) +
+                              "; make room, or name an output elsewhere");
+    // The newest is written before the oldest goes.
+    const std::int64_t more = options_.retention.keep + 1 - std::ssize(options_.recorded);
+    const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(more, 1)) * options_.bytes;
+    if (free && *free < all)
+        std::printf("warning: %s has %s free, and checkpoints come to need %s\n",
+                    options_.checkpoints.c_str(), mib(*free).c_str(), mib(all).c_str());
+}
+
+void Saver::put_off(std::int64_t step, const std::string& why) {
+    last_step_ = -1;
+    if (put_off_.empty())
+        std::printf("the checkpoint of step %lld is put off, training goes on: %s\n",
+                    static_cast<long long>(step), why.c_str());
+    put_off_ = why;
+    again_ = Clock::now() + again_after_;
+    again_after_ = std::min(2 * again_after_, kAgainMax);
 }
 
 void Saver::settle(const Result<std::string>& outcome) {
+    if (!outcome && outcome.error().code == ErrorCode::Refused)
+        return put_off(last_step_, outcome.error().message);
     if (!outcome) {
         throw RankFailure(status_of(outcome.error().code),
                           "the checkpoint of step " + std::to_string(last_step_) +
                               " could not be written: " + outcome.error().message);
     }
-    std::printf("checkpoint of step %lld staged\n", static_cast<long long>(last_step_));
-    const auto took = std::chrono::steady_clock::now() - begun_;
+    std::printf("checkpoint of step %lld staged%s\n", static_cast<long long>(last_step_),
+                std::exchange(options_.read_back_first, false) ? ", and read back" : "");
+    put_off_.clear();
+    again_after_ = std::chrono::seconds(1);
+    const auto took = Clock::now() - begun_;
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(took).count();
     link_.report(protocol::CheckpointStaged{last_step_, *outcome, asked_, ms});
 }
 
-void Saver::save(Snapshot snapshot, std::uint64_t asked) {
+bool Saver::has_room(std::int64_t step) {
     finish();
+    const auto free = free_bytes(options_.checkpoints);
+    if (!free || *free >= options_.bytes) return true;
+    put_off(step, no_room(options_.checkpoints, *free, options_.bytes));
+    return false;
+}
+
+void Saver::save(Snapshot snapshot, std::uint64_t asked) {
     asked_ = asked;
-    begun_ = std::chrono::steady_clock::now();
+    begun_ = Clock::now();
     last_step_ = snapshot.state.step;
     const checkpoint::Name name{last_step_, options_.writer};
-    background_.start([this, name, snapshot = std::move(snapshot)]() -> Result<std::string> {
-        const auto fill = [&](const std::filesystem::path& directory) {
+    background_.start([this, name, snapshot = std::move(snapshot),
+                       read_back = options_.read_back_first]() -> Result<std::string> {
+        const auto fill = [&](const fs::path& directory) {
             return write_snapshot(directory, snapshot, model_);
         };
-        ROLL_TRY(const std::filesystem::path staged,
-                 checkpoint::stage(options_.checkpoints, name, fill));
+        ROLL_TRY(const fs::path staged, checkpoint::stage(options_.checkpoints, name, fill));
+        if (read_back) ROLL_TRY_VOID(checkpoint::verify(staged));
         return staged.string();
     });
 }
@@ -52,25 +114,48 @@ void Saver::finish() {
     if (const auto outcome = background_.wait()) settle(*outcome);
 }
 
+bool Saver::is_due_again() const { return !put_off_.empty() && Clock::now() >= again_; }
+
+void Saver::need_saved() const {
+    if (!put_off_.empty())
+        throw RankFailure(protocol::kExitRefused,
+                          "the last checkpoint could not be written: " + put_off_);
+}
+
+bool Saver::knows(std::int64_t step) const {
+    const checkpoint::Name ours{step, options_.writer};
+    return std::any_of(options_.recorded.begin(), options_.recorded.end(),
+                       [&](const checkpoint::Kept& kept) { return kept.name == ours; });
+}
+
 void Saver::recorded(std::int64_t step) {
-    const checkpoint::Kept ours{{step, options_.writer}, true};
+    if (knows(step)) return;
+    options_.recorded.push_back({{step, options_.writer}});
+    if (step == next_best_step_) options_.retention.best_step = step;
+    prune();
+}
+
+void Saver::prune() {
     auto& all = options_.recorded;
-    if (std::find(all.begin(), all.end(), ours) != all.end()) return;
-    all.push_back(ours);
-    if (step == next_best_step_) options_.best_step = step;
-    for (const checkpoint::Name& name :
-         checkpoint::to_delete(all, options_.keep, options_.resumed_from, options_.best_step)) {
+    for (const checkpoint::Name& name : checkpoint::to_delete(all, options_.retention)) {
         need(checkpoint::remove(options_.checkpoints, name));
         std::erase_if(all, [&](const checkpoint::Kept& kept) { return kept.name == name; });
         link_.report(protocol::CheckpointPruned{name.step, name.writer});
     }
+    for (const checkpoint::Name& name : checkpoint::to_strip(all, options_.retention)) {
+        need(checkpoint::drop_optimizer(options_.checkpoints, name));
+        for (checkpoint::Kept& kept : all)
+            if (kept.name == name) kept.optimizer = false;
+        std::printf("checkpoint of step %lld keeps its weights alone\n",
+                    static_cast<long long>(name.step));
+    }
 }
 
 bool Saver::pruning_is_due() const {
-    const checkpoint::Kept last{{last_step_, options_.writer}, true};
-    const auto& all = options_.recorded;
-    return last_step_ >= 0 && std::find(all.begin(), all.end(), last) == all.end() &&
-           std::ssize(all) >= options_.keep;
+    const checkpoint::Retention& rule = options_.retention;
+    const std::int64_t count = std::ssize(options_.recorded);
+    const bool strips = rule.optimizer > 0 && count >= rule.optimizer;
+    return last_step_ >= 0 && !knows(last_step_) && (strips || count >= rule.keep);
 }
 
 }  // namespace roll::train

@@ -1,10 +1,11 @@
 // A run's checkpoints: written in the background one at a time, reported when they are staged,
-// pruned when newer ones are recorded. Only on the rank that writes; used from its training thread.
+// pruned when newer ones are recorded. Where the disk is full, saving waits and training goes on.
+// Only on the rank that writes; used from its training thread.
 #pragma once
 
 #include <chrono>
 #include <filesystem>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "worker/checkpoint/background.hpp"
@@ -17,22 +18,30 @@ namespace roll::train {
 struct SaverOptions {
     std::filesystem::path checkpoints;  // the job's directory of them
     Token writer;
-    std::int64_t keep = 2;
+    checkpoint::Retention retention;
     std::vector<checkpoint::Kept> recorded;  // of this job, at start
-    std::optional<checkpoint::Name> resumed_from;
-    std::optional<std::int64_t> best_step = std::nullopt;  // stays besides `keep`
+    std::uint64_t bytes = 0;                 // of one checkpoint's tensors
+    bool read_back_first = false;            // every byte of the first one
 };
 
 class Saver {
   public:
-    // Sweeps away what crashed attempts left. `model` and `link` outlive it.
+    // Sweeps away what crashed attempts left and proves that a checkpoint can be written here, with
+    // room for one. `model` and `link` outlive it. Throws RankFailure, of a full disk with status
+    // refused.
     Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link);
 
-    // Waits for the one in flight, then starts writing this. Throws RankFailure of the one before.
-    // `asked`: the request that it answers, or 0.
+    // Waits for the one in flight. Whether there is room for a checkpoint of this step; else it is
+    // put off, and said.
+    bool has_room(std::int64_t step);
+    // Starts writing this, nothing being in flight. `asked`: the request that it answers, or 0.
     void save(Snapshot snapshot, std::uint64_t asked = 0);
-    void poll();    // reports what is staged. Throws RankFailure: full disk, ...
+    void poll();    // reports what is staged. Throws RankFailure of what is no full disk's fault
     void finish();  // the same, waiting
+    // One was put off, for want of room, and it is time to try again.
+    bool is_due_again() const;
+    // REQUIRES: finish(). Throws RankFailure (refused) if the last one was put off.
+    void need_saved() const;
     void recorded(std::int64_t step);
     // The checkpoint of this step is the best: from its record on, in the place of the one before.
     void best(std::int64_t step) { next_best_step_ = step; }
@@ -42,14 +51,21 @@ class Saver {
     bool pruning_is_due() const;
 
   private:
+    using Clock = std::chrono::steady_clock;
     void settle(const Result<std::string>& outcome);
+    void put_off(std::int64_t step, const std::string& why);
+    void prune();
+    bool knows(std::int64_t step) const;  // ours of this step is recorded
 
     SaverOptions options_;
     const ModelSetup& model_;
     WorkerLink& link_;
     std::int64_t last_step_ = -1;
     std::uint64_t asked_ = 0;  // of last_step_
-    std::chrono::steady_clock::time_point begun_{};
+    Clock::time_point begun_{};
+    std::string put_off_;  // why; empty: nothing is
+    Clock::time_point again_{};
+    std::chrono::seconds again_after_{1};
     std::int64_t next_best_step_ = -1;
     checkpoint::Background background_;
 };

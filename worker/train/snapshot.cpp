@@ -93,6 +93,11 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
             job};
 }
 
+std::uint64_t snapshot_bytes(const Parameters& parameters) {
+    const std::int64_t count = parameters.flat_main.numel() + 2 * trainable_numel(parameters);
+    return static_cast<std::uint64_t>(count) * parameters.flat_main.element_size();
+}
+
 Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,
                             const ModelSetup& model) {
     ROLL_TRY_VOID(make_directories(directory / "roll"));

@@ -24,6 +24,9 @@ struct Snapshot {
 Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state,
                        const std::string& job);
 
+// Of a checkpoint's tensors: what it takes on disk, but for a few KiB.
+std::uint64_t snapshot_bytes(const Parameters& parameters);
+
 // Writes all of a checkpoint's files but the manifest: docs/internals.md, "Inside a checkpoint
 // directory". float64 weights are stored as such; mca_config.json then says float32, for which MCA
 // has a word.

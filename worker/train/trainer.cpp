@@ -112,7 +112,7 @@ void Trainer::restore_newest() {
     }
     const at::Tensor chosen = at::zeros({}, at::kDouble);
     if (writes()) {
-        choice_ = checkpoint::choose_newest(candidates);
+        choice_ = checkpoint::choose_newest(candidates, checkpoint::For::Resume);
         for (const std::string& reason : choice_.reasons) std::printf("%s\n", reason.c_str());
         if (choice_.directory) chosen.fill_(static_cast<double>(choice_.skipped.size() + 1));
     }
@@ -139,15 +139,20 @@ void Trainer::restore_newest() {
 
 void Trainer::open_outputs() {
     const fs::path output = launch_.output;
-    SaverOptions options{output / "checkpoints", launch_.attempt.token, spec_.checkpoint_keep,
-                         recorded_of(launch_, choice_), std::nullopt};
-    if (spec_.checkpoint_keep_best && state_.best_valid_loss) options.best_step = state_.best_step;
+    SaverOptions options{output / "checkpoints",
+                         launch_.attempt.token,
+                         retention_of(spec_),
+                         recorded_of(launch_, choice_),
+                         snapshot_bytes(step_->chunks()[0].parameters()),
+                         spec_.checkpoint_first_step && state_.step == 0};
+    if (spec_.checkpoint_keep_best && state_.best_valid_loss)
+        options.retention.best_step = state_.best_step;
     fs::path earlier;
     if (choice_.directory) {
         const fs::path& from = *choice_.directory;
         const fs::path job = from.parent_path().parent_path();
         if (job.lexically_normal() == output.lexically_normal())
-            options.resumed_from = choice_.manifest.name;
+            options.retention.resumed_from = choice_.manifest.name;
         else
             earlier = job / "metrics.jsonl";
     }
@@ -157,6 +162,8 @@ void Trainer::open_outputs() {
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_), spec_.metrics});
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
+    for (const std::string& warning : warnings_of(spec_))
+        std::printf("warning: %s\n", warning.c_str());
 }
 
 // What any rank has heard, all ranks act on, at the same boundary.
@@ -203,7 +210,11 @@ int Trainer::run() {
         const bool best = (due(spec_.valid_every) || whole) && validate();
         const bool last = whole || stops_early();
         if (due(spec_.sample.every) || last) sample();
-        if (due(spec_.checkpoint_every) || last || (best && spec_.checkpoint_keep_best)) save();
+        const bool proves = spec_.checkpoint_first_step && state_.step == 1;
+        const bool again = saver_ && saver_->is_due_again();
+        if (due(spec_.checkpoint_every) || last || (best && spec_.checkpoint_keep_best) || proves ||
+            again)
+            save();
     }
     if (stops_early() && writes())
         std::printf(
@@ -215,6 +226,7 @@ int Trainer::run() {
         // A checkpoint of the last step may be another job's, or not be recorded as ours.
         if (saver_->last_step() != state_.step && launch_.kind == "resume") save();
         saver_->finish();
+        saver_->need_saved();
         await_recorded();
     }
     barrier(*world_);
@@ -364,6 +376,7 @@ void Trainer::sample() {
 void Trainer::save() {
     if (!saver_) return;
     metrics_->sync();
+    if (!saver_->has_room(state_.step)) return;
     saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_, record_),
                  std::exchange(asked_, 0));
 }

@@ -81,7 +81,8 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
             std::tuple(o.init_lr, o.decay_steps, o.wsd_decay_steps, o.wsd_decay, o.weight_decay_end,
                        o.weight_decay_schedule, s.peak_tflops, s.on_not_finite, s.metrics.csv,
                        s.metrics.tensorboard, s.early_stop.patience, s.early_stop.min_delta,
-                       s.checkpoint_keep_best, s.valid_at_start, s.deterministic,
+                       s.checkpoint_keep_best, s.checkpoint_keep_every, s.checkpoint_keep_optimizer,
+                       s.checkpoint_first_step, s.valid_at_start, s.deterministic,
                        s.metrics.grad_zeros, o.decays));
     };
     EXPECT_EQ(values(*filled), values(*assumed));
@@ -203,6 +204,12 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
          {{"patience", 3}},
          "train.early_stop.patience is 3, but there are no validations to count; allowed: 0, or "
          "set train.valid_every\n"},
+        {"/checkpoint",
+         {{"every", 20}, {"keep_every", 30}},
+         "checkpoint.keep_every is 30; allowed: a multiple of checkpoint.every 20\n"},
+        {"/checkpoint",
+         {{"keep_every", 30}},
+         "checkpoint.keep_every is 30, but checkpoint.every is 0; allowed: 0, or set it\n"},
         {"/train/optimizer",
          {{"weight_decay_end", 0.2}},
          "train.optimizer.weight_decay_end is 0.2; allowed: exactly weight_decay 0.1 with this "

@@ -158,32 +158,87 @@ Kept kept(std::int64_t step, std::uint64_t attempt = 1, bool usable = true) {
 }
 
 TEST(Retention, KeepsTheNewest) {
-    EXPECT_EQ(to_delete({kept(10), kept(30), kept(20)}, 2, std::nullopt),
+    EXPECT_EQ(to_delete({kept(10), kept(30), kept(20)}, {.keep = 2}),
               (std::vector<Name>{{10, {1, 1}}}));
-    EXPECT_TRUE(to_delete({kept(10), kept(20)}, 2, std::nullopt).empty());
-    EXPECT_TRUE(to_delete({}, 1, std::nullopt).empty());
+    EXPECT_TRUE(to_delete({kept(10), kept(20)}, {.keep = 2}).empty());
+    EXPECT_TRUE(to_delete({}, {.keep = 1}).empty());
 }
 
 TEST(Retention, NeverDeletesWhatItResumedFromBeforeANewerOne) {
     const Name from{20, {1, 1}};
-    EXPECT_EQ(to_delete({kept(10), kept(20), kept(40, 1, false)}, 1, from),
-              (std::vector<Name>{{40, {1, 1}}, {10, {1, 1}}}));
-    EXPECT_EQ(to_delete({kept(20), kept(30, 2)}, 1, from), (std::vector<Name>{from}));
+    EXPECT_EQ(
+        to_delete({kept(10), kept(20), kept(40, 1, false)}, {.keep = 1, .resumed_from = from}),
+        (std::vector<Name>{{40, {1, 1}}, {10, {1, 1}}}));
+    EXPECT_EQ(to_delete({kept(20), kept(30, 2)}, {.keep = 1, .resumed_from = from}),
+              (std::vector<Name>{from}));
 }
 
 TEST(Retention, DamagedOnesNeverCount) {
-    EXPECT_TRUE(to_delete({kept(40, 1, false)}, 1, std::nullopt).empty());
-    EXPECT_EQ(to_delete({kept(40, 1, false), kept(30), kept(20)}, 2, std::nullopt),
+    EXPECT_TRUE(to_delete({kept(40, 1, false)}, {.keep = 1}).empty());
+    EXPECT_EQ(to_delete({kept(40, 1, false), kept(30), kept(20)}, {.keep = 2}),
               (std::vector<Name>{{40, {1, 1}}}));
 }
 
 TEST(Retention, TheNewestOfTheBestStepStaysBesides) {
-    EXPECT_EQ(to_delete({kept(10), kept(10, 2), kept(20), kept(30), kept(40)}, 1, std::nullopt, 10),
+    EXPECT_EQ(to_delete({kept(10), kept(10, 2), kept(20), kept(30), kept(40)},
+                        {.keep = 1, .best_step = 10}),
               (std::vector<Name>{{30, {1, 1}}, {20, {1, 1}}, {10, {1, 1}}}));
-    EXPECT_EQ(to_delete({kept(10), kept(20)}, 1, std::nullopt, 20),
+    EXPECT_EQ(to_delete({kept(10), kept(20)}, {.keep = 1, .best_step = 20}),
               (std::vector<Name>{{10, {1, 1}}}));
-    EXPECT_EQ(to_delete({kept(10, 1, false), kept(20)}, 1, std::nullopt, 10),
+    EXPECT_EQ(to_delete({kept(10, 1, false), kept(20)}, {.keep = 1, .best_step = 10}),
               (std::vector<Name>{{10, {1, 1}}}));
+}
+
+TEST(Retention, OneOfEachStepThatTheRuleDividesStaysForEver) {
+    EXPECT_EQ(to_delete({kept(10), kept(20), kept(20, 2), kept(30), kept(40), kept(50)},
+                        {.keep = 1, .keep_every = 20}),
+              (std::vector<Name>{{30, {1, 1}}, {20, {1, 1}}, {10, {1, 1}}}));
+    EXPECT_EQ(to_delete({kept(20, 1, false), kept(50)}, {.keep = 1, .keep_every = 20}),
+              (std::vector<Name>{{20, {1, 1}}}));
+}
+
+TEST(Retention, OptimizerStateStaysWithTheNewestAndWithWhatItResumedFrom) {
+    const auto three = {kept(10), kept(30), kept(20)};
+    EXPECT_TRUE(to_strip(three, {}).empty());
+    EXPECT_EQ(to_strip(three, {.optimizer = 1}), (std::vector<Name>{{20, {1, 1}}, {10, {1, 1}}}));
+    Kept weights = kept(20);
+    weights.optimizer = false;
+    EXPECT_EQ(to_strip({kept(10), kept(30), weights}, {.optimizer = 1}),
+              (std::vector<Name>{{10, {1, 1}}}));
+    const Name from{20, {1, 1}};
+    EXPECT_TRUE(
+        to_strip({kept(20), kept(40, 1, false)}, {.optimizer = 1, .resumed_from = from}).empty());
+}
+
+TEST_F(Checkpoint, DropsOptimizerStateAndIsStillWhole) {
+    const Name name{10, {1, 1}};
+    const auto fill_more = [](const fs::path& directory) -> Result<void> {
+        put(directory / kOptimizerFile, std::string(1000, 'm'));
+        return fill(directory);
+    };
+    ASSERT_TRUE(rename_new(*stage(root_, name, fill_more), root_ / final_name(name)));
+    const std::vector<fs::path> only = {root_ / final_name(name)};
+    EXPECT_EQ(choose_newest(only, For::Resume).directory, only[0]);
+    const std::string moments = read_file(only[0] / kOptimizerFile).value();
+    ASSERT_TRUE(drop_optimizer(root_, name));
+    ASSERT_TRUE(drop_optimizer(root_, name));
+    EXPECT_FALSE(fs::exists(only[0] / kOptimizerFile));
+    EXPECT_EQ(verify(only[0])->files.size(), 3u);
+    EXPECT_EQ(choose_newest(only).directory, only[0]);
+    const Choice none = choose_newest(only, For::Resume);
+    EXPECT_FALSE(none.directory);
+    EXPECT_TRUE(none.damaged.empty());
+    EXPECT_NE(none.reasons[0].find("its optimizer state was dropped"), std::string::npos);
+    put(only[0] / kOptimizerFile, moments);  // as a crash between the two steps leaves it
+    EXPECT_TRUE(verify(only[0]));
+    EXPECT_FALSE(choose_newest(only, For::Resume).directory);
+}
+
+TEST_F(Checkpoint, ProvesThatItCanWrite) {
+    EXPECT_TRUE(prove(root_, {1, 1}));
+    EXPECT_TRUE(fs::is_empty(root_));
+    put(root_ / "file", "x");
+    EXPECT_FALSE(prove(root_ / "file", {1, 1}));
 }
 
 TEST(State, CountsValidationsThatAreNoBetter) {

@@ -130,23 +130,6 @@ class RankTest(RankCase):
         self.assertRegex(message, r'is not finite at step \d+ on rank 0 \(samples \d+ to \d+\); first not finite: ')
         self.assertTrue(attempt.published)
 
-    def test_a_full_disk_ends_with_4_and_keeps_the_last_checkpoint(self):
-        small = os.path.join(self.top, 'small')
-        os.mkdir(small)
-        if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=600k', 'tmpfs', small],
-                          capture_output=True, check=False).returncode:
-            self.skipTest('a small file system cannot be mounted here')
-        self.addCleanup(subprocess.run, ['umount', small], check=True)
-        document = self.document(9, dp=1, checkpoint__every=1, checkpoint__keep=9)
-        attempt = Attempt(self, 9, 1, document, output=small)
-        self.assertEqual(attempt.wait(), [4], attempt.log())
-        message = attempt.said('failed')[0]['message']
-        self.assertIn('No space left on device', message)
-        self.assertNotIn('\n', message)
-        left = os.listdir(os.path.join(small, 'checkpoints'))
-        self.assertTrue(left)
-        self.assertEqual([name for name in left if name.startswith('.')], [], 'a staged directory stays')
-
     @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
     def test_transformers_finds_the_same_bits_per_byte_in_the_export(self):
         run = self.run_whole(1, 1, self.document(30))

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Which checkpoints stay and with what, and a disk that is full: at the start, for a while, to the end."""
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from ranks import PATIENCE_S, Attempt, RankCase
+
+
+def await_true(what, attempt, condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline or attempt.ranks[0].poll() is not None:
+            raise AssertionError(f'{what}: {attempt.log()}')
+        time.sleep(0.01)
+
+
+class Saving(RankCase):
+
+    def small_disk(self, kib):
+        small = os.path.join(self.top, 'small')
+        os.mkdir(small)
+        if subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={kib}k', 'tmpfs', small],
+                          capture_output=True, check=False).returncode:
+            self.skipTest('a small file system cannot be mounted here')
+        self.addCleanup(subprocess.run, ['umount', small], check=True)
+        return small
+
+    def test_a_disk_without_room_is_found_at_the_start(self):
+        document = self.document(9, dp=1, checkpoint__every=1)
+        attempt = Attempt(self, 9, 1, document, output=self.small_disk(400))
+        self.assertEqual(attempt.wait(), [4], attempt.log())
+        message = attempt.said('failed')[0]['message']
+        self.assertRegex(message, r'^output: no space for a checkpoint: \S+/checkpoints has \S+ MiB free, and it needs '
+                                  r'0.4237 MiB; make room')
+        self.assertEqual(attempt.metrics(), [])
+
+    def test_a_full_disk_to_the_end_is_4_and_keeps_the_last_checkpoint(self):
+        small = self.small_disk(700)
+        document = self.document(9, dp=1, checkpoint__every=1, checkpoint__keep=9)
+        attempt = Attempt(self, 9, 1, document, output=small)
+        self.assertEqual(attempt.wait(), [4], attempt.log())
+        message = attempt.said('failed')[0]['message']
+        self.assertIn('the last checkpoint could not be written', message)
+        self.assertNotIn('\n', message)
+        self.assertEqual(attempt.log().count('is put off, training goes on'), 1)
+        self.assertRegex(attempt.log(), r'warning: \S+ has \S+ MiB free, and checkpoints come to need \S+ MiB\n')
+        left = os.listdir(os.path.join(small, 'checkpoints'))
+        self.assertEqual(left, ['step-00000001.1-1'])
+        self.assertEqual([row['step'] for row in attempt.metrics() if 'loss' in row], list(range(1, 10)))
+
+    def test_a_disk_that_is_full_for_a_while_puts_saving_off_and_loses_nothing(self):
+        small = self.small_disk(3000)
+        ballast, rest = os.path.join(small, 'ballast'), os.path.join(small, 'rest')
+        with open(ballast, 'wb') as file:
+            file.write(bytes(2100 << 10))
+        attempt = Attempt(self, 9, 1, self.document(10 ** 6, dp=1, checkpoint__every=20, checkpoint__keep=1),
+                          output=small)
+        await_true('not put off', attempt, lambda: 'is put off' in attempt.log())
+        try:
+            with open(rest, 'wb', buffering=0) as file:
+                while file.write(bytes(4096)):
+                    pass
+        except OSError:
+            pass
+        full_at = attempt.metrics()[-1]['step']
+        time.sleep(0.5)
+        self.assertLessEqual(attempt.metrics()[-1]['step'], full_at + 20)
+        for path in filter(os.path.exists, (ballast, rest)):
+            os.remove(path)
+        await_true('no checkpoint once there is room', attempt, lambda: len(attempt.published) > 1)
+        attempt.ranks[0].send_signal(signal.SIGTERM)
+        self.assertEqual(attempt.wait(), [75], attempt.log())
+        steps = [row['step'] for row in attempt.metrics()]
+        self.assertGreater(steps[-1], full_at + 20)
+        self.assertEqual(steps, list(range(1, steps[-1] + 1)))
+
+    def test_multiples_stay_and_the_newest_alone_keep_optimizer_state(self):
+        run = self.run_whole(1, 1, self.document(50, dp=1, checkpoint__every=5, checkpoint__keep=2,
+                                                 checkpoint__keep_every=20, checkpoint__keep_optimizer=1))
+        folder = os.path.join(run.output, 'checkpoints')
+        left = sorted(os.listdir(folder))
+        self.assertEqual(left, [f'step-000000{step}.1-1' for step in (20, 40, 45, 50)])
+        have = [name for name in left if os.path.exists(os.path.join(folder, name, 'roll/optimizer.safetensors'))]
+        self.assertEqual(have, left[-1:])
+        whole = self.run_whole(2, 1, self.document(60, dp=1, train__optimizer__decay_steps=50))
+        more = self.document(60, dp=1, kind='resume', train__optimizer__decay_steps=50)
+        again = self.run_whole(3, 1, more, reversed(run.published[-2:]), kind='resume')
+        self.assertEqual(again.weights(60)['roll/optimizer.safetensors'],
+                         whole.weights(60)['roll/optimizer.safetensors'])
+        self.refused(more, 1, 'its optimizer state was dropped', kind='resume', checkpoints=run.published[-2:-1])
+
+    def test_the_first_step_proves_that_saving_works(self):
+        run = self.run_whole(1, 1, self.document(4, checkpoint__first_step=True))
+        self.assertEqual([r['step'] for r in run.said('checkpoint')], [1, 4])
+        self.assertIn('checkpoint of step 1 staged, and read back\n', run.log())
+        self.assertIn('checkpoint of step 4 staged\n', run.log())
+        self.assertIn('warning: checkpoint.every is 0: what is done before step 4 is lost', run.log())
+
+    def test_a_directory_that_cannot_be_written_is_found_before_the_first_step(self):
+        output = os.path.join(self.top, 'job-9')
+        os.makedirs(output)
+        with open(os.path.join(output, 'checkpoints'), 'w', encoding='utf-8') as file:
+            file.write('no directory')
+        attempt = Attempt(self, 9, 1, self.document(4, dp=1))
+        self.assertNotEqual(attempt.wait(), [0])
+        self.assertIn(os.path.join(output, 'checkpoints'), attempt.said('failed')[0]['message'])
+        self.assertEqual(attempt.metrics(), [])
+
+
+if __name__ == '__main__':
+    unittest.main()
