@@ -86,11 +86,17 @@ Result<void> write_file_atomically(const std::filesystem::path& path, std::strin
     return fsync_directory(path.parent_path());
 }
 
+// From its end: mostly all but the last one or two are there.
 Result<void> make_directories(const std::filesystem::path& path) {
+    if (path.empty() || ::mkdir(path.c_str(), 0777) == 0) return {};
+    if (errno == ENOENT && path.has_relative_path()) {
+        ROLL_TRY_VOID(make_directories(path.parent_path()));
+        if (::mkdir(path.c_str(), 0777) == 0) return {};
+    }
+    const int number = errno;
     std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (!error) return {};
-    errno = error.value();
+    if (number == EEXIST && std::filesystem::is_directory(path, error)) return {};
+    errno = number == EEXIST ? ENOTDIR : number;
     return fail_errno("cannot create directory", path);
 }
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
-#include <fstream>
+#include <sstream>
 #include <system_error>
 
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/json.hpp"
+#include "common/protocol/fields.hpp"
 #include "common/time.hpp"
 
 namespace roll::agent {
@@ -23,6 +24,7 @@ namespace {
 // A guard whose roll-worker has ended kills within milliseconds; a stopped or hung one is killed.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
+constexpr std::int64_t kJournalBytesMax = 4 << 20;
 
 // By what roll-worker put into their environment: that follows them into sessions of their own.
 std::vector<io::ProcessInfo> processes_of_attempt(const std::string& session,
@@ -58,18 +60,6 @@ void kill_all_of_attempt(const std::string& session, const AttemptKey& key) {
     }
 }
 
-// Whole for every reader, but not on disk yet.
-Result<void> replace_file(const std::filesystem::path& path, const std::string& text) {
-    const std::filesystem::path next = path.string() + ".tmp";
-    std::ofstream out(next, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    std::error_code error;
-    if (out) std::filesystem::rename(next, path, error);
-    if (out && !error) return {};
-    return fail(ErrorCode::Refused, "cannot write " + path.string());
-}
-
 }  // namespace
 
 Result<RunDirectory> RunDirectory::open(const std::filesystem::path& path, std::string session) {
@@ -98,35 +88,24 @@ Result<std::uint64_t> RunDirectory::next_generation() {
 
 void RunDirectory::remove() {
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(path_, error))
-        if (entry.path().extension() == ".json") return;
-    std::filesystem::remove_all(path_, error);
+    if (records_.empty()) std::filesystem::remove_all(path_, error);
 }
 
-std::filesystem::path RunDirectory::file_of(const AttemptKey& key) const {
-    return path_ / (std::to_string(key.job.value) + "-" + to_string(key.token) + ".json");
-}
-
-Result<void> RunDirectory::write(const Record& record) {
+std::string RunDirectory::encode(const Record& record) {
     protocol::Heartbeat report;  // the codec of entries is that of heartbeats
     report.session = record.session;
     report.node = "here";
     report.running = {record.entry};
-    const Json json = {{"guard", record.guard},
-                       {"guard_started", record.guard_started},
-                       {"boot", record.boot},
-                       {"report", protocol::encode(report)}};
-    const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    const auto file = file_of(record.entry.attempt);
-    const bool tells = !record.entry.checkpoints.empty() || !record.entry.exported.empty();
-    // Processes die with the machine, and a synced file for each costs more than starting them.
-    return tells ? write_file_atomically(file, text) : replace_file(file, text);
+    return dump({{"guard", record.guard},
+                 {"guard_started", record.guard_started},
+                 {"boot", record.boot},
+                 {"report", protocol::encode(report)}}) +
+           "\n";
 }
 
-Result<RunDirectory::Record> RunDirectory::read(const std::filesystem::path& file) {
-    ROLL_TRY(const std::string text, read_file(file));
-    ROLL_TRY(const Json json, parse_json(text));
-    JsonReader r(json, file.string());
+Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
+    ROLL_TRY(const Json json, parse_json(line));
+    JsonReader r(json, "attempt");
     Record record;
     record.guard = r.get<pid_t>("guard");
     record.guard_started = r.get<std::uint64_t>("guard_started");
@@ -135,10 +114,69 @@ Result<RunDirectory::Record> RunDirectory::read(const std::filesystem::path& fil
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(protocol::Heartbeat heartbeat, protocol::decode_heartbeat(report));
     if (heartbeat.running.size() != 1)
-        return fail(ErrorCode::Corrupt, file.string() + " does not hold one attempt");
+        return fail(ErrorCode::Corrupt, "a record does not hold one attempt");
     record.session = heartbeat.session;
     record.entry = std::move(heartbeat.running[0]);
     return record;
+}
+
+// A line that is none was being written when the machine or its volume failed.
+void RunDirectory::read_line(const std::string& line) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("forget")) {
+        if (const auto key = protocol::read_attempt_key(json["forget"], "forget"))
+            records_.erase(*key);
+    } else if (auto record = decode(line)) {
+        records_[record->entry.attempt] = *std::move(record);
+    }
+}
+
+// The journal, and the files of a roll-worker that still wrote one for each attempt.
+void RunDirectory::read_all() {
+    std::istringstream lines(read_file(journal()).value_or(""));
+    for (std::string line; std::getline(lines, line);) read_line(line);
+    std::error_code error;
+    for (const auto& file : std::filesystem::directory_iterator(path_, error))
+        if (file.path().extension() == ".json") read_line(read_file(file.path()).value_or(""));
+}
+
+// Only what is still needed. Then files of single attempts are not needed either.
+Result<void> RunDirectory::rewrite() {
+    std::string lines;
+    for (const auto& [key, record] : records_) lines += encode(record);
+    ROLL_TRY_VOID(write_file_atomically(journal(), lines));
+    file_ = io::Descriptor(::open(journal().c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    if (!file_) return fail(ErrorCode::Failed, "cannot open " + journal().string());
+    bytes_ = static_cast<std::int64_t>(lines.size());
+    forgotten_.clear();
+    std::error_code error;
+    for (const auto& file : std::filesystem::directory_iterator(path_, error))
+        if (file.path().extension() == ".json") std::filesystem::remove(file.path(), error);
+    return {};
+}
+
+// A line that did not fit is taken back.
+Result<void> RunDirectory::append(const std::string& lines) {
+    if (!file_ || bytes_ > kJournalBytesMax) ROLL_TRY_VOID(rewrite());
+    const std::string all = forgotten_ + lines;
+    const auto size = static_cast<ssize_t>(all.size());
+    if (::write(file_.get(), all.data(), all.size()) != size) {
+        const int number = errno;
+        if (::ftruncate(file_.get(), bytes_) != 0) file_.reset();
+        return fail(ErrorCode::Refused, "cannot write " + journal().string() + ": " +
+                                            std::generic_category().message(number));
+    }
+    bytes_ += size;
+    forgotten_.clear();
+    return {};
+}
+
+Result<void> RunDirectory::write(const Record& record) {
+    ROLL_TRY_VOID(append(encode(record)));
+    const bool tells = !record.entry.checkpoints.empty() || !record.entry.exported.empty();
+    if (!tells || ::fdatasync(file_.get()) == 0) return {};
+    return fail(ErrorCode::Failed, "cannot sync " + journal().string() + ": " +
+                                       std::generic_category().message(errno));
 }
 
 // First the guard, which takes everything below it along. If it could not, what is left is known by
@@ -156,15 +194,11 @@ void RunDirectory::end_processes(const Record& record) {
 }
 
 std::vector<protocol::RunningAttempt> RunDirectory::end_leftovers() {
+    read_all();
     std::vector<protocol::RunningAttempt> entries;
-    std::error_code error;
-    for (const auto& file : std::filesystem::directory_iterator(path_, error)) {
-        if (file.path().extension() != ".json") continue;
-        auto record = read(file.path());
-        if (!record) continue;  // written atomically: not ours
-        end_processes(*record);
-        entries.push_back(record->entry);
-        records_[record->entry.attempt] = *std::move(record);
+    for (const auto& [key, record] : records_) {
+        end_processes(record);
+        entries.push_back(record.entry);
     }
     return entries;
 }
@@ -201,9 +235,9 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 }
 
 void RunDirectory::forget(const AttemptKey& key) {
-    std::error_code error;
-    std::filesystem::remove(file_of(key), error);
-    records_.erase(key);
+    if (records_.erase(key) == 0) return;
+    forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
+    if (records_.empty()) static_cast<void>(append(""));  // nothing may follow for long
 }
 
 }  // namespace roll::agent

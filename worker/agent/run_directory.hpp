@@ -1,10 +1,16 @@
-// What a roll-worker leaves for the next one: a file an attempt, with its guard process and the
-// last report. By it a new roll-worker ends what an old one left running and still reports how it
-// ended. Blocks on the local disk of the state directory.
+// What a roll-worker leaves for the next one: a journal of its attempts, each with its guard
+// process and its last report. By it a new roll-worker ends what an old one left running and still
+// reports how it ended. Blocks on the local disk of the state directory.
+//
+// The journal's lines are records, the newest of an attempt counts, and {"forget": attempt}. It is
+// appended to: a file an attempt, made and removed, costs more than starting its program. What is
+// lost with the machine is only synced where it tells of a checkpoint or an export, for processes
+// are lost with it.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -25,7 +31,7 @@ class RunDirectory {
     Result<std::uint64_t> next_generation();
 
     // Kills what the attempts in it still run, waits for its end, and gives their last reports;
-    // their files stay until forget(). Called once, before anything is started.
+    // their records stay until forget(). Called once, before anything is started.
     std::vector<protocol::RunningAttempt> end_leftovers();
 
     // Written once there is something to end or to tell: a guard, or the end.
@@ -55,10 +61,15 @@ class RunDirectory {
           lock_(std::move(lock)),
           session_(std::move(session)),
           boot_(io::boot_id()) {}
-    std::filesystem::path file_of(const AttemptKey& key) const;
+    std::filesystem::path journal() const { return path_ / "attempts"; }
     Record& record_of(const AttemptKey& key);
+    void read_all();
+    void read_line(const std::string& line);
     Result<void> write(const Record& record);
-    static Result<Record> read(const std::filesystem::path& file);
+    Result<void> append(const std::string& lines);
+    Result<void> rewrite();
+    static std::string encode(const Record& record);
+    static Result<Record> decode(const std::string& line);
     static void end_processes(const Record& record);
 
     std::filesystem::path path_;
@@ -66,6 +77,10 @@ class RunDirectory {
     std::string session_;
     std::string boot_;
     std::map<AttemptKey, Record> records_{};
+    io::Descriptor file_{};  // the journal
+    std::int64_t bytes_ = 0;
+    std::string
+        forgotten_{};  // lines that go with the next ones: to tell an end twice does no harm
 };
 
 }  // namespace roll::agent

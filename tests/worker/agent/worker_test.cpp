@@ -110,8 +110,8 @@ TEST_F(WorkerTest, AGangTrainsAndItsCheckpointIsPublishedAndRecorded) {
     EXPECT_TRUE(std::filesystem::exists(out(kKey) / "checkpoints/step-10.1-1"));
     EXPECT_FALSE(std::filesystem::exists(out(kKey) / "checkpoints/.step-10.1-1"));
     EXPECT_TRUE(rolld_->recorded.contains(kKey));
-    EXPECT_TRUE(std::filesystem::is_empty(folder_ / "state/worker/node-1") ||
-                !std::filesystem::exists(folder_ / "state/worker/node-1/7-1-1.json"));
+    const std::string journal = read_file(folder_ / "state/worker/node-1/attempts").value();
+    EXPECT_TRUE(journal.ends_with("{\"forget\":{\"job\":7,\"token\":\"1-1\"}}\n"));
 }
 
 TEST_F(WorkerTest, CommandsRunSideBySideAndTheirExitStatusesArrive) {
