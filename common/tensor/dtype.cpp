@@ -93,6 +93,23 @@ struct F32 {
     static float widen(Bits b) { return b; }
     static Bits narrow(float f) { return f; }
 };
+// Eight bits, only read. E5M2 is a half's first byte; E4M3 has no infinity.
+struct F8E5M2 {
+    using Bits = std::uint8_t;
+    static float widen(Bits b) { return half_to_float(static_cast<std::uint16_t>(b << 8U)); }
+};
+struct F8E4M3 {
+    using Bits = std::uint8_t;
+    static float widen(Bits b) {
+        const std::uint32_t sign = (b & 0x80U) << 24U;
+        const std::uint32_t magnitude = b & 0x7FU;
+        if (magnitude == 0x7FU) return std::bit_cast<float>(sign | 0x7FC00000U);
+        if (magnitude >= 0x08U)
+            return std::bit_cast<float>(sign | ((magnitude << 20U) + 0x3C000000U));
+        const float denormal = static_cast<float>(magnitude) * 0x1p-9F;
+        return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(denormal));
+    }
+};
 // torch casts fp64 to a 16-bit type by way of fp32, so two roundings are what it does as well.
 struct F64 {
     using Bits = double;
@@ -139,6 +156,10 @@ bool is_castable(DType dtype) {
            dtype == DType::F64;
 }
 
+bool is_widened(DType dtype) {
+    return is_castable(dtype) || dtype == DType::F8E4M3 || dtype == DType::F8E5M2;
+}
+
 void cast(DType from_type, std::span<const std::byte> from, DType to_type,
           std::span<std::byte> to) {
     const auto from_bytes = static_cast<std::size_t>(bits_of(from_type)) / 8;
@@ -153,7 +174,9 @@ void cast(DType from_type, std::span<const std::byte> from, DType to_type,
         case DType::BF16: return cast_from<BF16>(from, to_type, to);
         case DType::F32: return cast_from<F32>(from, to_type, to);
         case DType::F64: return cast_from<F64>(from, to_type, to);
-        default: ROLL_CHECK(is_castable(from_type));
+        case DType::F8E4M3: return cast_from<F8E4M3>(from, to_type, to);
+        case DType::F8E5M2: return cast_from<F8E5M2>(from, to_type, to);
+        default: ROLL_CHECK(is_widened(from_type));
     }
 }
 

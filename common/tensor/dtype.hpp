@@ -49,9 +49,12 @@ const char* torch_name_of(DType dtype);
 // F16, BF16, F32 or F64: what a conversion may cast.
 bool is_castable(DType dtype);
 
+// Those, and F8E4M3 and F8E5M2: what a cast may come from.
+bool is_widened(DType dtype);
+
 // Casts elements as torch does: round to nearest even, overflow to infinity, denormals kept, a NaN
-// becomes a NaN. Both are castable; sizes agree, and `to` may not overlap `from`. Unaligned is
-// fine.
+// becomes a NaN. From a widened type to a castable one; sizes agree, and `to` may not overlap
+// `from`. Unaligned is fine.
 void cast(DType from_type, std::span<const std::byte> from, DType to_type, std::span<std::byte> to);
 
 // One value, for comparing. `element` points at the bytes of one castable element.

@@ -109,7 +109,8 @@ Json diff_json(const DiffCommand& command, const Diff& found) {
         json["differences"].push_back({{"name", one.name},
                                        {"elements", one.elements},
                                        {"max_abs", one.max_abs},
-                                       {"max_rel", one.max_rel}});
+                                       {"max_rel", one.max_rel},
+                                       {"max_ulp", one.max_ulp}});
     return json;
 }
 
@@ -126,8 +127,8 @@ Result<int> run(const DiffCommand& command, const families::Families& families,
         for (const std::string& name : found.only_second)
             fmt::print("only in the second: {}\n", name);
         for (const Difference& one : found.differences)
-            fmt::print("{}: {} elements differ, max abs {:.3g}, rel {:.3g}\n", one.name,
-                       one.elements, one.max_abs, one.max_rel);
+            fmt::print("{}: {} elements differ, max abs {:.3g}, rel {:.3g}, {} ulp\n", one.name,
+                       one.elements, one.max_abs, one.max_rel, one.max_ulp);
         fmt::print("{} tensors compared: {}\n", found.tensors,
                    found.same() ? "equal" : "different");
     }

@@ -63,7 +63,7 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
             tensor::byte_count(target.info.dtype, target.info.shape).value_or(0);
         std::int64_t bytes =
             std::min(std::max(kWindowBytes, total / std::max<std::int64_t>(rows, 1)), total);
-        if (!source.deltas.empty()) bytes *= 3;
+        if (!source.deltas.empty() || !source.scales.empty()) bytes *= 3;
         largest = std::max(largest, bytes + total);
     }
     return largest * threads;

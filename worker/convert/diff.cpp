@@ -1,6 +1,8 @@
 #include "worker/convert/diff.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "worker/convert/gather.hpp"
@@ -19,9 +21,24 @@ Result<std::vector<std::byte>> bytes_of(const Source& source, const TargetTensor
     return bytes;
 }
 
+// An element's place among all of its type's, from the lowest: neighbours are 1 apart, zeros equal.
+std::int64_t ordered(const std::byte* element, std::size_t size) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, element, size);  // little-endian
+    const std::uint64_t sign = std::uint64_t{1} << (8 * size - 1);
+    const auto magnitude = static_cast<std::int64_t>(bits & (sign - 1));
+    return (bits & sign) != 0 ? -magnitude : magnitude;
+}
+
+std::int64_t ulps_between(const std::byte* a, const std::byte* b, std::size_t size) {
+    std::int64_t gap = 0;
+    if (__builtin_sub_overflow(ordered(a, size), ordered(b, size), &gap)) return INT64_MAX;
+    return std::abs(gap);
+}
+
 void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, tensor::DType dtype,
              Difference& difference) {
-    const auto size = static_cast<std::size_t>(tensor::bits_of(dtype)) / 8;
+    const auto size = static_cast<std::size_t>(std::max(tensor::bits_of(dtype), 8)) / 8;
     double largest = 0;
     for (std::size_t at = 0; at + size <= b.size(); at += size) {
         const bool differs = std::memcmp(&a[at], &b[at], size) != 0;
@@ -32,6 +49,9 @@ void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, t
         if (differs) {
             const double gap = std::fabs(tensor::load_float(dtype, &a[at]) - y);
             difference.max_abs = std::isnan(gap) ? INFINITY : std::max(difference.max_abs, gap);
+            const std::int64_t ulps =
+                std::isnan(gap) ? INT64_MAX : ulps_between(&a[at], &b[at], size);
+            difference.max_ulp = std::max(difference.max_ulp, ulps);
         }
     }
     difference.max_rel = largest > 0 ? difference.max_abs / largest : 0;
@@ -51,12 +71,13 @@ double rounding_of(tensor::DType dtype) {
 Result<void> compare_one(const Source& first, TargetTensor a, const Source& second,
                          const TargetTensor& b, bool cast, Diff& diff) {
     ++diff.tensors;
-    Difference difference{a.info.name, 0, 0, 0};
+    Difference difference{a.info.name};
     if (cast && tensor::is_castable(a.info.dtype) && tensor::is_castable(b.info.dtype))
         a.info.dtype = b.info.dtype;
     if (a.info.dtype != b.info.dtype || a.info.shape != b.info.shape) {
         difference.elements = tensor::element_count(b.info.shape).value_or(0);
         difference.max_abs = INFINITY;
+        difference.max_ulp = INT64_MAX;
         diff.differences.push_back(difference);
         return {};
     }

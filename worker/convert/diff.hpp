@@ -14,7 +14,8 @@ struct Difference {
     std::string name;           // of the HuggingFace tensor
     std::int64_t elements = 0;  // that differ in a bit
     double max_abs = 0;
-    double max_rel = 0;  // of |b|'s largest; 0 if that is 0
+    double max_rel = 0;        // of |b|'s largest; 0 if that is 0
+    std::int64_t max_ulp = 0;  // numbers of the type between; INT64_MAX: a NaN, or of other kinds
 };
 
 struct Diff {

@@ -11,7 +11,10 @@
 namespace roll::convert {
 namespace {
 
-std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
+// Of types of less than a byte a plan has whole bytes alone.
+std::int64_t bytes_of(tensor::DType dtype, std::int64_t elements = 1) {
+    return elements * tensor::bits_of(dtype) / 8;
+}
 
 // A box on its way from a strided tensor into a contiguous one. Offsets and strides in elements.
 struct Move {
@@ -43,18 +46,17 @@ void add_one(const Move& move, const std::byte* source, std::byte* target) {
 }
 
 void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t count) {
-    const std::int64_t from_bytes = bytes_of(move.from_type);
-    const std::int64_t to_bytes = bytes_of(move.to_type);
-    const std::byte* const source = move.from + from * from_bytes;
-    std::byte* const target = move.to + to * to_bytes;
+    const std::byte* const source = move.from + bytes_of(move.from_type, from);
+    std::byte* const target = move.to + bytes_of(move.to_type, to);
+    const auto from_bytes = static_cast<std::size_t>(bytes_of(move.from_type, count));
+    const auto to_bytes = static_cast<std::size_t>(bytes_of(move.to_type, count));
     if (move.add != 0) {
         for (std::int64_t i = 0; i < count; ++i)
-            add_one(move, source + i * from_bytes, target + i * to_bytes);
+            add_one(move, source + bytes_of(move.from_type, i), target + bytes_of(move.to_type, i));
     } else if (move.from_type == move.to_type) {
-        std::memcpy(target, source, static_cast<std::size_t>(count * from_bytes));
+        std::memcpy(target, source, from_bytes);
     } else {
-        tensor::cast(move.from_type, {source, static_cast<std::size_t>(count * from_bytes)},
-                     move.to_type, {target, static_cast<std::size_t>(count * to_bytes)});
+        tensor::cast(move.from_type, {source, from_bytes}, move.to_type, {target, to_bytes});
     }
 }
 
@@ -114,7 +116,7 @@ void carry_out(const Move& move) {
 const std::byte* address_of(const tensor::StridedView& view, const Shape& point) {
     std::int64_t offset = 0;
     for (std::size_t dim = 0; dim < point.size(); ++dim) offset += point[dim] * view.strides[dim];
-    return view.first + offset * bytes_of(view.info.dtype);
+    return view.first + bytes_of(view.info.dtype, offset);
 }
 
 // The pages of a mapped file that a tensor lies in; the kernel reads them again if need be.
@@ -127,7 +129,7 @@ void release(const Source& source, const SourceTensor& tensor) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(view.first) / page * page;
     const auto end = reinterpret_cast<std::uintptr_t>(view.first) +
-                     static_cast<std::uintptr_t>((last + 1) * bytes_of(view.info.dtype));
+                     static_cast<std::uintptr_t>(bytes_of(view.info.dtype, last + 1));
     if (last < 0) return;
     ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT: of an address
 }
@@ -170,7 +172,7 @@ Move move_of(const Copy& copy, const tensor::StridedView& view,
     std::int64_t offset = 0;
     for (std::size_t dim = 0; dim < strides.size(); ++dim)
         offset += copy.target_begin[dim] * strides[dim];
-    move.to = buffer + offset * bytes_of(type);
+    move.to = buffer + bytes_of(type, offset);
     return move;
 }
 
@@ -183,21 +185,26 @@ void fill(const Source& source, const TargetTensor& target, std::int64_t begin, 
         Move move = move_of(copy, source.tensors[copy.source].view, strides, type, buffer);
         move.add = copy.add;
         carry_out(move);
+        const auto scale = source.scales.find(copy.hf);
         const auto delta = source.deltas.find(copy.hf);
-        if (delta == source.deltas.end() || copy.hf_begin.empty()) continue;
+        const bool changes = scale != source.scales.end() || delta != source.deltas.end();
+        if (!changes || copy.hf_begin.empty()) continue;
         const ChangedBox box{copy.hf_begin[0], copy.hf_begin[1],   move.size[0],
                              move.size[1],     move.to_strides[0], move.to_strides[1]};
-        apply(delta->second, box, reinterpret_cast<float*>(move.to));  // NOLINT: F32 by is_changed
+        auto* const values = reinterpret_cast<float*>(move.to);  // NOLINT: F32 by is_changed
+        if (scale != source.scales.end()) apply(scale->second, box, values);
+        if (delta != source.deltas.end()) apply(delta->second, box, values);
     }
 }
 
 bool is_changed(const Source& source, const TargetTensor& target) {
-    return std::any_of(target.copies.begin(), target.copies.end(),
-                       [&](const Copy& copy) { return source.deltas.contains(copy.hf); });
+    return std::any_of(target.copies.begin(), target.copies.end(), [&](const Copy& copy) {
+        return source.deltas.contains(copy.hf) || source.scales.contains(copy.hf);
+    });
 }
 
-// As fill(), but what an adapter changes is computed in fp32 and rounded once: so many rows at a
-// time that they stay in the processor's cache.
+// As fill(), but what scales or an adapter change is computed in fp32 and rounded once: so many
+// rows at a time that they stay in the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
     constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // elements
@@ -224,7 +231,7 @@ void gather_rows(const Source& source, const TargetTensor& target, std::int64_t 
                  std::int64_t end, std::byte* to) {
     if (target.padded) {
         const std::int64_t row = tensor::row_major(target.info.shape)[0];
-        std::fill_n(to, (end - begin) * row * bytes_of(target.info.dtype), std::byte{0});
+        std::fill_n(to, bytes_of(target.info.dtype, (end - begin) * row), std::byte{0});
     }
     if (is_changed(source, target)) {
         fill_changed(source, target, begin, end, to);

@@ -406,8 +406,8 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
 
 Result<Format> parse_format(const std::string& name) {
     std::string known;
-    for (const Format format : {Format::Hf, Format::Mca, Format::TorchDist, Format::Dcp,
-                                Format::Megatron, Format::Nemo, Format::Peft}) {
+    for (const Format format : {Format::Hf, Format::Bin, Format::Mca, Format::TorchDist,
+                                Format::Dcp, Format::Megatron, Format::Nemo, Format::Peft}) {
         if (name == name_of(format)) return format;
         known += (known.empty() ? "" : ", ") + std::string(name_of(format));
     }
@@ -439,14 +439,14 @@ std::string help_text() {
     return R"(roll-convert: checkpoints from one format, layout or type to another. No Python, no GPU.
 
   roll-convert convert SRC DST [options]    HuggingFace -> MCA, anything else -> HuggingFace
-      --to hf|mca|torch_dist|dcp|megatron|nemo
+      --to hf|bin|mca|torch_dist|dcp|megatron|nemo      bin: pytorch_model.bin
       --config MODEL                        whose config a source has that has none itself
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
       --decoder-first-pipeline-num-layers N, --decoder-last-pipeline-num-layers N
       --name WORD                           in a NeMo target's configs
-      --make-vocab-size-divisible-by N      pad an MCA target's vocabulary with rows of zeros
+      --make-vocab-size-divisible-by N      rows of zeros in an MCA, Megatron, NeMo target
       --max-shard-size 5GB                  of a HuggingFace target's files
       --threads N                           at most 4 of the machine's, unless given
       --overwrite --dry-run --verify --json

@@ -114,6 +114,28 @@ Result<void> check_changes(const Source& source, const TargetTensor& target) {
     return {};
 }
 
+// Elements of less than a byte travel in whole bytes: rows as they are.
+Result<void> check_whole_bytes(const Source& source, const TargetTensor& target) {
+    for (const Copy& copy : target.copies) {
+        const tensor::StridedView& view = source.tensors[copy.source].view;
+        const std::int64_t bits = tensor::bits_of(view.info.dtype);
+        if (bits >= 8) continue;
+        const std::size_t last = copy.size.size() - 1;  // of a scalar: none
+        const auto whole = [&](std::int64_t elements) { return elements * bits % 8 == 0; };
+        if (!copy.size.empty() && copy.source_placing.axis(last) == last &&
+            copy.target_placing.axis(last) == last && copy.source_placing.step(last) == 1 &&
+            copy.target_placing.step(last) == 1 && view.strides[last] == 1 &&
+            whole(copy.size[last]) && whole(copy.source_begin[last]) &&
+            whole(copy.target_begin[last]) && whole(view.info.shape[last]) &&
+            whole(target.info.shape[last]))
+            continue;
+        return fail(ErrorCode::InvalidArgument,
+                    view.info.name + " is of type " + name_of(view.info.dtype) + ", of which " +
+                        target.info.name + " would need parts of bytes");
+    }
+    return {};
+}
+
 tensor::DType own_dtype(const Source& source, const Copy& copy) {
     const auto kept = source.dtypes.find(copy.hf);
     return kept == source.dtypes.end() ? source.tensors[copy.source].view.info.dtype : kept->second;
@@ -194,6 +216,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
         }
         target.padded = filled < volume(stored.shape);
         ROLL_TRY_VOID(check_changes(source, target));
+        ROLL_TRY_VOID(check_whole_bytes(source, target));
         const SourceTensor& first = source.tensors[holders.of(stored.pieces[0].hf)[0].source];
         ROLL_TRY(target.info.dtype, dtype_of(source, target, first.view.info.dtype, dtype));
         file.tensors.push_back(target.info);

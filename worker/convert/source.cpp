@@ -50,6 +50,7 @@ Result<void> read_hf_tensors(Source& source) {
     expect_tied_output(expected, source);
     Matcher matcher(std::move(expected), source);
     std::set<std::string> seen;
+    std::map<std::string, tensor::StridedView> scales;
     for (const std::string& file : weights.files) {
         ROLL_TRY(formats::HfFile opened, formats::open_hf_file(source.directory / file));
         source.files.push_back(opened.keep);
@@ -60,7 +61,9 @@ Result<void> read_hf_tensors(Source& source) {
                                                     " is in another file as well");
             ROLL_TRY(const bool taken, matcher.take({}, file, name, view));
             if (taken) continue;
-            if (is_dropped(*source.family, name))
+            if (const std::string scaled = scaled_by(name); !scaled.empty())
+                scales.emplace(scaled, view);
+            else if (is_dropped(*source.family, name))
                 source.dropped.push_back({file, name, "the family drops it"});
             else
                 matcher.add_unexpected(file, name);
@@ -70,7 +73,8 @@ Result<void> read_hf_tensors(Source& source) {
         if (!seen.contains(name))
             return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
                                                 " is missing, though the index names it");
-    return matcher.finish();
+    ROLL_TRY_VOID(matcher.finish());
+    return attach_scales(source, scales);
 }
 
 Result<Shapes> shapes_in(const fs::path& directory) {
@@ -237,6 +241,7 @@ Result<void> open_mca(Source& source, const families::Families& families) {
 const char* name_of(Format format) {
     switch (format) {
         case Format::Hf: return "hf";
+        case Format::Bin: return "bin";
         case Format::Mca: return "mca";
         case Format::TorchDist: return "torch_dist";
         case Format::Dcp: return "dcp";
@@ -275,7 +280,8 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
     source.mapped = true;
     ROLL_TRY(source.format, detect_format(directory));
     switch (source.format) {
-        case Format::Hf: ROLL_TRY_VOID(open_hf(source, families)); break;
+        case Format::Hf:
+        case Format::Bin: ROLL_TRY_VOID(open_hf(source, families)); break;
         case Format::Mca: ROLL_TRY_VOID(open_mca(source, families)); break;
         case Format::TorchDist:
         case Format::Dcp: ROLL_TRY_VOID(open_dist(source, families, config)); break;

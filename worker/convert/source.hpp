@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/convert/block_scale.hpp"
 #include "worker/convert/lora.hpp"
 #include "worker/convert/pieces.hpp"
 #include "worker/families/families.hpp"
@@ -16,7 +17,8 @@
 
 namespace roll::convert {
 
-enum class Format { Hf, Mca, TorchDist, Dcp, Megatron, Nemo, Peft, DeepSpeed };
+// Bin: HuggingFace with torch files instead of safetensors, of targets; a source of it is Hf.
+enum class Format { Hf, Bin, Mca, TorchDist, Dcp, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);
 
@@ -46,7 +48,8 @@ struct Source {
     std::vector<SourceTensor> tensors;
     std::vector<Dropped> dropped;
     std::map<int, Delta> deltas;                     // of HuggingFace tensors, by an adapter
-    std::map<int, tensor::DType> dtypes;             // of those that an adapter replaces
+    std::map<int, BlockScale> scales;                // of those of eight bits that have some
+    std::map<int, tensor::DType> dtypes;             // of those that are read as another type
     std::vector<std::shared_ptr<const void>> files;  // the views are into these
     bool mapped = false;  // they are mapped files: pages that were read can be given back
 };

@@ -105,7 +105,8 @@ std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft)
 }
 
 // Sizes are those that the source's tensors have, or will have after a cast.
-Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request) {
+Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request,
+                                              const formats::HfContainer& container) {
     std::vector<Stored> layout = hf_disk_layout(source.model);
     ROLL_TRY(const Plan draft, make_plan(source, layout, request.dtype));
     std::vector<std::int64_t> sizes;
@@ -117,7 +118,7 @@ Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Reques
     const std::vector<int> shards = formats::split_shards(sizes, request.shard_bytes);
     const int count = shards.empty() ? 1 : shards.back() + 1;
     for (std::size_t i = 0; i < layout.size(); ++i)
-        layout[i].file = formats::shard_name(shards[i], count);
+        layout[i].file = formats::shard_name(container, shards[i], count);
     return in_file_order(std::move(layout), draft);
 }
 
@@ -152,13 +153,13 @@ Result<void> write_hf_config(const Source& source, const Plan& plan, const Reque
 }
 
 Result<void> write_hf_companions(const Source& source, const Plan& plan, const Request& request,
-                                 const fs::path& directory) {
+                                 const formats::HfContainer& container, const fs::path& directory) {
     ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
     if (plan.files.size() <= 1) return {};
     std::map<std::string, std::string> weight_map;
     for (const TargetTensor& target : plan.tensors)
         weight_map[target.info.name] = plan.files[target.file].path;
-    return write_file_atomically(directory / "model.safetensors.index.json",
+    return write_file_atomically(directory / formats::index_name(container),
                                  formats::index_text(weight_map, plan.bytes, plan.parameters));
 }
 
@@ -193,12 +194,15 @@ Result<std::vector<Stored>> megatron_layout(const Source& source,
 }  // namespace
 
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to) {
-    if (request.vocab_divisor > 0 && to != Format::Mca)
-        return fail(
-            ErrorCode::InvalidArgument,
-            std::string("--make-vocab-size-divisible-by is for mca targets, not ") + name_of(to));
+    const bool pads = to == Format::Mca || to == Format::Megatron || to == Format::Nemo;
+    if (request.vocab_divisor > 0 && !pads)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--make-vocab-size-divisible-by is for mca, megatron and nemo "
+                                "targets, not ") +
+                        name_of(to));
     switch (to) {
-        case Format::Hf: return sharded_hf_layout(source, request);
+        case Format::Hf: return sharded_hf_layout(source, request, formats::kSafetensors);
+        case Format::Bin: return sharded_hf_layout(source, request, formats::kTorchFiles);
         case Format::Mca:
             return mca_layout(source.native, source.model, mca_config_of(source, request));
         case Format::Megatron: return megatron_layout(source, mca_config_of(source, request));
@@ -235,7 +239,10 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
             ROLL_TRY_VOID(write_file_atomically(directory / name, content));
     }
     switch (to) {
-        case Format::Hf: return write_hf_companions(source, plan, request, directory);
+        case Format::Hf:
+            return write_hf_companions(source, plan, request, formats::kSafetensors, directory);
+        case Format::Bin:
+            return write_hf_companions(source, plan, request, formats::kTorchFiles, directory);
         case Format::Mca:
             return formats::write_mca_root(directory, mca_config_of(source, request), plan.dtype);
         case Format::Megatron:

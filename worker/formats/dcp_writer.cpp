@@ -135,9 +135,9 @@ Result<ZipLayout> item_layout(const tensor::TensorInfo& info, const std::string&
 }
 
 Result<void> check_type(const tensor::TensorInfo& info) {
-    if (storage_name_of(info.dtype) != nullptr) return {};
-    return fail(ErrorCode::InvalidArgument, info.name + " is " + tensor::name_of(info.dtype) +
-                                                ", which torch files of this kind do not hold");
+    if (is_torch_type(info.dtype)) return {};
+    return fail(ErrorCode::InvalidArgument,
+                info.name + " is " + tensor::name_of(info.dtype) + ", which torch does not have");
 }
 
 }  // namespace

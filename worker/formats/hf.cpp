@@ -15,15 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Container {
-    const char* index;
-    const char* single;
-};
-// In the order in which transformers looks for them.
-constexpr std::array<Container, 2> kContainers{
-    {{"model.safetensors.index.json", "model.safetensors"},
-     {"pytorch_model.bin.index.json", "pytorch_model.bin"}}};
-
 constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
                                                   "chat_template.jinja",
                                                   "chat_template.json",
@@ -54,7 +45,7 @@ bool is_plain_name(const std::string& name) {
            name.find('\0') == std::string::npos && name != "." && name != "..";
 }
 
-Result<HfWeights> read_index(const fs::path& directory, const char* file) {
+Result<HfWeights> read_index(const fs::path& directory, const std::string& file) {
     const fs::path path = directory / file;
     ROLL_TRY(const std::string text, read_file(path));
     auto index = parse_index(text);
@@ -102,9 +93,11 @@ Result<Json> read_hf_config(const fs::path& directory) {
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {
-    for (const Container& container : kContainers) {
-        if (is_file(directory / container.index)) return read_index(directory, container.index);
-        if (is_file(directory / container.single)) return HfWeights{{container.single}, {}};
+    for (const HfContainer& container : {kSafetensors, kTorchFiles}) {  // as transformers looks
+        const std::string index = index_name(container);
+        const std::string single = shard_name(container, 0, 1);
+        if (is_file(directory / index)) return read_index(directory, index);
+        if (is_file(directory / single)) return HfWeights{{single}, {}};
     }
     return fail(ErrorCode::NotFound, directory.string() +
                                          " has neither model.safetensors nor pytorch_model.bin, "
@@ -141,9 +134,13 @@ std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64
     return shards;
 }
 
-std::string shard_name(int shard, int shards) {
-    if (shards <= 1) return "model.safetensors";
-    return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
+std::string shard_name(const HfContainer& container, int shard, int shards) {
+    if (shards <= 1) return std::string(container.stem) + container.ending;
+    return fmt::format("{}-{:05}-of-{:05}{}", container.stem, shard + 1, shards, container.ending);
+}
+
+std::string index_name(const HfContainer& container) {
+    return shard_name(container, 0, 1) + ".index.json";
 }
 
 std::string index_text(const std::map<std::string, std::string>& weight_map,

@@ -42,10 +42,19 @@ Result<HfFile> open_hf_file(const std::filesystem::path& path);
 // file of its own. Sizes in bytes; returns each tensor's shard, counted from 0.
 std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64_t bytes_max);
 
-// "model.safetensors", or "model-00001-of-00002.safetensors".
-std::string shard_name(int shard, int shards);
+// What weights are kept in: "model" and ".safetensors", or "pytorch_model" and ".bin".
+struct HfContainer {
+    const char* stem;
+    const char* ending;
+};
+constexpr HfContainer kSafetensors{"model", ".safetensors"};
+constexpr HfContainer kTorchFiles{"pytorch_model", ".bin"};
 
-// model.safetensors.index.json as transformers writes it.
+// "model.safetensors", or "model-00001-of-00002.safetensors"; "model.safetensors.index.json".
+std::string shard_name(const HfContainer& container, int shard, int shards);
+std::string index_name(const HfContainer& container);
+
+// The index's content as transformers writes it.
 std::string index_text(const std::map<std::string, std::string>& weight_map,
                        std::int64_t total_bytes, std::int64_t total_parameters);
 

@@ -194,10 +194,9 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& pat
     std::vector<std::int64_t> sizes;
     for (const TorchSection& section : sections) {
         for (const tensor::TensorInfo& info : section.tensors) {
-            if (storage_name_of(info.dtype) == nullptr)
-                return fail(ErrorCode::InvalidArgument,
-                            info.name + " is " + name_of(info.dtype) +
-                                ", which torch files of this kind do not hold");
+            if (!is_torch_type(info.dtype))
+                return fail(ErrorCode::InvalidArgument, info.name + " is " + name_of(info.dtype) +
+                                                            ", which torch does not have");
             ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
             sizes.push_back(bytes);
         }

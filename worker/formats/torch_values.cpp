@@ -54,23 +54,34 @@ std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, Pickl
     return values;
 }
 
+bool is_torch_type(DType dtype) { return *tensor::torch_name_of(dtype) != '\0'; }
+
+namespace {
+
+// "FloatStorage", or nullptr for a type that has no storage class.
 const char* storage_name_of(DType dtype) {
     for (const StorageRow& row : kStorages)
         if (row.dtype == dtype) return row.global + sizeof "torch";
     return nullptr;
 }
 
+}  // namespace
+
 void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key) {
     std::int64_t count = 1;
     for (const std::int64_t dim : info.shape) count *= dim;
-    out.global("torch._utils", "_rebuild_tensor_v2");
+    const char* const storage = storage_name_of(info.dtype);
+    out.global("torch._utils", storage != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
     out.op(pickle_op::kMark);
     out.op(pickle_op::kMark);
     out.word("storage");
-    out.global("torch", storage_name_of(info.dtype));
+    if (storage != nullptr)
+        out.global("torch", storage);
+    else
+        out.global("torch.storage", "UntypedStorage");
     out.text(std::to_string(key));
     out.word("cpu");
-    out.integer(count);
+    out.integer(storage != nullptr ? count : count * tensor::bits_of(info.dtype) / 8);
     out.op(pickle_op::kTuple);
     out.op(pickle_op::kPersistentId);
     out.integer(0);
@@ -80,6 +91,7 @@ void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t
     out.global("collections", "OrderedDict");
     out.op(pickle_op::kEmptyTuple);
     out.op(pickle_op::kReduce);
+    if (storage == nullptr) out.global("torch", tensor::torch_name_of(info.dtype));
     out.op(pickle_op::kTuple);
     out.op(pickle_op::kReduce);
 }

@@ -148,6 +148,23 @@ class Formats(Case):
         run('convert', self.root / 'back', self.root / 'mca2')
         run('diff', self.root / 'mca', self.root / 'mca2')
 
+    def test_transformers_loads_the_torch_files_that_we_write(self):
+        model = tiny_llama(self.root / 'hf', torch.bfloat16)
+        for size in ('5GB', '20KB'):
+            run('convert', self.root / 'hf', self.root / 'bin', '--to', 'bin', '--max-shard-size', size,
+                '--overwrite', '--verify')
+            names = sorted(path.name for path in (self.root / 'bin').glob('*.bin*'))
+            if size == '5GB':
+                self.assertEqual(names, ['pytorch_model.bin'])
+            else:
+                self.assertRegex(names[0], r'pytorch_model-00001-of-\d{5}.bin')
+                self.assertIn('pytorch_model.bin.index.json', names)
+            loaded = transformers.LlamaForCausalLM.from_pretrained(self.root / 'bin', dtype=torch.bfloat16)
+            self.assert_same(model.state_dict(), loaded.state_dict())
+        run('convert', self.root / 'bin', self.root / 'back', '--to', 'hf')
+        self.assertEqual((self.root / 'hf/model.safetensors').read_bytes(),
+                         (self.root / 'back/model.safetensors').read_bytes())
+
     def test_reads_pytorch_bin(self):
         model = tiny_llama(self.root / 'hf')
         os.remove(self.root / 'hf/model.safetensors')
@@ -377,6 +394,22 @@ class Commands(Case):
         self.assertIn('elements differ', run('diff', self.root / 'hf', self.root / 'half',
                                              code=1).stdout)
         run('diff', self.root / 'hf', self.root / 'half', '--cast')
+
+    def test_diff_counts_the_numbers_between(self):
+        tiny_llama(self.root / 'hf', torch.bfloat16)
+        shutil.copytree(self.root / 'hf', self.root / 'other')
+        path, name = self.root / 'other/model.safetensors', 'model.layers.0.mlp.up_proj.weight'
+        tensors = load_file(path)
+        changed = tensors[name].view(torch.int16)
+        changed[3, 4] += 5
+        changed[7, 7] -= 2
+        tensors['model.norm.weight'][:2] = torch.tensor([0.0, 1e-40])
+        save_file(tensors, path, {'format': 'pt'})
+        before = load_file(self.root / 'hf/model.safetensors')['model.norm.weight'][:2].view(torch.int16)
+        found = json.loads(run('diff', self.root / 'hf', self.root / 'other', '--json', code=1).stdout)
+        ulps = {one['name']: one['max_ulp'] for one in found['differences']}
+        place = [(bit & 0x7fff) * (-1 if bit < 0 else 1) for bit in before.tolist()]
+        self.assertEqual(ulps, {name: 5, 'model.norm.weight': max(abs(place[0]), abs(place[1] - 1))})
 
     def test_companions_travel(self):
         tiny_llama(self.root / 'hf')

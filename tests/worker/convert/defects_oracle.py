@@ -173,8 +173,14 @@ class Defects(FolderCase):
     def test_fp8_scales_raise_after_half_the_work(self):
         hf = self.model('deepseek_v3')
         path, name = hf / 'model.safetensors', 'model.layers.0.mlp.down_proj.weight'
-        save_file({**load_file(path), name + '_scale_inv': torch.ones(1, 1)}, path, {'format': 'pt'})
+        tensors, scale = load_file(path), {name + '_scale_inv': torch.full((1, 1), 0.3)}
+        save_file({**tensors, **scale}, path, {'format': 'pt'})
         self.refused('convert', hf, self.out, says=f'no rule of family deepseek_v3 names {name}_scale')
+        save_file({**tensors, **scale, name: tensors[name].to(torch.float8_e4m3fn)}, path, {'format': 'pt'})
+        run('convert', hf, self.mca, '--tp', 2, '--verify')
+        run('convert', self.mca, self.back, '--verify')
+        want = (tensors[name].to(torch.float8_e4m3fn).float() * 0.3).bfloat16()
+        self.assertTrue(torch.equal(load_file(self.back / 'model.safetensors')[name], want))
 
     # mcore_adapter: files
 

@@ -76,6 +76,17 @@ class Written(Case):
             run('verify', self.root / 'out')
 
 
+    def test_a_vocabulary_is_padded_as_the_arguments_say(self):
+        want = self.make()['model.embed_tokens.weight']
+        run('convert', self.root / 'hf', self.root / 'out', '--to', 'megatron', '--tp', 2,
+            '--make-vocab-size-divisible-by', 64, '--verify')
+        states = [load(self.root / f'out/release/mp_rank_{rank:02}/model_optim_rng.pt') for rank in (0, 1)]
+        self.assertEqual({state['args'].padded_vocab_size for state in states}, {128})
+        rows = torch.cat([state['model']['embedding.word_embeddings.weight'] for state in states])
+        self.assertTrue(torch.equal(rows, torch.cat([want, torch.zeros(32, 32)])))
+        self.same('out')
+
+
 @unittest.skipUnless(megatron_ranks.TransformerConfig, 'megatron-core is not installed')
 class Modules(Case):
     def test_megatron_loads_ours_strictly_and_we_read_what_it_saves(self):

@@ -1,0 +1,138 @@
+"""Types of eight bits and less: weights with a scale for each block, and what only travels.
+
+usage: types_oracle.py ROLL_CONVERT
+"""
+import json
+import struct
+import unittest
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from family_models import MODELS, logits, make
+from oracle import FolderCase, bits, run
+
+EVERY = torch.arange(256, dtype=torch.uint8)
+
+
+def blocks(tensor, sizes):
+    """A scale for each block of a matrix, and what that makes of each element."""
+    counts = [-(-dim // size) for dim, size in zip(tensor.shape, sizes)]
+    scales = torch.rand(counts) + 0.5
+    spread = scales.repeat_interleave(sizes[0], 0).repeat_interleave(sizes[1], 1)
+    return scales, spread[:tensor.shape[0], :tensor.shape[1]]
+
+
+class Blocks(FolderCase):
+    def quantize(self, model_type='deepseek_v3', sizes=(16, 20), kind=torch.float8_e4m3fn):
+        """Every matrix of the decoder's layers but the routers: as published, and as it is meant."""
+        hf = make(model_type, MODELS[model_type][0], self.root / 'hf')
+        path, written, meant = hf / 'model.safetensors', {}, {}
+        for name, tensor in load_file(path).items():
+            written[name] = meant[name] = tensor.bfloat16()
+            if tensor.dim() != 2 or not name.endswith('_proj.weight'):
+                continue
+            written[name] = tensor.to(kind)
+            written[name + '_scale_inv'], spread = blocks(tensor, sizes)
+            meant[name] = (written[name].float() * spread).bfloat16()
+        save_file(written, path, {'format': 'pt'})
+        config = json.loads((hf / 'config.json').read_text())
+        config['quantization_config'] = {'quant_method': 'fp8', 'weight_block_size': list(sizes)}
+        (hf / 'config.json').write_text(json.dumps(config))
+        return hf, meant
+
+    def same(self, directory, meant):
+        got = load_file(directory / 'model.safetensors')
+        self.assertEqual(sorted(got), sorted(meant))
+        for name, tensor in meant.items():
+            self.assertTrue(torch.equal(bits(got[name]), bits(tensor)), name)
+
+    def test_blocks_become_bf16_on_any_way_out(self):
+        hf, meant = self.quantize()
+        run('convert', hf, self.root / 'plain', '--to', 'hf', '--verify')
+        self.same(self.root / 'plain', meant)
+        config = json.loads((self.root / 'plain/config.json').read_text())
+        self.assertNotIn('quantization_config', config)
+        run('convert', hf, self.root / 'mca', '--tp', 2, '--ep', 2, '--pp', 2, '--verify')
+        run('convert', self.root / 'mca', self.root / 'back', '--verify')
+        self.same(self.root / 'back', meant)
+        run('diff', hf, self.root / 'mca')
+        self.assertTrue(torch.equal(logits(self.root / 'plain'), logits(self.root / 'back')))
+
+    def test_another_type_is_rounded_to_once(self):
+        hf, _ = self.quantize('qwen3', (7, 128), torch.float8_e5m2)
+        tensors = load_file(hf / 'model.safetensors')
+        run('convert', hf, self.root / 'out', '--to', 'hf', '--dtype', 'fp32')
+        name = 'model.layers.1.mlp.up_proj.weight'
+        scales = tensors[name + '_scale_inv'].repeat_interleave(7, 0)[:48]
+        got = load_file(self.root / 'out/model.safetensors')[name]
+        self.assertTrue(torch.equal(got, tensors[name].float() * scales))
+
+    def test_every_number_of_eight_bits_is_what_torch_makes_of_it(self):
+        hf = make('llama', dict(MODELS['llama'][0], hidden_size=64, num_hidden_layers=1), self.root / 'hf')
+        path, name = hf / 'model.safetensors', 'model.layers.0.mlp.up_proj.weight'
+        for kind in (torch.float8_e4m3fn, torch.float8_e5m2):
+            tensors = {key: value for key, value in load_file(path).items() if 'scale' not in key}
+            tensors[name] = EVERY.repeat(12).view(48, 64).view(kind)
+            tensors[name + '_scale_inv'] = torch.ones(1, 1)
+            save_file(tensors, path, {'format': 'pt'})
+            run('convert', hf, self.root / 'out', '--to', 'hf', '--overwrite')
+            got, want = load_file(self.root / 'out/model.safetensors')[name], tensors[name].bfloat16()
+            nan = want.isnan()
+            self.assertTrue(torch.equal(nan, got.isnan()))
+            self.assertTrue(torch.equal(got[~nan], want[~nan]))
+
+    def test_scales_of_other_sizes_or_of_what_needs_none_are_refused(self):
+        hf, _ = self.quantize()
+        path = hf / 'model.safetensors'
+        tensors, name = load_file(path), 'model.layers.0.mlp.down_proj.weight_scale_inv'
+        save_file({**tensors, name: torch.ones(3, 3)}, path, {'format': 'pt'})
+        done = run('convert', hf, self.root / 'out', code=1)
+        self.assertIn(f'{name} is F32 [3, 3]; blocks of 16 x 20 need F32 [2, 3]', done.stderr)
+        save_file({**tensors, 'model.norm.weight_scale_inv': torch.ones(1, 1)}, path, {'format': 'pt'})
+        done = run('convert', hf, self.root / 'out', code=2)
+        self.assertIn('no rule of family deepseek_v3 names model.norm.weight_scale_inv', done.stderr)
+
+    def test_without_scales_eight_bits_travel_as_they_are(self):
+        hf = make('qwen3', MODELS['qwen3'][0], self.root / 'hf')
+        path = hf / 'model.safetensors'
+        tensors = {name: tensor.to(torch.float8_e4m3fn) if tensor.dim() == 2 else tensor
+                   for name, tensor in load_file(path).items()}
+        save_file(tensors, path, {'format': 'pt'})
+        run('convert', hf, self.root / 'mca', '--tp', 2, '--verify')
+        run('convert', self.root / 'mca', self.root / 'back')
+        self.same(self.root / 'back', tensors)
+
+
+class LessThanAByte(FolderCase):
+    def with_type(self, kind, numbers, name='model.layers.1.mlp.down_proj.weight'):
+        """The tensor in a type that torch has not: as many bytes as `numbers` to 8 bits make."""
+        hf = make('llama', MODELS['llama'][0], self.root / kind)
+        path = hf / 'model.safetensors'
+        tensors, header, data = load_file(path), {}, b''
+        content = torch.randint(0, 256, (tensors[name].numel() * numbers // 8,), dtype=torch.uint8)
+        for key, tensor in tensors.items():
+            raw = (content if key == name else bits(tensor)).numpy().tobytes()
+            header[key] = {'dtype': kind if key == name else 'F32', 'shape': list(tensor.shape),
+                           'data_offsets': [len(data), len(data) + len(raw)]}
+            data += raw
+        text = json.dumps(header).encode()
+        path.write_bytes(struct.pack('<Q', len(text)) + text + data)
+        return hf, content.numpy().tobytes()
+
+    def test_rows_of_whole_bytes_travel(self):
+        for kind, numbers in (('F4', 4), ('F6_E2M3', 6), ('F6_E3M2', 6)):
+            with self.subTest(kind=kind):
+                hf, content = self.with_type(kind, numbers)
+                run('convert', hf, self.root / 'out', '--to', 'hf', '--verify', '--overwrite')
+                self.assertIn(content, (self.root / 'out/model.safetensors').read_bytes())
+                run('diff', hf, self.root / 'out')
+
+    def test_what_torch_has_no_type_for_has_no_native_form(self):
+        hf, _ = self.with_type('F4', 4)
+        self.assertIn('F4', run('convert', hf, self.root / 'out', code=2).stderr)
+        self.assertFalse((self.root / 'out').exists())
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
