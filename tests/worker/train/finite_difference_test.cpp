@@ -69,7 +69,7 @@ TEST(FiniteDifference, OfRopeAndAttention) {
     AttentionSaved saved, dropped;
     attention(rope(qkv, 2, table), {}, saved);
     const auto f = [&](const at::Tensor& v) { return attention(rope(v, 2, table), {}, dropped); };
-    expect_gradient(f, qkv, dy, rope_backward(attention_backward(dy, saved), table));
+    expect_gradient(f, qkv, dy, rope_backward(attention_backward(dy, saved), table, at::kDouble));
 }
 
 TEST(FiniteDifference, OfCrossEntropy) {

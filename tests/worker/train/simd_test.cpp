@@ -24,8 +24,10 @@ template <class T>
 const Kernels<T>& of(const Width& width) {
     if constexpr (std::is_same_v<T, float>)
         return *width.of_float;
-    else
+    else if constexpr (std::is_same_v<T, double>)
         return *width.of_double;
+    else
+        return *width.of_bfloat16;
 }
 
 template <class T>
@@ -93,7 +95,8 @@ TYPED_TEST(Widths, CrossEntropyIsItsFormula) {
             const std::int64_t target = size / 2;
             double sum = 0;
             for (const T value : given) sum += std::exp(double{value});
-            const double loss = of<T>(*width).cross_entropy(logits.data(), target, 0.5, size);
+            const double loss =
+                of<T>(*width).cross_entropy(logits.data(), nullptr, target, 0.5, size);
             EXPECT_NEAR(loss, std::log(sum) - given[target], this->kLimit) << width->name;
             for (std::int64_t i = 0; i < size; ++i)
                 EXPECT_NEAR(logits[i], 0.5 * (std::exp(double{given[i]}) / sum - (i == target)),
@@ -117,8 +120,8 @@ TYPED_TEST(Widths, AdamWIsItsFormula) {
         const auto grad = random<T>(37, 8), before = weight, average0 = average;
         for (T& value : square) value *= value;
         const auto square0 = square;
-        of<T>(*width).adamw(weight.data(), average.data(), square.data(), grad.data(), kFactors,
-                            37);
+        of<T>(*width).adamw(weight.data(), nullptr, average.data(), square.data(), grad.data(),
+                            kFactors, 37);
         for (std::size_t i = 0; i < 37; ++i) {
             const double g = 0.5 * grad[i], m = 0.9 * average0[i] + 0.1 * g,
                          v = 0.95 * square0[i] + 0.05 * g * g;
@@ -200,6 +203,135 @@ TYPED_TEST(Widths, AttentionIsItsFormula) {
                 EXPECT_NEAR(dv[i], plain.dv[i], 10 * this->kLimit) << width->name;
             }
         }
+    }
+}
+
+using BF16 = c10::BFloat16;
+
+std::vector<BF16> rounded(const std::vector<float>& values) {
+    return {values.begin(), values.end()};
+}
+std::vector<float> widened(const std::vector<BF16>& values) {
+    return {values.begin(), values.end()};
+}
+std::vector<BF16> random_bf16(std::int64_t size, unsigned seed) {
+    return rounded(random<float>(size, seed));
+}
+template <class T>
+std::vector<T> of_size(std::size_t size) {
+    return std::vector<T>(size);
+}
+bool same(const std::vector<BF16>& a, const std::vector<BF16>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](BF16 x, BF16 y) { return x.x == y.x; });
+}
+
+// A bfloat16 kernel is the float kernel on widened numbers, its results rounded once.
+class Bfloat16 : public testing::TestWithParam<int> {
+  public:
+    std::int64_t size = GetParam();
+    std::size_t all = static_cast<std::size_t>(kRows * size);
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, Bfloat16, testing::Values(1, 7, 8, 15, 16, 17, 33, 64, 71, 130));
+
+TEST_P(Bfloat16, NormsAreTheFloatOnesRounded) {
+    const auto x = random_bf16(kRows * size, 1), dy = random_bf16(kRows * size, 2),
+               past = random_bf16(kRows * size, 3);
+    const auto w = random<float>(size, 4), x_wide = widened(x), dy_wide = widened(dy),
+               past_wide = widened(past);
+    for (const Width* width : runnable()) {
+        const auto& narrow = of<BF16>(*width);
+        const auto& wide = of<float>(*width);
+        auto y = of_size<BF16>(all), dx = y;
+        auto y_wide = of_size<float>(all), dx_wide = y_wide, dw = of_size<float>(w.size()),
+             dw_wide = dw, rstd = of_size<float>(kRows), rstd_wide = rstd;
+        narrow.rms_norm(y.data(), rstd.data(), x.data(), w.data(), 1e-5, kRows, size);
+        wide.rms_norm(y_wide.data(), rstd_wide.data(), x_wide.data(), w.data(), 1e-5, kRows, size);
+        EXPECT_TRUE(same(y, rounded(y_wide)) && rstd == rstd_wide) << width->name;
+        narrow.rms_norm_backward(dx.data(), dw.data(), dy.data(), w.data(), x.data(), past.data(),
+                                 rstd.data(), kRows, size);
+        wide.rms_norm_backward(dx_wide.data(), dw_wide.data(), dy_wide.data(), w.data(),
+                               x_wide.data(), past_wide.data(), rstd.data(), kRows, size);
+        for (std::size_t i = 0; i < all; ++i)  // compilers fuse sums and products as they like
+            EXPECT_NEAR(dx[i], dx_wide[i], std::abs(dx_wide[i]) / 128 + 1e-5) << width->name;
+        for (std::size_t i = 0; i < dw.size(); ++i) EXPECT_NEAR(dw[i], dw_wide[i], 1e-5);
+    }
+}
+
+TEST_P(Bfloat16, ActivationsAndRotationsAreTheFloatOnesRounded) {
+    const auto in = random_bf16(kRows * 2 * size, 5), da = random_bf16(kRows * size, 6);
+    const auto cos = random<float>(size, 7), sin = random<float>(size, 8), in_wide = widened(in),
+               da_wide = widened(da);
+    for (const Width* width : runnable()) {
+        const auto& narrow = of<BF16>(*width);
+        const auto& wide = of<float>(*width);
+        auto a = of_size<BF16>(all), d = of_size<BF16>(2 * all);
+        auto a_wide = of_size<float>(all), d_wide = of_size<float>(2 * all);
+        narrow.swiglu(a.data(), in.data(), kRows, size);
+        wide.swiglu(a_wide.data(), in_wide.data(), kRows, size);
+        EXPECT_TRUE(same(a, rounded(a_wide))) << width->name;
+        narrow.swiglu_backward(d.data(), da.data(), in.data(), kRows, size);
+        wide.swiglu_backward(d_wide.data(), da_wide.data(), in_wide.data(), kRows, size);
+        EXPECT_TRUE(same(d, rounded(d_wide))) << width->name;
+        narrow.turn(d.data(), in.data(), cos.data(), sin.data(), size);
+        wide.turn(d_wide.data(), in_wide.data(), cos.data(), sin.data(), size);
+        EXPECT_TRUE(same(d, rounded(d_wide))) << width->name;
+        narrow.turn_back(d.data(), in_wide.data(), cos.data(), sin.data(), size);
+        wide.turn_back(d_wide.data(), in_wide.data(), cos.data(), sin.data(), size);
+        EXPECT_TRUE(same(d, rounded(d_wide))) << width->name;
+    }
+}
+
+TEST_P(Bfloat16, LossesAndUpdatesAreTheFloatOnesRounded) {
+    constexpr AdamWFactors kFactors{0.5, 0.99, 0.9, 0.95, 0.1, 2, 1e-8};
+    for (const Width* width : runnable()) {
+        const auto& narrow = of<BF16>(*width);
+        const auto& wide = of<float>(*width);
+        auto logits = random_bf16(size, 9);
+        auto logits_wide = widened(logits), room = logits_wide;
+        EXPECT_EQ(narrow.cross_entropy(logits.data(), room.data(), size / 2, 0.5, size),
+                  wide.cross_entropy(logits_wide.data(), nullptr, size / 2, 0.5, size));
+        EXPECT_TRUE(same(logits, rounded(logits_wide))) << width->name;
+        auto weight = random<float>(size, 10), weight_wide = weight, average = weight,
+             average_wide = weight, square = of_size<float>(weight.size()), square_wide = square;
+        auto weight_narrow = of_size<BF16>(weight.size());
+        const auto grad = random<float>(size, 11);
+        narrow.adamw(weight.data(), weight_narrow.data(), average.data(), square.data(),
+                     grad.data(), kFactors, size);
+        wide.adamw(weight_wide.data(), nullptr, average_wide.data(), square_wide.data(),
+                   grad.data(), kFactors, size);
+        EXPECT_TRUE(weight == weight_wide && average == average_wide && square == square_wide);
+        EXPECT_TRUE(same(weight_narrow, rounded(weight))) << width->name;
+    }
+}
+
+TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
+    const std::int64_t positions = 77, dim = size;
+    const auto make = [&](unsigned seed) { return random_bf16(positions * dim, seed); };
+    const auto q = make(12), k = make(13), v = make(14), dout = make(15);
+    const auto q_wide = widened(q), k_wide = widened(k), v_wide = widened(v),
+               dout_wide = widened(dout);
+    const AttentionHead<BF16> head{q.data(), k.data(), v.data(), positions, dim, 0.5, 3, nullptr};
+    const AttentionHead<float> head_wide{
+        q_wide.data(), k_wide.data(), v_wide.data(), positions, dim, 0.5, 3, nullptr};
+    for (const Width* width : runnable()) {
+        auto out = of_size<BF16>(q.size());
+        auto out_wide = of_size<float>(q.size()), dq = out_wide, dk = dq, dv = dq, dq_wide = dq,
+             dk_wide = dq, dv_wide = dq, sums = of_size<float>(positions), sums_wide = sums;
+        auto scratch = of_size<float>(static_cast<std::size_t>(head.scratch()));
+        of<BF16>(*width).attention(head, out.data(), sums.data(), dim, scratch.data());
+        of<float>(*width).attention(head_wide, out_wide.data(), sums_wide.data(), dim,
+                                    scratch.data());
+        EXPECT_TRUE(same(out, rounded(out_wide)) && sums == sums_wide) << width->name;
+        out_wide = widened(out);
+        of<BF16>(*width).attention_backward(
+            head, {out.data(), dout.data(), sums.data(), dq.data(), dk.data(), dv.data()}, dim,
+            scratch.data());
+        of<float>(*width).attention_backward(head_wide,
+                                             {out_wide.data(), dout_wide.data(), sums.data(),
+                                              dq_wide.data(), dk_wide.data(), dv_wide.data()},
+                                             dim, scratch.data());
+        EXPECT_TRUE(dq == dq_wide && dk == dk_wide && dv == dv_wide) << width->name;
     }
 }
 

@@ -138,7 +138,7 @@ at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const C
     owe(places.out, dout_MC, s.o_MA, weight_half);
     const at::Tensor do_MA = ops::linear_backward_input(dout_MC, weight(places.out));
     const ops::Heads dheads = ops::attention_within_backward(do_MA, std::exchange(s.attention, {}));
-    at::Tensor dqkv_MP = ops::rope_backward(dheads, table).flatten(0, 1);
+    at::Tensor dqkv_MP = ops::rope_backward(dheads, table, do_MA.scalar_type()).flatten(0, 1);
     if (config.qk_norm) dqkv_MP = qk_norm_backward(dqkv_MP, s, input);
     owe_bias(places.qkv_bias, dqkv_MP, weight_half);
     owe(places.qkv, dqkv_MP, s.h1_MC, weight_half);

@@ -22,25 +22,25 @@ std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
 
 // Calls body(number, place of its output's first element, head, scratch) for every query head of
 // the batch, over the threads.
-template <class T, class Body>
+template <class S, class Body>
 void for_query_heads(const AttentionSaved& saved, const Body& body) {
     const Heads& h = saved.heads;
     const std::int64_t heads = h.q_BHTD.size(1), positions = h.q_BHTD.size(2), D = h.q_BHTD.size(3);
     const std::int64_t queries = heads / h.k_BGTD.size(1);
     const std::vector<std::int64_t> first = first_keys(saved);
-    const T *q = h.q_BHTD.const_data_ptr<T>(), *k = h.k_BGTD.const_data_ptr<T>(),
-            *v = h.v_BGTD.const_data_ptr<T>();
+    const S *q = h.q_BHTD.const_data_ptr<S>(), *k = h.k_BGTD.const_data_ptr<S>(),
+            *v = h.v_BGTD.const_data_ptr<S>();
     const std::int64_t grain = 1 + (1 << 17) / (positions * positions * D);
     for_rows(h.q_BHTD.size(0) * heads, grain, [&](std::int64_t begin, std::int64_t count) {
-        simd::AttentionHead<T> head{.q = nullptr,
+        simd::AttentionHead<S> head{.q = nullptr,
                                     .k = nullptr,
                                     .v = nullptr,
                                     .positions = positions,
                                     .dim = D,
-                                    .scale = static_cast<T>(saved.rule.scale),
-                                    .soft_cap = static_cast<T>(saved.rule.soft_cap),
+                                    .scale = static_cast<Wide<S>>(saved.rule.scale),
+                                    .soft_cap = static_cast<Wide<S>>(saved.rule.soft_cap),
                                     .first = first.empty() ? nullptr : first.data()};
-        const auto scratch = std::make_unique_for_overwrite<T[]>(head.scratch());
+        const auto scratch = std::make_unique_for_overwrite<Wide<S>[]>(head.scratch());
         for (std::int64_t n = begin; n < begin + count; ++n) {
             head.q = q + n * positions * D;
             head.k = k + n / queries * positions * D;
@@ -53,11 +53,6 @@ void for_query_heads(const AttentionSaved& saved, const Body& body) {
 }  // namespace
 
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved) {
-    if (is_narrow(heads.q_BHTD)) {
-        const at::Tensor out_BTA = attention(wide(heads), rule, saved);
-        saved.heads = heads;
-        return saved.out_BTA = narrow(out_BTA);
-    }
     const auto sizes = heads.q_BHTD.sizes();
     const std::int64_t B = sizes[0], H = sizes[1], T_ = sizes[2], A = H * sizes[3];
     const auto options = heads.q_BHTD.options();
@@ -65,12 +60,13 @@ at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSav
     if (rule.scale == 0) saved.rule.scale = 1 / std::sqrt(static_cast<double>(sizes[3]));
     if (!heads.q_BHTD.is_cpu()) return gpu::attention(saved);
     saved.out_BTA = at::empty({B, T_, A}, options);
-    saved.logsumexp_BHT = at::empty({B, H, T_}, options);
-    for_float_types(heads.q_BHTD, [&]<class T>(T) {
-        T *out = saved.out_BTA.data_ptr<T>(), *logsumexp = saved.logsumexp_BHT.data_ptr<T>();
-        for_query_heads<T>(saved, [&](std::int64_t n, std::int64_t place,
-                                      const simd::AttentionHead<T>& head, T* scratch) {
-            simd::kernels<T>().attention(head, out + place, logsumexp + n * T_, A, scratch);
+    saved.logsumexp_BHT = at::empty({B, H, T_}, wide_options(heads.q_BHTD));
+    for_float_types(heads.q_BHTD, [&]<class S>(S) {
+        S* out = saved.out_BTA.data_ptr<S>();
+        auto* logsumexp = saved.logsumexp_BHT.data_ptr<Wide<S>>();
+        for_query_heads<S>(saved, [&](std::int64_t n, std::int64_t place,
+                                      const simd::AttentionHead<S>& head, Wide<S>* scratch) {
+            simd::kernels<S>().attention(head, out + place, logsumexp + n * T_, A, scratch);
         });
     });
     return saved.out_BTA;
@@ -78,24 +74,19 @@ at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSav
 
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved) {
     if (!do_BTA.is_cpu()) return gpu::attention_backward(do_BTA, saved);
-    if (is_narrow(do_BTA)) {
-        AttentionSaved wider = saved;
-        wider.heads = wide(saved.heads);
-        wider.out_BTA = wide(saved.out_BTA);
-        return narrow(attention_backward(wide(do_BTA), wider));
-    }
     const auto sizes_q = saved.heads.q_BHTD.sizes(), sizes_k = saved.heads.k_BGTD.sizes();
     const std::int64_t T_ = sizes_q[2], A = sizes_q[1] * sizes_q[3], size = T_ * sizes_q[3];
-    const auto options = do_BTA.options();
+    const auto options = wide_options(do_BTA);
     const at::Tensor dq_BHTD = at::empty(sizes_q, options), dk_BHTD = at::empty(sizes_q, options),
                      dv_BHTD = at::empty(sizes_q, options);
-    for_float_types(do_BTA, [&]<class T>(T) {
-        const T *out = saved.out_BTA.const_data_ptr<T>(), *dout = do_BTA.const_data_ptr<T>(),
-                *logsumexp = saved.logsumexp_BHT.const_data_ptr<T>();
-        T *dq = dq_BHTD.data_ptr<T>(), *dk = dk_BHTD.data_ptr<T>(), *dv = dv_BHTD.data_ptr<T>();
-        for_query_heads<T>(saved, [&](std::int64_t n, std::int64_t place,
-                                      const simd::AttentionHead<T>& head, T* scratch) {
-            simd::kernels<T>().attention_backward(head,
+    for_float_types(do_BTA, [&]<class S>(S) {
+        using W = Wide<S>;
+        const S *out = saved.out_BTA.const_data_ptr<S>(), *dout = do_BTA.const_data_ptr<S>();
+        const W* logsumexp = saved.logsumexp_BHT.const_data_ptr<W>();
+        W *dq = dq_BHTD.data_ptr<W>(), *dk = dk_BHTD.data_ptr<W>(), *dv = dv_BHTD.data_ptr<W>();
+        for_query_heads<S>(saved, [&](std::int64_t n, std::int64_t place,
+                                      const simd::AttentionHead<S>& head, W* scratch) {
+            simd::kernels<S>().attention_backward(head,
                                                   {out + place, dout + place, logsumexp + n * T_,
                                                    dq + n * size, dk + n * size, dv + n * size},
                                                   A, scratch);

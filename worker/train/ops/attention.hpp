@@ -27,6 +27,7 @@ struct AttentionSaved {
 at::Tensor attention(const Heads& heads, const AttentionRule& rule,
                      AttentionSaved& saved);  // o_BTA
 
+// Of bfloat16 on a CPU the gradients are float32: rope_backward rounds them.
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
 }  // namespace roll::ops

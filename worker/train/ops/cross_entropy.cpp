@@ -1,5 +1,7 @@
 #include "worker/train/ops/cross_entropy.hpp"
 
+#include <memory>
+
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
@@ -9,17 +11,36 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = 64 << 20;  // of logits: larger is no faster (measured)
 
-// Of one logit in a block: where it is narrow there is a wide one besides.
-std::int64_t score_bytes(const at::Tensor& x_MC) {
-    const auto bytes = static_cast<std::int64_t>(x_MC.element_size());
-    return is_narrow(x_MC) ? bytes + static_cast<std::int64_t>(sizeof(float)) : bytes;
+// Turns a block's logits into their gradient; loss_R (double) gets each row's loss.
+void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
+            const at::Tensor& loss_R) {
+    const std::int64_t size = logits_RV.size(1);
+    for_float_types(logits_RV, [&]<class S>(S) {
+        S* logits = logits_RV.data_ptr<S>();
+        const std::int64_t* targets = targets_R.const_data_ptr<std::int64_t>();
+        double* loss = loss_R.data_ptr<double>();
+        for_rows(logits_RV.size(0), 1, [&](std::int64_t first, std::int64_t count) {
+            const auto room =
+                std::make_unique_for_overwrite<Wide<S>[]>(is_narrow(logits_RV) ? size : 0);
+            for (std::int64_t m = first; m < first + count; ++m) {
+                if (targets[m] == kIgnored) {
+                    std::fill_n(logits + m * size, size, S{0});
+                    loss[m] = 0;
+                } else {
+                    loss[m] = simd::kernels<S>().cross_entropy(logits + m * size, room.get(),
+                                                               targets[m], scale, size);
+                }
+            }
+        });
+    });
 }
 
-template <class T>
-double loss_row(T* logits, std::int64_t target, double scale, std::int64_t size) {
-    if (target != kIgnored) return simd::kernels<T>().cross_entropy(logits, target, scale, size);
-    std::fill_n(logits, size, T{0});
-    return 0;
+// Rows of logits in a block, nearly the same in each.
+std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
+    const auto bytes = static_cast<std::int64_t>(w_VC.size(0) * x_MC.element_size());
+    const std::int64_t rows = x_MC.size(0), most = std::max<std::int64_t>(1, kBlockBytes / bytes);
+    const std::int64_t blocks = std::max<std::int64_t>(1, (rows + most - 1) / most);
+    return std::max<std::int64_t>(1, (rows + blocks - 1) / blocks);
 }
 
 // Caps logits in place; returns d capped / d logit, or nothing without a cap.
@@ -44,7 +65,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 CrossEntropySaved& saved) {
     const at::Tensor& w_VC = head.w_VC;
     const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
-    const std::int64_t block = std::max<std::int64_t>(1, kBlockBytes / (size * score_bytes(x_MC)));
+    const std::int64_t block = block_rows(x_MC, w_VC);
     const at::Tensor logits_RV = at::empty({std::min(block, rows), size}, x_MC.options());
     const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
     saved.dx_MC = at::empty_like(x_MC);
@@ -53,22 +74,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
         const at::Tensor logits = logits_RV.narrow(0, 0, count), x = x_MC.narrow(0, begin, count);
         matmul(logits, x, w_VC.t(), 0);
         const at::Tensor slope = cap(logits, head.soft_cap);
-        if (!logits.is_cpu()) {
-            gpu::cross_entropy(logits, targets_M.narrow(0, begin, count), scale,
-                               loss_M.narrow(0, begin, count));
-        } else {
-            const at::Tensor scores = wide(logits);
-            for_float_types(scores, [&]<class T>(T) {
-                T* values = scores.data_ptr<T>();
-                const std::int64_t* targets = targets_M.const_data_ptr<std::int64_t>() + begin;
-                double* loss = loss_M.data_ptr<double>() + begin;
-                for_rows(count, 1, [&](std::int64_t first, std::int64_t rows_here) {
-                    for (std::int64_t m = first; m < first + rows_here; ++m)
-                        loss[m] = loss_row(values + m * size, targets[m], scale, size);
-                });
-            });
-            if (is_narrow(logits)) logits.copy_(scores);
-        }
+        const auto loss_of = logits.is_cpu() ? losses : gpu::cross_entropy;
+        loss_of(logits, targets_M.narrow(0, begin, count), scale, loss_M.narrow(0, begin, count));
         if (slope.defined()) logits.mul_(slope);
         matmul(saved.dx_MC.narrow(0, begin, count), logits, w_VC, 0);
         if (!grad.dw_VC.defined()) continue;
@@ -80,8 +87,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M) {
     at::Tensor loss = at::zeros({}, x_MC.options().dtype(at::kDouble));
-    const std::int64_t block =
-        std::max<std::int64_t>(1, kBlockBytes / (head.w_VC.size(0) * score_bytes(x_MC)));
+    const std::int64_t block = block_rows(x_MC, head.w_VC);
     for (std::int64_t begin = 0; begin < x_MC.size(0); begin += block) {
         const std::int64_t end = std::min(x_MC.size(0), begin + block);
         const at::Tensor logits_RV = wide(logits(x_MC.slice(0, begin, end), head));

@@ -24,19 +24,17 @@ struct Packed {
 at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                    std::int64_t kv_heads, double eps, QkNormSaved& saved) {
     if (!qkv_MP.is_cpu()) return gpu::qk_norm(qkv_MP, q_D, k_D, kv_heads, eps, saved);
-    if (is_narrow(qkv_MP)) {
-        const at::Tensor y_MP = qk_norm(wide(qkv_MP), wide(q_D), wide(k_D), kv_heads, eps, saved);
-        saved.qkv_MP = qkv_MP;
-        return narrow(y_MP);
-    }
     const Packed p(qkv_MP, q_D, kv_heads);
-    saved = {qkv_MP, at::empty({qkv_MP.size(0), p.heads()}, qkv_MP.options()), {}, {}};
+    saved = {qkv_MP, at::empty({qkv_MP.size(0), p.heads()}, wide_options(qkv_MP)), {}, {}};
+    const at::Tensor weight_q_D = wide(q_D), weight_k_D = wide(k_D);
     at::Tensor y_MP = at::empty_like(qkv_MP);
-    for_float_types(qkv_MP, [&]<class T>(T) {
-        const T *in = qkv_MP.const_data_ptr<T>(), *q = q_D.const_data_ptr<T>(),
-                *k = k_D.const_data_ptr<T>();
-        T *out = y_MP.data_ptr<T>(), *rstd = saved.rstd_MR.data_ptr<T>();
-        const auto norm = simd::kernels<T>().rms_norm;
+    for_float_types(qkv_MP, [&]<class S>(S) {
+        const S* in = qkv_MP.const_data_ptr<S>();
+        const auto *q = weight_q_D.const_data_ptr<Wide<S>>(),
+                   *k = weight_k_D.const_data_ptr<Wide<S>>();
+        S* out = y_MP.data_ptr<S>();
+        auto* rstd = saved.rstd_MR.data_ptr<Wide<S>>();
+        const auto norm = simd::kernels<S>().rms_norm;
         for_rows(qkv_MP.size(0) * p.groups, 8, [&](std::int64_t first, std::int64_t count) {
             for (std::int64_t group = first; group < first + count; ++group) {
                 const std::int64_t head = group * (p.queries + 2), key = head + p.queries;
@@ -53,26 +51,23 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
                             std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
                             const at::Tensor& dk_D) {
     if (!dy_MP.is_cpu()) return gpu::qk_norm_backward(dy_MP, q_D, k_D, kv_heads, saved, dq_D, dk_D);
-    if (is_narrow(dy_MP)) {
-        QkNormSaved wider = saved;
-        wider.qkv_MP = wide(saved.qkv_MP);
-        return narrow(
-            qk_norm_backward(wide(dy_MP), wide(q_D), wide(k_D), kv_heads, wider, dq_D, dk_D));
-    }
     const Packed p(dy_MP, q_D, kv_heads);
     const std::int64_t rows = dy_MP.size(0) * p.groups;
     const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
     at::Tensor dx_MP = at::empty_like(dy_MP);
-    const at::Tensor dw_K2D = at::zeros({blocks, 2, p.dim}, dy_MP.options());
-    for_float_types(dy_MP, [&]<class T>(T) {
-        const T *dy = dy_MP.const_data_ptr<T>(), *in = saved.qkv_MP.const_data_ptr<T>(),
-                *q = q_D.const_data_ptr<T>(), *k = k_D.const_data_ptr<T>(),
-                *rstd = saved.rstd_MR.const_data_ptr<T>();
-        T *dx = dx_MP.data_ptr<T>(), *dw = dw_K2D.data_ptr<T>();
-        const auto backward = [&](std::int64_t head, T* dweight, const T* weight,
+    const at::Tensor dw_K2D = at::zeros({blocks, 2, p.dim}, wide_options(dy_MP));
+    const at::Tensor weight_q_D = wide(q_D), weight_k_D = wide(k_D);
+    for_float_types(dy_MP, [&]<class S>(S) {
+        using W = Wide<S>;
+        const S *dy = dy_MP.const_data_ptr<S>(), *in = saved.qkv_MP.const_data_ptr<S>();
+        const W *q = weight_q_D.const_data_ptr<W>(), *k = weight_k_D.const_data_ptr<W>(),
+                *rstd = saved.rstd_MR.const_data_ptr<W>();
+        S* dx = dx_MP.data_ptr<S>();
+        W* dw = dw_K2D.data_ptr<W>();
+        const auto backward = [&](std::int64_t head, W* dweight, const W* weight,
                                   std::int64_t count) {
             const std::int64_t at = head * p.dim;
-            simd::kernels<T>().rms_norm_backward(dx + at, dweight, dy + at, weight, in + at,
+            simd::kernels<S>().rms_norm_backward(dx + at, dweight, dy + at, weight, in + at,
                                                  nullptr, rstd + head, count, p.dim);
         };
         for_rows(blocks, 1, [&](std::int64_t first, std::int64_t count) {

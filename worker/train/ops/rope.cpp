@@ -8,16 +8,17 @@
 namespace roll::ops {
 namespace {
 
-// Walks over every (batch, position, head) of qkv_BTP and its place in q, k or v.
-template <class T, class Visit>
+// Walks over every (batch, position, head) of qkv_BTP and its place in q, k or v, whose elements
+// are H.
+template <class S, class H, class Visit>
 void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit) {
     const std::int64_t positions = qkv_BTP.size(1), dim = heads.q_BHTD.size(3);
     const std::int64_t groups = heads.k_BGTD.size(1), queries = heads.q_BHTD.size(1) / groups;
     const auto visit_row = [&](std::int64_t row) {
-        T* packed = qkv_BTP.data_ptr<T>() + row * qkv_BTP.size(2);
+        S* packed = qkv_BTP.data_ptr<S>() + row * qkv_BTP.size(2);
         const std::int64_t b = row / positions, t = row % positions;
         const auto visit_head = [&](const at::Tensor& part, std::int64_t h, bool turns) {
-            visit(packed, part.data_ptr<T>() + ((b * part.size(1) + h) * positions + t) * dim, t,
+            visit(packed, part.data_ptr<H>() + ((b * part.size(1) + h) * positions + t) * dim, t,
                   turns);
             packed += dim;
         };
@@ -47,10 +48,6 @@ at::Tensor scaled(const at::Tensor& frequency_E, const spec::RopeScaling& scalin
 
 }  // namespace
 
-Heads wide(const Heads& h) { return {wide(h.q_BHTD), wide(h.k_BGTD), wide(h.v_BGTD)}; }
-
-Heads narrow(const Heads& h) { return {narrow(h.q_BHTD), narrow(h.k_BGTD), narrow(h.v_BGTD)}; }
-
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
                      const spec::RopeScaling& scaling, at::ScalarType dtype) {
     const at::Tensor i_E = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
@@ -61,37 +58,35 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta
 
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table) {
     if (!qkv_BTP.is_cpu()) return gpu::rope(qkv_BTP, kv_heads, table);
-    if (is_narrow(qkv_BTP)) return narrow(rope(wide(qkv_BTP), kv_heads, table));
     const std::int64_t B = qkv_BTP.size(0), T_ = qkv_BTP.size(1), half = table.cos_TE.size(1);
     const std::int64_t q_heads = qkv_BTP.size(2) / (2 * half) - 2 * kv_heads;
     Heads heads{at::empty({B, q_heads, T_, 2 * half}, qkv_BTP.options()),
                 at::empty({B, kv_heads, T_, 2 * half}, qkv_BTP.options()),
                 at::empty({B, kv_heads, T_, 2 * half}, qkv_BTP.options())};
-    for_float_types(qkv_BTP, [&]<class T>(T) {
-        const T *cos = table.cos_TE.const_data_ptr<T>(), *sin = table.sin_TE.const_data_ptr<T>();
-        for_heads<T>(qkv_BTP, heads, [&](T* packed, T* head, std::int64_t t, bool turns) {
+    for_float_types(qkv_BTP, [&]<class S>(S) {
+        const auto *cos = table.cos_TE.const_data_ptr<Wide<S>>(),
+                   *sin = table.sin_TE.const_data_ptr<Wide<S>>();
+        for_heads<S, S>(qkv_BTP, heads, [&](S* packed, S* head, std::int64_t t, bool turns) {
             if (turns)
-                return simd::kernels<T>().turn(head, packed, cos + t * half, sin + t * half, T{1},
-                                               half);
+                return simd::kernels<S>().turn(head, packed, cos + t * half, sin + t * half, half);
             std::copy_n(packed, 2 * half, head);
         });
     });
     return heads;
 }
 
-at::Tensor rope_backward(const Heads& d, const RopeTable& table) {
+at::Tensor rope_backward(const Heads& d, const RopeTable& table, at::ScalarType dtype) {
     if (!d.q_BHTD.is_cpu()) return gpu::rope_backward(d, table);
-    if (is_narrow(d.q_BHTD)) return narrow(rope_backward(wide(d), table));
     const std::int64_t B = d.q_BHTD.size(0), T_ = d.q_BHTD.size(2), half = table.cos_TE.size(1);
     const std::int64_t heads = d.q_BHTD.size(1) + 2 * d.k_BGTD.size(1);
-    at::Tensor dqkv_BTP = at::empty({B, T_, heads * 2 * half}, d.q_BHTD.options());
-    for_float_types(dqkv_BTP, [&]<class T>(T) {
-        const T *cos = table.cos_TE.const_data_ptr<T>(), *sin = table.sin_TE.const_data_ptr<T>();
-        for_heads<T>(dqkv_BTP, d, [&](T* packed, T* head, std::int64_t t, bool turns) {
-            if (turns)
-                return simd::kernels<T>().turn(packed, head, cos + t * half, sin + t * half, T{-1},
-                                               half);
-            std::copy_n(head, 2 * half, packed);
+    at::Tensor dqkv_BTP = at::empty({B, T_, heads * 2 * half}, d.q_BHTD.options().dtype(dtype));
+    for_float_types(dqkv_BTP, [&]<class S>(S) {
+        using W = Wide<S>;
+        const W *cos = table.cos_TE.const_data_ptr<W>(), *sin = table.sin_TE.const_data_ptr<W>();
+        const simd::Kernels<S>& kernels = simd::kernels<S>();
+        for_heads<S, W>(dqkv_BTP, d, [&](S* packed, W* head, std::int64_t t, bool turns) {
+            if (turns) return kernels.turn_back(packed, head, cos + t * half, sin + t * half, half);
+            kernels.round(packed, head, 2 * half);
         });
     });
     return dqkv_BTP;

@@ -25,12 +25,9 @@ struct Heads {
     at::Tensor v_BGTD;
 };
 
-// Each part in the type that it is computed in, and back (kernel.hpp).
-Heads wide(const Heads& heads);
-Heads narrow(const Heads& heads);
-
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
 
-at::Tensor rope_backward(const Heads& d, const RopeTable& table);  // dqkv_BTP
+// dqkv_BTP of `dtype`, that of the forward pass.
+at::Tensor rope_backward(const Heads& d, const RopeTable& table, at::ScalarType dtype);
 
 }  // namespace roll::ops

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops {
 namespace {
@@ -49,7 +50,7 @@ Heads attention_within_backward(const at::Tensor& do_BTA, SegmentsSaved saved) {
     const Heads& first = saved.parts[0].heads;
     const std::int64_t positions = do_BTA.size(-2);
     const auto whole = [&](const at::Tensor& part) {
-        return at::empty({1, part.size(1), positions, part.size(3)}, part.options());
+        return at::empty({1, part.size(1), positions, part.size(3)}, wide_options(part));
     };
     const Heads d{whole(first.q_BHTD), whole(first.k_BGTD), whole(first.v_BGTD)};
     for_segments(

@@ -6,11 +6,6 @@
 namespace roll::ops {
 
 at::Tensor swiglu(const at::Tensor& gate_up_MJ, SwigluSaved& saved) {
-    if (is_narrow(gate_up_MJ)) {
-        const at::Tensor a_MI = swiglu(wide(gate_up_MJ), saved);
-        saved = {gate_up_MJ};
-        return narrow(a_MI);
-    }
     const std::int64_t rows = gate_up_MJ.size(0), size = gate_up_MJ.size(1) / 2;
     saved = {gate_up_MJ};
     if (!gate_up_MJ.is_cpu()) return gpu::swiglu(gate_up_MJ);
@@ -27,7 +22,6 @@ at::Tensor swiglu(const at::Tensor& gate_up_MJ, SwigluSaved& saved) {
 
 at::Tensor swiglu_backward(const at::Tensor& da_MI, const SwigluSaved& saved) {
     if (!da_MI.is_cpu()) return gpu::swiglu_backward(da_MI, saved.gate_up_MJ);
-    if (is_narrow(da_MI)) return narrow(swiglu_backward(wide(da_MI), {wide(saved.gate_up_MJ)}));
     const std::int64_t rows = da_MI.size(0), size = da_MI.size(1);
     at::Tensor dgate_up_MJ = at::empty_like(saved.gate_up_MJ);
     for_float_types(da_MI, [&]<class T>(T) {

@@ -11,13 +11,17 @@
 namespace roll::train {
 namespace {
 
-void update(const at::Tensor& weight, const at::Tensor& grad, const at::Tensor& average,
-            const at::Tensor& square, const simd::AdamWFactors& factors) {
-    ops::for_float_types(weight, [&]<class T>(T) {
-        T *w = weight.data_ptr<T>(), *m = average.data_ptr<T>(), *v = square.data_ptr<T>();
-        const T* g = grad.const_data_ptr<T>();
-        ops::for_rows(weight.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t count) {
-            simd::kernels<T>().adamw(w + begin, m + begin, v + begin, g + begin, factors, count);
+void update(const Parameters& p, const AdamWState& state, std::size_t i,
+            const simd::AdamWFactors& factors) {
+    ops::for_float_types(p.weight[i], [&]<class S>(S) {
+        using W = simd::Wide<S>;
+        S* rounded = p.weight[i].data_ptr<S>();
+        W *w = p.main[i].data_ptr<W>(), *m = state.average[i].data_ptr<W>(),
+          *v = state.square[i].data_ptr<W>();
+        const W* g = p.grad[i].const_data_ptr<W>();
+        ops::for_rows(p.weight[i].numel(), 1 << 14, [&](std::int64_t begin, std::int64_t count) {
+            simd::kernels<S>().adamw(w + begin, rounded + begin, m + begin, v + begin, g + begin,
+                                     factors, count);
         });
     });
 }
@@ -70,10 +74,8 @@ void AdamW::step(double lr, double grad_scale) {
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
         if (parameters_.specs[i].frozen) continue;
         factors.keep = decays_[i] ? 1 - lr * options_.weight_decay : 1;
-        update(parameters_.main[i], parameters_.grad[i], state_.average[i], state_.square[i],
-               factors);
+        update(parameters_, state_, i, factors);
     }
-    round_weights(parameters_);
 }
 
 void AdamW::step_on_gpu(double lr, double grad_scale) {

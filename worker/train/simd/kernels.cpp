@@ -23,6 +23,10 @@ template <>
 const Kernels<double>& kernels<double>() {
     return *best_width().of_double;
 }
+template <>
+const Kernels<c10::BFloat16>& kernels<c10::BFloat16>() {
+    return *best_width().of_bfloat16;
+}
 
 const char* kernel_width() { return best_width().name; }
 

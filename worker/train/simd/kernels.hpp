@@ -5,8 +5,16 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+
+#include <c10/util/BFloat16.h>
 
 namespace roll::simd {
+
+// What numbers that are stored as S are computed in: bfloat16 is widened in registers, on the way
+// from memory and back.
+template <class S>
+using Wide = std::conditional_t<std::is_same_v<S, c10::BFloat16>, float, S>;
 
 struct AdamWFactors {
     double grad_scale;  // of the gradient, before anything else
@@ -20,62 +28,73 @@ struct AdamWFactors {
 // One query head of causal attention and the key head that it reads, each `positions` rows of
 // `dim`. Scores are scale * q . k, and cap * tanh(that / cap) with a soft cap (0: none). Position t
 // sees the keys [first[t], t]; first never falls, and a null first is all 0.
-template <class T>
+template <class S>
 struct AttentionHead {
-    const T *q, *k, *v;
+    const S *q, *k, *v;
     std::int64_t positions, dim;
-    T scale, soft_cap;
+    Wide<S> scale, soft_cap;
     const std::int64_t* first;
 
-    // How many T the kernels want to work in.
-    std::int64_t scratch() const { return (positions + 160) * (dim + 1) + 2 * 32 * 64; }
+    // How many Wide<S> the kernels want to work in.
+    std::int64_t scratch() const {
+        const std::int64_t widened = std::is_same_v<S, Wide<S>> ? 0 : 3 * positions * dim;
+        return (positions + 160) * (dim + 1) + 2 * 32 * 64 + widened;
+    }
 };
 
 // What backward reads besides (out, dout with a stride between positions, logsumexp) and what it
 // overwrites (dq, dk, dv as the head's q, k, v lie).
-template <class T>
+template <class S>
 struct AttentionGrads {
-    const T *out, *dout, *logsumexp;
-    T *dq, *dk, *dv;
+    const S *out, *dout;
+    const Wide<S>* logsumexp;
+    Wide<S>*dq, *dk, *dv;
 };
 
-template <class T>
+template <class S>
 struct Kernels {
+    using W = Wide<S>;
+
     // y = x * rstd * w with rstd = 1 / sqrt(mean(x^2) + eps).
-    void (*rms_norm)(T* y, T* rstd, const T* x, const T* w, double eps, std::int64_t rows,
+    void (*rms_norm)(S* y, W* rstd, const S* x, const W* w, double eps, std::int64_t rows,
                      std::int64_t size);
 
     // With n = x * rstd: dx = past (0 if null) + rstd * (dy * w - n * mean(dy * w * n)), dw += sum
     // over rows of dy * n.
-    void (*rms_norm_backward)(T* dx, T* dw, const T* dy, const T* w, const T* x, const T* past,
-                              const T* rstd, std::int64_t rows, std::int64_t size);
+    void (*rms_norm_backward)(S* dx, W* dw, const S* dy, const W* w, const S* x, const S* past,
+                              const W* rstd, std::int64_t rows, std::int64_t size);
 
-    // Turns pairs (i, half + i) of a vector by angles; direction -1 turns back.
-    void (*turn)(T* out, const T* in, const T* cos, const T* sin, T direction, std::int64_t half);
+    // Turns pairs (i, half + i) of a vector by angles; turn_back is turn's backward.
+    void (*turn)(S* out, const S* in, const W* cos, const W* sin, std::int64_t half);
+    void (*turn_back)(S* out, const W* in, const W* cos, const W* sin, std::int64_t half);
+    void (*round)(S* out, const W* in, std::int64_t size);
 
     // a = silu(gate) * up; a row of gate_up is gate, then up, `size` each.
-    void (*swiglu)(T* a, const T* gate_up, std::int64_t rows, std::int64_t size);
-    void (*swiglu_backward)(T* dgate_up, const T* da, const T* gate_up, std::int64_t rows,
+    void (*swiglu)(S* a, const S* gate_up, std::int64_t rows, std::int64_t size);
+    void (*swiglu_backward)(S* dgate_up, const S* da, const S* gate_up, std::int64_t rows,
                             std::int64_t size);
 
     // Returns -log softmax(logits)[target] and turns logits into scale * (softmax -
-    // onehot(target)).
-    double (*cross_entropy)(T* logits, std::int64_t target, double scale, std::int64_t size);
+    // onehot(target)). `room` is `size` numbers to work in; where nothing is widened, the logits
+    // themselves.
+    double (*cross_entropy)(S* logits, W* room, std::int64_t target, double scale,
+                            std::int64_t size);
 
-    // One AdamW update of `size` elements.
-    void (*adamw)(T* weight, T* average, T* square, const T* grad, const AdamWFactors& factors,
-                  std::int64_t size);
+    // One AdamW update of `size` elements; `rounded` gets the new weights where it is another
+    // tensor.
+    void (*adamw)(W* weight, S* rounded, W* average, W* square, const W* grad,
+                  const AdamWFactors& factors, std::int64_t size);
 
     // out[t * stride ...] = softmax(scores) @ v, and each position's log sum exp(scores).
-    void (*attention)(const AttentionHead<T>& head, T* out, T* logsumexp, std::int64_t stride,
-                      T* scratch);
-    void (*attention_backward)(const AttentionHead<T>& head, const AttentionGrads<T>& grads,
-                               std::int64_t stride, T* scratch);
+    void (*attention)(const AttentionHead<S>& head, S* out, W* logsumexp, std::int64_t stride,
+                      W* scratch);
+    void (*attention_backward)(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
+                               std::int64_t stride, W* scratch);
 };
 
-// What fits this processor best. T is float or double.
-template <class T>
-const Kernels<T>& kernels();
+// What fits this processor best. S is float, double or c10::BFloat16.
+template <class S>
+const Kernels<S>& kernels();
 
 // "avx512", "avx2" or "default": the choice of kernels().
 const char* kernel_width();

@@ -3,6 +3,6 @@
 
 namespace roll::simd {
 
-constinit const Width kWidthAvx2{"avx2", &kTable<float>, &kTable<double>};
+constinit const Width kWidthAvx2{"avx2", &kTable<float>, &kTable<double>, &kTable<c10::BFloat16>};
 
 }  // namespace roll::simd

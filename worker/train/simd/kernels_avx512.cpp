@@ -3,6 +3,7 @@
 
 namespace roll::simd {
 
-constinit const Width kWidthAvx512{"avx512", &kTable<float>, &kTable<double>};
+constinit const Width kWidthAvx512{"avx512", &kTable<float>, &kTable<double>,
+                                   &kTable<c10::BFloat16>};
 
 }  // namespace roll::simd

@@ -2,33 +2,10 @@
 // attention_impl.hpp alone and under kernels_impl.hpp's rules.
 #pragma once
 
-#include <cmath>
-#include <limits>
-
-#include <ATen/cpu/vec/functional.h>
-#include <ATen/cpu/vec/vec.h>
-
-#include "worker/train/simd/kernels.hpp"
+#include "worker/train/simd/lanes_impl.hpp"
 
 namespace roll::simd {
 namespace {
-
-template <class T>
-using Vec = at::vec::Vectorized<T>;
-
-struct Plus {
-    template <class V>
-    V operator()(V a, V b) const {
-        return a + b;
-    }
-};
-
-struct Larger {
-    template <class V>
-    V operator()(V a, V b) const {
-        return at::vec::maximum(a, b);
-    }
-};
 
 template <class T>
 struct Rows {  // row-major

@@ -16,8 +16,8 @@ void fill(T* out, T value, std::int64_t size) {
 struct Seen {
     std::int64_t begin, end;
 };
-template <class T>
-Seen seen(const AttentionHead<T>& head, std::int64_t query, std::int64_t key,
+template <class S>
+Seen seen(const AttentionHead<S>& head, std::int64_t query, std::int64_t key,
           std::int64_t columns) {
     const std::int64_t begin = head.first == nullptr ? 0 : head.first[query] - key;
     const std::int64_t end = query + 1 - key < columns ? query + 1 - key : columns;
@@ -31,8 +31,8 @@ Vec<T> capped(Vec<T> score, T scale, T cap) {
 
 // Turns a query's scores into exp(score - max), with max and sum over all that it has seen yet;
 // what it has gathered of the values under an older max shrinks along.
-template <class T>
-void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<T>& head, T& max,
+template <class S, class T = Wide<S>>
+void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& head, T& max,
             T& sum, T* out) {
     fill(score, T{0}, range.begin < columns ? range.begin : columns);
     if (range.begin >= range.end) return fill(score, T{0}, columns);
@@ -50,8 +50,8 @@ void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<T>& 
 }
 
 // Turns a query's scores into probabilities p and dp into the gradient of the scores' products.
-template <class T>
-void unsoften(T* score, T* dp, Seen range, std::int64_t columns, const AttentionHead<T>& head,
+template <class S, class T = Wide<S>>
+void unsoften(T* score, T* dp, Seen range, std::int64_t columns, const AttentionHead<S>& head,
               T logsumexp, T delta) {
     for (std::int64_t i = 0; i < columns; i += Vec<T>::size()) {
         const int n = static_cast<int>(columns - i < Vec<T>::size() ? columns - i : Vec<T>::size());

@@ -10,6 +10,7 @@ struct Width {
     const char* name;
     const Kernels<float>* of_float;
     const Kernels<double>* of_double;
+    const Kernels<c10::BFloat16>* of_bfloat16;
 };
 
 extern const Width kWidthDefault;

@@ -1,0 +1,97 @@
+// Vectors of numbers as kernels compute with them, whatever they are stored as. Included by the
+// other *_impl.hpp alone and under kernels_impl.hpp's rules.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
+
+#include "worker/train/simd/kernels.hpp"
+
+namespace roll::simd {
+namespace {
+
+template <class T>
+using Vec = at::vec::Vectorized<T>;
+
+struct Plus {
+    template <class V>
+    V operator()(V a, V b) const {
+        return a + b;
+    }
+};
+
+struct Larger {
+    template <class V>
+    V operator()(V a, V b) const {
+        return at::vec::maximum(a, b);
+    }
+};
+
+// The first n numbers at `from`, widened; 0 in the lanes that are left.
+template <class S>
+inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64_t n) {
+    const int count = static_cast<int>(n);
+    if constexpr (std::is_same_v<S, Wide<S>>) {
+        return Vec<S>::loadu(from, count);
+    } else {
+        Vec<float> wide;
+        if (count == Vec<float>::size())
+            at::vec::load_fp32_from_bf16(from, wide);
+        else
+            wide = std::get<0>(
+                at::vec::convert_bfloat16_float(Vec<S>::loadu(from, static_cast<std::int16_t>(n))));
+        return wide;
+    }
+}
+
+// The first n lanes to `to`, rounded to the nearest that it can hold.
+template <class S>
+inline __attribute__((always_inline)) void put(S* to, Vec<Wide<S>> lanes, std::int64_t n) {
+    const int count = static_cast<int>(n);
+    if constexpr (std::is_same_v<S, Wide<S>>)
+        lanes.store(to, count);
+    else
+        at::vec::convert_float_bfloat16(lanes, lanes).store(to, count);
+}
+
+// step(i, n) for `size` numbers, a vector of n at i at a time.
+template <class W, class Step>
+inline __attribute__((always_inline)) void for_lanes(std::int64_t size, const Step& step) {
+    constexpr std::int64_t kWidth = Vec<W>::size();
+    std::int64_t i = 0;
+    for (; i + kWidth <= size; i += kWidth) step(i, kWidth);
+    if (i < size) step(i, size - i);
+}
+
+// The sum of term(i, n) over all lanes; a term is 0 in the lanes that it leaves out.
+template <class W, class Term>
+inline __attribute__((always_inline)) W sum_of(std::int64_t size, const Term& term) {
+    constexpr std::int64_t kWidth = Vec<W>::size();
+    Vec<W> sums[4] = {Vec<W>(0), Vec<W>(0), Vec<W>(0), Vec<W>(0)};
+    std::int64_t i = 0;
+    for (; i + 4 * kWidth <= size; i += 4 * kWidth)
+        for (int part = 0; part < 4; ++part)
+            sums[part] = sums[part] + term(i + part * kWidth, kWidth);
+    for_lanes<W>(size - i,
+                 [&](std::int64_t j, std::int64_t n) { sums[0] = sums[0] + term(i + j, n); });
+    return at::vec::vec_reduce_all<W>(Plus(), (sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+// The numbers themselves where they are wide, else a copy of them in `room`.
+template <class S>
+auto widened(S* numbers, Wide<std::remove_const_t<S>>* room, std::int64_t size) {
+    if constexpr (std::is_same_v<std::remove_const_t<S>, Wide<std::remove_const_t<S>>>) {
+        return numbers;
+    } else {
+        for_lanes<float>(size, [&](std::int64_t i, std::int64_t n) {
+            put(room + i, get<c10::BFloat16>(numbers + i, n), n);
+        });
+        return room;
+    }
+}
+
+}  // namespace
+}  // namespace roll::simd
