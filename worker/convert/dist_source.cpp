@@ -8,6 +8,7 @@
 #include "worker/convert/matcher.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/dcp.hpp"
+#include "worker/formats/megatron.hpp"
 
 namespace roll::convert {
 namespace {
@@ -224,15 +225,35 @@ Result<Format> dist_format(const fs::path& directory) {
                 (directory / kMark).string() + " does not name the torch_dist format");
 }
 
-Result<void> open_dist(Source& source, const families::Families& families, const fs::path& given) {
-    const auto directory = dist_directory(source.directory);
-    if (!directory)
-        return fail(ErrorCode::NotFound, source.directory.string() + " has no .metadata");
-    ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*directory));
-    ROLL_TRY_VOID(find_config(source, families,
-                              {source.directory, *directory, directory->parent_path(),
-                               directory->parent_path().parent_path()},
-                              given));
+namespace {
+
+// The arguments of the run: in common.pt, or, as newer writers keep them, in an object of the
+// checkpoint. Null: there are none, or in no form that we read.
+Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
+    const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
+        if (!file) return Json();
+        ROLL_TRY(const formats::MegatronState state, formats::read_megatron_state(*file));
+        return state.has_args ? state.args : Json();
+    };
+    for (const fs::path& place : {directory, directory.parent_path()})
+        if (is_file(place / "common.pt"))
+            return args_of(formats::TorchFile::open(place / "common.pt"));
+    for (const formats::DcpObject& object : metadata.objects) {
+        if (!object.name.starts_with("common_state/")) continue;
+        const fs::path path = directory / object.extent.file;
+        ROLL_TRY(const MappedFile file, MappedFile::open(path));
+        const auto size = static_cast<std::int64_t>(file.bytes().size());
+        if (object.extent.begin > size || object.extent.size > size - object.extent.begin)
+            return fail(ErrorCode::Corrupt, path.string() + " ends before " + object.name);
+        return args_of(formats::TorchFile::parse(
+            path, file.bytes().subspan(static_cast<std::size_t>(object.extent.begin),
+                                       static_cast<std::size_t>(object.extent.size))));
+    }
+    return Json();
+}
+
+Result<void> read_dist(Source& source, const fs::path& directory,
+                       const formats::DcpMetadata& metadata) {
     source.config.layout = {};  // a key is whole, whatever ranks wrote it
     const bool has_mtp = std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
                                      [](const formats::DcpTensor& tensor) {
@@ -241,7 +262,22 @@ Result<void> open_dist(Source& source, const families::Families& families, const
                                      });
     ROLL_TRY_VOID(use_tensors(source, has_mtp));
     ROLL_TRY(DistKeys keys, expected_keys(source, metadata));
-    return DistOpener(source, *directory, std::move(keys)).open(metadata);
+    return DistOpener(source, directory, std::move(keys)).open(metadata);
+}
+
+}  // namespace
+
+Result<void> open_dist(Source& source, const families::Families& families, const fs::path& given) {
+    const auto directory = dist_directory(source.directory);
+    if (!directory)
+        return fail(ErrorCode::NotFound, source.directory.string() + " has no .metadata");
+    ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*directory));
+    ROLL_TRY(const Json args, run_arguments(*directory, metadata));
+    return open_with_config(source, families,
+                            {source.directory, *directory, directory->parent_path(),
+                             directory->parent_path().parent_path()},
+                            given, args,
+                            [&](Source& one) { return read_dist(one, *directory, metadata); });
 }
 
 }  // namespace roll::convert

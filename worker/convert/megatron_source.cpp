@@ -53,10 +53,14 @@ Result<void> check_args(const Source& source, const Json& args) {
         if (said == args.end() || own == source.config.native.end() || !said->is_number() ||
             !own->is_number() || *said == *own)
             continue;
-        // Without group_query_attention the number of groups means nothing.
-        if (std::string_view(key) == "num_query_groups" &&
-            args.value("group_query_attention", Json(true)) == false)
+        // Without group_query_attention the number of groups means nothing; latent attention has
+        // heads of its own sizes.
+        const std::string_view name = key;
+        const bool latent = args.value("multi_latent_attention", Json(false)) == true;
+        if (name == "num_query_groups" &&
+            (latent || args.value("group_query_attention", Json(true)) == false))
             continue;
+        if (name == "kv_channels" && latent) continue;
         return fail(ErrorCode::InvalidArgument,
                     source.directory.string() + ": args." + key + " is " + said->dump() +
                         "; the config says " + own->dump(),
@@ -148,15 +152,12 @@ std::optional<fs::path> megatron_directory(const fs::path& root) {
     return std::nullopt;
 }
 
-Result<void> open_megatron(Source& source, const families::Families& families,
-                           const fs::path& given) {
-    const auto directory = megatron_directory(source.directory);
-    ROLL_CHECK(directory);  // by detect_format()
-    ROLL_TRY(const formats::MegatronState state, first_state(*directory));
-    ROLL_TRY_VOID(find_config(source, families,
-                              {source.directory, directory->parent_path(), *directory}, given));
+namespace {
+
+Result<void> read_megatron(Source& source, const fs::path& directory,
+                           const formats::MegatronState& state) {
     ROLL_TRY_VOID(check_args(source, state.args));
-    source.config.layout = state.has_args ? state.layout : layout_by_names(*directory);
+    source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
     source.config.local_names = false;  // names are read in either spelling
     ROLL_TRY_VOID(use_tensors(source, state.args.value("mtp_num_layers", Json()).is_number()));
@@ -167,7 +168,19 @@ Result<void> open_megatron(Source& source, const families::Families& families,
     ROLL_TRY(std::vector<Stored> expected, mca_layout(source.native, source.model, source.config));
     if (pads) unpad_vocabulary(source, expected, rows);
     ROLL_TRY(expected, ordered(std::move(expected), state.version));
-    return read_ranks(source, *directory, std::move(expected));
+    return read_ranks(source, directory, std::move(expected));
+}
+
+}  // namespace
+
+Result<void> open_megatron(Source& source, const families::Families& families,
+                           const fs::path& given) {
+    const auto directory = megatron_directory(source.directory);
+    ROLL_CHECK(directory);  // by detect_format()
+    ROLL_TRY(const formats::MegatronState state, first_state(*directory));
+    return open_with_config(
+        source, families, {source.directory, directory->parent_path(), *directory}, given,
+        state.args, [&](Source& one) { return read_megatron(one, *directory, state); });
 }
 
 }  // namespace roll::convert

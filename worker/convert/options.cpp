@@ -440,7 +440,8 @@ std::string help_text() {
 
   roll-convert convert SRC DST [options]    HuggingFace -> MCA, anything else -> HuggingFace
       --to hf|bin|mca|torch_dist|dcp|megatron|nemo      bin: pytorch_model.bin
-      --config MODEL                        whose config a source has that has none itself
+      --config MODEL                        whose config a source has that has none itself: a
+                                            directory, or a family's name (Megatron's arguments)
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"

@@ -2,7 +2,9 @@
 
 #include "common/files.hpp"
 #include "worker/convert/packed.hpp"
+#include "worker/families/rebuild.hpp"
 #include "worker/formats/hf.hpp"
+#include "worker/formats/megatron.hpp"
 
 namespace roll::convert {
 namespace {
@@ -81,6 +83,68 @@ Result<void> find_config(Source& source, const families::Families& families,
                 (given.empty() ? source.directory : given).string() +
                     " has no config.json: its weights alone do not say what model they are of",
                 "--config MODEL, the HuggingFace directory (or config.json) that it was made from");
+}
+
+namespace {
+
+// A source for each family that the arguments may be of; `reason`: why those that they are not of
+// are not.
+std::vector<Source> sources_by_arguments(const Source& source, const families::Families& families,
+                                         const std::string& given, const Json& args,
+                                         std::string& reason) {
+    std::vector<Source> choices;
+    const Json native = formats::native_of_args(args);
+    for (const auto& [name, family] : families.all()) {
+        if (!given.empty() && given != name) continue;
+        auto config = families::hf_config_of(family, native);
+        Source choice = source;
+        if (config) {
+            choice.config.hf_config = *std::move(config);
+            if (use_hf_config(choice, families)) choices.push_back(std::move(choice));
+        } else {
+            reason = config.error().message;
+        }
+    }
+    return choices;
+}
+
+}  // namespace
+
+Result<void> open_with_config(Source& source, const families::Families& families,
+                              const std::vector<fs::path>& places, const fs::path& given,
+                              const Json& args, const std::function<Result<void>(Source&)>& read) {
+    const bool is_family = !is_there(given) && families.all().contains(given.string());
+    const auto found = is_family ? Result<void>(fail(ErrorCode::NotFound, ""))
+                                 : find_config(source, families, places, given);
+    if (found) return read(source);
+    const bool has_args = args.is_object() && args.contains("num_layers");
+    if (found.error().code != ErrorCode::NotFound || (!given.empty() && !is_family)) return found;
+    if (!has_args)
+        return is_family
+                   ? fail(ErrorCode::InvalidArgument, source.directory.string() +
+                                                          " has no arguments of a run, of which "
+                                                          "a config could be made")
+                   : found;
+    std::string reason;
+    std::vector<Source> fits;
+    std::string names;
+    for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
+        const auto done = read(choice);
+        if (!done) reason = done.error().message;
+        if (!done) continue;
+        names += (names.empty() ? "" : ", ") + choice.config.model_type;
+        fits.push_back(std::move(choice));
+    }
+    if (fits.size() == 1) {
+        source = std::move(fits.front());
+        return {};
+    }
+    const std::string what = source.directory.string() + " has no config.json, and its arguments ";
+    if (fits.empty())
+        return fail(ErrorCode::InvalidArgument, what + "are of no family that we know: " + reason,
+                    "--config MODEL, the HuggingFace directory (or config.json) of the model");
+    return fail(ErrorCode::InvalidArgument, what + "are those of several families: " + names,
+                "--config with one of these names, or with the model's directory");
 }
 
 Result<void> use_tensors(Source& source, bool has_mtp) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "common/error.hpp"
@@ -23,6 +24,14 @@ Result<void> use_mca_config(Source& source, const std::filesystem::path& directo
 Result<void> find_config(Source& source, const families::Families& families,
                          const std::vector<std::filesystem::path>& places,
                          const std::filesystem::path& given);
+
+// As find_config(), then `read`. Where nothing has a config, or `given` is a family's name, it is
+// made of the arguments of the run that wrote the checkpoint: by that family, or by the only one
+// whose configs agree with them and whose tensors those are that `read` finds.
+Result<void> open_with_config(Source& source, const families::Families& families,
+                              const std::vector<std::filesystem::path>& places,
+                              const std::filesystem::path& given, const Json& args,
+                              const std::function<Result<void>(Source&)>& read);
 
 // Every tensor of the model, from the native config. transformers leaves the number of layers of
 // multi-token prediction in configs of models without them: `has_mtp` says if there are any.

@@ -76,8 +76,9 @@ Result<McaLayout> layout_of(const Json& args) {
 }
 
 // Native fields that Megatron's arguments call otherwise.
-constexpr std::array<std::pair<const char*, const char*>, 5> kRenamed{
+constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{
     {{"max_sequence_length", "max_position_embeddings"},
+     {"layernorm_zero_centered_gamma", "apply_layernorm_1p"},
      {"layernorm_epsilon", "norm_epsilon"},
      {"num_moe_experts", "num_experts"},
      {"rotary_scaling", "use_rope_scaling"},
@@ -132,12 +133,15 @@ constexpr std::array<std::pair<const char*, const char*>, 14> kSpellings{
 Result<MegatronState> read_megatron_state(const TorchFile& file) {
     const Pickle& pickle = file.pickle();
     MegatronState state;
-    if (const PickleId* version = pickle.find(pickle.root(), "checkpoint_version")) {
+    const PickleNode& top = pickle.at(pickle.root());
+    const bool is_list = top.kind == PickleKind::List && top.items.size() == 1;
+    const PickleId root = is_list ? top.items[0] : pickle.root();
+    if (const PickleId* version = pickle.find(root, "checkpoint_version")) {
         const PickleNode& node = pickle.at(*version);
         state.version =
             node.kind == PickleKind::Int ? static_cast<double>(node.integer) : node.number;
     }
-    const PickleId* args = pickle.find(pickle.root(), "args");
+    const PickleId* args = pickle.find(root, "args");
     const PickleNode* values = args == nullptr ? nullptr : attributes(pickle, *args);
     if (values == nullptr) return state;
     state.has_args = true;
@@ -185,6 +189,46 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
     args["consumed_train_samples"] = 0;
     args["consumed_valid_samples"] = 0;
     return args;
+}
+
+namespace {
+
+// Megatron's own rule for a number n: each n-th layer from the first has experts.
+Json expert_layers(const Json& frequency, std::int64_t layers) {
+    if (!frequency.is_number_integer() || frequency <= 1) return frequency;
+    Json list = Json::array();
+    for (std::int64_t layer = 0; layer < layers; ++layer)
+        list.push_back(layer % frequency.get<std::int64_t>() == 0 ? 1 : 0);
+    return list;
+}
+
+}  // namespace
+
+Json native_of_args(const Json& args) {
+    Json native = args;
+    for (const auto& [field, name] : kRenamed)
+        if (args.contains(name)) native[field] = args[name];
+    native["tie_embeddings_and_output_weights"] =
+        !is_true(args, "untie_embeddings_and_output_weights");
+    if (!is_true(args, "group_query_attention"))
+        native["num_query_groups"] = args.value("num_attention_heads", Json());
+    const Json tokens = args.value("vocab_size", Json());  // without the rows that pad them
+    const Json rows = args.value("padded_vocab_size", Json());
+    if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
+        native["padded_vocab_size"] = tokens;
+    if (is_true(args, "multi_latent_attention"))
+        for (const char* unused : {"kv_channels", "num_query_groups"}) native.erase(unused);
+    if (native.value("num_moe_experts", Json()).is_null()) {
+        native.erase("moe_layer_freq");
+        return native;
+    }
+    if (native.value("moe_ffn_hidden_size", Json()).is_null())
+        native["moe_ffn_hidden_size"] = args.value("ffn_hidden_size", Json());
+    const Json layers = args.value("num_layers", Json());
+    if (native.contains("moe_layer_freq") && layers.is_number_integer() && layers < 100'000)
+        native["moe_layer_freq"] =
+            expert_layers(native["moe_layer_freq"], layers.get<std::int64_t>());
+    return native;
 }
 
 void write_megatron_state(PickleWriter& out, const Json& args) {

@@ -18,12 +18,16 @@ struct MegatronState {
     bool has_args = false;
 };
 
-// Of a rank's file, or of common.pt. Corrupt: a parallel size that is none.
+// Of a rank's file, of common.pt, or of a list with one such dict. Corrupt: a parallel size that is
+// none.
 Result<MegatronState> read_megatron_state(const TorchFile& file);
 
 // The arguments that Megatron compares or takes over (check_checkpoint_args,
 // load_args_from_checkpoint), from a native config.
 Json megatron_args(const McaConfig& config, tensor::DType dtype);
+
+// The way back: native fields, of what a run's arguments say of its model.
+Json native_of_args(const Json& args);
 
 // Keys of a dict and their values: args, checkpoint_version, iteration.
 void write_megatron_state(PickleWriter& out, const Json& args);
