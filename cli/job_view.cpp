@@ -162,6 +162,12 @@ Result<std::vector<std::string>> job_keys(const std::string& list) {
     return keys;
 }
 
+std::vector<std::string> job_fields(const std::vector<std::string>& keys) {
+    if (!keys.empty()) return keys;
+    return {"id",       "name",  "kind",    "state",    "submitted_at", "started_at",
+            "ended_at", "nodes", "waiting", "progress", "reason",       "export_job"};
+}
+
 std::string jobs_text(const Json& jobs, const std::vector<std::string>& keys, Time now,
                       bool color) {
     std::vector<Column> columns = {{"ID", true},   {"NAME"},  {"KIND"}, {"STATE"},

@@ -14,6 +14,9 @@ namespace roll::cli {
 // key.
 Result<std::vector<std::string>> job_keys(const std::string& list);
 
+// What jobs_text() shows with these keys: no other field need be asked for.
+std::vector<std::string> job_fields(const std::vector<std::string>& keys);
+
 // `jobs` is the reply's list of summaries; `keys` to show instead of the usual columns, if any.
 std::string jobs_text(const Json& jobs, const std::vector<std::string>& keys, Time now, bool color);
 std::string job_text(const Json& job, Time now, bool color);

@@ -28,6 +28,47 @@ Result<Error> read_error(const Json& json) {
     return error;
 }
 
+// Stops at the field "id" of the whole: a reply of megabytes is not parsed for it.
+class IdFinder : public nlohmann::json_sax<Json> {
+  public:
+    std::uint64_t id = 0;
+
+    bool null() override { return skip(); }
+    bool boolean(bool) override { return skip(); }
+    bool number_integer(number_integer_t) override { return skip(); }
+    bool number_unsigned(number_unsigned_t value) override {
+        if (found_) id = value;
+        return skip();
+    }
+    bool number_float(number_float_t, const string_t&) override { return skip(); }
+    bool string(string_t&) override { return skip(); }
+    bool binary(binary_t&) override { return skip(); }
+    bool start_object(std::size_t) override { return enter(); }
+    bool end_object() override { return leave(); }
+    bool start_array(std::size_t) override { return enter(); }
+    bool end_array() override { return leave(); }
+    bool key(string_t& name) override {
+        found_ = depth_ == 1 && name == "id";
+        return true;
+    }
+    bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+        return false;
+    }
+
+  private:
+    bool skip() const { return !found_; }
+    bool enter() {
+        ++depth_;
+        return skip();
+    }
+    bool leave() {
+        --depth_;
+        return true;
+    }
+    int depth_ = 0;
+    bool found_ = false;
+};
+
 }  // namespace
 
 std::string encode(const Request& request) {
@@ -52,10 +93,9 @@ Result<Request> decode_request(std::string_view frame) {
 }
 
 std::uint64_t request_id(std::string_view frame) {
-    const auto json = parse_json(frame);
-    if (!json || !json->is_object()) return 0;
-    const auto id = json->find("id");
-    return id != json->end() && holds<std::uint64_t>(*id) ? id->get<std::uint64_t>() : 0;
+    IdFinder finder;
+    Json::sax_parse(frame, &finder);
+    return finder.id;
 }
 
 Json error_json(const Error& error) {

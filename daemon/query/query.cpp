@@ -158,13 +158,43 @@ Json progress_json(JobId id, const Hearsay& hearsay) {
     return progress == hearsay.progress.end() ? Json(nullptr) : progress->second;
 }
 
+// Why the jobs of a page wait. Jobs that placement cannot tell apart wait for the same.
+class Waits {
+  public:
+    Waits(const core::State& state, Time now) : state_(state), now_(now) {}
+
+    const std::string& of(JobId id, const core::Job& job) {
+        const core::Line* const line = line_of(id, job);
+        if (line == nullptr) return other_ = waiting(state_, id, now_);
+        const auto [text, fresh] = texts_.try_emplace(line);
+        if (fresh) text->second = waiting(state_, id, now_);
+        return text->second;
+    }
+
+  private:
+    // Among many groups a look for the job's costs more than it saves.
+    const core::Line* line_of(JobId id, const core::Job& job) const {
+        constexpr std::size_t kGroupsMax = 16;
+        const auto& ready = state_.index.ready;
+        if (ready.size() > kGroupsMax || !job.spec.after.empty()) return nullptr;
+        for (const auto& [group, line] : ready)
+            if (line.by_turn.contains({job.spec.priority, id})) return &line;
+        return nullptr;
+    }
+
+    const core::State& state_;
+    Time now_;
+    std::map<const core::Line*, std::string> texts_{};
+    std::string other_{};
+};
+
 // What a field of a summary is made from.
 struct View {
     const core::State& state;
     JobId id;
     const core::Job& job;
     const Hearsay& hearsay;
-    Time now;
+    Waits& waits;
 };
 struct Field {
     const char* name;
@@ -188,7 +218,7 @@ constexpr std::array kFields = {
           [](const View& v) { return is_over(v.job.phase) ? Json(v.job.exit_code) : Json(); }},
     Field{"reason", [](const View& v) { return Json(v.job.reason); }},
     Field{"labels", [](const View& v) { return Json(v.job.labels); }},
-    Field{"waiting", [](const View& v) { return Json(waiting(v.state, v.id, v.now)); }},
+    Field{"waiting", [](const View& v) { return Json(v.waits.of(v.id, v.job)); }},
     Field{"output", [](const View& v) { return Json(v.job.spec.output); }},
     Field{"attempt", [](const View& v) { return Json(v.job.attempts); }},
     Field{"nodes",
@@ -221,7 +251,8 @@ Json summary(const View& view, std::span<const Field> fields) {
 }  // namespace
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now) {
-    return summary({state, id, state.jobs.at(id), hearsay, now}, kFields);
+    Waits waits(state, now);
+    return summary({state, id, state.jobs.at(id), hearsay, waits}, kFields);
 }
 
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now) {
@@ -240,20 +271,30 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
         return fail(ErrorCode::InvalidArgument, "there is no state " + wanted_state,
                     "use queued, running, done, failed or cancelled");
     }
-    ROLL_TRY(const auto ids, select(state, selector.empty() ? "all" : selector, me));
+    const auto wanted = [&](const core::Job& job) {
+        if (!wanted_state.empty() && wanted_state != name(job.phase, kStates)) return false;
+        if (!all && wanted_state.empty() && core::is_over(job.phase)) return false;
+        return wanted_user.empty() || job.user == wanted_user;
+    };
+    Waits waits(state, now);
     Json list = Json::array();
     Json next = nullptr;
-    for (auto at = std::ranges::lower_bound(ids, from); at != ids.end(); ++at) {
-        const JobId id = *at;
-        const core::Job& job = state.jobs.at(id);
-        if (!wanted_state.empty() && wanted_state != name(job.phase, kStates)) continue;
-        if (!all && wanted_state.empty() && core::is_over(job.phase)) continue;
-        if (!wanted_user.empty() && job.user != wanted_user) continue;
+    const auto add = [&](JobId id, const core::Job& job) {  // false: the page is full
+        if (!wanted(job)) return true;
         if (std::ssize(list) == limit) {
             next = id.value;
-            break;
+            return false;
         }
-        list.push_back(summary({state, id, job, hearsay, now}, fields));
+        list.push_back(summary({state, id, job, hearsay, waits}, fields));
+        return true;
+    };
+    if (selector.empty() || selector == "all") {
+        auto at = state.jobs.lower_bound(from);
+        while (at != state.jobs.end() && add(at->first, at->second)) ++at;
+    } else {
+        ROLL_TRY(const auto ids, select(state, selector, me));
+        auto at = std::ranges::lower_bound(ids, from);
+        while (at != ids.end() && add(*at, state.jobs.at(*at))) ++at;
     }
     Json reply{{"schema", "roll.jobs/1"}, {"next", std::move(next)}};
     reply["jobs"] = std::move(list);  // not copied, as it would be from a list of initializers

@@ -121,6 +121,8 @@ TEST(Replies, CarryAValueOrAnError) {
 TEST(Requests, TheIdOfARefusedOneIsFoundIfThereIsOne) {
     EXPECT_EQ(request_id(R"({"id":7,"op":3})"), 7u);
     EXPECT_EQ(request_id(R"({"id":-7})"), 0u);
+    EXPECT_EQ(request_id(R"({"args":{"id":3,"all":[{"id":4}]},"id":7})"), 7u);
+    EXPECT_EQ(request_id(R"({"args":{"id":3}})"), 0u);
     EXPECT_EQ(request_id("not json"), 0u);
     EXPECT_EQ(request_id("[]"), 0u);
 }

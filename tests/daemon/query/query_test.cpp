@@ -56,6 +56,25 @@ TEST_F(Queue, SelectorsNameJobs) {
     EXPECT_EQ(selected("@me", "bob"), "");
 }
 
+// Those of one group share a text; a held one, one of another shape and one that depends do not.
+TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {
+    desk.submit(core::wants(3, 2));
+    spec::JobSpec held = core::wants(1, 1);
+    held.hold = true;
+    desk.submit(held);
+    spec::JobSpec follows = core::wants(1, 1);
+    follows.after = {{spec::After::Condition::Ok, JobId{1}}};
+    desk.submit(follows);
+    desk.join("node-1", 1);
+    const Json page = jobs(desk.state, {{"all", true}}, {}, desk.now).value();
+    ASSERT_EQ(page["jobs"].size(), 9u);
+    for (const Json& job : page["jobs"])
+        EXPECT_EQ(job["waiting"], waits(JobId{job["id"].get<std::uint64_t>()})) << job["id"];
+    EXPECT_EQ(
+        jobs(desk.state, {{"all", true}, {"limit", 2}, {"from", 3}}, {}, desk.now).value()["next"],
+        5);
+}
+
 TEST_F(Queue, ASelectorOfAnEmptyQueueIsNotFound) {
     desk.state.jobs.clear();
     EXPECT_EQ(selected("last"), "not_found");
