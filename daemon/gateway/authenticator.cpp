@@ -65,6 +65,7 @@ Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& 
       owner_(own_name()) {}
 
 bool Authenticator::allows(const std::string& key, const std::string& address) {
+    refresh();
     const Role role = who(key).role;
     if (role == Role::None) return false;
     if (connections_.open() > connections_max_ && role != Role::Worker) {
@@ -105,8 +106,7 @@ void Authenticator::refresh() {
     read_at_ = !error && settled ? changed : std::filesystem::file_time_type{};
 }
 
-Identity Authenticator::who(const std::string& user_id) {
-    refresh();
+Identity Authenticator::who(const std::string& user_id) const {
     const auto found = names_.find(user_id);
     return found == names_.end() ? Identity{} : identity_of(found->second, owner_);
 }

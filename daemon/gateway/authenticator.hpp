@@ -1,5 +1,6 @@
 // Who may connect (ZAP over CURVE): the public keys in keys/authorized. A removed file revokes at
-// once, for connections already up as well: each message is asked about.
+// once, for connections already up as well: each message is asked about, and the folder is looked
+// at in each turn.
 //
 // A key's file says what it is for: client.pub is the user whose rolld this is, who may do all;
 // client-NAME.pub is a user NAME, who acts on own jobs only; worker*.pub are workers. On a Unix
@@ -46,11 +47,13 @@ class Authenticator {
     io::Task<void> run();
     void stop() { reader_.stop(); }
 
-    // What the key may do now; `user_id` is what run() said of it, the key itself.
-    Identity who(const std::string& user_id);
+    // Looks whether keys have come or gone.
+    void refresh();
+    // What the key may do, as of the last refresh(); `user_id` is what run() said of it, the key
+    // itself.
+    Identity who(const std::string& user_id) const;
 
   private:
-    void refresh();
     bool allows(const std::string& key, const std::string& address);
 
     io::ZmqReader reader_;

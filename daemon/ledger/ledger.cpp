@@ -31,6 +31,8 @@ struct Ledger::Impl {
     MarkFile mark;
     Database database;
     Statement insert;
+    Statement begin;
+    Statement commit;
     Mark head{};                    // the newest row
     std::int64_t snapshot_seq = 0;  // of the newest snapshot; 0: none
     SnapshotWriter snapshots{};
@@ -76,8 +78,11 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(Statement insert, prepare(database.get(),
                                        "INSERT INTO events (seq, at, kind, job, body, hash) "
                                        "VALUES (?, ?, ?, ?, ?, ?)"));
-    auto impl = std::make_unique<Impl>(
-        Impl{path, std::move(lock), std::move(mark), std::move(database), std::move(insert)});
+    ROLL_TRY(Statement begin, prepare(database.get(), "BEGIN IMMEDIATE"));
+    ROLL_TRY(Statement commit, prepare(database.get(), "COMMIT"));
+    auto impl =
+        std::make_unique<Impl>(Impl{path, std::move(lock), std::move(mark), std::move(database),
+                                    std::move(insert), std::move(begin), std::move(commit)});
     ROLL_TRY(impl->head, check_chain(impl->database.get(), path, impl->mark.read()));
     impl->mark.write(impl->head);
     return Ledger(std::move(impl));
@@ -93,10 +98,7 @@ Result<void> Ledger::Impl::insert_row(const Row& row, std::optional<JobId> job,
     if (!job) sqlite3_bind_null(s, 4);
     bind_value(s, 5, row.body);
     bind_value(s, 6, static_cast<std::int64_t>(hash));
-    const auto done = step(s);
-    sqlite3_reset(s);
-    if (!done) return tl::unexpected(done.error());
-    return {};
+    return step_once(s);
 }
 
 Result<Mark> Ledger::Impl::insert_rows(std::span<const core::Event> events, Time at, Mark next) {
@@ -109,9 +111,9 @@ Result<Mark> Ledger::Impl::insert_rows(std::span<const core::Event> events, Time
 }
 
 Result<Mark> Ledger::Impl::insert_all(std::span<const core::Event> events, Time at) {
-    ROLL_TRY_VOID(execute(database.get(), "BEGIN IMMEDIATE"));
+    ROLL_TRY_VOID(step_once(begin.get()));
     ROLL_TRY(const Mark next, insert_rows(events, at, head));
-    ROLL_TRY_VOID(execute(database.get(), "COMMIT"));
+    ROLL_TRY_VOID(step_once(commit.get()));
     return next;
 }
 

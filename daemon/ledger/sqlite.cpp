@@ -54,6 +54,13 @@ Result<bool> step(sqlite3_stmt* statement) {
     return tl::unexpected(sqlite_error(sqlite3_db_handle(statement), code));
 }
 
+Result<void> step_once(sqlite3_stmt* statement) {
+    const auto done = step(statement);
+    sqlite3_reset(statement);
+    if (!done) return tl::unexpected(done.error());
+    return {};
+}
+
 void bind_value(sqlite3_stmt* statement, int index, std::int64_t value) {
     sqlite3_bind_int64(statement, index, value);
 }

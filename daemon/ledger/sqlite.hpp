@@ -32,6 +32,8 @@ Result<Statement> prepare(sqlite3* database, std::string_view sql);
 
 // True: a row is there. False: done.
 Result<bool> step(sqlite3_stmt* statement);
+// The whole of a statement that gives no rows; it can be run again.
+Result<void> step_once(sqlite3_stmt* statement);
 
 void bind_value(sqlite3_stmt* statement, int index, std::int64_t value);
 void bind_value(sqlite3_stmt* statement, int index,

@@ -178,6 +178,7 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
 // not.
 void Server::turn() {
     if (stopping_) return;
+    authenticator_->refresh();
     const bool drained = drain();
     if (beacon_.superseded())
         return end({ErrorCode::Refused, "a newer rolld has taken over: the beacon shows it"});
@@ -212,7 +213,7 @@ void Server::turn() {
     timer_.cancel();
 }
 
-// Nothing goes to a peer whose key was revoked since it asked.
+// Nothing goes to a peer whose key had been revoked when this turn began.
 void Server::send(const Peer& peer, std::string frame) {
     if (authenticator_->who(peer.key).role == Role::None) return;
     reader_.send({peer.route, std::move(frame)});
@@ -264,7 +265,8 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker, protocol::An
     const auto found = sessions_.all().find(worker.session);
     if (found == sessions_.all().end()) return;
     Session& session = found->second;
-    const std::string said = protocol::encode(answer);
+    const bool orders = !answer.keep.empty() || !answer.start.empty() || !answer.stop.empty();
+    const std::string said = orders ? protocol::encode(answer) : "";
     if (!session.owes_answer && sent_[id] == said) return;
     sent_[id] = said;
     session.owes_answer = false;

@@ -1,14 +1,23 @@
-// Many workers in one process, each a connection of its own with CURVE on: how fast a rolld takes
-// them all in, and what it costs while they beat. Prints; judges nothing.
+// Many workers, each a connection of its own with CURVE on: how fast a rolld takes them all in,
+// what it costs while they beat, and how fast they are all back after a restart. Prints; judges
+// nothing.
 //
-//   many_workers DIR WORKERS [SECONDS]     DIR: the state directory of a running rolld
+//   many_workers DIR WORKERS SECONDS     DIR: the state directory of a running rolld, which is
+//   killed
+//                                        after so many seconds; who started it starts it again
+#include <array>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <thread>
 
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
@@ -23,14 +32,20 @@ using namespace roll;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr int kWorkersOfAContext = 2000;
+constexpr int kParts = 4;  // processes: a worker takes two descriptors here
 constexpr auto kBeat = 5s;
+
+// Between the processes.
+struct Shared {
+    std::atomic<std::uint64_t> incarnation{0};  // whose answers count: this one's or a newer one's
+    std::array<std::atomic<int>, kParts> answered{};
+};
 
 struct FakeWorker {
     io::ZmqSocket socket;
     protocol::Heartbeat heartbeat;
     Clock::time_point beats_at;
-    bool answered = false;
+    std::uint64_t answered_by = 0;  // rolld's incarnation
 };
 
 // CPU seconds and resident megabytes of a process.
@@ -48,72 +63,114 @@ std::pair<double, double> use_of(int pid) {
             pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6};
 }
 
-// Sends what is due and takes what has come; how many have been answered since the start.
-int turn(std::vector<std::unique_ptr<FakeWorker>>& workers) {
-    int answered = 0;
+// Sends what is due and takes what has come.
+void turn(FakeWorker& worker) {
     const auto now = Clock::now();
-    for (auto& worker : workers) {
-        if (now >= worker->beats_at) {
-            ++worker->heartbeat.sequence;
-            worker->socket.send({protocol::encode(worker->heartbeat)});
-            worker->beats_at = now + kBeat;
-        }
-        while (worker->socket.receive()) worker->answered = true;
-        answered += worker->answered ? 1 : 0;
+    if (now >= worker.beats_at) {
+        ++worker.heartbeat.sequence;
+        worker.socket.send({protocol::encode(worker.heartbeat)});
+        worker.beats_at = now + kBeat;
     }
-    return answered;
+    while (const auto message = worker.socket.receive()) {
+        const auto answer = protocol::decode_answer(message->frames.back());
+        if (answer) worker.answered_by = answer->incarnation;
+    }
 }
 
-Result<int> run(const std::string& root, int count, int seconds) {
+std::unique_ptr<FakeWorker> make_worker(const io::ZmqContext& context, int number) {
+    auto worker = std::make_unique<FakeWorker>(
+        FakeWorker{io::ZmqSocket(context, io::ZmqType::Dealer), {}, Clock::now()});
+    worker->heartbeat.session = "session-" + std::to_string(number);
+    worker->heartbeat.node = "node-" + std::to_string(number);
+    worker->heartbeat.slots = 8;
+    worker->heartbeat.gpus = 8;
+    worker->heartbeat.heard_recently = true;
+    worker->heartbeat.beat_ms = static_cast<int>(std::chrono::milliseconds(kBeat).count());
+    return worker;
+}
+
+// Every kParts-th worker, for ever.
+Result<void> be_workers(const std::string& root, int part, int count, Shared& shared) {
     const io::StateDirectory directory(root);
     ROLL_TRY(const io::CurveKeys keys, io::load_curve_keys(directory.keys(), "worker"));
     ROLL_TRY(const std::string server, io::load_public_key(directory.keys() / "server.pub"));
     ROLL_TRY(const std::string endpoint, directory.read_endpoint());
-    ROLL_TRY(const std::string pid_text, read_file(directory.pid("rolld")));
-    const int pid = std::stoi(pid_text);
-    std::vector<std::unique_ptr<io::ZmqContext>> contexts;
+    const io::ZmqContext context;
     std::vector<std::unique_ptr<FakeWorker>> workers;
-    const auto begin = Clock::now();
-    for (int i = 0; i < count; ++i) {
-        if (i % kWorkersOfAContext == 0) contexts.push_back(std::make_unique<io::ZmqContext>());
-        auto worker = std::make_unique<FakeWorker>(
-            FakeWorker{io::ZmqSocket(*contexts.back(), io::ZmqType::Dealer), {}, begin});
+    for (int i = part; i < count; i += kParts) {
+        auto worker = make_worker(context, i);
         worker->socket.set_curve_client(keys, server);
         ROLL_TRY_VOID(worker->socket.connect(endpoint));
-        worker->heartbeat.session = "session-" + std::to_string(i);
-        worker->heartbeat.node = "node-" + std::to_string(i);
-        worker->heartbeat.slots = 8;
-        worker->heartbeat.gpus = 8;
-        worker->heartbeat.heard_recently = true;
-        worker->beats_at = begin + kBeat * i / count;
+        worker->beats_at += kBeat * i / count;
         workers.push_back(std::move(worker));
     }
-    while (turn(workers) < count) std::this_thread::sleep_for(5ms);
-    std::printf("%d workers connected and answered: %.1f s\n", count,
-                std::chrono::duration<double>(Clock::now() - begin).count());
+    for (;; std::this_thread::sleep_for(20ms)) {
+        int answered = 0;
+        for (auto& worker : workers) {
+            turn(*worker);
+            answered += worker->answered_by >= shared.incarnation ? 1 : 0;
+        }
+        shared.answered[static_cast<std::size_t>(part)] = answered;
+    }
+}
+
+// Seconds until all have an answer of this incarnation or a newer one.
+double await_all(int count, std::uint64_t incarnation, Shared& shared) {
+    const auto begin = Clock::now();
+    for (auto& answered : shared.answered) answered = 0;
+    shared.incarnation = incarnation;
+    for (int all = 0; all < count; std::this_thread::sleep_for(5ms)) {
+        all = 0;
+        for (const auto& answered : shared.answered) all += answered;
+    }
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Result<int> run(const std::string& root, int count, int seconds, Shared& shared) {
+    ROLL_TRY(const std::string pid_text, read_file(io::StateDirectory(root).pid("rolld")));
+    const int pid = std::stoi(pid_text);
+    std::printf("%d workers connected and answered: %.1f s\n", count, await_all(count, 1, shared));
     const auto [cpu_before, memory_before] = use_of(pid);
     const auto steady = Clock::now();
-    while (Clock::now() < steady + std::chrono::seconds(seconds)) {
-        turn(workers);
-        std::this_thread::sleep_for(20ms);
-    }
+    std::this_thread::sleep_for(std::chrono::seconds(seconds));
     const auto [cpu, memory] = use_of(pid);
     const double passed = std::chrono::duration<double>(Clock::now() - steady).count();
     std::printf("rolld with them: %.0f MB, %.1f %% of a core at a heartbeat each 5 s\n", memory,
                 (cpu - cpu_before) / passed * 100);
+    std::fflush(stdout);
+    ::kill(pid, SIGKILL);
+    std::printf("killed and started again: all back after %.1f s\n", await_all(count, 2, shared));
     return 0;
+}
+
+// Ends with the process that started it.
+int be_part(const std::string& root, int part, int count, Shared& shared) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto done = be_workers(root, part, count, shared);
+    if (!done) std::fprintf(stderr, "%s\n", done.error().message.c_str());
+    return 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 3) {
-        std::fprintf(stderr, "usage: many_workers DIR WORKERS [SECONDS]\n");
+    if (argc < 4) {
+        std::fprintf(stderr, "usage: many_workers DIR WORKERS SECONDS\n");
         return 2;
     }
-    const rlimit files{1'000'000, 1'000'000};
-    if (::setrlimit(RLIMIT_NOFILE, &files) != 0) std::perror("setrlimit");
-    const auto done = run(argv[1], std::atoi(argv[2]), argc > 3 ? std::atoi(argv[3]) : 20);
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+    const int count = std::atoi(argv[2]);
+    void* const memory =
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    Shared& shared = *new (memory) Shared;
+    shared.incarnation = 1;
+    for (int part = 0; part < kParts; ++part) {
+        if (::fork() == 0) return be_part(argv[1], part, count, shared);
+    }
+    const auto done = run(argv[1], count, std::atoi(argv[3]), shared);
     if (!done) std::fprintf(stderr, "%s\n", done.error().message.c_str());
     return done ? *done : 1;
 }

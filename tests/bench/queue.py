@@ -197,9 +197,12 @@ def large(options):
 
 def workers(options, count=10_000):
     with Cluster(options.bin) as cluster:
-        done = subprocess.run([options.bin / 'many_workers', cluster.folder.name, str(count), '15'], text=True,
-                              capture_output=True, check=False)
-        print('  ' + (done.stdout + done.stderr).strip().replace('\n', '\n  '), flush=True)
+        many = subprocess.Popen([options.bin / 'many_workers', cluster.folder.name, str(count), '15'])
+        while many.poll() is None:
+            if cluster.rolld.poll() is not None:  # many_workers has killed it
+                cluster.children.remove(cluster.rolld)
+                cluster.start_rolld()
+            time.sleep(0.01)
 
 
 PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, large, workers)}
