@@ -52,6 +52,17 @@ Result<Json> Daemon::ask_patiently(const std::string& op, Json args,
     }
 }
 
+std::vector<Result<Json>> Daemon::ask_each_patiently(const std::string& op,
+                                                     const std::vector<Json>& args,
+                                                     std::chrono::seconds patience) {
+    std::vector<Result<Json>> replies = client_->ask_all(op, args);
+    for (std::size_t i = 0; i < args.size(); ++i) {
+        if (!replies[i] && replies[i].error().code == ErrorCode::Unavailable)
+            replies[i] = ask_patiently(op, args[i], patience);
+    }
+    return replies;
+}
+
 Result<Json> Daemon::show(std::uint64_t id) {
     ROLL_TRY(Json reply, ask_patiently("show", {{"id", id}}, std::chrono::seconds(60)));
     return reply.value("job", Json::object());

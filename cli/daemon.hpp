@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/context.hpp"
 #include "common/error.hpp"
@@ -27,6 +28,11 @@ class Daemon {
     // The same as ask(), once more after each break until `patience` is over: for what may be asked
     // twice, while rolld restarts.
     Result<Json> ask_patiently(const std::string& op, Json args, std::chrono::seconds patience);
+
+    // The same for many at once; each has a reply or an error of its own, in their order.
+    std::vector<Result<Json>> ask_each_patiently(const std::string& op,
+                                                 const std::vector<Json>& args,
+                                                 std::chrono::seconds patience);
 
     // The job's summary and more (`show`), a rolld restart waited for.
     Result<Json> show(std::uint64_t id);

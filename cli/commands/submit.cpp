@@ -1,3 +1,4 @@
+#include <optional>
 #include <random>
 
 #include <fmt/format.h>
@@ -18,10 +19,17 @@ std::string draw_key() {
     return to_hex(draw()) + to_hex(draw());
 }
 
-// Asked again with the same key after a break, so a job is queued once however often it is sent.
-Result<Json> send(Daemon& daemon, const spec::JobSpec& spec, const std::string& key) {
-    const Json args = {{"key", key}, {"user", user_name()}, {"spec", spec::json_of(spec)}};
-    return daemon.ask_patiently("submit", args, std::chrono::seconds(20));
+// Asked again with the same keys after a break, so a job is queued once however often it is sent.
+std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
+                               const std::string& key) {
+    const std::string user = user_name();
+    std::vector<Json> args;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        args.push_back({{"key", i == 0 ? key : fmt::format("{}.{}", key, i)},
+                        {"user", user},
+                        {"spec", spec::json_of(specs[i])}});
+    }
+    return daemon.ask_each_patiently("submit", args, std::chrono::seconds(20));
 }
 
 void print_queued(const Context& context, const Json& reply, const spec::JobSpec& spec) {
@@ -71,15 +79,21 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     const std::string key = options.key.empty() ? draw_key() : options.key;
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
+    std::optional<Error> refused;  // the first one's reason; the others are queued
+    const std::vector<Result<Json>> answers = send(daemon, specs, key);
     for (std::size_t i = 0; i < specs.size(); ++i) {
-        ROLL_TRY(const Json reply,
-                 send(daemon, specs[i], i == 0 ? key : fmt::format("{}.{}", key, i)));
+        if (!answers[i]) {
+            if (!refused) refused = answers[i].error();
+            continue;
+        }
+        const Json& reply = *answers[i];
         const auto id = reply.value("id", std::uint64_t{0});
         for (std::uint64_t task = 0; task < reply.value("jobs", std::uint64_t{1}); ++task)
             ids.push_back(id + task);
         if (!context.json) print_queued(context, reply, specs[i]);
         replies.push_back(reply);
     }
+    if (refused) return tl::unexpected(*std::move(refused));
     if (watched) {
         auto status = watch(context, daemon, options, ids);
         if (status) return status;

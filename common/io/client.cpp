@@ -1,6 +1,7 @@
 #include "common/io/client.hpp"
 
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -72,12 +73,41 @@ Result<Json> Client::ask(const std::string& op, const Json& args,
         if (protocol::request_id(message->frames.back()) == request.id)
             return protocol::decode_reply(message->frames.back(), request.id);
     }
+    return silent(timeout);
+}
+
+tl::unexpected<Error> Client::silent(std::chrono::milliseconds timeout) const {
     if (nobody_listens(endpoint_)) return no_daemon(endpoint_);
     return fail(ErrorCode::Unavailable,
                 "rolld on " + endpoint_ + " did not answer within " +
                     std::to_string(timeout.count()) +
                     " ms: it is busy, or this key is not authorized",
                 "look at rolld.log; keys that may connect lie in keys/authorized");
+}
+
+std::vector<Result<Json>> Client::ask_all(const std::string& op, const std::vector<Json>& args,
+                                          std::chrono::milliseconds timeout) {
+    constexpr std::size_t kUnderWay = 64;
+    const std::uint64_t first = last_id_ + 1;
+    last_id_ += args.size();
+    std::map<std::uint64_t, Result<Json>> replies;
+    for (std::size_t sent = 0; replies.size() < args.size();) {
+        for (; sent < args.size() && sent - replies.size() < kUnderWay; ++sent)
+            socket_.send({protocol::encode(protocol::Request{first + sent, op, args[sent]})});
+        if (!socket_.wait_input(timeout)) break;
+        while (const auto message = socket_.receive()) {
+            if (message->frames.empty()) continue;
+            const std::uint64_t id = protocol::request_id(message->frames.back());
+            if (id >= first && id < first + args.size())
+                replies.try_emplace(id, protocol::decode_reply(message->frames.back(), id));
+        }
+    }
+    std::vector<Result<Json>> all;
+    for (std::uint64_t id = first; id < first + args.size(); ++id) {
+        const auto reply = replies.find(id);
+        all.push_back(reply == replies.end() ? silent(timeout) : std::move(reply->second));
+    }
+    return all;
 }
 
 }  // namespace roll::io

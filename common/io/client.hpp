@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/error.hpp"
 #include "common/io/state_directory.hpp"
@@ -28,7 +29,13 @@ class Client {
     Result<Json> ask(const std::string& op, const Json& args = Json::object(),
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
+    // The same for many at once, up to 64 of them under way: in their order, each with a reply or
+    // an error of its own. `timeout` is between two replies.
+    std::vector<Result<Json>> ask_all(const std::string& op, const std::vector<Json>& args,
+                                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
+
   private:
+    tl::unexpected<Error> silent(std::chrono::milliseconds timeout) const;
     Client(std::unique_ptr<ZmqContext> context, ZmqSocket socket, std::string endpoint)
         : context_(std::move(context)),
           socket_(std::move(socket)),

@@ -9,12 +9,13 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'e2e'))
-from harness import wait_until  # noqa: E402
+from harness import BIN, wait_until  # noqa: E402
 from slurm_test import SlurmTest  # noqa: E402
 
 
@@ -52,24 +53,36 @@ class Bench(SlurmTest):
             self.queue('--gpus', '8', name=name)
             cold.append(self.roll_latency(f'cold-{number}'))
             warm += [self.roll_latency(f'warm-{number}-{again}') for again in range(10)]
+            if number == 0:
+                self.bench('dispatch', 200, os.path.join(BIN, 'first_instruction'))
             self.ctl('alloc', 'remove', name)
             wait_until(lambda: not self.alloc()['queues'], 'the queue to go')
             slurm.append(self.slurm_latency(number))
-        for what, times in (('submit to first instruction, new allocation', cold),
+        for what, times in (('rollctl to first line of a shell, new allocation', cold),
                             ('the same, warm pilot', warm), ('sbatch', slurm)):
             print(f'{what}: median {statistics.median(times):.4f} s, {min(times):.4f} to {max(times):.4f}')
 
-    def test_drain(self):
-        count = self.options.jobs
-        self.queue('--nodes', '8', '--gpus', '8', '--max-jobs', '1')
+    def bench(self, *words):
+        """The client that measures rolld, over an open connection, on the warm pilot."""
+        done = subprocess.run([os.path.join(BIN, 'queue_bench'), self.state, *map(str, words)], env=self.env, text=True,
+                              capture_output=True, check=True, timeout=300)
+        print('warm pilot, ' + done.stdout.strip().replace('\n', '\nwarm pilot, '), flush=True)
+
+    def drain(self, count, first):
+        """Seconds of as many one-GPU jobs, from the submit until all have ended; of the submit alone."""
         files = [self.write(f'{n}.yaml', json.dumps({
             'name': f'j{n}', 'kind': 'command', 'command': ['true'],
             'resources': {'slots_per_node': 1, 'gpus_per_node': 1}})) for n in range(count)]
         began = time.monotonic()
         self.ctl('submit', *files, timeout=600)
         submitted = time.monotonic() - began
-        self.ctl('wait', f'1-{count}', timeout=1200)  # one process, and no polling to pay for
-        roll = time.monotonic() - began
+        self.ctl('wait', f'{first}-{first + count - 1}', timeout=1200)  # one process, and no polling to pay for
+        return time.monotonic() - began, submitted
+
+    def test_drain(self):
+        count = self.options.jobs
+        self.queue('--nodes', '8', '--gpus', '8', '--max-jobs', '1')
+        times = [('order included', *self.drain(count, 1)), ('of a live allocation', *self.drain(count, count + 1))]
         self.ctl('alloc', 'remove', 'q')
         wait_until(lambda: not self.alloc()['queues'], 'the queue to go')
         few = self.options.sbatch_jobs or count
@@ -78,8 +91,9 @@ class Bench(SlurmTest):
             self.cluster.run('sbatch', '--gres=gpu:1', '-o', '/dev/null', '--wrap', 'true')
         wait_until(lambda: not self.slurm_jobs(), "Slurm's jobs to end", 3600)
         slurm = (time.monotonic() - began) * count / few
-        print(f'{count} one-GPU jobs: Roll {roll:.1f} s (submitted in {submitted:.1f} s), sbatch '
-              f'{slurm:.1f} s{f" (from {few})" if few < count else ""}: {slurm / roll:.1f} times as fast')
+        for what, roll, submitted in times:
+            print(f'{count} one-GPU jobs, {what}: Roll {roll:.2f} s (submitted in {submitted:.2f} s), sbatch '
+                  f'{slurm:.1f} s{f" (from {few})" if few < count else ""}: {slurm / roll:.1f} times as fast')
 
 
 def main():
