@@ -79,8 +79,13 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_CURVE_SERVER, 1);
     set(ZMQ_CURVE_SECRETKEY, keys.secret_key);
     set(ZMQ_ZAP_DOMAIN, domain);
-    set(ZMQ_HEARTBEAT_IVL, 10'000);  // a peer that vanished without a FIN is forgotten
-    set(ZMQ_HEARTBEAT_TIMEOUT, 30'000);
+    // A peer that vanished without a FIN is forgotten after half a minute, by the kernel: libzmq's
+    // own heartbeats walk the timers of all connections at each message of one.
+    set(ZMQ_TCP_KEEPALIVE, 1);
+    set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
+    set(ZMQ_TCP_KEEPALIVE_INTVL, 5);
+    set(ZMQ_TCP_KEEPALIVE_CNT, 4);
+    set(ZMQ_TCP_MAXRT, 30'000);  // the same where something is on its way to it
 }
 
 void ZmqSocket::set_curve_client(const CurveKeys& keys, const std::string& server_public_key) {
