@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """Figures of the converter: the plan of a 671 B model over sparse files, conversions beside cp, memory,
-bytes read, its start, and what ROLL's converter imports before it begins.
+bytes read, its start, and ROLL's converter beside it.
 
 usage: converter.py ROLL_CONVERT [GIGABYTES] [REPEATS]    (1 and 5; writes below TMPDIR, 5 x GIGABYTES)
+       converter.py ROLL_CONVERT roll [REPEATS]           (ROLL alone; 3)
+
+ROLL_ADAPTER is the folder mcore_adapter of a checkout of ROLL, whose tools/convert.py is then run whole;
+without it only what that imports is timed.
 
 Each round does everything once, in turn, and each figure is a median of rounds. Before each run its
 target is gone, its source is in the page cache, and the disk is at rest; both end with fsync.
@@ -193,26 +197,74 @@ def bytes_read(program, top):
     print(f'read from a dropped cache: {usage.ru_inblock * 512 / size:.4f} x the bytes of the source')
 
 
-def beside_roll(program, top):
-    """Of 300 M parameters: our whole process, and the imports that ROLL's begins with."""
-    write_model(f'{top}/small', *llama(6), os.urandom(1 << 20))
-    ours = run(program, 'convert', f'{top}/small', f'{top}/small-mca', '--tp', 2, '--pp', 2)[0]
-    print(f'300 M, tp 2 pp 2: {ours:.2f} s')
-    if PYTHON.exists():
-        imports = run(PYTHON, '-c', 'import torch, transformers, megatron.core.models.gpt')[0]
-        print(f'what ROLL imports first (torch, transformers, megatron.core): {imports:.1f} s, '
-              f'{imports / ours:.0f} x')
+# ROLL's tool seeds the GPU's generator, for which there must be one; nothing else of it needs a GPU.
+ROLL_ON_A_CPU = """
+import runpy, sys
+from megatron.core import tensor_parallel
+from megatron.core.tensor_parallel import random
+random.model_parallel_cuda_manual_seed = tensor_parallel.model_parallel_cuda_manual_seed = lambda *_, **__: None
+sys.path.insert(0, sys.argv[1] + '/src')
+sys.argv = sys.argv[1:]
+sys.argv[0] += '/tools/convert.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
+TOKENIZER = """
+import sys, tokenizers, transformers
+model = tokenizers.models.BPE(vocab={'a': 0}, merges=[])
+transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(model)).save_pretrained(sys.argv[1])
+"""
+
+
+def noise_without_nan():
+    """A megabyte of bf16 below 2: ROLL compares replicas by their difference."""
+    noise = bytearray(os.urandom(1 << 20))
+    noise[1::2] = noise[1::2].translate(bytes(byte & 0xBF for byte in range(256)))
+    return bytes(noise)
+
+
+def beside_roll(program, top, repeats):
+    """Of 300 M parameters, each whole process: ours, and ROLL's or what it imports."""
+    sizes, tensors = llama(6)
+    more = dict(rms_norm_eps=1e-5, hidden_act='silu', architectures=['LlamaForCausalLM'], head_dim=128)
+    write_model(f'{top}/small', {**sizes, **more}, tensors, noise_without_nan())
+    adapter, times = os.environ.get('ROLL_ADAPTER'), {}
+    if adapter:
+        run(PYTHON, '-c', TOKENIZER, f'{top}/small')
+    roll = [PYTHON, '-W', 'ignore', '-c', ROLL_ON_A_CPU, adapter]
+    layout = ['--tensor_model_parallel_size', 2, '--pipeline_model_parallel_size', 2]
+    for _ in range(repeats):
+        for name, source, target, options in (('HF -> MCA', 'small', 'ours', layout),
+                                              ('MCA -> HF', 'ours', 'home', [])):
+            places = ['--checkpoint_path', f'{top}/{source}', '--output_path']
+            run('rm', '-rf', f'{top}/{target}', f'{top}/theirs')
+            warm(f'{top}/{source}')
+            os.sync()
+            times.setdefault(name, []).append(run(program, *places, f'{top}/{target}', *options)[0])
+            if adapter:
+                wall = run(*roll, *places, f'{top}/theirs', *options)[0]
+                times.setdefault(name + ", ROLL's tools/convert.py", []).append(wall)
+                run(program, 'diff', f'{top}/{target}', f'{top}/theirs')  # tensor by tensor equal
+    if not adapter and PYTHON.exists():
+        imports = 'import torch, transformers, megatron.core.models.gpt'
+        times["what ROLL imports first"] = [run(PYTHON, '-c', imports)[0]]
+    for name, walls in times.items():
+        ours = times.get(name.split(',')[0], times['HF -> MCA'])
+        print(f'300 M, tp 2 pp 2, {name}: {statistics.median(walls):.2f} s, '
+              f'{statistics.median(walls) / statistics.median(ours):.1f} x ours')
 
 
 def main():
     program = sys.argv[1]
-    gigabytes = float(sys.argv[2]) if len(sys.argv) > 2 else 1
-    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+    only_roll = sys.argv[2:3] == ['roll']
+    gigabytes = float(sys.argv[2]) if len(sys.argv) > 2 and not only_roll else 1
+    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 3 if only_roll else 5
     top = tempfile.mkdtemp(prefix='roll-bench-')
     try:
+        if only_roll:
+            return beside_roll(program, top, repeats)
         starts = [run(program, '--version')[0] for _ in range(20)]
         print(f'start: {1000 * statistics.median(starts):.1f} ms')
-        beside_roll(program, top)
+        beside_roll(program, top, 1)
         sizes, tensors = llama(2 * round(gigabytes * 5))
         write_model(f'{top}/hf', sizes, tensors, os.urandom(1 << 20))
         write_adapter(f'{top}/adapter', tensors)

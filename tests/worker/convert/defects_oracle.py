@@ -2,16 +2,23 @@
 
 usage: defects_oracle.py ROLL_CONVERT
 """
+import argparse
+import collections
 import json
+import pathlib
+import re
 import shutil
+import subprocess
+import time
 import unittest
 
+import peft
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
 from family_models import DENSE, MODELS, TEXT, logits, make
-from oracle import FolderCase, run
+from oracle import PROGRAM, FolderCase, run
 
 
 class Defects(FolderCase):
@@ -234,6 +241,106 @@ class Defects(FolderCase):
         self.there_and_back(hf)
         self.assertEqual((hf / 'generation_config.json').read_text(),
                          (self.back / 'generation_config.json').read_text())
+
+    def test_directories_of_stages_and_of_expert_ranks_have_the_same_names(self):
+        for layout in (['--pp', 2], ['--ep', 2]):
+            self.there_and_back(self.model('qwen3_moe'), *layout)
+            names = sorted(path.name for path in (self.mca / 'iter_0000001').iterdir())
+            self.assertEqual(names, ['mp_rank_00_000', 'mp_rank_00_001'])
+
+    def test_shards_named_without_a_total_are_read_and_not_written(self):
+        hf = self.model()
+        run('convert', hf, self.mca, '--to', 'hf', '--max-shard-size', '20KB')
+        index = json.loads((self.mca / 'model.safetensors.index.json').read_text())
+        for name in {*index['weight_map'].values()}:
+            self.assertRegex(name, r'^model-\d{5}-of-\d{5}\.safetensors$')
+            (self.mca / name).rename(self.mca / (name.split('-of-')[0] + '.safetensors'))
+        index['weight_map'] = {key: name.split('-of-')[0] + '.safetensors'
+                               for key, name in index['weight_map'].items()}
+        (self.mca / 'model.safetensors.index.json').write_text(json.dumps(index))
+        run('diff', hf, self.mca)
+
+    def test_exporting_an_adapter_from_the_command_line_always_raises(self):
+        hf = self.model()
+        lora = peft.LoraConfig(task_type='CAUSAL_LM', target_modules=['q_proj', 'down_proj'], r=4,
+                               init_lora_weights=False)
+        peft.get_peft_model(transformers.LlamaForCausalLM.from_pretrained(hf), lora).save_pretrained(self.root / 'peft')
+        run('convert', hf, self.mca, '--adapter', self.root / 'peft', '--tp', 2)
+        run('--checkpoint_path', hf, '--adapter_path', self.mca, '--output_path', self.out)
+        got, want = (load_file(path / 'adapter_model.safetensors') for path in (self.out, self.root / 'peft'))
+        self.assertEqual(sorted(got), sorted(want))
+        for name in want:
+            self.assertTrue(torch.equal(got[name], want[name]), name)
+
+    def test_a_config_of_another_version_has_other_keys(self):
+        hf = self.model()
+        run('convert', hf, self.mca, '--tp', 2)
+        path = self.mca / 'mca_config.json'
+        config = json.loads(path.read_text())
+        for unknown in ({'mup_scale': 2.0, 'moe_paged_stash': None}, {'rotary_base': None}):
+            path.write_text(json.dumps({**config, **unknown}))
+            run('diff', hf, self.mca)
+        needed = ('hf_model_type', 'hf_config_json', 'tensor_model_parallel_size')
+        path.write_text(json.dumps({key: config[key] for key in needed}))
+        run('diff', hf, self.mca)
+
+    def test_additional_configs_are_an_unexpected_argument(self):
+        done = run('--checkpoint_path', self.model(), '--output_path', self.mca, '--additional_configs', '{"a": 1}')
+        self.assertIn('--additional-configs has no effect on a conversion', done.stderr)
+
+    def test_residual_dropout_is_mapped_the_wrong_way_round(self):
+        self.there_and_back(self.model('seed_oss', residual_dropout=0.25))
+        self.assertEqual(json.loads((self.mca / 'mca_config.json').read_text())['hidden_dropout'], 0.25)
+        self.assertEqual(json.loads((self.back / 'config.json').read_text())['residual_dropout'], 0.25)
+
+    # trlX, and what reads torch's files without Python
+
+    def test_a_model_is_in_memory_twice(self):
+        hf = self.model(num_hidden_layers=1)
+        sizes = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=4, num_attention_heads=16,
+                     num_key_value_heads=16, vocab_size=96, head_dim=128)
+        config = json.loads((hf / 'config.json').read_text())
+        (hf / 'config.json').write_text(json.dumps({**config, **sizes, 'torch_dtype': 'bfloat16'}))
+        with torch.device('meta'):
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**config, **sizes}))
+        save_file({name: torch.ones(tensor.shape, dtype=torch.bfloat16) for name, tensor
+                   in model.state_dict().items()}, hf / 'model.safetensors', {'format': 'pt'})
+        peak = 0
+        with subprocess.Popen([PROGRAM, 'convert', hf, self.mca, '--tp', '2', '--threads', '2'],
+                              stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None:  # mapped pages count
+                status = pathlib.Path(f'/proc/{process.pid}/status').read_text()
+                found = re.search(r'Name:\s+roll-convert\n[^\0]*VmHWM:\s+(\d+) kB', status)
+                peak = max(peak, int(found[1]) * 1024 if found else 0)
+                time.sleep(0.002)
+        self.assertEqual(process.returncode, 0)
+        size = (hf / 'model.safetensors').stat().st_size
+        self.assertGreater(size, 500e6)
+        self.assertGreater(peak, 1e6)
+        self.assertLess(peak, size / 3)  # two tensors of 34 MB, two windows, the program
+
+    def test_dicts_of_one_entry_ordered_ones_and_namespaces_are_not_read(self):
+        hf = self.model()
+        run('convert', hf, self.mca, '--tp', 2)
+        for file in self.mca.rglob('*.pt'):
+            inner = collections.OrderedDict(torch.load(file)['model'])
+            inner._metadata = collections.OrderedDict(version=2)
+            torch.save({'model': inner}, file)
+        run('diff', hf, self.mca)
+        for file in self.mca.rglob('*.pt'):
+            args = argparse.Namespace(one={'a': 1}, nested=argparse.Namespace(path=file))
+            torch.save({'model': torch.load(file, weights_only=False)['model'], 'args': args}, file)
+        run('diff', hf, self.mca)
+
+    def test_every_defect_of_the_table_has_its_test(self):
+        folder = pathlib.Path(__file__).parent
+        for line in (folder / 'README.md').read_text().splitlines():
+            if not line.startswith('| ') or line.startswith(('| defect', '| report')):
+                continue
+            for file, name in re.findall(r'`(?:(\w+): )?(test_\w+)`', line.rsplit('|', 2)[1]) or [('', line)]:
+                scripts = [folder / f'{file or "defects"}_{kind}.py' for kind in ('oracle', 'test')]
+                texts = [path.read_text() for path in scripts if path.exists()]
+                self.assertTrue(any(f'def {name}(' in text for text in texts), f'{file} {name}')
 
     # what users of others report
 
