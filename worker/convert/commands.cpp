@@ -1,11 +1,14 @@
 #include "worker/convert/commands.hpp"
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
+#include "worker/convert/pace.hpp"
 #include "worker/convert/target.hpp"
 
 namespace roll::convert {
@@ -18,23 +21,45 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
+// As ROLL has it.
+bool replicas_may_differ() {
+    const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
+    return variable != nullptr && std::string_view(variable) == "0";
+}
+
+std::string said_of(const Pace& pace, std::int64_t bytes) {
+    return fmt::format(", {:.2f} s, {:.2f} GB/s", pace.seconds(),
+                       gigabytes_per_second(bytes, pace.seconds()));
+}
+
 Result<int> run(const ConvertCommand& command, const families::Families& families,
                 const Environment& environment) {
     for (const std::string& name : command.ignored)
         fmt::print(stderr, "--{} has no effect on a conversion\n", name);
-    ROLL_TRY(const Report report, convert(command.request, families, environment.hooks));
+    Pace pace(!command.json);
+    Hooks hooks = environment.hooks;
+    hooks.progress = [&](std::int64_t done, std::int64_t total) { pace.show(done, total); };
+    if (replicas_may_differ())
+        hooks.differs = [](const std::string& what) {
+            fmt::print(stderr, "warning: {}; the former is taken\n", what);
+        };
+    ROLL_TRY(const Report report, convert(command.request, families, hooks));
+    pace.wipe();
     if (command.json) {
-        print(to_json(report));
+        Json json = to_json(report);
+        json["seconds"] = pace.seconds();
+        print(json);
         return 0;
     }
     fmt::print("{}", report.plan);
-    if (command.request.dry_run)
+    const bool dry = command.request.dry_run;
+    if (dry)
         fmt::print(stderr, "memory at most {} bytes; {} bytes of disk are free\n", report.memory,
                    report.disk_free);
-    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}\n",
+    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
-               report.tensors, report.bytes, report.files,
-               command.request.dry_run ? " would be written to " : " at ", report.target.string());
+               report.tensors, report.bytes, report.files, dry ? " would be written to " : " at ",
+               report.target.string(), dry ? "" : said_of(pace, report.bytes));
     return 0;
 }
 

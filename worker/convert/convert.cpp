@@ -95,6 +95,13 @@ class Workers {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? stopped() : Result<void>();
     }
+    // Of a replica: where somebody is told of those that differ, they may.
+    Result<void> judge(const Result<void>& equal) {
+        if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
+        const std::lock_guard lock(mutex_);
+        hooks_.differs(equal.error().message);
+        return {};
+    }
     void progress(std::int64_t bytes, std::int64_t total) {
         const std::lock_guard lock(mutex_);
         done_ += bytes;
@@ -188,7 +195,7 @@ Result<void> write_tensors(const Source& source, const Plan& plan, const fs::pat
 Result<void> check_replicas(const Source& source, const Plan& plan, Workers& workers) {
     return workers.run(plan.comparisons.size(), [&](std::size_t i) -> Result<void> {
         ROLL_TRY_VOID(workers.check_stop());
-        return compare(source, plan.comparisons[i]);
+        return workers.judge(compare(source, plan.comparisons[i]));
     });
 }
 

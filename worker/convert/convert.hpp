@@ -43,6 +43,8 @@ struct Hooks {
     std::function<bool()> stopped = [] { return false; };
     std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {
     };  // bytes
+    // A replica that differs, in words; where nobody is told it is an error.
+    std::function<void(const std::string& what)> differs = {};
 };
 
 struct Report {

@@ -38,6 +38,10 @@ std::vector<float> transposed(const std::vector<float>& values, std::int64_t row
     return result;
 }
 
+bool is_finite(const std::vector<float>& values) {
+    return std::all_of(values.begin(), values.end(), [](float one) { return std::isfinite(one); });
+}
+
 // B A, or (B A)^T = A^T B^T for embeddings and weights kept as [in, out].
 Delta delta_of(const LoraModule& module) {
     Delta delta;
@@ -215,6 +219,9 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
     }
     for (const LoraModule& module : adapter.modules) {
         Delta delta = delta_of(module);
+        if (!is_finite(delta.left) || !is_finite(delta.right))
+            return fail(ErrorCode::Corrupt,
+                        "the adapter's " + module.module + " has numbers that are not finite");
         ROLL_TRY(const int number,
                  number_of(source, module.module + ".weight", {delta.rows, delta.columns}));
         if (module.magnitude) ROLL_TRY_VOID(set_row_scale(source, module, number, delta));

@@ -34,6 +34,21 @@ spec::ConvertSpec spec_of(const Request& request) {
     return spec;
 }
 
+namespace {
+
+formats::McaLayout layout_of(const spec::ConvertSpec& spec) {
+    formats::McaLayout layout;
+    layout.tp = spec.tp, layout.pp = spec.pp, layout.vpp = spec.vpp;
+    layout.ep = spec.ep, layout.etp = spec.etp;
+    layout.account_for_embedding = spec.account_for_embedding;
+    layout.account_for_loss = spec.account_for_loss;
+    layout.first_layers = spec.first_layers, layout.last_layers = spec.last_layers;
+    layout.pipeline = spec.layout;
+    return layout;
+}
+
+}  // namespace
+
 Result<Request> request_of(const spec::ConvertSpec& spec) {
     Request request;
     request.source = spec.source;
@@ -45,16 +60,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     request.config = spec.config;
     request.adapter_source = spec.adapter;
     ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
-    request.layout = {.tp = spec.tp,
-                      .pp = spec.pp,
-                      .vpp = spec.vpp,
-                      .ep = spec.ep,
-                      .etp = spec.etp,
-                      .account_for_embedding = spec.account_for_embedding,
-                      .account_for_loss = spec.account_for_loss,
-                      .first_layers = spec.first_layers,
-                      .last_layers = spec.last_layers,
-                      .pipeline = spec.layout};
+    request.layout = layout_of(spec);
     request.grouped_experts = spec.moe_grouped_gemm;
     if (!spec.transformer_impl.empty()) request.local_names = spec.transformer_impl == "local";
     request.vocab_divisor = spec.vocab_divisor;

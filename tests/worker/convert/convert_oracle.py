@@ -4,6 +4,7 @@ usage: convert_oracle.py ROLL_CONVERT
 """
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -382,6 +383,17 @@ class Commands(Case):
         self.assertIn('decoder.layers.3.mlp.linear_fc1.weight F32 [48, 32] <-', done.stdout)
         self.assertRegex(done.stderr, r'memory at most \d+ bytes; \d+ bytes of disk are free')
         self.assertEqual([p.name for p in self.root.iterdir()], ['hf'])
+
+    def test_a_terminal_shows_how_far_it_is(self):
+        tiny_llama(self.root / 'hf')
+        ours, theirs = pty.openpty()
+        subprocess.run([PROGRAM, 'convert', self.root / 'hf', self.root / 'mca'], stderr=theirs,
+                       check=True)
+        said = os.read(ours, 1 << 16).decode()
+        self.assertRegex(said, r'\r[\d.]+ of 0\.00 GB, [\d.]+ GB/s.*\r\x1b\[Kllama hf -> mca')
+        self.assertRegex(said, r'[\d.]+ s, [\d.]+ GB/s\r?\n$')
+        quiet = run('convert', self.root / 'mca', self.root / 'back', '--json')
+        self.assertEqual((quiet.stderr, json.loads(quiet.stdout)['seconds'] > 0), ('', True))
 
     def test_inspect_and_diff(self):
         tiny_llama(self.root / 'hf')

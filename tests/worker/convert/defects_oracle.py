@@ -5,6 +5,7 @@ usage: defects_oracle.py ROLL_CONVERT
 import argparse
 import collections
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -234,6 +235,19 @@ class Defects(FolderCase):
         state['model']['embedding.word_embeddings.weight'][5, 5] += 1
         torch.save(state, file)
         self.refused('convert', self.mca, self.out, '--max-shard-size', '4KB', code=1, says='differs')
+
+    def test_norms_that_drifted_apart_cannot_be_converted_unless_asked(self):
+        run('convert', self.model(), self.mca, '--tp', 2)
+        file, name = self.mca / 'iter_0000001/mp_rank_01/model_optim_rng.pt', 'decoder.final_layernorm.weight'
+        state = torch.load(file)
+        state['model'][name][3] += 1
+        torch.save(state, file)
+        self.refused('convert', self.mca, self.out, code=1, says='differs')
+        done = subprocess.run([PROGRAM, 'convert', self.mca, self.out, '--verify'], capture_output=True, text=True,
+                              env={**os.environ, 'ASSERT_SP_CONSISTENCY': '0'}, check=True)
+        self.assertIn(f'warning: iter_0000001/mp_rank_01/model_optim_rng.pt: {name} differs', done.stderr)
+        self.assertTrue(torch.equal(load_file(self.out / 'model.safetensors')['model.norm.weight'],
+                                    self.rank('mp_rank_00')[name]))
 
     def test_generation_config_is_not_written(self):
         hf = self.model()

@@ -120,6 +120,8 @@ class Merge(FolderCase):
         refused('has rank 3', 1,
                 **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(3, 64),
                    prefix + 'self_attn.q_proj.lora_B.weight': torch.zeros(64, 3)})
+        refused('self_attn.q_proj has numbers that are not finite', 1,
+                **{prefix + 'self_attn.q_proj.lora_A.weight': torch.full((4, 64), torch.nan)})
         refused('has shape', 2,
                 **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(4, 65)})
         save_file(tensors, path)
