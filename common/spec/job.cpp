@@ -10,8 +10,9 @@
 namespace roll::spec {
 namespace {
 
-constexpr std::array<std::pair<const char*, JobKind>, 5> kKinds{{{"train", JobKind::Train},
+constexpr std::array<std::pair<const char*, JobKind>, 6> kKinds{{{"train", JobKind::Train},
                                                                  {"resume", JobKind::Resume},
+                                                                 {"tokenize", JobKind::Tokenize},
                                                                  {"convert", JobKind::Convert},
                                                                  {"merge", JobKind::Merge},
                                                                  {"command", JobKind::Command}}};

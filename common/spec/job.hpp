@@ -17,7 +17,7 @@
 
 namespace roll::spec {
 
-enum class JobKind { Train, Resume, Convert, Merge, Command };
+enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 
 // A job's ranks are nodes x (gpus_per_node if that is not 0, else slots_per_node).
 struct Resources {

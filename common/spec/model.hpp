@@ -11,15 +11,19 @@
 namespace roll::spec {
 
 // How rotary frequencies are stretched for longer texts. Linear divides all of them by `factor`;
-// Wavelength divides those whose wave is longer than original_positions / low_factor, leaves those
-// shorter than original_positions / high_factor, and goes smoothly from one to the other between.
+// Wavelength divides those that turn less than low_factor times in original_positions, leaves those
+// that turn more than high_factor times, and goes smoothly from one to the other between. Yarn does
+// the same, but smoothly in a frequency's number, between the numbers at which those turns are met,
+// rounded outwards if `whole`; and it multiplies queries and keys by `attention_factor`.
 struct RopeScaling {
-    enum class Kind { Plain, Linear, Wavelength };
+    enum class Kind { Plain, Linear, Wavelength, Yarn };
     Kind kind = Kind::Plain;
     double factor = 1;
     double low_factor = 1;
     double high_factor = 4;
     double original_positions = 0;
+    double attention_factor = 1;
+    bool whole = true;
     friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 

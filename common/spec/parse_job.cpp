@@ -20,6 +20,18 @@ bool trains(const Json& document) {
     return kind == "train" || kind == "resume";
 }
 
+bool reads_text(const Json& document) {
+    return trains(document) || document.value("kind", Json()) == "tokenize";
+}
+
+// Tokenizing is one program's work, and no GPU's, whatever the training that it is for asks for.
+void fill_tokenize(Json& document) {
+    Json& resources = document["resources"];
+    if (document.value("kind", Json()) != "tokenize" || !resources.is_object()) return;
+    resources["nodes"] = 1;
+    resources["gpus_per_node"] = 0;
+}
+
 // A job that saves at its end only makes no progress that could be seen before.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
@@ -40,9 +52,13 @@ void fill_derived(Json& document, const std::string& base) {
 // The model's own tokenizer unless one is named. Once paths are absolute and known to be there, so
 // that a directory that is missing is told of once.
 void fill_tokenizer(Json& document) {
-    if (!trains(document) || !document.contains("model") || !document["model"].is_object()) return;
+    const bool has_model = document.contains("model") && document["model"].is_object();
+    if (!reads_text(document)) return;
+    if (!document.contains("tokenizer"))
+        document["tokenizer"] =
+            has_model ? document["model"].value("from", Json("bytes")) : Json("bytes");
+    if (!has_model) return;
     Json& model = document["model"];
-    if (!document.contains("tokenizer")) document["tokenizer"] = model.value("from", Json("bytes"));
     const bool sized = model.contains("vocab_size") || model.contains("from");
     if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
 }
@@ -177,6 +193,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     fill_no_progress(*json);
     fill_defaults(schema, *json);
     fill_derived(*json, base_directory);
+    fill_tokenize(*json);
     make_paths_absolute(schema, *json, base_directory);
     append(parsed.problems, missing_files(schema, *json));
     fill_tokenizer(*json);

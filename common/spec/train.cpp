@@ -268,4 +268,17 @@ Result<TrainSpec> train_spec(std::string_view document) {
     return spec;
 }
 
+Result<TrainSpec> tokenize_spec(std::string_view document) {
+    ROLL_TRY(const Json json, parse_json(document));
+    JsonReader reader(json, "job");
+    TrainSpec spec;
+    spec.name = reader.get_or<std::string>("name", "tokenize");
+    spec.tokenizer = reader.get_or<std::string>("tokenizer", spec.tokenizer);
+    const Json& model = section(reader, "model");
+    ROLL_TRY(spec.data, read_data(reader.raw("data")));
+    ROLL_TRY_VOID(reader.finish_lenient());
+    spec.model.from = model.value("from", std::string());
+    return spec;
+}
+
 }  // namespace roll::spec

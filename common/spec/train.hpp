@@ -138,4 +138,8 @@ struct TrainSpec {
 // Reads a document that parse_job accepted. A convert document is refused.
 Result<TrainSpec> train_spec(std::string_view document);
 
+// Likewise what a tokenize job needs of it: model.from, tokenizer and data. The rest is as by
+// default.
+Result<TrainSpec> tokenize_spec(std::string_view document);
+
 }  // namespace roll::spec

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """What users get wrong and disks do: one clear sentence each, the right exit code, nothing lost."""
 import glob
+import json
 import os
 import subprocess
+import sys
 import unittest
 
 from harness import RollTest, wait_until
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'oracle'))
+from tiny_hf import write_llama  # noqa: E402
 
 
 class BadInput(RollTest):
@@ -38,6 +43,61 @@ class BadInput(RollTest):
         done = self.ctl('submit', self.train_job(objective='dpo'), check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn('dpo', done.stderr)
+
+    def test_every_bad_model_and_text_is_one_sentence_and_exit_2(self):
+        """Each through `rollctl submit`, and nothing of the daemon's is lost."""
+        def bad(pattern, **changes):
+            ended = self.fails(self.submit(self.train_job(steps=1, **changes)), pattern)
+            self.assertEqual(ended['exit_code'], 2, ended)
+
+        def model(name, change=None, **config):
+            folder = os.path.join(self.work, name)
+            write_llama(folder)
+            path = os.path.join(folder, 'config.json')
+            with open(path, encoding='utf-8') as file:
+                whole = {**json.load(file), **config}
+            with open(path, 'w', encoding='utf-8') as file:
+                json.dump(whole, file)
+            with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
+                json.dump(tokenizer(200), file)
+            if change:
+                change(folder)
+            return {'from': name}
+
+        def tokenizer(size):
+            vocab = {chr(0x4e00 + i): i for i in range(size)}
+            return {'version': '1.0', 'added_tokens': [], 'normalizer': None, 'pre_tokenizer': None, 'decoder': None,
+                    'post_processor': None, 'model': {'type': 'BPE', 'vocab': vocab, 'merges': []}}
+
+        def cut(folder):
+            path = os.path.join(folder, 'model.safetensors')
+            os.truncate(path, os.path.getsize(path) - 1)
+
+        def lose(folder):
+            os.rename(os.path.join(folder, 'model.safetensors'), os.path.join(folder, 'one.safetensors'))
+            with open(os.path.join(folder, 'model.safetensors.index.json'), 'w', encoding='utf-8') as file:
+                json.dump({'weight_map': {'model.norm.weight': 'one.safetensors',
+                                          'lm_head.weight': 'two.safetensors'}}, file)
+
+        def grow(folder):
+            with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
+                json.dump(tokenizer(600), file)
+        bad('model.safetensors', model=model('cut', cut))
+        bad('two.safetensors, which is not there', model=model('lost', lose))
+        bad('the config says', model=model('other', intermediate_size=64), tokenizer='other')
+        large = "has ids up to 599, but the model's embedding has 512 rows"
+        bad(large, model=model('grown', grow), tokenizer='grown')
+        bad(large, model=model('mine'), tokenizer='grown')
+        bad('train.seq_length: 32 is more than', model=model('short', max_position_embeddings=16))
+        self.write('empty.txt', '')
+        bad('empty.txt is empty', data={'train': ['empty.txt']})
+        with open(os.path.join(self.work, 'huge.jsonl'), 'wb') as file:
+            file.write(b'{"text": "')
+            file.truncate((1 << 30) + (100 << 20))
+        for kind in ('train', 'tokenize'):
+            bad(r'huge.jsonl, line 1: is a document of 1124 MiB, longer than 1 GiB', data={'train': ['huge.jsonl']},
+                kind=kind)
+        self.daemon_is_unharmed()
 
     def test_a_missing_corpus_is_named(self):
         os.unlink(os.path.join(self.work, 'corpus.txt'))

@@ -26,6 +26,7 @@ BASE = {"hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 3, "nu
 ROPE = {"rope_theta": 10000.0, "rope_type": "default"}
 LLAMA3 = ROPE | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                  "original_max_position_embeddings": 64}
+YARN = ROPE | {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 # name: family, config, positions. Windows are seen at four times their length, and a bit.
 MODELS = {
     "llama": ("llama", {}, 19),
@@ -33,11 +34,15 @@ MODELS = {
     "llama-bias": ("llama", {"attention_bias": True, "num_key_value_heads": 4, "head_dim": 12}, 19),
     "llama-llama3": ("llama", {"rope_parameters": LLAMA3}, 67),
     "llama-linear": ("llama", {"rope_parameters": ROPE | {"rope_type": "linear", "factor": 3.5}}, 19),
+    "llama-yarn": ("llama", {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3, "beta_fast": 3.0,
+                                                        "beta_slow": 0.2, "truncate": False}}, 67),
+    "llama-dynamic": ("llama", {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 2.0}}, 19),
     "mistral": ("mistral", {"sliding_window": WINDOW, "head_dim": 20}, 4 * WINDOW + 3),
     "qwen2-tied": ("qwen2", {"tie_word_embeddings": True}, 19),
     "qwen2-window": ("qwen2", {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},
                      4 * WINDOW + 3),
     "qwen3": ("qwen3", {"head_dim": 24}, 19),
+    "qwen3-yarn": ("qwen3", {"head_dim": 24, "rope_parameters": YARN}, 67),
     "seed_oss": ("seed_oss", {"head_dim": 24, "attention_bias": True, "attention_out_bias": True,
                               "residual_dropout": 0.0}, 19),
     "gemma2": ("gemma2", {"head_dim": 24, "query_pre_attn_scalar": 40, "sliding_window": WINDOW,

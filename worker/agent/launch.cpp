@@ -168,7 +168,8 @@ void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
 void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
                    const Environment& environment, GuardPlan& plan) {
     const bool ranked = order.kind == "train" || order.kind == "resume";
-    const std::string program = !ranked              ? "roll-convert"
+    const bool reads_text = ranked || order.kind == "tokenize";
+    const std::string program = !reads_text          ? "roll-convert"
                                 : order.gpus.empty() ? "roll-rank"
                                                      : "roll-rank-cuda";
     plan.launch_file = logs_of(order) + "/launch-" + std::to_string(order.node_rank) + ".json";

@@ -23,8 +23,11 @@ constexpr std::array<std::pair<const char*, Packing>, 3> kPackings{
 constexpr std::array<std::pair<const char*, Split>, 3> kSplits{
     {{"none", Split::None}, {"column", Split::Column}, {"row", Split::Row}}};
 using RopeKind = spec::RopeScaling::Kind;
-constexpr std::array<std::pair<const char*, RopeKind>, 2> kRopeKinds{
-    {{"linear", RopeKind::Linear}, {"wavelength", RopeKind::Wavelength}}};
+constexpr std::array<std::pair<const char*, RopeKind>, 4> kRopeKinds{
+    {{"plain", RopeKind::Plain},
+     {"linear", RopeKind::Linear},
+     {"wavelength", RopeKind::Wavelength},
+     {"yarn", RopeKind::Yarn}}};
 constexpr std::array<std::pair<const char*, Stage>, 4> kStages{
     {{"layer", Stage::Layer}, {"first", Stage::First}, {"last", Stage::Last}, {"mtp", Stage::Mtp}}};
 
@@ -147,7 +150,7 @@ class FamilyParser {
             if (known)
                 family.rope_types.emplace(word, *known);
             else
-                note("rope_types." + word, "must be linear or wavelength");
+                note("rope_types." + word, "must be plain, linear, wavelength or yarn");
         }
     }
 

@@ -98,8 +98,31 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
     return {};
 }
 
+// transformers' names and defaults, of modeling_rope_utils.py.
+Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, std::int64_t positions) {
+    ROLL_TRY(scaling.original_positions,
+             number(given, "original_max_position_embeddings", static_cast<double>(positions), 0));
+    ROLL_TRY(
+        scaling.factor,
+        number(given, "factor", static_cast<double>(positions) / scaling.original_positions, 0));
+    ROLL_TRY(scaling.low_factor, number(given, "beta_slow", 1, 0));
+    ROLL_TRY(scaling.high_factor, number(given, "beta_fast", 32, scaling.low_factor));
+    if (const Json* whole = field(given, "truncate")) scaling.whole = *whole != false;
+    ROLL_TRY(const double mscale, number(given, "mscale", 0));
+    ROLL_TRY(const double mscale_all, number(given, "mscale_all_dim", 0));
+    const auto larger = [&](double scale) {
+        return scaling.factor <= 1 ? 1 : 0.1 * scale * std::log(scaling.factor) + 1;
+    };
+    const bool both = mscale != 0 && mscale_all != 0;
+    ROLL_TRY(scaling.attention_factor,
+             number(given, "attention_factor",
+                    both ? larger(mscale) / larger(mscale_all) : larger(1), 0));
+    return {};
+}
+
 // transformers 4 writes rope_scaling, transformers 5 rope_parameters.
-Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native) {
+Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
+                                       std::int64_t positions) {
     const Json* given = nullptr;
     std::string type;
     for (const char* key : {"rope_parameters", "rope_scaling"}) {
@@ -120,6 +143,11 @@ Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native)
     const auto known = family.rope_types.find(type);
     if (known == family.rope_types.end()) return not_built("rotary embeddings of type " + type);
     scaling.kind = known->second;
+    if (scaling.kind == spec::RopeScaling::Kind::Plain) return scaling;
+    if (scaling.kind == spec::RopeScaling::Kind::Yarn) {
+        ROLL_TRY_VOID(read_yarn(*given, scaling, positions));
+        return scaling;
+    }
     ROLL_TRY(scaling.factor, number(*given, "factor", 1, 0));
     if (scaling.kind == spec::RopeScaling::Kind::Linear) return scaling;
     ROLL_TRY(scaling.low_factor, number(*given, "low_freq_factor", 1, 0));
@@ -192,7 +220,7 @@ Result<spec::ModelConfig> model_config(const Family& family, const Json& native)
     ROLL_TRY_VOID(read_window(native, config));
     ROLL_TRY_VOID(read_activation(native, config));
     ROLL_TRY_VOID(read_scales(native, config));
-    ROLL_TRY(config.rope_scaling, rope_scaling(family, native));
+    ROLL_TRY(config.rope_scaling, rope_scaling(family, native, config.positions_max));
     return config;
 }
 

@@ -43,6 +43,7 @@ int train(const Arguments& arguments, WorkerLink& link) {
         throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
                                  std::to_string(launch.world_size()) + " ranks");
     set_threads(launch.ranks_per_node);
+    if (launch.kind == "tokenize") return tokenize_ahead(launch, link);
     const spec::TrainSpec spec = checked_spec(launch);
     if (spec.deterministic) {
         const std::string told = make_deterministic(!launch.gpus.empty());

@@ -137,6 +137,14 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
     return setup;
 }
 
+std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec) {
+    ModelSetup setup;
+    if (!spec.model.from.empty())
+        setup = of_disk(read_model(spec.model.from, need(families::Families::load())));
+    give_tokenizer(setup, spec, {});
+    return setup.tokenizer;
+}
+
 void check_same_model(const fs::path& checkpoint, const ModelSetup& job) {
     const families::Families families = need(families::Families::load());
     const ModelSetup saved = of_disk(read_model(checkpoint, families));

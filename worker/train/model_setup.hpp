@@ -29,6 +29,9 @@ struct ModelSetup {
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints);
 
+// The tokenizer alone that the job's text is read with. Throws RankFailure(invalid).
+std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec);
+
 // Throws RankFailure(invalid) if a checkpoint's tensors are not those of the job's model, naming
 // the keys of the config that differ, with what was expected and what was found.
 void check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job);

@@ -34,25 +34,20 @@ data::PrepareOptions options_of(const protocol::Launch& launch, const spec::Trai
 // Tells how far it is, and hears whether to stop.
 class Watch {
   public:
-    Watch(WorkerLink& link, std::int64_t steps, bool tells)
-        : link_(link),
-          steps_(steps),
-          tells_(tells) {}
+    Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}
 
     bool operator()(const data::PrepareProgress& progress) {
         if (link_.poll().stop) return false;
         if (!tells_ || progress.size == 0 || Clock::now() < due_) return true;
         due_ = Clock::now() + kProgressEvery;
-        const double share =
-            static_cast<double>(progress.done) / static_cast<double>(progress.size);
-        const Json json = {{"step", 0}, {"steps", steps_}, {"phase", "tokenize"}, {"share", share}};
+        const Json json = {
+            {"phase", "tokenize"}, {"bytes", progress.done}, {"bytes_total", progress.size}};
         link_.report(protocol::Progress{json.dump()});
         return true;
     }
 
   private:
     WorkerLink& link_;
-    std::int64_t steps_;
     bool tells_;
     Clock::time_point due_{};
 };
@@ -86,7 +81,7 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     spec::TrainSpec spec = checked_spec(launch);
     ModelSetup model = setup_model(spec, candidates_of(launch));
     const data::PrepareOptions options = options_of(launch, spec, *model.tokenizer);
-    Watch watch(link, spec.steps, rank == 0);
+    Watch watch(link, rank == 0);
     const auto open_all = [&](const std::vector<std::string>& paths) {
         std::optional<std::vector<data::NamedTokens>> files(std::in_place);
         for (const std::string& path : paths) {
@@ -107,6 +102,21 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
         valid.push_back(need(data::Corpus::held_out(*std::move(held_out))));
     }
     return TrainingData{std::move(spec), std::move(model), std::move(corpus), std::move(valid)};
+}
+
+int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {
+    const spec::TrainSpec spec = need(spec::tokenize_spec(launch.document));
+    const auto tokenizer = job_tokenizer(spec);
+    const data::PrepareOptions options = options_of(launch, spec, *tokenizer);
+    Watch watch(link, /*tells=*/true);
+    link.report(protocol::Ready{});
+    std::vector<std::string> paths = spec.data.train;
+    for (const spec::ValidFiles& set : spec.data.valid_files)
+        paths.insert(paths.end(), set.paths.begin(), set.paths.end());
+    for (const std::string& path : paths)
+        if (!open_tokens(path, *tokenizer, options, watch, /*writes=*/true))
+            return protocol::kExitYielded;
+    return 0;
 }
 
 }  // namespace roll::train

@@ -23,4 +23,8 @@ struct TrainingData {
 std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
                                              WorkerLink& link);
 
+// A job of kind tokenize: makes the token files that a training job of the same text, tokenizer and
+// rules finds. Returns the exit status, 0 or yielded. Throws RankFailure.
+int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link);
+
 }  // namespace roll::train

@@ -43,8 +43,8 @@ TEST(JobSpecJson, RefusesAMissingAndAnUnknownField) {
 }
 
 TEST(JobKind, NamesReadBackAsTheKind) {
-    for (const auto kind :
-         {JobKind::Train, JobKind::Resume, JobKind::Convert, JobKind::Merge, JobKind::Command}) {
+    for (const auto kind : {JobKind::Train, JobKind::Resume, JobKind::Tokenize, JobKind::Convert,
+                            JobKind::Merge, JobKind::Command}) {
         EXPECT_EQ(parse_kind(name_of(kind)), kind);
     }
     EXPECT_FALSE(parse_kind("training"));

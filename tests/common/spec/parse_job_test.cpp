@@ -88,6 +88,26 @@ TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     EXPECT_EQ(values(*filled), values(*assumed));
 }
 
+TEST_F(ParseJob, ATrainFileIsATokenizeFileToo) {
+    Json json = train_file();
+    json["kind"] = "tokenize";
+    json["resources"] = {{"nodes", 4}, {"slots_per_node", 3}, {"gpus_per_node", 8}};
+    const ParsedJob job = parse(json);
+    ASSERT_TRUE(job.ok());
+    EXPECT_EQ(job.spec.kind, JobKind::Tokenize);
+    EXPECT_FALSE(job.spec.trains());
+    EXPECT_EQ(job.spec.resources, (Resources{.nodes = 1, .slots_per_node = 3}));
+    EXPECT_TRUE(job.spec.export_document.empty());
+    const auto text = tokenize_spec(job.spec.document);
+    ASSERT_TRUE(text);
+    EXPECT_EQ(text->data.train, train_spec(parse(train_file()).spec.document)->data.train);
+    const ParsedJob small = parse({{"name", "t"}, {"kind", "tokenize"}, {"data", json["data"]}});
+    ASSERT_TRUE(small.ok());
+    EXPECT_EQ(tokenize_spec(small.spec.document)->tokenizer, "bytes");
+    EXPECT_EQ(problems({{"name", "t"}, {"kind", "tokenize"}}),
+              "data is missing; allowed: a mapping\n");
+}
+
 TEST_F(ParseJob, ReadingADocumentAgainGivesTheSameJob) {
     const ParsedJob once = parse(train_file());
     const ParsedJob twice = parse_job(once.spec.document, "/elsewhere");

@@ -55,6 +55,18 @@ TEST(PlanLaunch, AScriptIsWrittenAndStartedByItsFirstLine) {
     EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
 }
 
+TEST(PlanLaunch, TokenizingIsOneProgramWithTheThreadsOfAllSlots) {
+    const auto plan = plan_launch(order("tokenize"), site());
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(plan->programs.size(), 1u);
+    EXPECT_EQ(plan->programs[0].arguments,
+              (std::vector<std::string>{"/opt/roll/bin/roll-rank", "--launch",
+                                        "/runs/a-7/logs/attempt-2/launch-1.json"}));
+    EXPECT_TRUE(has(plan->programs[0], "OMP_NUM_THREADS=8"));
+    EXPECT_EQ(plan->directories,
+              (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs/attempt-2"}));
+}
+
 TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
     const auto plan = plan_launch(order("train"), site());
     ASSERT_TRUE(plan);

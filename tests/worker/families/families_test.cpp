@@ -106,12 +106,33 @@ TEST(Trainable, BothSpellingsOfScaledRotaryEmbeddings) {
               spec::RopeScaling::Kind::Linear);
 }
 
+TEST(Trainable, YarnHasTransformersDefaults) {
+    const auto read = [](Json rope) {
+        rope["type"] = "yarn";
+        return trained("llama", {{"rope_scaling", rope}, {"max_position_embeddings", 4096}})
+            .value()
+            .rope_scaling;
+    };
+    const spec::RopeScaling plain = read({{"original_max_position_embeddings", 1024}});
+    const double inferred = 0.1 * std::log(4.0) + 1;
+    const spec::RopeScaling expected{spec::RopeScaling::Kind::Yarn, 4, 1, 32, 1024, inferred, true};
+    EXPECT_EQ(plain, expected);
+    EXPECT_EQ(read({{"factor", 2.0}}).original_positions, 4096);
+    EXPECT_EQ(read({{"factor", 0.5}}).attention_factor, 1);
+    EXPECT_EQ(read({{"factor", 2.0}, {"attention_factor", 1.5}, {"truncate", false}}).whole, false);
+    EXPECT_EQ(read({{"factor", 2.0}, {"attention_factor", 1.5}}).attention_factor, 1.5);
+    // A model that is only as long as its config says turns as ever.
+    const Json dynamic{{"type", "dynamic"}, {"factor", 2.0}};
+    EXPECT_EQ(trained("llama", {{"rope_scaling", dynamic}}).value().rope_scaling,
+              spec::RopeScaling{});
+}
+
 TEST(Trainable, WhatIsNotBuiltIsNamed) {
     const auto refusal = [](const char* model_type, const Json& extra) {
         return trained(model_type, extra).error().message;
     };
-    EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
-              "the trainer does not build rotary embeddings of type yarn yet");
+    EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
+              "the trainer does not build rotary embeddings of type longrope yet");
     EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}),
               "the trainer does not build models with attention_dropout 0.1 yet");
     EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}}),

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLimit = 1e-10;
-constexpr std::size_t kModels = 11;
+constexpr std::size_t kModels = 14;
 
 std::vector<fs::path> models() {
     const char* folder = std::getenv("ROLL_ORACLE_DATA");

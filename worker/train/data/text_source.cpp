@@ -1,6 +1,7 @@
 #include "worker/train/data/text_source.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "common/json.hpp"
 
@@ -11,12 +12,16 @@ constexpr std::size_t kContext = 256;  // bytes of text around a cut that decide
 constexpr int kTriesMax = 16;          // cuts that are looked at
 constexpr std::uint64_t kLineMax = 1ULL << 30;
 
+std::string mib(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
 // The text of a line, or why there is none.
 Result<std::string> text_of(std::string_view line, const std::string& field) {
-    if (line.size() > kLineMax) return fail(ErrorCode::InvalidArgument, "is longer than 1 GiB");
+    if (line.size() > kLineMax)
+        return fail(ErrorCode::InvalidArgument,
+                    "is a document of " + mib(line.size()) + ", longer than 1 GiB");
     const auto json = parse_json(line);
     if (!json) return fail(ErrorCode::InvalidArgument, json.error().message);
     if (!json->is_object()) return fail(ErrorCode::InvalidArgument, "is no JSON object");
@@ -108,6 +113,20 @@ void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
     end_document(begin, encoded);
 }
 
+// Likewise, but a document that memory does not hold is a bad line like others.
+void TextSource::encode_line_within_memory(std::string_view line, Encoded& encoded) const {
+    const std::uint64_t lines = encoded.lines;
+    const std::size_t ids = encoded.ids.size();
+    try {
+        encode_line(line, encoded);
+    } catch (const std::bad_alloc&) {
+        encoded.ids.resize(ids);
+        encoded.lines = lines + 1;
+        encoded.bad.push_back({encoded.lines, "is a document of " + mib(line.size()) +
+                                                  ", more than memory holds at once"});
+    }
+}
+
 // A slice within a .txt is encoded behind a little of what stands before it, whose tokens are then
 // left out: so the first word is not taken for the start of a text. What the tokenizer puts around
 // a text is put around the whole.
@@ -117,7 +136,7 @@ Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     if (rules_.json_lines) {
         for (std::size_t at = begin; at < end;) {
             const std::size_t line_end = std::min(text_.find('\n', at), end);
-            encode_line(text_.substr(at, line_end - at), encoded);
+            encode_line_within_memory(text_.substr(at, line_end - at), encoded);
             at = line_end + 1;
         }
         return encoded;

@@ -57,6 +57,7 @@ class TextSource {
     bool is_token_boundary(std::size_t at) const;
     std::size_t cut_before(std::size_t limit, std::size_t begin) const;
     void encode_line(std::string_view line, Encoded& encoded) const;
+    void encode_line_within_memory(std::string_view line, Encoded& encoded) const;
     void end_document(std::size_t document_begin, Encoded& encoded) const;
 
     MappedFile file_;

@@ -1,5 +1,7 @@
 #include "worker/train/ops/rope.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "worker/train/ops/gpu.hpp"
@@ -34,12 +36,35 @@ void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit
     });
 }
 
+// How much of each frequency is the slow one: 0 below `low`, 1 above `high`, where frequency i
+// turns theta^(-i / E) / 2 pi times a position.
+at::Tensor yarn_slow(std::int64_t frequencies, double theta, const spec::RopeScaling& scaling) {
+    const auto count = static_cast<double>(frequencies);
+    const auto number_of = [&](double turns) {
+        return count * std::log(scaling.original_positions / (turns * 2 * std::numbers::pi)) /
+               std::log(theta);
+    };
+    double low = number_of(scaling.high_factor), high = number_of(scaling.low_factor);
+    if (scaling.whole) {
+        low = std::floor(low);
+        high = std::ceil(high);
+    }
+    low = std::max(low, 0.0);
+    high = std::min(high, 2 * count - 1);
+    if (low == high) high += 0.001;
+    return ((at::arange(frequencies, at::kDouble) - low) / (high - low)).clamp(0, 1);
+}
+
 // spec::RopeScaling says what each kind does.
-at::Tensor scaled(const at::Tensor& frequency_E, const spec::RopeScaling& scaling) {
+at::Tensor scaled(const at::Tensor& frequency_E, double theta, const spec::RopeScaling& scaling) {
     using Kind = spec::RopeScaling::Kind;
     if (scaling.kind == Kind::Plain) return frequency_E;
     const at::Tensor slow_E = frequency_E / scaling.factor;
     if (scaling.kind == Kind::Linear) return slow_E;
+    if (scaling.kind == Kind::Yarn) {
+        const at::Tensor share_E = yarn_slow(frequency_E.size(0), theta, scaling);
+        return share_E * slow_E + (1 - share_E) * frequency_E;
+    }
     const at::Tensor waves_E = scaling.original_positions * frequency_E / (2 * std::numbers::pi);
     const at::Tensor keep_E =
         ((waves_E - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)).clamp(0, 1);
@@ -52,8 +77,9 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta
                      const spec::RopeScaling& scaling, at::ScalarType dtype) {
     const at::Tensor i_E = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
     const at::Tensor angle_TE =
-        at::outer(at::arange(positions, at::kDouble), scaled(at::pow(theta, -i_E), scaling));
-    return {angle_TE.cos().to(dtype), angle_TE.sin().to(dtype)};
+        at::outer(at::arange(positions, at::kDouble), scaled(at::pow(theta, -i_E), theta, scaling));
+    const double factor = scaling.attention_factor;
+    return {(factor * angle_TE.cos()).to(dtype), (factor * angle_TE.sin()).to(dtype)};
 }
 
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table) {

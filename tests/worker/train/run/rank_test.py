@@ -204,8 +204,8 @@ class RankTest(RankCase):
         refused(' and 4 more are missing', num_hidden_layers=4)
         refused('no rule of family llama names model.layers.2.', num_hidden_layers=2)
         refused('max_position_embeddings', max_position_embeddings=16)
-        refused('rotary embeddings of type yarn',
-                rope_parameters={'rope_type': 'yarn', 'rope_theta': 500.0, 'factor': 2.0})
+        refused('rotary embeddings of type longrope',
+                rope_parameters={'rope_type': 'longrope', 'rope_theta': 500.0, 'factor': 2.0})
 
     def test_generates_the_same_from_its_checkpoint_twice(self):
         run = self.run_whole(1, 1, self.document(10, dp=1))

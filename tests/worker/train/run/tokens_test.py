@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -176,6 +177,51 @@ class TokensTest(RankCase):
             with open(os.path.join(self.top, 'a', 'tokens', name), 'rb') as one, \
                     open(os.path.join(self.top, 'b', 'tokens', name), 'rb') as two:
                 self.assertEqual(one.read(), two.read(), name)
+
+    def test_text_tokenized_by_a_job_of_its_own_is_what_training_finds(self):
+        def files(folder):
+            place = os.path.join(self.top, folder, 'tokens')
+            found = {}
+            for name in os.listdir(place):
+                with open(os.path.join(place, name), 'rb') as file:
+                    found[name] = (file.read(), os.stat(file.name).st_mtime_ns)
+            return found
+        held_out = os.path.join(self.top, 'held.jsonl')
+        shutil.copy(self.lines, held_out)
+        document = self.text_document(2, data__train=[self.lines, self.corpus], data__valid={'held': held_out})
+        ahead = {key: document[key] for key in ('name', 'model', 'tokenizer', 'data', 'resources') if key in document}
+        job = self.run_ahead({**ahead, 'kind': 'tokenize'}, os.path.join(self.top, 'a', 'x'))
+        self.assertEqual(job.log().count(' documents, '), 3)
+        before = files('a')
+        self.assertEqual(len([name for name in before if name.endswith('.idx')]), 3)
+        trained = self.run_whole(2, 1, document, output=os.path.join(self.top, 'a', 'y'))
+        self.assertEqual(files('a'), before, 'training wrote none again')
+        alone = self.run_whole(3, 1, document, output=os.path.join(self.top, 'b', 'y'))
+        self.assertEqual(alone.metrics(), trained.metrics())
+        self.assertEqual({name: data for name, (data, _) in files('b').items()},
+                         {name: data for name, (data, _) in before.items()})
+
+    def run_ahead(self, document, output):
+        """A tokenize job: one program, which is no rank."""
+        one = {**document, 'resources': {'nodes': 1, 'slots_per_node': 1}}
+        return self.run_whole(9, 1, one, output=output, kind='tokenize')
+
+    def test_a_document_that_memory_does_not_hold_is_one_sentence(self):
+        large = os.path.join(self.top, 'large.jsonl')
+        with open(large, 'w', encoding='utf-8') as file:
+            file.write('{"text": "small"}\n{"text": "' + 'x y ' * (40 << 20) + '"}\n{"text": "small, too"}\n')
+
+        def little_memory():
+            resource.setrlimit(resource.RLIMIT_DATA, (600 << 20, 600 << 20))
+        reason = 'line 2: is a document of 160 MiB, more than memory holds at once'
+        document = self.text_document(1, dp=1, data__train=[large], data__valid=0)
+        self.refused(document, 2, reason, setup=little_memory)
+        huge = os.path.join(self.top, 'huge.jsonl')
+        with open(huge, 'wb') as file:
+            file.write(b'{"text": "')
+            file.truncate((1 << 30) + (100 << 20))
+        document['data']['train'] = [huge]
+        self.refused(document, 2, 'line 1: is a document of 1124 MiB, longer than 1 GiB')
 
     def test_a_stopped_job_resumes_bitwise_without_its_directory(self):
         whole = self.run_whole(1, 1, self.text_document(12))
