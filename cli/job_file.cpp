@@ -12,6 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kBySet = 0;  // in the place of a line
+
 std::string file_name(const std::string& program) {
     std::string name = fs::path(program).filename();
     for (char& c : name) {
@@ -65,6 +67,18 @@ spec::ParsedJob parse_source(const Source& source) {
     return spec::parse_job(source.document.dump(), source.base);
 }
 
+// "line 7: ", of the key or of what it would stand in; nothing where neither is in the file.
+std::string line_of(const Source& source, std::string path) {
+    while (!path.empty()) {
+        const auto found = source.lines.find(path);
+        if (found != source.lines.end())
+            return found->second == kBySet ? "--set " : fmt::format("line {}: ", found->second);
+        const std::size_t end = path.find_last_of(".[");
+        path.resize(end == std::string::npos ? 0 : end);
+    }
+    return "";
+}
+
 }  // namespace
 
 // YAML documents, or JSON: one, or one a line.
@@ -101,13 +115,22 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
     const fs::path folder = file == "-" ? fs::current_path() : fs::absolute(file).parent_path();
     const std::string base = folder.lexically_normal();
     std::vector<Source> sources;
-    for (Json& document : documents) {
+    auto lines = yaml::key_lines(text);
+    lines.resize(documents.size());
+    for (std::size_t i = 0; i < documents.size(); ++i) {
+        Json& document = documents[i];
         if (document.is_null() && documents.size() > 1) continue;
         const std::string label =
             documents.size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
-        sources.push_back({label, std::move(document), base});
+        sources.push_back({label, std::move(document), base, std::move(lines[i])});
     }
     return sources;
+}
+
+Result<void> apply_options(const JobOptions& options, Source& source) {
+    for (const std::string& assignment : options.sets)
+        source.lines[assignment.substr(0, assignment.find('='))] = kBySet;
+    return apply_options(options, source.document);
 }
 
 Source command_source(const std::vector<std::string>& program) {
@@ -126,8 +149,8 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
         }
         for (const spec::Problem& problem : job.problems) {
-            problems += fmt::format("\n  {}{}{}", problem.path, problem.path.empty() ? "" : " ",
-                                    problem.message);
+            problems += fmt::format("\n  {}{}{}{}", line_of(source, problem.path), problem.path,
+                                    problem.path.empty() ? "" : " ", problem.message);
         }
         specs.push_back(std::move(job.spec));
     }

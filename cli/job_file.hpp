@@ -1,6 +1,7 @@
 // From what the user typed to JobSpecs: files, --set and the options that stand for keys.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,12 @@ struct Source {
     std::string label;  // the file, for messages
     Json document;
     std::string base;
+    std::map<std::string, int> lines = {};  // of its keys, by their paths
 };
 
 Result<std::vector<Source>> read_job_file(const std::string& file);
+// Puts the options into its document, and says of a --set that it has no line.
+Result<void> apply_options(const JobOptions& options, Source& source);
 Source command_source(const std::vector<std::string>& program);
 
 // Every source's spec, or one Error InvalidArgument that holds all problems of all of them.

@@ -175,6 +175,15 @@ void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
     }
     if (fractions > 1)
         problems.push_back({"data.valid", "has more than one fraction of the training files"});
+    const Json train = document.value("train", Json());
+    for (const char* key : {"valid_every_of", "valid_tokens_of"}) {
+        const Json of = train.is_object() ? train.value(key, Json()) : Json();
+        if (!of.is_object()) continue;
+        for (const auto& [name, ignored] : of.items())
+            if (!sets.contains(name))
+                problems.push_back(
+                    {fmt::format("train.{}.{}", key, name), "names no set of data.valid"});
+    }
     const Json track = data.value("track", Json());
     if (track.is_string() && !sets.contains(track.get<std::string>()))
         problems.push_back({"data.track", fmt::format("is {}; allowed: the name of a set in "

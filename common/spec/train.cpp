@@ -202,6 +202,11 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     spec.steps = reader.get<std::int64_t>("steps");
     spec.seed = reader.get_or("seed", spec.seed);
     spec.valid_every = reader.get_or("valid_every", spec.valid_every);
+    const Json &steps_of = reader.raw("valid_every_of"), &tokens_of = reader.raw("valid_tokens_of");
+    for (const auto& [name, steps] : steps_of.items())
+        spec.valid_intervals[name].steps = steps.get<std::int64_t>();
+    for (const auto& [name, tokens] : tokens_of.items())
+        spec.valid_intervals[name].tokens = tokens.get<std::int64_t>();
     spec.valid_at_start = reader.get_or("valid_at_start", spec.valid_at_start);
     spec.deterministic = reader.get_or("deterministic", spec.deterministic);
     const auto precision = reader.get_or<std::string>("precision", "fp32");

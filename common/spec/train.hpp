@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,11 @@ struct ModelSource {
 struct ValidFiles {
     std::string name;
     std::vector<std::string> paths;  // absolute, as of DataSpec::train
+};
+
+// How often a set is validated besides at the end: in steps, or in trained tokens. 0: never.
+struct Interval {
+    std::int64_t steps = 0, tokens = 0;
 };
 
 struct DataSpec {
@@ -75,8 +81,7 @@ struct OptimizerSpec {
     double beta1 = 0.9;
     double beta2 = 0.95;
     double eps = 1e-8;
-    // Whether parameters whose native names match decay, the first match counting; of others, those
-    // of more than one dimension do.
+    // Whether parameters with such names decay, the first match counting; others: with 2 dimensions
     std::vector<std::pair<std::string, bool>> decays;
 };
 
@@ -86,9 +91,8 @@ struct SampleSpec {
     std::int64_t max_tokens = 64;
 };
 
-// Besides metrics.jsonl.
 struct MetricsSpec {
-    bool csv = false;
+    bool csv = false;  // besides metrics.jsonl
     bool tensorboard = false;
     bool grad_zeros = false;  // count them: one more pass over the gradient
 };
@@ -111,9 +115,10 @@ struct TrainSpec {
     std::int64_t micro_batch_size = 0;   // sequences a micro-batch
     std::int64_t steps = 0;
     std::uint64_t seed = 1;
-    std::int64_t valid_every = 0;  // steps; 0: at the end only
-    bool valid_at_start = false;   // once before the first step, too: what training begins from
-    bool deterministic = false;    // nothing whose result may differ between two runs
+    std::int64_t valid_every = 0;                     // steps; 0: at the end only
+    std::map<std::string, Interval> valid_intervals;  // of single sets; of the others, valid_every
+    bool valid_at_start = false;  // once before the first step, too: what training begins from
+    bool deterministic = false;   // nothing whose result may differ between two runs
     OptimizerSpec optimizer;
     Precision precision = Precision::Fp32;
     Normalize normalize = Normalize::Step;

@@ -99,7 +99,38 @@ class Reader {
     int nodes_ = 0;
 };
 
+// Aliases are followed as far as a job file may reach.
+void note_lines(const YAML::Node& node, const std::string& path, int depth,
+                std::map<std::string, int>& lines) {
+    if (depth > kDepthMax) return;
+    if (node.IsSequence()) {
+        for (std::size_t i = 0; i < node.size() && std::ssize(lines) < kNodesMax; ++i) {
+            const std::string entry = fmt::format("{}[{}]", path, i);
+            lines[entry] = node[i].Mark().line + 1;
+            note_lines(node[i], entry, depth + 1, lines);
+        }
+    }
+    if (!node.IsMap()) return;
+    for (const auto& field : node) {
+        if (!field.first.IsScalar() || std::ssize(lines) >= kNodesMax) continue;
+        const std::string key = (path.empty() ? "" : path + ".") + field.first.Scalar();
+        lines[key] = field.first.Mark().line + 1;
+        note_lines(field.second, key, depth + 1, lines);
+    }
+}
+
 }  // namespace
+
+std::vector<std::map<std::string, int>> key_lines(std::string_view text) {
+    std::vector<std::map<std::string, int>> documents;
+    try {
+        for (const YAML::Node& node : YAML::LoadAll(std::string(text)))
+            note_lines(node, "", 0, documents.emplace_back());
+    } catch (const YAML::Exception&) {
+        return {};
+    }
+    return documents;
+}
 
 Result<std::vector<Json>> read(std::string_view text, const std::string& file) {
     std::vector<Json> documents;

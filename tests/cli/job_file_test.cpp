@@ -66,7 +66,8 @@ TEST(ParseSources, ReportsTheProblemsOfEveryFile) {
               "starting with a letter or digit\n"
               "  command is missing; allowed: a list\n"
               "b.yaml cannot be queued:\n"
-              "  kind is \"comand\"; allowed: train, resume, convert, merge or command; did you "
+              "  kind is \"comand\"; allowed: train, resume, tokenize, convert, merge or command; "
+              "did you "
               "mean command?");
 }
 

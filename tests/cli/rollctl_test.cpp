@@ -85,16 +85,19 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
 TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
     std::ofstream(base + "/bad.yaml")
         << "name: x\nkind: train\nobjective: dpo\nparallel: {tp: 2}\n";
-    const Ended ended = run("submit bad.yaml");
+    const Ended ended = run("submit bad.yaml --set name=-");
     EXPECT_EQ(ended.status, 2);
     EXPECT_EQ(ended.output,
               "rollctl: bad.yaml cannot be queued:\n"
-              "  objective dpo is not built yet; built: pretrain\n"
-              "  parallel.tp 2 is not built yet; built: 1\n"
+              "  --set name is \"-\"; allowed: 1 to 64 letters, digits, dots, dashes and "
+              "underscores, starting with a letter or digit\n"
+              "  line 3: objective dpo is not built yet; built: pretrain\n"
+              "  line 4: parallel.tp 2 is not built yet; built: 1\n"
               "  model is missing; allowed: a mapping\n"
               "  data is missing; allowed: a mapping\n"
               "  train is missing; allowed: a mapping\n"
-              "  parallel tp 2 x pp 1 x cp 1 = 2 does not divide: resources give 1 nodes x 1 slots "
+              "  line 4: parallel tp 2 x pp 1 x cp 1 = 2 does not divide: resources give 1 nodes x "
+              "1 slots "
               "= 1 ranks\n");
     EXPECT_EQ(run("submit missing.yaml").status, 3);
 }

@@ -30,6 +30,12 @@ std::int64_t layer_saved(const spec::ModelConfig& m) {
     return 4 * m.hidden + 2 * attention + 2 * keys + 3 * m.intermediate;
 }
 
+// By the tokens of a sequence together, each seeing those before it and itself.
+double positions_seen(double length, double window) {
+    if (window == 0 || window >= length) return length * (length + 1) / 2;
+    return window * length - window * (window - 1) / 2;
+}
+
 }  // namespace
 
 std::int64_t parameter_count(const spec::ModelConfig& m) {
@@ -41,19 +47,22 @@ std::int64_t parameter_count(const spec::ModelConfig& m) {
 }
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length) {
+    return flops_per_token(m, std::span(&seq_length, 1));
+}
+
+FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths) {
     const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
-    const double length = static_cast<double>(seq_length);
-    double causal = 0;  // positions that a token sees, summed over the layers
-    for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-        const double window = static_cast<double>(m.window_of(layer));
-        if (window == 0 || window >= length)
-            causal += (length + 1) / 2;
-        else
-            causal += window - window * (window - 1) / (2 * length);
+    double tokens = 0, causal = 0, full = 0;  // positions seen, summed over tokens and layers
+    for (const std::int64_t length : lengths) {
+        const double whole = static_cast<double>(length);
+        tokens += whole;
+        full += static_cast<double>(m.layers) * whole * whole;
+        for (std::int64_t layer = 0; layer < m.layers; ++layer)
+            causal += positions_seen(whole, static_cast<double>(m.window_of(layer)));
     }
-    const double full = static_cast<double>(m.layers) * length;
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);  // and value
-    return {3 * (2 * products + score * causal), 3 * (2 * products + score * full)};
+    return {3 * (2 * products + score * causal / tokens),
+            3 * (2 * products + score * full / tokens)};
 }
 
 MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec, int live) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "common/spec/model.hpp"
 #include "common/spec/train.hpp"
@@ -19,6 +20,11 @@ struct FlopsPerToken {
     double full = 0;
 };
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length);
+
+// The same of sequences of these lengths that see nothing of each other, their tokens' mean: sums
+// over L (L + 1) / 2 and L^2. REQUIRES: not empty.
+FlopsPerToken flops_per_token(const spec::ModelConfig& model,
+                              std::span<const std::int64_t> lengths);
 
 // Bytes on one rank that holds the whole model, besides the program's own (its code, LibTorch, the
 // threads' stacks). `activations` is what `live` micro-batches save from forward to backward;

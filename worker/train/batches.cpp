@@ -51,6 +51,20 @@ void fill_row(Microbatch& batch, std::int64_t row, const RowRules& rules,
 
 }  // namespace
 
+std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch) {
+    std::vector<std::int64_t> lengths;
+    for (const Microbatch& one : batch) {
+        const std::int64_t rows = one.tokens_BT.size(0), length = one.tokens_BT.size(1);
+        if (one.segments.empty())
+            lengths.insert(lengths.end(), static_cast<std::size_t>(rows), length);
+        for (std::size_t i = 0; i < one.segments.size(); ++i) {
+            const bool last = i + 1 == one.segments.size();
+            lengths.push_back((last ? rows * length : one.segments[i + 1]) - one.segments[i]);
+        }
+    }
+    return lengths;
+}
+
 std::int64_t first_sample(const spec::TrainSpec& spec, std::int64_t step, int dp_rank) {
     return step * spec.global_batch_size + dp_rank * spec.microbatches() * spec.micro_batch_size;
 }

@@ -2,6 +2,7 @@
 // begin, and no token is predicted from the document before its own.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "common/spec/train.hpp"
@@ -27,6 +28,9 @@ std::vector<Microbatch> valid_batches(const std::vector<data::Window>& windows,
 // being none.
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
                              const tokenizer::Tokenizer& tokenizer);
+
+// How long the sequences of these micro-batches are that see nothing of each other.
+std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch);
 
 // For messages: the first sample of a rank's part of a step.
 std::int64_t first_sample(const spec::TrainSpec& spec, std::int64_t step, int dp_rank);

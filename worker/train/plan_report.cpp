@@ -1,6 +1,7 @@
 #include "worker/train/plan_report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "worker/plan/cost.hpp"
@@ -8,9 +9,13 @@
 #include "worker/train/failure.hpp"
 #include "worker/train/launch_checks.hpp"
 #include "worker/train/model_setup.hpp"
+#include "worker/train/peak.hpp"
+#include "worker/train/step_report.hpp"
 
 namespace roll::train {
 namespace {
+
+constexpr double kMfuAssumed = 0.5;
 
 OrderedJson memory_json(const plan::MemoryBytes& bytes) {
     return {{"weights", bytes.weights},
@@ -112,6 +117,19 @@ OrderedJson plan_json(const spec::TrainSpec& spec) {
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] =
         memory_json(plan::memory_bytes(model, spec, report.live_max.front()));
+    // A ring's all-reduce sends and receives nearly twice what it sums.
+    const double dp = spec.parallel.dp;
+    json["communication_bytes_per_step"] = {
+        {"gradients",
+         std::llround(2 * (dp - 1) / dp *
+                      static_cast<double>(plan::memory_bytes(model, spec, 1).gradients))}};
+    const double peak = spec.peak_tflops > 0 ? spec.peak_tflops * 1e12
+                                             : measure_peak_flops(dtype_of(spec.precision));
+    const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *
+                        static_cast<double>(spec.seq_length * spec.steps);
+    json["time"] = {{"mfu_assumed", kMfuAssumed},
+                    {"peak_tflops_per_rank", peak / 1e12},
+                    {"seconds", flop / (kMfuAssumed * peak * dp)}};
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
     return json;
 }
@@ -137,6 +155,13 @@ std::string plan_text(const OrderedJson& p) {
         ", " + flop_text(causal * tokens * steps) + "\n";
     text += "arithmetic  " + flop_text(causal) + " a token (causal attention), " +
             flop_text(flops["full"].get<double>()) + " (full)\n";
+    text += "time        " + duration_text(p["time"]["seconds"]) + " if each of " +
+            mesh["world_size"].dump() + " ranks does half of " +
+            scaled(1e12 * p["time"]["peak_tflops_per_rank"].get<double>(), 1000,
+                   {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
+            " (train.peak_tflops, else a matrix product's on this machine)\n";
+    text += "network     gradients " + bytes_text(p["communication_bytes_per_step"]["gradients"]) +
+            " a rank and step\n";
     text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     text += "checkpoint  weights " + bytes_text(disk["weights"]) + ", optimizer " +
             bytes_text(disk["optimizer"]) + "\npipeline\n" + pipeline["table"].get<std::string>();

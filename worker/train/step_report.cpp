@@ -13,16 +13,16 @@ std::string text_of(const char* format, Values... values) {
     return text;
 }
 
+double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
 std::string duration_text(double seconds) {
     const long long whole = std::llround(seconds);
     if (whole < 60) return text_of("%llds", whole);
     if (whole < 3600) return text_of("%lldm %02llds", whole / 60, whole % 60);
     return text_of("%lldh %02lldm", whole / 3600, whole / 60 % 60);
 }
-
-double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
-}  // namespace
 
 OrderedJson row_of(const StepReport& r) {
     OrderedJson row = {{"step", r.step},

@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 
 #include "common/files.hpp"
-#include "worker/plan/cost.hpp"
 #include "worker/plan/lr_schedule.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/batches.hpp"
@@ -193,7 +192,7 @@ bool Trainer::stops_early() const {
 }
 
 int Trainer::run() {
-    if (spec_.valid_at_start && state_.step == 0) measure();
+    if (spec_.valid_at_start && state_.step == 0) measure({.last = true});
     while (state_.step < spec_.steps && !stops_early()) {
         const Agreed agreed = agree();
         if (agreed.stop) {
@@ -207,7 +206,7 @@ int Trainer::run() {
         train_step();
         const bool whole = state_.step == spec_.steps;
         if (peak_flops_ == 0 && !whole) find_peak();
-        const bool best = (due(spec_.valid_every) || whole) && validate();
+        const bool best = validate(moment());
         const bool last = whole || stops_early();
         if (due(spec_.sample.every) || last) sample();
         const bool proves = spec_.checkpoint_first_step && state_.step == 1;
@@ -249,11 +248,20 @@ void Trainer::train_step() {
         not_finite(result, batch);
     ++state_.step;
     state_.samples += spec_.global_batch_size;
-    state_.tokens += result.tokens;
+    tokens_before_ = std::exchange(state_.tokens, state_.tokens + result.tokens);
     if (result.updated) state_.loss = result.loss;
     state_.clipped_steps += result.clip_factor < 1;
     tell_step(seconds_since(start) - (waited_ - waited));
-    after_step(result, seconds_since(start), data_wait);
+    after_step(result, flops_of(batch), seconds_since(start), data_wait);
+}
+
+// Where documents are kept apart, a step's own: all ranks' together, each with as many tokens.
+plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
+    if (!spec_.data.documents_apart) return plan::flops_per_token(model_.config, spec_.seq_length);
+    const plan::FlopsPerToken mine = plan::flops_per_token(model_.config, piece_lengths(batch));
+    const at::Tensor sums = at::tensor({mine.causal, mine.full}, at::kDouble) / dp_->size();
+    sum_over(*world_, sums);
+    return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
 // Every rank, so that the one that straggles or hangs can be told from those that wait for it.
@@ -277,7 +285,8 @@ void Trainer::find_peak() {
     peak_flops_ = all.item<double>();
 }
 
-void Trainer::after_step(const StepResult& result, double seconds, double data_wait_seconds) {
+void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
+                         double data_wait_seconds) {
     if (!writes()) return;
     step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
     StepReport report{.step = state_.step,
@@ -290,7 +299,7 @@ void Trainer::after_step(const StepResult& result, double seconds, double data_w
                       .tokens = state_.tokens,
                       .seconds = seconds,
                       .data_wait_seconds = data_wait_seconds,
-                      .flops = plan::flops_per_token(model_.config, spec_.seq_length),
+                      .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
     report.eta_seconds = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
@@ -340,21 +349,26 @@ void Trainer::fail_not_finite(const StepResult& result, std::span<const Microbat
                           (found ? found->what : "the sum over micro-batches and ranks"));
 }
 
-std::vector<ValidResult> Trainer::measure() {
-    if (validation_.empty()) return {};
+Moment Trainer::moment() const {
+    return {state_.step, tokens_before_, state_.tokens, state_.step == spec_.steps};
+}
+
+std::vector<ValidResult> Trainer::measure(const Moment& moment) {
+    const std::vector<const ValidSet*> sets = validation_.due(moment);
+    if (sets.empty()) return {};
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
     std::vector<ValidResult> results =
-        validation_.run(*step_, spec_, model_.config.vocab, dp_->rank());
+        validation_.run(sets, *step_, spec_, model_.config.vocab, dp_->rank());
     if (!writes()) return results;
     metrics_->append(valid_row(state_.step, results));
     std::printf("%s\n", valid_text(state_.step, results).c_str());
     return results;
 }
 
-bool Trainer::validate() {
-    const std::vector<ValidResult> results = measure();
-    if (results.empty()) return false;
-    const double loss = results.front().loss;  // of the set that decides what is best
+bool Trainer::validate(const Moment& moment) {
+    const std::vector<ValidResult> results = measure(moment);
+    if (results.empty() || !results.front().tracked) return false;
+    const double loss = results.front().loss;
     state_.valid_loss = loss;
     const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
     if (best && spec_.checkpoint_keep_best && saver_) saver_->best(state_.step);

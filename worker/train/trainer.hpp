@@ -10,6 +10,7 @@
 
 #include "common/protocol/rank.hpp"
 #include "common/spec/train.hpp"
+#include "worker/plan/cost.hpp"
 #include "worker/train/backend.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/metrics.hpp"
@@ -44,13 +45,16 @@ class Trainer {
     void open_outputs();
     Agreed agree();
     void train_step();
-    void after_step(const StepResult& result, double seconds, double data_wait_seconds);
+    void after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
+                    double data_wait_seconds);
+    plan::FlopsPerToken flops_of(std::span<const Microbatch> batch);
     void tell_step(double own_seconds);
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    std::vector<ValidResult> measure();  // every held-out set's loss, told
-    bool validate();                     // whether it was the best so far
+    std::vector<ValidResult> measure(const Moment& moment);  // what is due, told
+    bool validate(const Moment& moment);                     // whether it was the best so far
+    Moment moment() const;
     bool stops_early() const;
     void sample();
     void save();
@@ -80,9 +84,10 @@ class Trainer {
     std::optional<Metrics> metrics_;  // likewise
     Clock::time_point progress_due_{};
     Clock::time_point log_due_{};
-    double step_seconds_ = 0;  // smoothed
-    double waited_ = 0;        // for other ranks, since the run began
-    double own_seconds_ = 0;   // of a step, waiting not counted; smoothed
+    std::int64_t tokens_before_ = 0;  // the latest step
+    double step_seconds_ = 0;         // smoothed
+    double waited_ = 0;               // for other ranks, since the run began
+    double own_seconds_ = 0;          // of a step, waiting not counted; smoothed
     Clock::time_point told_{};
     double peak_flops_ = 0;    // of all ranks; 0: not measured yet
     std::uint64_t asked_ = 0;  // the newest request for a checkpoint that no save answers yet

@@ -14,24 +14,46 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
                        const std::vector<data::Corpus>& files) {
     const auto add = [&](const std::string& name, const data::Corpus& corpus) {
         std::vector<data::Window> windows = data::valid_windows(corpus, spec.seq_length);
-        if (!windows.empty()) sets_.push_back({name, std::move(windows), 0, {}});
+        const auto own = spec.valid_intervals.find(name);
+        if (windows.empty()) return;
+        sets_.push_back({.name = name,
+                         .tracked = name == spec.data.track,
+                         .interval = own == spec.valid_intervals.end()
+                                         ? spec::Interval{.steps = spec.valid_every}
+                                         : own->second,
+                         .windows = std::move(windows)});
     };
     add(spec.data.valid_name, train);
     for (std::size_t i = 0; i < files.size(); ++i) add(spec.data.valid_files[i].name, files[i]);
     std::stable_partition(sets_.begin(), sets_.end(),
-                          [&](const ValidSet& set) { return set.name == spec.data.track; });
+                          [](const ValidSet& set) { return set.tracked; });
+    if (!sets_.empty()) sets_.front().tracked = true;
 }
 
-std::vector<ValidResult> Validation::run(TrainStep& step, const spec::TrainSpec& spec,
-                                         std::int64_t vocab, int dp_rank) const {
-    std::vector<ValidResult> results;
+std::vector<const ValidSet*> Validation::due(const Moment& m) const {
+    std::vector<const ValidSet*> found;
     for (const ValidSet& set : sets_) {
-        const LossSum sum = step.evaluate(valid_batches(set.windows, spec, vocab, dp_rank));
-        ValidResult result{
-            set.name, sum.loss / static_cast<double>(sum.tokens), sum.tokens, {}, {}};
-        if (set.bytes > 0)
-            result.bits_per_byte = sum.loss / std::numbers::ln2 / static_cast<double>(set.bytes);
-        result.ngram_bits = set.ngram_bits;
+        const auto& [steps, tokens] = set.interval;
+        const bool at_step = steps > 0 && m.step % steps == 0;
+        const bool at_token = tokens > 0 && m.tokens / tokens > m.tokens_before / tokens;
+        if (at_step || at_token || m.last) found.push_back(&set);
+    }
+    return found;
+}
+
+std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& sets, TrainStep& step,
+                                         const spec::TrainSpec& spec, std::int64_t vocab,
+                                         int dp_rank) const {
+    std::vector<ValidResult> results;
+    for (const ValidSet* set : sets) {
+        const LossSum sum = step.evaluate(valid_batches(set->windows, spec, vocab, dp_rank));
+        ValidResult result{.name = set->name,
+                           .tracked = set->tracked,
+                           .loss = sum.loss / static_cast<double>(sum.tokens),
+                           .tokens = sum.tokens};
+        if (set->bytes > 0)
+            result.bits_per_byte = sum.loss / std::numbers::ln2 / static_cast<double>(set->bytes);
+        result.ngram_bits = set->ngram_bits;
         results.push_back(std::move(result));
     }
     return results;
@@ -58,7 +80,8 @@ OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results
         row["valid_tokens" + suffix] = result.tokens;
         if (result.ngram_bits) row["ngram2_bits_per_byte" + suffix] = *result.ngram_bits;
     };
-    put(results.front(), "");
+    for (const ValidResult& result : results)
+        if (result.tracked) put(result, "");
     for (const ValidResult& result : results)
         if (!result.name.empty()) put(result, "/" + result.name);
     return row;

@@ -15,17 +15,28 @@
 namespace roll::train {
 
 struct ValidSet {
-    std::string name;                   // empty: the job's only one
-    std::vector<data::Window> windows;  // not empty
-    std::int64_t bytes = 0;             // of text that is predicted; 0: it cannot be told
-    std::optional<double> ngram_bits;   // the baseline's bits a byte; of bytes only
+    std::string name;      // empty: the job's only one
+    bool tracked = false;  // its loss decides what is best
+    spec::Interval interval{};
+    std::vector<data::Window> windows;   // not empty
+    std::int64_t bytes = 0;              // of text that is predicted; 0: it cannot be told
+    std::optional<double> ngram_bits{};  // the baseline's bits a byte; of bytes only
 };
 
 struct ValidResult {
     std::string name;
+    bool tracked = false;
     double loss = 0;  // nats a token
     std::int64_t tokens = 0;
-    std::optional<double> bits_per_byte, ngram_bits;
+    std::optional<double> bits_per_byte{}, ngram_bits{};
+};
+
+// Where training stands, for what is due. `last`: after it nothing else is trained.
+struct Moment {
+    std::int64_t step = 0;
+    std::int64_t tokens_before = 0;  // trained before this step
+    std::int64_t tokens = 0;
+    bool last = false;
 };
 
 class Validation {
@@ -36,9 +47,12 @@ class Validation {
 
     bool empty() const { return sets_.empty(); }
 
-    // Every set's loss, in order, the tracked one's first: the same on each rank. All ranks call
-    // it.
-    std::vector<ValidResult> run(TrainStep& step, const spec::TrainSpec& spec, std::int64_t vocab,
+    // The sets that are due, in order, the tracked one first.
+    std::vector<const ValidSet*> due(const Moment& moment) const;
+
+    // Their losses, the same on each rank. All ranks call it.
+    std::vector<ValidResult> run(const std::vector<const ValidSet*>& sets, TrainStep& step,
+                                 const spec::TrainSpec& spec, std::int64_t vocab,
                                  int dp_rank) const;
 
     // Before results are told: what of them only one rank needs to know. Reads all held-out tokens
@@ -50,7 +64,7 @@ class Validation {
     bool measured_ = false;
 };
 
-// A row of the metrics: the first result's numbers by their plain names, and, of sets with names,
+// A row of the metrics: the tracked set's numbers by their plain names, and, of sets with names,
 // every one's by NAME/SET.
 OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results);
 

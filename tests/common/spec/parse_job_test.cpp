@@ -383,6 +383,9 @@ TEST_F(ParseJob, ValidationSetsHaveNames) {
     json["data"]["track"] = "none";
     EXPECT_EQ(problems(json), "data.track is none; allowed: the name of a set in data.valid\n");
     json["data"].erase("track");
+    json["train"]["valid_every_of"] = {{"tail", 50}, {"newz", 10}};
+    EXPECT_EQ(problems(json), "train.valid_every_of.newz names no set of data.valid\n");
+    json["train"].erase("valid_every_of");
     json["data"]["valid"] = {{"a b", 0.1}, {"c", 0.2}, {"d", "none.txt"}, {"e", 1.5}};
     EXPECT_EQ(problems(json),
               "data.valid.e is 1.5; allowed: a number, at least 0, below 1\n"

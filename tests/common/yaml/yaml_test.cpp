@@ -48,6 +48,16 @@ TEST(Yaml, NamesFileAndLineOfWhatIsWrong) {
     EXPECT_EQ(problem(""), "f.yaml is empty");
 }
 
+TEST(Yaml, SaysWhereEachKeyStands) {
+    const auto lines = key_lines("a: 1\nb:\n  - c: 2\n    d: {e: 3}\n---\nf: 4\n");
+    ASSERT_EQ(lines.size(), 2U);
+    EXPECT_EQ(lines[0],
+              (std::map<std::string, int>{
+                  {"a", 1}, {"b", 2}, {"b[0]", 3}, {"b[0].c", 3}, {"b[0].d", 4}, {"b[0].d.e", 4}}));
+    EXPECT_EQ(lines[1], (std::map<std::string, int>{{"f", 6}}));
+    EXPECT_TRUE(key_lines("a: [").empty());
+}
+
 TEST(Yaml, RefusesAliasBombsAndDeepNesting) {
     std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
     for (int i = 1; i < 12; ++i) {

@@ -1,5 +1,7 @@
 #include "worker/plan/cost.hpp"
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 namespace roll::plan {
@@ -29,6 +31,18 @@ TEST(Cost, CountsSixFlopsAParameterAndTheScoresThatAMaskLeaves) {
     const FlopsPerToken flops = flops_per_token(model, 2048);
     EXPECT_DOUBLE_EQ(flops.full, 6 * products + scores * 2048);
     EXPECT_DOUBLE_EQ(flops.causal, 6 * products + scores * 2049 / 2);
+}
+
+TEST(Cost, SequencesThatAreKeptApartCostTheSumOfTheirSquares) {
+    const spec::ModelConfig model = smollm2();
+    const double products = 134'515'008.0 - 61 * 576, scores = 12.0 * 30 * 576;
+    const FlopsPerToken flops = flops_per_token(model, std::array<std::int64_t, 3>{3, 5, 1});
+    EXPECT_DOUBLE_EQ(flops.full, 6 * products + scores * (9 + 25 + 1) / 9);
+    EXPECT_DOUBLE_EQ(flops.causal, 6 * products + scores * (6 + 15 + 1) / 9);
+    spec::ModelConfig sliding = model;
+    sliding.window = 2;  // 1 2 2, 1 2 2 2 2, 1
+    EXPECT_DOUBLE_EQ(flops_per_token(sliding, std::array<std::int64_t, 3>{3, 5, 1}).causal,
+                     6 * products + scores * (5 + 9 + 1) / 9);
 }
 
 TEST(Cost, MemoryFollowsThePrecisionAndTheMicrobatch) {

@@ -224,6 +224,11 @@ class RankTest(RankCase):
         self.assertEqual(plan['schema'], 'roll.plan/1')
         self.assertEqual(plan['parameters'], 2 * 256 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32)
         self.assertLess(plan['flops_per_token']['causal'], plan['flops_per_token']['full'])
+        self.assertEqual(plan['communication_bytes_per_step']['gradients'], plan['parameters'] * 4)  # of two ranks
+        work = plan['flops_per_token']['causal'] * 8 * 32 * 10
+        self.assertAlmostEqual(plan['time']['seconds'], work / (plan['time']['peak_tflops_per_rank'] * 1e12), places=9)
+        told = subprocess.run([RANK, 'plan', '--spec', path], capture_output=True, check=True, text=True).stdout
+        self.assertRegex(told, r'\ntime        0s if each of 2 ranks does half of \S+ GFLOP/s')
 
 
 if __name__ == '__main__':

@@ -91,6 +91,22 @@ class Record(RankCase):
                                  run.published[:1])
         self.assertEqual(resumed.metrics(), run.metrics())
 
+    def test_sets_have_intervals_of_their_own(self):
+        news = os.path.join(self.top, 'news.txt')
+        with open(news, 'w', encoding='utf-8') as file:
+            file.write('the news of today are the news of yesterday ' * 9)
+        run = self.run_whole(1, 1, self.document(
+            12, dp=1, train__valid_every=6, train__valid_every_of={'news': 4}, train__valid_tokens_of={'more': 1000},
+            data__track='tail', data__valid={'tail': 0.02, 'news': news, 'more': [news]}))
+        told = {}
+        for row in run.metrics():
+            for key in row:
+                if key.startswith('valid_loss'):
+                    told.setdefault(key, []).append(row['step'])
+        # A step is 256 tokens: the fourth crosses 1000, the eighth 2000, the twelfth 3000 and is the last.
+        self.assertEqual(told, {'valid_loss': [6, 12], 'valid_loss/tail': [6, 12], 'valid_loss/news': [4, 8, 12],
+                                'valid_loss/more': [4, 8, 12]})
+
     def test_decay_follows_patterns_over_names(self):
         rates = {'train__optimizer__lr': 1e-3, 'train__optimizer__warmup_steps': 0,
                  'train__optimizer__weight_decay': 100.0}
