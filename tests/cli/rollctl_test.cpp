@@ -85,11 +85,11 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
 TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
     std::ofstream(base + "/bad.yaml")
         << "name: x\nkind: train\nobjective: dpo\nparallel: {tp: 2}\n";
-    const Ended ended = run("submit bad.yaml --set name=-");
+    const Ended ended = run("submit bad.yaml --set name=.x");
     EXPECT_EQ(ended.status, 2);
     EXPECT_EQ(ended.output,
               "rollctl: bad.yaml cannot be queued:\n"
-              "  --set name is \"-\"; allowed: 1 to 64 letters, digits, dots, dashes and "
+              "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and "
               "underscores, starting with a letter or digit\n"
               "  line 3: objective dpo is not built yet; built: pretrain\n"
               "  line 4: parallel.tp 2 is not built yet; built: 1\n"

@@ -47,7 +47,7 @@ class BadInput(RollTest):
     def test_every_bad_model_and_text_is_one_sentence_and_exit_2(self):
         """Each through `rollctl submit`, and nothing of the daemon's is lost."""
         def bad(pattern, **changes):
-            ended = self.fails(self.submit(self.train_job(steps=1, **changes)), pattern)
+            ended = self.fails(self.submit(self.train_job(steps=5, **changes)), pattern)
             self.assertEqual(ended['exit_code'], 2, ended)
 
         def model(name, change=None, **config):

@@ -16,9 +16,7 @@ struct Source;
 // left[i, k] * right[k, j]; then, with DoRA, row i is scaled by row_scale[i]. The scale is in
 // `left`.
 struct Delta {
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    std::int64_t lora_rank = 0;
+    std::int64_t rows = 0, columns = 0, lora_rank = 0;
     float scale = 1;
     std::vector<float> left;       // [rows, lora_rank]
     std::vector<float> right;      // [lora_rank, columns]
@@ -28,12 +26,9 @@ struct Delta {
 // A box of the tensor that starts at (row, column), its elements at the given strides: a packed
 // tensor may hold it turned, or with other rows between its own.
 struct ChangedBox {
-    std::int64_t row = 0;
-    std::int64_t column = 0;
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    std::int64_t row_stride = 0;
-    std::int64_t column_stride = 1;
+    std::int64_t row = 0, column = 0;
+    std::int64_t rows = 0, columns = 0;
+    std::int64_t row_stride = 0, column_stride = 1;
 };
 void apply(const Delta& delta, const ChangedBox& box, float* values);
 

@@ -93,6 +93,16 @@ at::ScalarType dtype_of(spec::Precision precision) {
     return at::kFloat;
 }
 
+std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec) {
+    if (spec.export_format == spec::ExportFormat::None) return std::nullopt;
+    const at::ScalarType weights = dtype_of(spec.precision);
+    const at::ScalarType exported = spec.export_dtype == spec::ExportDtype::Bf16   ? at::kBFloat16
+                                    : spec.export_dtype == spec::ExportDtype::Fp16 ? at::kHalf
+                                                                                   : at::kFloat;
+    const bool changes = exported != weights && (exported != at::kFloat || weights == at::kDouble);
+    return changes ? std::optional(exported) : std::nullopt;
+}
+
 FabricOptions fabric_options(const protocol::Launch& launch, int rank) {
     FabricOptions options;
     options.rendezvous_file = fs::path(launch.logs) / "rendezvous";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ spec::TrainSpec checked_spec(const protocol::Launch& launch);
 std::int64_t count_frozen(const std::vector<std::string>& freeze, const Parameters& parameters);
 
 at::ScalarType dtype_of(spec::Precision precision);
+// The type that the job's own export rounds its weights to, if that changes them.
+std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec);
 FabricOptions fabric_options(const protocol::Launch& launch, int rank);
 checkpoint::Layout layout_of(const spec::TrainSpec& spec);
 checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_tokens);

@@ -228,6 +228,7 @@ int Trainer::run() {
         saver_->need_saved();
         await_recorded();
     }
+    measure_export();
     barrier(*world_);
     return 0;
 }
@@ -373,6 +374,24 @@ bool Trainer::validate(const Moment& moment) {
     const bool best = note_validation(state_, loss, spec_.early_stop.min_delta);
     if (best && spec_.checkpoint_keep_best && saver_) saver_->best(state_.step);
     return best;
+}
+
+// After the last checkpoint: the weights come back as they were, but nothing is trained any more.
+void Trainer::measure_export() {
+    const std::vector<const ValidSet*> sets = validation_.due({.last = true});
+    const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
+    if (sets.empty() || !dtype) return;
+    const at::Tensor& weight = step_->chunks()[0].parameters().flat_weight;
+    const at::Tensor kept = weight.clone();
+    weight.copy_(weight.to(*dtype));
+    const ValidResult result =
+        validation_.run({sets.front()}, *step_, spec_, model_.config.vocab, dp_->rank()).front();
+    weight.copy_(kept);
+    if (!writes()) return;
+    metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
+    std::printf("step %lld  held-out, weights as the export rounds them: loss %.6f, %+.2g\n",
+                static_cast<long long>(state_.step), result.loss,
+                result.loss - state_.valid_loss.value_or(result.loss));
 }
 
 void Trainer::sample() {

@@ -55,6 +55,7 @@ class Trainer {
     std::vector<ValidResult> measure(const Moment& moment);  // what is due, told
     bool validate(const Moment& moment);                     // whether it was the best so far
     Moment moment() const;
+    void measure_export();  // the tracked set's loss with weights as the export rounds them
     bool stops_early() const;
     void sample();
     void save();

@@ -30,6 +30,12 @@ std::string packed(const std::vector<std::uint32_t>& ids) {
     return bytes;
 }
 
+constexpr std::pair<const char*, std::uint64_t WriteProgress::*> kStateFields[] = {
+    {"offset", &WriteProgress::offset},       {"lines", &WriteProgress::lines},
+    {"tokens", &WriteProgress::tokens},       {"sequences", &WriteProgress::sequences},
+    {"documents", &WriteProgress::documents}, {"open", &WriteProgress::open},
+    {"bad_lines", &WriteProgress::bad_lines}, {"bad_bytes", &WriteProgress::bad_bytes}};
+
 Result<WriteProgress> read_state(const fs::path& path) {
     std::error_code error;
     if (!fs::exists(path, error)) return WriteProgress{};
@@ -37,24 +43,16 @@ Result<WriteProgress> read_state(const fs::path& path) {
     ROLL_TRY(const Json json, parse_json(text));
     JsonReader reader(json, path.string());
     WriteProgress progress;
-    progress.offset = reader.get<std::uint64_t>("offset");
-    progress.lines = reader.get<std::uint64_t>("lines");
-    progress.tokens = reader.get<std::uint64_t>("tokens");
-    progress.sequences = reader.get<std::uint64_t>("sequences");
-    progress.documents = reader.get<std::uint64_t>("documents");
-    progress.open = reader.get<std::uint64_t>("open");
-    progress.bad_lines = reader.get<std::uint64_t>("bad_lines");
-    progress.bad_bytes = reader.get<std::uint64_t>("bad_bytes");
+    for (const auto& [name, field] : kStateFields)
+        progress.*field = reader.get<std::uint64_t>(name);
     ROLL_TRY_VOID(reader.finish());
     return progress;
 }
 
 std::string state_text(const WriteProgress& progress) {
-    return Json{{"offset", progress.offset},       {"lines", progress.lines},
-                {"tokens", progress.tokens},       {"sequences", progress.sequences},
-                {"documents", progress.documents}, {"open", progress.open},
-                {"bad_lines", progress.bad_lines}, {"bad_bytes", progress.bad_bytes}}
-        .dump();
+    Json json;
+    for (const auto& [name, field] : kStateFields) json[name] = progress.*field;
+    return json.dump();
 }
 
 void erase(const fs::path& path) {

@@ -132,16 +132,25 @@ class RankTest(RankCase):
 
     @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
     def test_transformers_finds_the_same_bits_per_byte_in_the_export(self):
-        run = self.run_whole(1, 1, self.document(30))
-        export = os.path.join(self.top, 'export')
-        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf'], check=True,
+        run = self.run_whole(1, 1, self.document(30, export={'format': 'hf', 'dtype': 'bf16'}))
+        told = [row['valid_bits_per_byte'] for row in run.metrics() if 'valid_loss' in row][-1]
+        rounded = run.metrics()[-1]['export_valid_loss'] / math.log(2)
+        self.assertNotEqual(rounded, told)
+        self.assertRegex(run.log(), r'weights as the export rounds them: loss \d\.\d{6}, [-+]\d')
+        self.assertIs(self.run_whole(2, 1, self.document(2)).metrics()[-1].get('export_valid_loss'), None)
+        for dtype, wanted in (('keep', told), ('bf16', rounded)):
+            theirs = self.bits_in_export(run, dtype)
+            print(f'bits per byte, {dtype}: roll {wanted:.9f}, transformers {theirs:.9f}')
+            self.assertAlmostEqual(theirs, wanted, delta=1e-5)
+
+    def bits_in_export(self, run, dtype):
+        export = os.path.join(self.top, 'export-' + dtype)
+        subprocess.run([CONVERT, 'convert', run.published[-1][1], export, '--to', 'hf', '--dtype', dtype], check=True,
                        capture_output=True)
         done = subprocess.run([ORACLE, '-c', BITS_PER_BYTE, export, self.corpus, '0.02', '32'], capture_output=True,
                               text=True, check=False, env={'PATH': '/usr/bin:/bin', 'HF_HUB_OFFLINE': '1'})
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        told = [row['valid_bits_per_byte'] for row in run.metrics() if 'valid_loss' in row][-1]
-        print(f'bits per byte: roll {told:.9f}, transformers {float(done.stdout):.9f}')
-        self.assertAlmostEqual(float(done.stdout), told, delta=1e-5)
+        return float(done.stdout)
 
     def hf_start(self, *words):
         done = subprocess.run([ORACLE, HF_START, *map(str, words)], capture_output=True, text=True, check=False,

@@ -74,7 +74,7 @@ class Saving(RankCase):
         attempt.ranks[0].send_signal(signal.SIGTERM)
         self.assertEqual(attempt.wait(), [75], attempt.log())
         steps = [row['step'] for row in attempt.metrics()]
-        self.assertGreater(steps[-1], full_at + 20)
+        self.assertGreater(steps[-1], full_at)
         self.assertEqual(steps, list(range(1, steps[-1] + 1)))
 
     def test_multiples_stay_and_the_newest_alone_keep_optimizer_state(self):
