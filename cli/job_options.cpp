@@ -1,5 +1,7 @@
 #include "cli/job_options.hpp"
 
+#include <cmath>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -57,7 +59,7 @@ void add_job_options(CLI::App& app, JobOptions& options) {
     app.add_option("--set", options.sets, "KEY=VALUE of the job file, e.g. train.steps=600")
         ->allow_extra_args(false);
     app.add_option("--slots", options.slots, "CPU slots of each node");
-    app.add_option("--gpus", options.gpus, "GPUs of each node");
+    app.add_option("--gpus", options.gpus, "GPUs of each node, or a part of one: 0.5");
     app.add_option("--nodes", options.nodes, "Nodes");
     app.add_option("--time", options.time, "Limit of one attempt: 90s, 1h 30m, 1-12:00:00");
     app.add_option("--name", options.name, "The job's name");
@@ -82,6 +84,12 @@ Result<Time> parse_when(const std::string& text, Time now) {
     return now + from_now;
 }
 
+// A whole number as one: the schema's words are of those.
+static Json number_json(double number) {
+    const bool whole = number == std::floor(number) && std::abs(number) < 1e6;
+    return whole ? Json(static_cast<int>(number)) : Json(number);
+}
+
 Result<void> apply_options(const JobOptions& options, Json& document) {
     if (!document.is_object()) return {};  // the schema says what is wrong with it
     for (const std::string& assignment : options.sets) {
@@ -92,7 +100,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
         if (document["resources"].is_object()) document["resources"][key] = value;
     };
     if (options.slots) resource("slots_per_node", *options.slots);
-    if (options.gpus) resource("gpus_per_node", *options.gpus);
+    if (options.gpus) resource("gpus_per_node", number_json(*options.gpus));
     if (options.nodes) resource("nodes", *options.nodes);
     if (!options.time.empty()) resource("time", options.time);
     if (!options.name.empty()) document["name"] = options.name;

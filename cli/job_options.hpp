@@ -30,7 +30,7 @@ struct JobOptions {
     std::string cron;
     std::string account;
     std::optional<int> slots;
-    std::optional<int> gpus;
+    std::optional<double> gpus;  // 0.5: half of one
     std::optional<int> nodes;
 };
 

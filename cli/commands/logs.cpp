@@ -1,3 +1,4 @@
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -53,8 +54,9 @@ Result<std::vector<int>> ranks_of(const Json& job, const LogsOptions& options) {
     }
     const Json resources = job.value("resources", Json::object());
     const std::string kind = field_text(job, "kind");
-    const int gpus = resources.value("gpus_per_node", 0);
-    const int each = gpus > 0 ? gpus : resources.value("slots_per_node", 1);
+    const double gpus = resources.value("gpus_per_node", 0.0);
+    const int each =
+        gpus > 0 ? static_cast<int>(std::ceil(gpus)) : resources.value("slots_per_node", 1);
     const bool ranked = kind == "train" || kind == "resume";
     std::vector<int> ranks;
     for (int rank = 0; rank < resources.value("nodes", 1) * (ranked ? each : 1); ++rank)

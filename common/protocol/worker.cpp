@@ -67,6 +67,7 @@ static Json to_json(const StartOrder& order) {
             {"ranks_per_node", order.ranks_per_node},
             {"slots", order.slots},
             {"gpus", order.gpus},
+            {"gpu_percent", order.gpu_percent},
             {"nonce", order.nonce},
             {"checkpoints", to_json_list(order.checkpoints)},
             {"time_limit_seconds", order.time_limit_seconds},
@@ -84,6 +85,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.ranks_per_node = r.get<int>("ranks_per_node");
     order.slots = r.get<std::vector<int>>("slots");
     order.gpus = r.get<std::vector<int>>("gpus");
+    order.gpu_percent = r.get_or("gpu_percent", order.gpu_percent);  // an older rolld does not say
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
     order.hang_after_seconds = r.get_or<std::int64_t>("hang_after_seconds", 0);
@@ -173,6 +175,8 @@ std::string encode(const Heartbeat& heartbeat) {
                {"draining", heartbeat.draining},
                {"beat_ms", heartbeat.beat_ms},
                {"running", to_json_list(heartbeat.running)}});
+    if (!heartbeat.segment.empty()) json["segment"] = heartbeat.segment;
+    if (!heartbeat.gpu_numa.empty()) json["gpu_numa"] = heartbeat.gpu_numa;
     if (heartbeat.pilot) json["pilot"] = to_json(*heartbeat.pilot);
     return dump(json);
 }
@@ -192,6 +196,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.heard_recently = r.get<bool>("heard_recently");
     heartbeat.draining = r.get<bool>("draining");
     heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);  // an older worker does not say
+    heartbeat.segment = r.get_or("segment", std::string{});
+    heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});
     const Json& pilot = r.raw("pilot");
     const Json& running = r.raw("running");
     ROLL_TRY_VOID(r.finish_lenient());

@@ -67,6 +67,8 @@ struct Heartbeat {
     bool draining = false;          // asked to end: nothing new may be placed on it
     bool heard_recently = false;    // an answer came within `company` (rule 7)
     int beat_ms = 1000;             // how often it beats, at least
+    std::string segment{};          // of the network that the node lies in; empty: not known
+    std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty: not known
     std::optional<PilotNote> pilot{};
     std::vector<RunningAttempt> running{};
 };
@@ -82,7 +84,8 @@ struct StartOrder {
     int ranks_per_node = 1;
     std::vector<int> slots;
     std::vector<int> gpus;
-    std::string nonce;  // drawn by rolld per attempt: names the ranks' rendezvous
+    int gpu_percent = 100;  // of each of these, which others share below 100
+    std::string nonce;      // drawn by rolld per attempt: names the ranks' rendezvous
     // Recorded checkpoints of the job and of its source, newest first: what to start from.
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // 0: none

@@ -44,6 +44,12 @@ const char* name_of(JobKind kind) {
     return "command";
 }
 
+std::chrono::seconds JobSpec::shortest_time() const {
+    std::chrono::seconds shortest = resources.time;
+    for (const Resources& one : variants) shortest = std::min(shortest, one.time);
+    return shortest;
+}
+
 const char* name_of(OnExit what) { return kOnExit.at(static_cast<std::size_t>(what)); }
 
 std::optional<OnExit> parse_on_exit(std::string_view name) {

@@ -12,24 +12,13 @@
 
 #include "common/error.hpp"
 #include "common/ids.hpp"
+#include "common/spec/resources.hpp"
 #include "common/spec/retry.hpp"
 #include "common/time.hpp"
 
 namespace roll::spec {
 
 enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
-
-// A job's ranks are nodes x (gpus_per_node if that is not 0, else slots_per_node).
-struct Resources {
-    int nodes = 1;
-    int slots_per_node = 1;
-    int gpus_per_node = 0;
-    std::chrono::seconds time{0};  // limit of one attempt; 0 is none
-    friend bool operator==(const Resources&, const Resources&) = default;
-
-    int ranks_per_node() const { return gpus_per_node > 0 ? gpus_per_node : slots_per_node; }
-    int world_size() const { return nodes * ranks_per_node(); }
-};
 
 // A job starts once each of its `after` holds: Ok = ended well, Failed = ended and not well, Any =
 // ended, Exported = ended well and its automatic export, if it has one, too.
@@ -61,6 +50,7 @@ struct JobSpec {
     std::string name;
     JobKind kind = JobKind::Command;
     Resources resources;
+    std::vector<Resources> variants{};  // that do as well, tried in this order after those
     std::vector<After> after;
     Retry retry;
     int priority = 0;
@@ -88,6 +78,12 @@ struct JobSpec {
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
+    // 0: `resources`; 1, 2, ...: of `variants`.
+    int shapes() const { return 1 + static_cast<int>(variants.size()); }
+    const Resources& shape(int index) const {
+        return index == 0 ? resources : variants.at(static_cast<std::size_t>(index - 1));
+    }
+    std::chrono::seconds shortest_time() const;  // of all shapes
 };
 
 // One thing wrong with a job file: where ("parallel.tp"), what was found, what is allowed.

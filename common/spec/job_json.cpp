@@ -17,17 +17,6 @@ Result<After> read_after(const Json& json) {
     return after;
 }
 
-Result<Resources> read_resources(const Json& json) {
-    JsonReader reader(json, "job.resources");
-    Resources resources;
-    resources.nodes = reader.get<int>("nodes");
-    resources.slots_per_node = reader.get<int>("slots_per_node");
-    resources.gpus_per_node = reader.get<int>("gpus_per_node");
-    resources.time = std::chrono::seconds(reader.get<std::int64_t>("time_seconds"));
-    ROLL_TRY_VOID(reader.finish());
-    return resources;
-}
-
 Json put_meaning(const Meaning& meaning) {
     Json json = Json::object();
     if (meaning.then) json["then"] = name_of(*meaning.then);
@@ -120,11 +109,7 @@ Json json_of(const JobSpec& spec) {
     Json json = {
         {"name", spec.name},
         {"kind", name_of(spec.kind)},
-        {"resources",
-         {{"nodes", spec.resources.nodes},
-          {"slots_per_node", spec.resources.slots_per_node},
-          {"gpus_per_node", spec.resources.gpus_per_node},
-          {"time_seconds", spec.resources.time.count()}}},
+        {"resources", json_of(spec.resources)},
         {"after", after},
         {"retry", put_retry(spec.retry)},
         {"priority", spec.priority},
@@ -135,6 +120,7 @@ Json json_of(const JobSpec& spec) {
         {"document", spec.document},
     };
     // Keys that not every job has are left out.
+    for (const Resources& one : spec.variants) json["variants"].push_back(json_of(one));
     if (spec.begin) json["begin"] = put_time(spec.begin);
     if (spec.deadline) json["deadline"] = put_time(spec.deadline);
     if (!spec.account.empty()) json["account"] = spec.account;
@@ -180,6 +166,7 @@ Result<JobSpec> job_spec_of(const Json& json) {
     if (reader.has("array")) {
         ROLL_TRY(spec.array, read_array(reader.raw("array")));
     }
+    const Json variants = reader.has("variants") ? reader.raw("variants") : Json::array();
     const Json then = reader.has("then") ? reader.raw("then") : Json::array();
     ROLL_TRY_VOID(reader.finish());
     for (const Json& one : then) {
@@ -194,7 +181,11 @@ Result<JobSpec> job_spec_of(const Json& json) {
     const auto parsed = parse_kind(kind);
     if (!parsed) return fail(ErrorCode::Corrupt, fmt::format("job: unknown kind {}", kind));
     spec.kind = *parsed;
-    ROLL_TRY(spec.resources, read_resources(resources));
+    ROLL_TRY(spec.resources, resources_of(resources));
+    for (const Json& one : variants) {
+        ROLL_TRY(Resources variant, resources_of(one));
+        spec.variants.push_back(variant);
+    }
     if (!after.is_array()) return fail(ErrorCode::Corrupt, "job: after is not an array");
     for (const Json& one : after) {
         ROLL_TRY(After read, read_after(one));

@@ -63,6 +63,18 @@ void fill_tokenizer(Json& document) {
     if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
 }
 
+// Each of the variants must suit the mesh; what is wrong in all of them has been said.
+std::vector<Problem> impossible_variants(const Json& document) {
+    std::vector<Problem> problems;
+    const Json variants = document["resources"].value("variants", Json::array());
+    for (int i = 1; i <= static_cast<int>(variants.size()); ++i) {
+        for (Problem& problem : impossible_sizes(with_variant(document, i)))
+            problems.push_back({fmt::format("resources.variants[{}]", i - 1),
+                                fmt::format("{} {}", problem.path, problem.message)});
+    }
+    return problems;
+}
+
 After read_after(const std::string& text) {
     const std::size_t colon = text.find(':');
     return {parse_condition(text.substr(0, colon)).value(),
@@ -122,13 +134,8 @@ JobSpec read_spec(Json& document) {
     const auto kind = parse_kind(document["kind"].get<std::string>());
     ROLL_CHECK(kind.has_value());
     spec.kind = *kind;
-    const Json& resources = document["resources"];
-    spec.resources.nodes = resources["nodes"];
-    spec.resources.slots_per_node = resources["slots_per_node"];
-    spec.resources.gpus_per_node = resources["gpus_per_node"];
-    if (resources.contains("time")) {
-        spec.resources.time = parse_duration(resources["time"].get<std::string>()).value();
-    }
+    spec.resources = read_resources(document["resources"]);
+    spec.variants = read_variants(document["resources"]);
     for (const Json& one : document["after"]) spec.after.push_back(read_after(one));
     spec.retry = read_retry(document["retry"]);
     spec.priority = document["priority"];
@@ -198,7 +205,9 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     append(parsed.problems, missing_files(schema, *json));
     fill_tokenizer(*json);
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
+    if (parsed.ok()) append(parsed.problems, check_resources((*json)["resources"]));
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
+    if (trains(*json) && parsed.ok()) append(parsed.problems, impossible_variants(*json));
     std::vector<JobSpec> then = read_chain(*json, base_directory, parsed.problems);
     if (!parsed.ok()) return parsed;
     parsed.spec = read_spec(*json);

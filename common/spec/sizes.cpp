@@ -25,7 +25,10 @@ std::optional<double> real(const Json& document, const char* pointer) {
 // dp, given or derived; nothing if the mesh does not fit the ranks, which is then a problem.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = number(document, "/resources/nodes");
-    const auto gpus = number(document, "/resources/gpus_per_node");
+    const auto part = real(document, "/resources/gpus_per_node");
+    const bool shares = part && *part > 0 && *part < 1;  // a rank on its part of a GPU
+    const auto gpus =
+        shares ? std::optional<std::int64_t>(1) : number(document, "/resources/gpus_per_node");
     const auto slots = number(document, "/resources/slots_per_node");
     if (!nodes || (!gpus && !slots)) return std::nullopt;
     const std::int64_t per_node = gpus ? *gpus : *slots;

@@ -1,6 +1,7 @@
 #include "common/spec/train.hpp"
 
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -114,7 +115,7 @@ Result<DataSpec> read_data(const Json& json) {
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
     const int nodes = resources.get_or("nodes", 1);
-    const int gpus = resources.get_or("gpus_per_node", 0);
+    const int gpus = static_cast<int>(std::ceil(resources.get_or("gpus_per_node", 0.0)));
     const int slots = resources.get_or("slots_per_node", 1);
     ROLL_TRY_VOID(resources.finish_lenient());
 

@@ -38,7 +38,10 @@ std::vector<Action> actions(const State& state) {
 // A job that waits has no longer time enough on an allocation: then it keeps nobody else from it.
 static void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
     std::set<std::chrono::seconds> times;
-    for (const auto& [group, line] : state.index.ready) times.insert(group.time);
+    for (const auto& [group, line] : state.index.ready) {
+        times.insert(group.resources.time);
+        for (const spec::Resources& one : group.variants) times.insert(one.time);
+    }
     for (const auto& [id, a] : state.allocations) {
         if (a.phase != AllocationPhase::Granted || a.releasing) continue;
         const Time leaves = a.ends_at - state.queues.at(a.queue).spec.margin();
@@ -63,7 +66,7 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
         const Job& job = state.jobs.at(id);
         if (state.policy.preempt && !index.ready.empty() && job.attempt->started_at)
             earliest(wakeup, *job.attempt->started_at + state.policy.min_run, now);
-        const auto limit = run_limit(job.spec, job.save_ms);
+        const auto limit = run_limit(job.resources().time, job.save_ms);
         if (limit.count() > 0)
             earliest(wakeup, job.attempt->started_at.value_or(job.attempt->placed_at) + limit, now);
     }

@@ -121,10 +121,15 @@ void on(State& s, const AttemptPlaced& e) {
     ROLL_CHECK(e.attempt.token.attempt == job.attempts + 1);
     job.attempts = e.attempt.token.attempt;
     job.phase = JobPhase::Running;
-    Attempt attempt{.token = e.attempt.token, .places = e.places, .placed_at = e.at};
-    for (const Place& place : e.places) attempt.nodes.push_back(at(s.workers, place.worker).node);
+    Attempt attempt{.token = e.attempt.token, .places = e.places};
+    attempt.variant = e.variant;
+    attempt.placed_at = e.at;
+    for (Place& place : attempt.places) {
+        attempt.nodes.push_back(at(s.workers, place.worker).node);
+        place.up = place.ended = place.spare;
+    }
     job.attempt = std::move(attempt);
-    change(use_of(s, job), job.spec.resources, 1, e.at, s.policy.half_life);
+    change(use_of(s, job), job.resources(), 1, e.at, s.policy.half_life);
 }
 void on(State& s, const AttemptStarted& e) {
     Attempt& attempt = *current(s, e.attempt).attempt;
@@ -175,8 +180,8 @@ void on(State& s, const AttemptEnded& e) {
     if (!job.checkpoints.empty())
         job.best_step = std::max(job.best_step, job.checkpoints.back().step);
     Use& use = use_of(s, job);
-    change(use, job.spec.resources, -1, e.at, s.policy.half_life);
-    use.gpu_ms += gpu_ms(job.spec.resources, std::max(e.at - ended.placed_at, Time::duration(0)));
+    change(use, job.resources(), -1, e.at, s.policy.half_life);
+    use.gpu_ms += gpu_ms(job.resources(), std::max(e.at - ended.placed_at, Time::duration(0)));
     job.past.push_back(std::move(ended));
     job.attempt.reset();
 }
@@ -209,6 +214,8 @@ void on(State& s, const WorkerJoined& e) {
     s.next_worker = e.worker.value + 1;
     s.workers[e.worker] = Worker{
         .node = e.node, .session = e.session, .slots = e.slots, .gpus = e.gpus, .joined_at = e.at};
+    s.workers[e.worker].segment = e.segment;
+    s.workers[e.worker].gpu_numa = e.gpu_numa;
     s.index.by_session[e.session] = e.worker;
     if (e.generation > 0) s.generations[e.node] = e.generation;
     auto& sessions = s.sessions[e.node];

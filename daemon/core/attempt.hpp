@@ -26,7 +26,9 @@ struct Place {
     std::vector<int> slots;  // indices, 0..Worker::slots-1
     std::vector<int> gpus;   // indices, 0..Worker::gpus-1
     bool up = false;         // its ranks have come up
-    bool ended = false;      // this member has reported its end
+    bool ended = false;      // this member has reported its end; a spare has nothing to end
+    int gpu_percent = 100;   // of each of its GPUs
+    bool spare = false;      // runs nothing: held to replace one that fails
     friend bool operator==(const Place&, const Place&) = default;
 };
 
@@ -35,6 +37,7 @@ struct Attempt {
     AttemptPhase phase = AttemptPhase::Starting;
     std::vector<Place> places{};
     std::vector<std::string> nodes{};  // of the places: names outlive a lost worker
+    int variant = 0;                   // of the job's resources: JobSpec::shape()
     Time placed_at{};
     std::optional<Time> started_at{};
     // The bad end of a member that the attempt is judged by, kept until every member has ended: the

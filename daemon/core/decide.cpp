@@ -82,16 +82,28 @@ Result<std::string> admit(const State& s, const Submit& in, int count) {
 }
 
 // What no job file that the command line accepts can say, but a message can.
-Result<void> check_sizes(const spec::JobSpec& spec) {
-    const spec::Resources& wanted = spec.resources;
+Result<void> check_shape(const spec::Resources& wanted) {
     const bool counts = wanted.nodes >= 1 && wanted.slots_per_node >= 0 &&
                         wanted.gpus_per_node >= 0 && wanted.ranks_per_node() >= 1;
     if (!counts) {
         return fail(ErrorCode::InvalidArgument,
                     "resources: a job needs at least one node and one slot or GPU on each");
     }
-    if (wanted.time.count() < 0 || spec.retry.infra < 0 || spec.retry.app < 0)
-        return fail(ErrorCode::InvalidArgument, "resources.time and retry cannot be negative");
+    if (wanted.time.count() < 0)
+        return fail(ErrorCode::InvalidArgument, "resources.time cannot be negative");
+    const bool part = wanted.gpu_percent >= 1 && wanted.gpu_percent < 100;
+    if (!(part ? wanted.gpus_per_node == 1 : wanted.gpu_percent == 100))
+        return fail(ErrorCode::InvalidArgument, "resources: only a single GPU can be shared");
+    if (wanted.spares < 0 || wanted.segment < 0 ||
+        (wanted.segment > 1 && wanted.nodes % wanted.segment != 0))
+        return fail(ErrorCode::InvalidArgument, "resources: segment must divide nodes");
+    return {};
+}
+
+Result<void> check_sizes(const spec::JobSpec& spec) {
+    for (int i = 0; i < spec.shapes(); ++i) ROLL_TRY_VOID(check_shape(spec.shape(i)));
+    if (spec.retry.infra < 0 || spec.retry.app < 0)
+        return fail(ErrorCode::InvalidArgument, "retry cannot be negative");
     if (spec.array && (spec.array->limit < 0 || spec.array->index != -1))
         return fail(ErrorCode::InvalidArgument, "array: a limit cannot be negative");
     return {};
@@ -219,7 +231,8 @@ std::string cannot_save(const Job& job) {
     if (is_over(job.phase)) return "is over; rollctl show lists its checkpoints";
     if (!job.attempt) return "is queued; it saves nothing before it runs";
     if (job.attempt->phase == AttemptPhase::Stopping) return "stops already, and saves as it does";
-    if (std::ranges::any_of(job.attempt->places, &Place::ended))
+    const auto has_ended = [](const Place& place) { return place.ended && !place.spare; };
+    if (std::ranges::any_of(job.attempt->places, has_ended))
         return "is ending: some of its nodes have ended already";
     return {};
 }
@@ -273,7 +286,7 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
             events.push_back(WorkerLost{id, "roll-worker on " + in.node + " was restarted", now});
     }
     events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
-                                  now, in.generation});
+                                  now, in.generation, in.segment, in.gpu_numa});
     if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
     return events;
 }

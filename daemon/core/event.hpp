@@ -24,7 +24,7 @@ struct JobRequeued {
 struct PolicySet { spec::Policy policy; Time at{}; };
 struct JobDue { JobId job; };                                             // its begin time or back-off has come
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
-struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; };
+struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; int variant = 0; };
 struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // every member is up
 struct AttemptStopping { AttemptKey attempt; std::string reason; bool preempted = false; };
 struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
@@ -40,6 +40,7 @@ struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
 struct WorkerJoined {
     WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{};
     std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
+    std::string segment{}; std::vector<int> gpu_numa{};
 };
 struct WorkerDrained { WorkerId worker; bool draining = true; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // not heard just now; false: it is again

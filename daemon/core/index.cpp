@@ -8,8 +8,7 @@ namespace roll::core {
 namespace {
 
 Group group_of(const Job& job) {
-    const spec::Resources& wanted = job.spec.resources;
-    Group group{wanted.nodes, wanted.slots_per_node, wanted.gpus_per_node, wanted.time};
+    Group group{job.spec.resources, job.spec.variants};
     if (job.spec.array) group.array = job.array;
     group.account = job.spec.account;
     group.user = job.user;
@@ -19,7 +18,7 @@ Group group_of(const Job& job) {
 // Until when a queued job may start at all, or a running one run.
 Time last_instant(const Job& job) {
     const bool queued = job.phase == JobPhase::Queued;
-    return *job.spec.deadline - (queued ? job.spec.resources.time : std::chrono::seconds(0));
+    return *job.spec.deadline - (queued ? job.spec.shortest_time() : std::chrono::seconds(0));
 }
 
 void count_array(Index& index, const Job& job, int by) {

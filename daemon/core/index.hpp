@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/ids.hpp"
+#include "common/spec/resources.hpp"
 #include "common/time.hpp"
 
 namespace roll::core {
@@ -18,11 +19,9 @@ struct State;
 
 // Queued jobs that placement cannot tell apart: if the first of a group does not fit, none does.
 struct Group {
-    int nodes = 0;
-    int slots = 0;
-    int gpus = 0;
-    std::chrono::seconds time{};  // limit of an attempt
-    JobId array{};                // the first job of its array; 0: none
+    spec::Resources resources{};
+    std::vector<spec::Resources> variants{};
+    JobId array{};  // the first job of its array; 0: none
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;

@@ -20,6 +20,7 @@ struct Drain { std::string node; bool draining = true; };
 struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
     std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
+    std::string segment{}; std::vector<int> gpu_numa{};
 };
 struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: two heartbeats of it are missing
 struct Adopted { };                                                     // enough beats since a take-over or a restore

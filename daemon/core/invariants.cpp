@@ -6,12 +6,14 @@
 namespace roll::core {
 namespace {
 
-using Taken = std::map<WorkerId, std::pair<std::set<int>, std::set<int>>>;
+// Slots, and hundredths of each GPU.
+using Taken = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
 
-// No slot and no GPU is given twice, and none that the worker does not have.
+// No slot and no part of a GPU is given twice, and none that the worker does not have.
 void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
-    ROLL_CHECK(std::ssize(place.slots) == job.spec.resources.slots_per_node);
-    ROLL_CHECK(std::ssize(place.gpus) == job.spec.resources.gpus_per_node);
+    ROLL_CHECK(std::ssize(place.slots) == job.resources().slots_per_node);
+    ROLL_CHECK(std::ssize(place.gpus) == job.resources().gpus_per_node);
+    ROLL_CHECK(place.gpu_percent == job.resources().gpu_percent);
     const auto worker = state.workers.find(place.worker);
     if (worker == state.workers.end()) {
         ROLL_CHECK(place.ended);
@@ -24,17 +26,22 @@ void check_place(const State& state, const Job& job, const Place& place, Taken& 
     }
     for (int gpu : place.gpus) {
         ROLL_CHECK(gpu >= 0 && gpu < worker->second.gpus);
-        ROLL_CHECK(gpus.insert(gpu).second);
+        gpus[gpu] += place.gpu_percent;
+        ROLL_CHECK(gpus[gpu] <= 100);
     }
 }
 
 void check_attempt(const State& state, const Job& job, Taken& taken) {
     ROLL_CHECK(job.attempt.has_value());
     ROLL_CHECK(job.attempt->token.attempt == job.attempts);
-    ROLL_CHECK(std::ssize(job.attempt->places) == job.spec.resources.nodes);
+    const auto& places = job.attempt->places;
+    const std::ptrdiff_t nodes = job.resources().nodes;
+    ROLL_CHECK(std::ssize(places) >= nodes && std::ssize(places) <= job.resources().workers());
     bool all_ended = true;
-    for (const Place& place : job.attempt->places) {
+    for (const Place& place : places) {
         check_place(state, job, place, taken);
+        ROLL_CHECK(place.spare == (&place - places.data() >= nodes));
+        ROLL_CHECK(place.ended || !place.spare);
         all_ended = all_ended && place.ended;
     }
     ROLL_CHECK(!all_ended);

@@ -9,14 +9,16 @@ namespace {
 
 constexpr int kLookAhead = 16;  // of a half-life: what runs counts as if it ran on so long
 
+constexpr int kWhole = 100;  // of a GPU, in hundredths
+
+std::string used(const std::string& who, const std::string& now, const std::string& more,
+                 const std::string& limit, const std::string& what) {
+    return who + " uses " + now + " of " + limit + " " + what + ", and it needs " + more;
+}
 std::string used(const std::string& who, std::int64_t now, std::int64_t more, std::int64_t limit,
                  const std::string& what) {
-    return who + " uses " + std::to_string(now) + " of " + std::to_string(limit) + " " + what +
-           ", and it needs " + std::to_string(more);
+    return used(who, std::to_string(now), std::to_string(more), std::to_string(limit), what);
 }
-
-int slots_of(const spec::Resources& r) { return r.nodes * r.slots_per_node; }
-int gpus_of(const spec::Resources& r) { return r.nodes * r.gpus_per_node; }
 
 }  // namespace
 
@@ -32,11 +34,11 @@ std::vector<std::string> account_path(const spec::Policy& policy, const std::str
 
 Limits::Limits(const State& state, Time now) : state_(state), arrays_(state.index.array_running) {
     for (const auto& [user, use] : state.use) {
-        Sum own{use.slots, use.gpus, use.gpu_ms + use.gpu_ms_due,
+        Sum own{use.slots, use.gpu_hundredths, use.gpu_ms + use.gpu_ms_due,
                 use_at(use, now, state.policy.half_life)};
         const auto join = [&](Sum& sum) {
             sum.slots += own.slots;
-            sum.gpus += own.gpus;
+            sum.gpu_hundredths += own.gpu_hundredths;
             sum.gpu_ms += own.gpu_ms;
             sum.used += own.used;
         };
@@ -48,14 +50,13 @@ Limits::Limits(const State& state, Time now) : state_(state), arrays_(state.inde
 }
 
 void Limits::add_to(Sum& sum, const spec::Resources& resources, int sign) const {
-    sum.slots += sign * slots_of(resources);
-    sum.gpus += sign * gpus_of(resources);
+    sum.slots += sign * resources.slots();
+    sum.gpu_hundredths += sign * resources.gpu_hundredths();
     sum.gpu_ms += sign * gpu_ms(resources, resources.time);
 }
 
-void Limits::add(const Job& job, int sign) {
+void Limits::add(const Job& job, const spec::Resources& resources, int sign) {
     if (job.spec.array) arrays_[job.array] += sign;
-    const spec::Resources& resources = job.spec.resources;
     for (const std::string& account : account_path(state_.policy, job.spec.account))
         add_to(accounts_[account], resources, sign);
     add_to(users_[job.user], resources, sign);
@@ -67,18 +68,25 @@ namespace {
 template <class Sum>
 std::optional<Excess> over(const std::string& who, const std::string& path, const Sum& sum,
                            const spec::Quota& quota, const spec::Resources& wanted) {
-    const auto check = [&](const std::optional<int>& limit, int borrow, int now, int more,
-                           const char* what, const char* key) -> std::optional<Excess> {
-        if (!limit || more == 0 || now + more <= *limit + borrow) return std::nullopt;
-        return Excess{"quota", used(who, now, more, *limit + borrow, what), path + key};
+    // In hundredths, which a GPU may be shared in.
+    const auto check = [&](const std::optional<int>& most, int borrow, std::int64_t now,
+                           std::int64_t more, const char* what,
+                           const char* key) -> std::optional<Excess> {
+        if (!most || more == 0) return std::nullopt;
+        const std::int64_t limit = std::int64_t{kWhole} * (*most + borrow);
+        if (now + more <= limit) return std::nullopt;
+        return Excess{
+            "quota",
+            used(who, spec::gpus_text(now), spec::gpus_text(more), spec::gpus_text(limit), what),
+            path + key};
     };
-    if (auto excess =
-            check(quota.slots, quota.borrow_slots, sum.slots, slots_of(wanted), "slots", ".slots"))
+    if (auto excess = check(quota.slots, quota.borrow_slots, std::int64_t{kWhole} * sum.slots,
+                            std::int64_t{kWhole} * wanted.slots(), "slots", ".slots"))
         return excess;
-    if (auto excess =
-            check(quota.gpus, quota.borrow_gpus, sum.gpus, gpus_of(wanted), "GPUs", ".gpus"))
+    if (auto excess = check(quota.gpus, quota.borrow_gpus, sum.gpu_hundredths,
+                            wanted.gpu_hundredths(), "GPUs", ".gpus"))
         return excess;
-    if (!quota.gpu_hours || gpus_of(wanted) == 0) return std::nullopt;
+    if (!quota.gpu_hours || wanted.gpus_per_node == 0) return std::nullopt;
     if (wanted.time.count() == 0)
         return Excess{"quota", who + " has a limit of GPU-hours, and the job has no resources.time",
                       path + ".gpu_hours"};
@@ -92,7 +100,7 @@ std::optional<Excess> over(const std::string& who, const std::string& path, cons
 
 }  // namespace
 
-std::optional<Excess> Limits::excess(const Job& job) const {
+std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& wanted) const {
     const auto sum_of = [](const auto& sums, const auto& key) {
         const auto found = sums.find(key);
         return found == sums.end() ? Sum{} : found->second;
@@ -105,7 +113,6 @@ std::optional<Excess> Limits::excess(const Job& job) const {
                           ""};
     }
     const spec::Policy& policy = state_.policy;
-    const spec::Resources& wanted = job.spec.resources;
     for (const std::string& name : account_path(policy, job.spec.account)) {
         auto excess = over("account " + name, "accounts." + name, sum_of(accounts_, name),
                            policy.accounts.at(name).quota, wanted);
@@ -120,7 +127,7 @@ std::optional<Excess> Limits::excess(const Job& job) const {
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =
         std::chrono::milliseconds(state_.policy.half_life) / kLookAhead;
-    return (sum.used + weight(sum.slots, sum.gpus) * ahead.count()) / share;
+    return (sum.used + weight(sum.slots, sum.gpu_hundredths) * ahead.count()) / share;
 }
 
 std::vector<std::int64_t> Limits::rank(const Job& job) const {
@@ -142,15 +149,15 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
 // Whether an account has more than is its own of something that the job takes; with it, if it has
 // not started.
 bool Limits::is_over(const Job& job, bool started) const {
-    const int slots = slots_of(job.spec.resources);
-    const int gpus = gpus_of(job.spec.resources);
+    const spec::Resources& resources = job.resources();
+    const int slots = resources.slots(), gpus = resources.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {
         const spec::Quota& quota = state_.policy.accounts.at(name).quota;
         Sum sum;
         if (const auto found = accounts_.find(name); found != accounts_.end()) sum = found->second;
-        if (!started) add_to(sum, job.spec.resources, 1);
+        if (!started) add_to(sum, resources, 1);
         if (quota.slots && slots > 0 && sum.slots > *quota.slots) return true;
-        if (quota.gpus && gpus > 0 && sum.gpus > *quota.gpus) return true;
+        if (quota.gpus && gpus > 0 && sum.gpu_hundredths > kWhole * *quota.gpus) return true;
     }
     return false;
 }
@@ -164,12 +171,22 @@ bool Limits::owns(const Job& job) const {
         const spec::Quota& quota = state_.policy.accounts.at(name).quota;
         Sum sum;
         if (const auto found = accounts_.find(name); found != accounts_.end()) sum = found->second;
-        const spec::Resources& wanted = job.spec.resources;
-        if (quota.slots && sum.slots + slots_of(wanted) > *quota.slots) return limited;
-        if (quota.gpus && sum.gpus + gpus_of(wanted) > *quota.gpus) return limited;
+        add_to(sum, job.resources(), 1);
+        if (quota.slots && sum.slots > *quota.slots) return limited;
+        if (quota.gpus && sum.gpu_hundredths > kWhole * *quota.gpus) return limited;
         limited = limited || quota.slots || quota.gpus;
     }
     return limited;
+}
+
+std::vector<int> allowed_shapes(const Job& job, const Limits& limits, Time now) {
+    std::vector<int> shapes;
+    for (int i = 0; i < job.spec.shapes(); ++i) {
+        const spec::Resources& wanted = job.spec.shape(i);
+        const bool late = job.spec.deadline && now + wanted.time > *job.spec.deadline;
+        if (!late && !limits.excess(job, wanted)) shapes.push_back(i);
+    }
+    return shapes;
 }
 
 std::optional<Excess> too_many_jobs(const State& state, const User& user, int count) {

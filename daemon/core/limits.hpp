@@ -18,9 +18,10 @@ class Limits {
   public:
     Limits(const State& state, Time now);
 
-    // What would be passed if this job started; none: it may.
-    std::optional<Excess> excess(const Job& job) const;
-    void add(const Job& job, int sign = 1);  // it starts; -1: it leaves
+    // What would be passed if this job started with `wanted`, one of its shapes; none: it may.
+    std::optional<Excess> excess(const Job& job, const spec::Resources& wanted) const;
+    // It starts so; -1: it leaves.
+    void add(const Job& job, const spec::Resources& wanted, int sign = 1);
 
     // Fair share, smaller is earlier: for each level from the top, what the account or user has
     // used of its share. Empty without fair share.
@@ -36,7 +37,7 @@ class Limits {
   private:
     struct Sum {
         int slots = 0;
-        int gpus = 0;
+        int gpu_hundredths = 0;
         std::int64_t gpu_ms = 0;
         std::int64_t used = 0;  // decayed
     };
@@ -50,6 +51,9 @@ class Limits {
     std::map<User, Sum> users_of_{};  // of an account
     std::map<JobId, int> arrays_{};
 };
+
+// The shapes that the job may start with now: within the limits, and over before its deadline.
+std::vector<int> allowed_shapes(const Job& job, const Limits& limits, Time now);
 
 // A submission of `count` jobs by this user would pass a limit on jobs; empty: it does not.
 std::optional<Excess> too_many_jobs(const State& state, const User& user, int count);

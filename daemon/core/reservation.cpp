@@ -2,18 +2,21 @@
 
 #include <algorithm>
 
+#include "daemon/core/coupling.hpp"
+
 namespace roll::core {
 
-std::optional<Time> latest_end(const spec::JobSpec& spec, Time began, Time now) {
+std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,
+                               Time now) {
     std::optional<Time> end = spec.deadline;
-    if (spec.resources.time.count() > 0)
-        end = std::min(end.value_or(Time::max()), began + spec.resources.time);
+    if (limit.count() > 0) end = std::min(end.value_or(Time::max()), began + limit);
     return end ? std::optional(std::max(*end, now)) : std::nullopt;
 }
 
 std::optional<Time> latest_end(const Job& job, Time now) {
     const Attempt& attempt = *job.attempt;
-    return latest_end(job.spec, attempt.started_at.value_or(attempt.placed_at), now);
+    return latest_end(job.spec, job.resources().time,
+                      attempt.started_at.value_or(attempt.placed_at), now);
 }
 
 Reservation::Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
@@ -25,7 +28,10 @@ Reservation::Reservation(const spec::Resources& wanted, const Room& free, const 
     for (const auto& [id, room] : room_) {
         if (fits(wanted_, room)) fitting_.insert(id);
     }
-    const auto enough = [&] { return std::ssize(fitting_) >= wanted_.nodes; };
+    const auto enough = [&] {
+        if (std::ssize(fitting_) < wanted_.workers()) return false;
+        return wanted_.segment <= 1 || !find_places(wanted_, room_).empty();
+    };
     for (auto holder = held.begin(); holder != held.end();) {
         const Time until = *holder->until;
         for (; holder != held.end() && *holder->until == until; ++holder) {
@@ -59,13 +65,14 @@ bool Reservation::ends_before(const spec::Resources& later, Time now) const {
 bool Reservation::costs(WorkerId worker, const spec::Resources& later) const {
     if (!fitting_.contains(worker)) return false;
     if (!at_) return true;
-    const Free& free = room_.at(worker);
-    return std::ssize(free.slots) - later.slots_per_node < wanted_.slots_per_node ||
-           std::ssize(free.gpus) - later.gpus_per_node < wanted_.gpus_per_node;
+    Room one{{worker, room_.at(worker)}};
+    if (!fits(later, one.at(worker))) return true;
+    take(one, {place_on(worker, one.at(worker), later)});
+    return !fits(wanted_, one.at(worker));
 }
 
 std::vector<Place> Reservation::places_beside(const spec::Resources& later, const Room& free,
-                                              Time now, std::set<WorkerId> avoid) const {
+                                              Time now, std::set<WorkerId> avoid) {
     if (ends_before(later, now)) return find_places(later, free, avoid);
     std::set<WorkerId> costly;
     for (const auto& [id, room] : free) {
@@ -73,10 +80,13 @@ std::vector<Place> Reservation::places_beside(const spec::Resources& later, cons
     }
     avoid.insert(costly.begin(), costly.end());
     auto places = find_places(later, free, avoid);
-    const auto lost = std::ranges::count_if(
-        places, [&](const Place& place) { return costly.contains(place.worker); });
-    const auto spare = at_ ? std::ssize(fitting_) - wanted_.nodes : 0;
-    if (lost > spare) places.clear();
+    if (places.empty()) return places;
+    const auto is_costly = [&](const Place& place) { return costly.contains(place.worker); };
+    if (!at_) return std::ranges::any_of(places, is_costly) ? std::vector<Place>{} : places;
+    take(room_, places);  // does the first one fit beside them?
+    const bool fits_beside = !find_places(wanted_, room_).empty();
+    give(room_, places);
+    if (!fits_beside) places.clear();
     return places;
 }
 

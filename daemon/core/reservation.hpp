@@ -31,7 +31,7 @@ class Reservation {
 
     // Places in `free` for a later job that starts now; none: it would move the first one back.
     std::vector<Place> places_beside(const spec::Resources& later, const Room& free, Time now,
-                                     std::set<WorkerId> avoid) const;
+                                     std::set<WorkerId> avoid);
     // It has been given them.
     void add(const spec::Resources& later, const std::vector<Place>& places, Time now);
 
@@ -49,7 +49,8 @@ class Reservation {
 // When an attempt ends at the latest, its stop not counted; none: it has no limit. That it stops
 // already tells no instant.
 std::optional<Time> latest_end(const Job& job, Time now);
-// The same of one that began then.
-std::optional<Time> latest_end(const spec::JobSpec& spec, Time began, Time now);
+// The same of one with this limit that began then.
+std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,
+                               Time now);
 
 }  // namespace roll::core

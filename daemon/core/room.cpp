@@ -1,15 +1,19 @@
 #include "daemon/core/room.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/coupling.hpp"
+#include "daemon/core/segments.hpp"
 
 namespace roll::core {
 
 bool fits(const spec::Resources& wanted, const Free& free) {
+    const auto has = [&](int gpu) { return gpu >= wanted.gpu_percent; };
     return std::ssize(free.slots) >= wanted.slots_per_node &&
-           std::ssize(free.gpus) >= wanted.gpus_per_node &&
+           std::ranges::count_if(free.gpus, has) >= wanted.gpus_per_node &&
            (!free.left || wanted.time <= *free.left);
 }
 
@@ -27,7 +31,10 @@ Room known_room(const State& state, Time now) {
         Free& free = all[id];
         if (leaves) free.left = *leaves - now;
         for (int i = 0; i < worker.slots; ++i) free.slots.push_back(i);
-        for (int i = 0; i < worker.gpus; ++i) free.gpus.push_back(i);
+        free.gpus.assign(static_cast<std::size_t>(worker.gpus), kWholeGpu);
+        free.slots_in_all = worker.slots;
+        free.gpu_numa = worker.gpu_numa;
+        free.segment = worker.segment;
     }
     return all;
 }
@@ -40,22 +47,27 @@ Room free_room(const State& state, Time now) {
     return room;
 }
 
+// Slots and GPUs that are free, in hundredths.
+static int amount(const Free& free) {
+    return std::accumulate(free.gpus.begin(), free.gpus.end(),
+                           kWholeGpu * static_cast<int>(free.slots.size()));
+}
+
 std::vector<Place> find_places(const spec::Resources& wanted, const Room& all,
                                const std::set<WorkerId>& avoid) {
-    std::vector<std::tuple<bool, std::size_t, WorkerId>> candidates;
+    std::vector<std::tuple<bool, int, WorkerId>> order;
     for (const auto& [id, room] : all) {
-        if (fits(wanted, room))
-            candidates.push_back({avoid.contains(id), room.slots.size() + room.gpus.size(), id});
+        if (fits(wanted, room)) order.push_back({avoid.contains(id), amount(room), id});
     }
-    if (std::ssize(candidates) < wanted.nodes) return {};
-    std::ranges::sort(candidates);
+    if (std::ssize(order) < wanted.workers()) return {};
+    std::ranges::sort(order);
+    std::vector<Candidate> candidates;
+    for (const auto& [avoided, size, id] : order)
+        candidates.push_back({id, all.at(id).segment, avoided});
     std::vector<Place> places;
-    for (int i = 0; i < wanted.nodes; ++i) {
-        const WorkerId id = std::get<WorkerId>(candidates[static_cast<std::size_t>(i)]);
-        const Free& room = all.at(id);
-        places.push_back({id,
-                          {room.slots.begin(), room.slots.begin() + wanted.slots_per_node},
-                          {room.gpus.begin(), room.gpus.begin() + wanted.gpus_per_node}});
+    for (const WorkerId id : choose_workers(candidates, wanted)) {
+        places.push_back(place_on(id, all.at(id), wanted));
+        places.back().spare = std::ssize(places) > wanted.nodes;
     }
     return places;
 }
@@ -65,7 +77,8 @@ void take(Room& room, const std::vector<Place>& places) {
         const auto found = room.find(place.worker);
         if (found == room.end()) continue;
         for (int slot : place.slots) std::erase(found->second.slots, slot);
-        for (int gpu : place.gpus) std::erase(found->second.gpus, gpu);
+        for (int gpu : place.gpus)
+            found->second.gpus.at(static_cast<std::size_t>(gpu)) -= place.gpu_percent;
     }
 }
 
@@ -75,7 +88,7 @@ void give(Room& room, const std::vector<Place>& places) {
         if (found == room.end()) continue;
         Free& free = found->second;
         free.slots.insert(free.slots.end(), place.slots.begin(), place.slots.end());
-        free.gpus.insert(free.gpus.end(), place.gpus.begin(), place.gpus.end());
+        for (int gpu : place.gpus) free.gpus.at(static_cast<std::size_t>(gpu)) += place.gpu_percent;
     }
 }
 

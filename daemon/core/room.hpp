@@ -5,10 +5,15 @@
 
 namespace roll::core {
 
-// The free indices of a worker.
+inline constexpr int kWholeGpu = 100;
+
+// What is free of a worker.
 struct Free {
-    std::vector<int> slots;
-    std::vector<int> gpus;
+    std::vector<int> slots;       // indices
+    std::vector<int> gpus;        // of each GPU, in hundredths
+    int slots_in_all = 0;         // that the worker has
+    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: not known
+    std::string segment{};        // of the network; empty: not known
     // How long jobs may stay; none: for ever.
     std::optional<std::chrono::milliseconds> left{};
 };
@@ -25,8 +30,9 @@ Room known_room(const State& state, Time now);
 // member: a gang's next attempt must not start beside what is left of this one.
 Room free_room(const State& state, Time now);
 
-// The places of a gang, or none if it does not fit whole. Workers to avoid come last; then the
-// fullest that fit come first, so that wide gangs find whole nodes.
+// The places of a gang, its spares last, or none if it does not fit whole. Workers to avoid come
+// last; then the fullest that fit come first, so that wide gangs find whole nodes
+// (segments.hpp, coupling.hpp).
 std::vector<Place> find_places(const spec::Resources& wanted, const Room& room,
                                const std::set<WorkerId>& avoid = {});
 

@@ -12,9 +12,8 @@ std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms) 
     return std::chrono::milliseconds(sorted[rank - 1]) + kSaveSlack;
 }
 
-std::chrono::milliseconds run_limit(const spec::JobSpec& spec,
+std::chrono::milliseconds run_limit(std::chrono::milliseconds limit,
                                     const std::vector<std::int64_t>& save_ms) {
-    const std::chrono::milliseconds limit = spec.resources.time;
     return limit - std::min(save_margin(save_ms), limit / 4);
 }
 

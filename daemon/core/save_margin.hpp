@@ -17,9 +17,9 @@ inline constexpr auto kSaveSlack = std::chrono::seconds(60);
 // saved nothing yet.
 std::chrono::milliseconds save_margin(const std::vector<std::int64_t>& save_ms);
 
-// How long an attempt of this job may run before it is told to stop: its time limit, less the
-// margin, which takes a quarter of the limit at most. 0: it has no limit.
-std::chrono::milliseconds run_limit(const spec::JobSpec& spec,
+// How long an attempt with this time limit may run before it is told to stop: that less the margin,
+// which takes a quarter of it at most. 0: it has no limit.
+std::chrono::milliseconds run_limit(std::chrono::milliseconds limit,
                                     const std::vector<std::int64_t>& save_ms);
 
 }  // namespace roll::core

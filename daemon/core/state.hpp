@@ -59,6 +59,9 @@ struct Job {
     int exit_code = 0;
     std::string reason{};  // why it failed or was cancelled, one sentence
     friend bool operator==(const Job&, const Job&) = default;
+
+    // What the current attempt was given; without one: what it asks for first.
+    const spec::Resources& resources() const { return spec.shape(attempt ? attempt->variant : 0); }
 };
 
 // One incarnation of a roll-worker process.
@@ -70,7 +73,9 @@ struct Worker {
     bool draining = false;  // gets nothing new
     bool quiet = false;     // not heard just now, or not since rolld started: gets nothing new
     Time joined_at{};
-    AllocationId allocation{};  // that it came with; 0: none
+    AllocationId allocation{};    // that it came with; 0: none
+    std::string segment{};        // of the network; empty: not known
+    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: not known
     friend bool operator==(const Worker&, const Worker&) = default;
 };
 

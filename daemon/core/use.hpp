@@ -13,7 +13,7 @@ namespace roll::core {
 
 struct Use {
     int slots = 0;  // held by attempts now
-    int gpus = 0;
+    int gpu_hundredths = 0;
     int jobs = 0;                 // not over
     std::int64_t gpu_ms = 0;      // GPUs x time of ended attempts, each at most its limit
     std::int64_t gpu_ms_due = 0;  // the limits of those that hold GPUs now
@@ -26,7 +26,7 @@ using User = std::pair<std::string, std::string>;  // account ("": none), user
 
 // What a job of this size weighs in fair share: a GPU as much as kGpuWeight slots.
 inline constexpr int kGpuWeight = 16;
-std::int64_t weight(int slots, int gpus);
+std::int64_t weight(int slots, int gpu_hundredths);
 
 // Fair-share use now, what runs included.
 std::int64_t use_at(const Use& use, Time now, std::chrono::seconds half_life);

@@ -23,6 +23,12 @@ std::string nonce(const std::string& cluster, const AttemptKey& key) {
     return to_hex(hash64(name + to_string(key.token)));
 }
 
+// With the resources that the attempt was given.
+std::string document_of(const core::Job& job) {
+    if (job.spec.variants.empty()) return job.spec.document;
+    return spec::with_variant(Json::parse(job.spec.document), job.attempt->variant).dump();
+}
+
 protocol::StartOrder start_order(const core::State& state, const core::StartMember& action,
                                  const std::string& cluster) {
     const core::Job& job = state.jobs.at(action.attempt.job);
@@ -31,18 +37,19 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     protocol::StartOrder order;
     order.attempt = action.attempt;
     order.kind = spec::name_of(job.spec.kind);
-    order.document = job.spec.document;
+    order.document = document_of(job);
     order.output = job.spec.output;
     order.node_rank = static_cast<int>(place - places.begin());
-    order.nodes = static_cast<int>(places.size());
-    order.ranks_per_node = job.spec.resources.ranks_per_node();
+    order.nodes = job.resources().nodes;
+    order.ranks_per_node = job.resources().ranks_per_node();
+    order.gpu_percent = place->gpu_percent;
     order.slots = place->slots;
     order.gpus = place->gpus;
     order.nonce = nonce(cluster, action.attempt);
     add_checkpoints(job, order.checkpoints);
     if (job.spec.source_job)
         add_checkpoints(state.jobs.at(*job.spec.source_job), order.checkpoints);
-    order.time_limit_seconds = job.spec.resources.time.count();
+    order.time_limit_seconds = job.resources().time.count();
     order.hang_after_seconds = job.spec.hang_after.value_or(std::chrono::seconds(-1)).count();
     return order;
 }

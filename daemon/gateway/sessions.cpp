@@ -132,7 +132,8 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     if (!worker) {
         inputs.push_back(core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
                                            heartbeat.gpus, pilot_of(heartbeat, cluster_),
-                                           heartbeat.generation});
+                                           heartbeat.generation, heartbeat.segment,
+                                           heartbeat.gpu_numa});
     }
     auto [entry, fresh] = sessions_.try_emplace(heartbeat.session);
     Session& session = entry->second;

@@ -25,7 +25,9 @@ template <class V> void fields(V& v, core::JobEnded& e) {
     v("job", e.job); v("phase", e.phase); v("exit_code", e.exit_code);
     v("reason", e.reason); v("at", e.at);
 }
-template <class V> void fields(V& v, core::AttemptPlaced& e) { v("attempt", e.attempt); v("places", e.places); v("at", e.at); }
+template <class V> void fields(V& v, core::AttemptPlaced& e) {
+    v("attempt", e.attempt); v("places", e.places); v("at", e.at); v.added("variant", e.variant);
+}
 template <class V> void fields(V& v, core::AttemptStarted& e) { v("attempt", e.attempt); v("at", e.at); }
 template <class V> void fields(V& v, core::AttemptStopping& e) {
     v("attempt", e.attempt); v("reason", e.reason); v.added("preempted", e.preempted);
@@ -53,6 +55,7 @@ template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.a
 template <class V> void fields(V& v, core::WorkerJoined& e) {
     v("worker", e.worker); v("node", e.node); v("session", e.session);
     v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); v.added("generation", e.generation);
+    v.added("segment", e.segment); v.added("gpu_numa", e.gpu_numa);
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
 template <class V> void fields(V& v, core::WorkerQuiet& e) { v("worker", e.worker); v("quiet", e.quiet); }

@@ -89,6 +89,8 @@ Json put(const std::vector<core::Place>& places) {
     for (const core::Place& place : places) {
         all.push_back(
             {{"worker", place.worker.value}, {"slots", place.slots}, {"gpus", place.gpus}});
+        if (place.gpu_percent != 100) all.back()["gpu_percent"] = place.gpu_percent;
+        if (place.spare) all.back()["spare"] = true;
     }
     return all;
 }
@@ -141,6 +143,8 @@ void take(const Json& json, std::vector<core::Place>& places) {
         item.at("worker").get_to(place.worker.value);
         item.at("slots").get_to(place.slots);
         item.at("gpus").get_to(place.gpus);
+        place.gpu_percent = item.value("gpu_percent", 100);
+        place.spare = item.value("spare", false);
         places.push_back(std::move(place));
     }
 }

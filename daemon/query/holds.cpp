@@ -10,6 +10,14 @@
 namespace roll::query {
 namespace {
 
+std::string need_text(const spec::Resources& wanted) {
+    std::string text = fmt::format("{} node{} with {} slots and {} GPUs each", wanted.workers(),
+                                   wanted.workers() == 1 ? "" : "s", wanted.slots_per_node,
+                                   spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
+    if (wanted.segment > 1) text += fmt::format(", {} of them in a segment", wanted.segment);
+    return text;
+}
+
 class Finder {
   public:
     Finder(const core::State& state, JobId id, Time now)
@@ -63,7 +71,9 @@ class Finder {
     }
 
     void limits() {
-        const auto excess = core::Limits(state_, now_).excess(job_);
+        const core::Limits limits(state_, now_);
+        if (!core::allowed_shapes(job_, limits, now_).empty()) return;
+        const auto excess = limits.excess(job_, job_.spec.resources);
         if (!excess) return;
         add(excess->rule.c_str(), excess->why,
             excess->setting.empty()
@@ -73,20 +83,27 @@ class Finder {
                               excess->setting));
     }
 
+    // The first of its shapes that it may have and the workers could hold; else what it asks for.
+    const spec::Resources& shape(const core::Room& room) const {
+        for (const int i : core::allowed_shapes(job_, core::Limits(state_, now_), now_)) {
+            if (!core::find_places(job_.spec.shape(i), room).empty()) return job_.spec.shape(i);
+        }
+        return job_.spec.resources;
+    }
+
     void room() {
-        const spec::Resources& wanted = job_.spec.resources;
+        const core::Room known = core::known_room(state_, now_);
+        const spec::Resources& wanted = shape(known);
         if (state_.adopting) {
             return add("adopting", "rolld took over from another one, and adopts what runs first",
                        "it starts by itself after 35 beats");
         }
-        const bool fits = !core::find_places(wanted, core::known_room(state_, now_)).empty();
+        const bool fits = !core::find_places(wanted, known).empty();
         const std::string supply = fits ? "" : supply_text(state_, wanted);
         if (!supply.empty()) return add("allocation", supply, "rollctl alloc list");
         if (state_.workers.empty())
             return add("workers", "no worker is connected", "rollctl up, or start a roll-worker");
-        const std::string need =
-            fmt::format("{} node{} with {} slots and {} GPUs each", wanted.nodes,
-                        wanted.nodes == 1 ? "" : "s", wanted.slots_per_node, wanted.gpus_per_node);
+        const std::string need = need_text(wanted);
         if (!fits) return too_large(wanted, need);
         if (core::find_places(wanted, core::all_room(state_, now_)).empty()) {
             return add("silent", "workers that it needs are not heard just now",

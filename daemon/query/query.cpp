@@ -29,7 +29,9 @@ Json optional_id(const std::optional<JobId>& id) { return id ? Json(id->value) :
 Json resources_json(const spec::Resources& r) {
     return {{"nodes", r.nodes},
             {"slots_per_node", r.slots_per_node},
-            {"gpus_per_node", r.gpus_per_node},
+            {"gpus_per_node", spec::gpus_number(r.gpus_per_node * r.gpu_percent)},
+            {"segment", r.segment},
+            {"spares", r.spares},
             {"time_seconds", r.time.count()}};
 }
 
@@ -115,7 +117,7 @@ Json with_scores(Json ranks) {
 // What running attempts hold of a worker.
 struct Taken {
     int slots = 0;
-    int gpus = 0;
+    int gpu_hundredths = 0;
     Json jobs = Json::array();
 };
 
@@ -125,7 +127,7 @@ std::map<WorkerId, Taken> taken_of(const core::State& state) {
         for (const core::Place& place : state.jobs.at(id).attempt->places) {
             Taken& taken = all[place.worker];
             taken.slots += static_cast<int>(place.slots.size());
-            taken.gpus += static_cast<int>(place.gpus.size());
+            taken.gpu_hundredths += static_cast<int>(place.gpus.size()) * place.gpu_percent;
             taken.jobs.push_back(id.value);
         }
     }
@@ -346,7 +348,8 @@ Json nodes(const core::State& state, const Hearsay& hearsay) {
              {"slots", worker.slots},
              {"gpus", worker.gpus},
              {"slots_free", worker.slots - taken.slots},
-             {"gpus_free", worker.gpus - taken.gpus},
+             {"gpus_free", spec::gpus_number(100 * worker.gpus - taken.gpu_hundredths)},
+             {"segment", worker.segment},
              {"draining", worker.draining},
              {"excluded", excluded_json(state, worker.node)},
              {"allocation", worker.allocation.value},

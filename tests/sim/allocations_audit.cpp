@@ -94,7 +94,9 @@ void Auditor::check_allocations(Time now) const {
     int wanted = 0;
     for (const auto& [id, j] : jobs_) {
         if (!allowed(j) || j.not_before > now + kSoon) continue;
-        wanted += (j.spec.resources.nodes + queue_->nodes - 1) / queue_->nodes;
+        int most = 0;
+        for (int i = 0; i < j.spec.shapes(); ++i) most = std::max(most, j.spec.shape(i).workers());
+        wanted += (most + queue_->nodes - 1) / queue_->nodes;
     }
     int ordered = 0;
     for (const auto& [id, a] : allocations_) {

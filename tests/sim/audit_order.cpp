@@ -19,7 +19,7 @@ Auditor::Room Auditor::room(const Occupied& occupied) const {
     for (const auto& [id, worker] : workers_) {
         if (!takes_work(worker) || worker.quiet) continue;
         for (int i = 0; i < worker.slots; ++i) free[id].first.insert(i);
-        for (int i = 0; i < worker.gpus; ++i) free[id].second.insert(i);
+        for (int i = 0; i < worker.gpus; ++i) free[id].second[i] = 100;
     }
     for (const auto& [id, j] : jobs_) {
         if (!j.run || !occupied(j)) continue;
@@ -27,7 +27,7 @@ Auditor::Room Auditor::room(const Occupied& occupied) const {
             const auto found = free.find(m.place.worker);
             if (found == free.end()) continue;
             for (int slot : m.place.slots) found->second.first.erase(slot);
-            for (int gpu : m.place.gpus) found->second.second.erase(gpu);
+            for (int gpu : m.place.gpus) found->second.second.at(gpu) -= m.place.gpu_percent;
         }
     }
     return free;
@@ -57,33 +57,50 @@ std::vector<Auditor::Waiting> Auditor::waiting(Time now) const {
     const Room all = room([](const Job&) { return false; });
     std::vector<Waiting> list;
     for (const auto& [id, j] : jobs_) {
-        if (due(j, now) && fits(j.spec.resources, all, now) && quota_allows(j))
+        if (!due(j, now)) continue;
+        for (const spec::Resources& wanted : shapes(j, now)) {
+            if (!fits(wanted, all, now)) continue;
             list.push_back(rank(id, j, now));
+            list.back().wanted = wanted;
+            break;
+        }
     }
     std::ranges::sort(list, {}, &Waiting::rank);
+    return list;
+}
+
+// What it may start with now, in order: within the quotas and before its deadline.
+std::vector<spec::Resources> Auditor::shapes(const Job& j, Time now, const Some& promised) const {
+    std::vector<spec::Resources> list;
+    for (int i = 0; i < j.spec.shapes(); ++i) {
+        const spec::Resources& wanted = j.spec.shape(i);
+        const bool late = j.spec.deadline && now + wanted.time > *j.spec.deadline;
+        if (!late && quota_allows(j, wanted, promised)) list.push_back(wanted);
+    }
     return list;
 }
 
 // Whether a running attempt may still hold its place at that time.
 bool Auditor::holds_for(const Job& j, Time at, Time now) const {
     std::optional<Time> end = j.spec.deadline;
-    if (j.spec.resources.time.count() > 0)
-        end = std::min(end.value_or(Time::max()), j.run->since + j.spec.resources.time);
+    if (j.run->given.time.count() > 0)
+        end = std::min(end.value_or(Time::max()), j.run->since + j.run->given.time);
     return !end || std::max(*end, now) > at;
 }
 
 // When the job fits at the latest if none of `without` were there; none: it cannot be told.
-std::optional<Time> Auditor::earliest(const Job& first, Time now, const Occupied& without) const {
+std::optional<Time> Auditor::earliest(const spec::Resources& first, Time now,
+                                      const Occupied& without) const {
     std::set<Time> ends{now};
     for (const auto& [id, j] : jobs_) {
         if (!j.run) continue;
         if (j.spec.deadline) ends.insert(std::max(*j.spec.deadline, now));
-        if (j.spec.resources.time.count() > 0)
-            ends.insert(std::max(j.run->since + j.spec.resources.time, now));
+        if (j.run->given.time.count() > 0)
+            ends.insert(std::max(j.run->since + j.run->given.time, now));
     }
     for (const Time at : ends) {
         const auto there = [&](const Job& j) { return !without(j) && holds_for(j, at, now); };
-        if (fits(first.spec.resources, room(there), now)) return at;
+        if (fits(first, room(there), now)) return at;
     }
     return std::nullopt;
 }
@@ -102,44 +119,49 @@ void Auditor::check_placement(Time now) const {
     const auto list = waiting(now);
     if (list.empty()) return;
     const Room free = room([](const Job&) { return true; });
+    const auto starts = [&](const Waiting& one) {
+        return std::ranges::any_of(shapes(*one.job, now), [&](const spec::Resources& wanted) {
+            return fits(wanted, free, now);
+        });
+    };
     const bool lends = std::ranges::any_of(policy_.accounts, [](const auto& item) {
         return item.second.quota.borrow_slots + item.second.quota.borrow_gpus > 0;
     });
     if (policy_.half_life.count() == 0 && !lends) {
-        ROLL_CHECK(!fits(list.front().job->spec.resources, free, now));
+        ROLL_CHECK(!starts(list.front()));
         check_backfill(list.front(), now);
         return;
     }
     // With fair share any of the same priority may be the first, with lending any.
     ROLL_CHECK(std::ranges::any_of(list, [&](const Waiting& one) {
         return (lends || without_number(one.rank) == without_number(list.front().rank)) &&
-               !fits(one.job->spec.resources, free, now);
+               !starts(one);
     }));
 }
 
 void Auditor::check_backfill(const Waiting& first, Time now) const {
     std::set<const Job*> behind;  // started in this turn although it is behind the first
     for (const auto& [id, j] : jobs_) {
-        const bool placed_now = j.run && !j.run->started && j.placed == now;
+        const bool placed_now = j.run && !j.run->started && j.placed == now && !j.run->replaces;
         if (placed_now && rank(id, j, now).rank > first.rank) behind.insert(&j);
     }
     ROLL_CHECK(policy_.backfill || behind.empty());
     const auto new_ones = [&](const Job& j) { return behind.contains(&j); };
     const auto none = [](const Job&) { return false; };
-    const auto promised = earliest(*first.job, now, new_ones);
-    const auto left = earliest(*first.job, now, none);
+    const auto promised = earliest(first.wanted, now, new_ones);
+    const auto left = earliest(first.wanted, now, none);
     if (promised) {
         ROLL_CHECK(left && *left <= *promised);
     } else {
-        ROLL_CHECK(fits(first.job->spec.resources, room(new_ones), now));
+        ROLL_CHECK(fits(first.wanted, room(new_ones), now));
     }
     if (!policy_.backfill || !left) return;
     const Room free = room([](const Job&) { return true; });
     for (const Waiting& later : waiting(now)) {  // what surely ends before that does not wait
-        const auto limit = later.job->spec.resources.time;
-        const bool harmless =
-            limit.count() > 0 && now + limit + 30s <= *left && quota_allows(*later.job, first.job);
-        ROLL_CHECK(!harmless || !fits(later.job->spec.resources, free, now));
+        for (const auto& wanted : shapes(*later.job, now, {{first.job, first.wanted}})) {
+            const bool harmless = wanted.time.count() > 0 && now + wanted.time + 30s <= *left;
+            ROLL_CHECK(!harmless || !fits(wanted, free, now));
+        }
     }
 }
 

@@ -27,18 +27,19 @@ Auditor::Sum Auditor::sum(const Mine& mine, bool stopping_too, const Some& more)
         sum.jobs += !j.over;
         sum.gpu_ms += j.gpu_ms;
         const bool runs = j.run && (!j.run->stopping || stopping_too);
-        if (!runs && !more.contains(&j)) continue;
-        sum.slots += j.spec.resources.nodes * j.spec.resources.slots_per_node;
-        const int gpus = j.spec.resources.nodes * j.spec.resources.gpus_per_node;
-        sum.gpus += gpus;
-        sum.gpu_ms += gpus * std::chrono::milliseconds(j.spec.resources.time).count();
+        const auto starts = more.find(&j);
+        if (!runs && starts == more.end()) continue;
+        const spec::Resources& given = runs ? j.run->given : starts->second;
+        sum.slots += given.slots();
+        sum.gpus += given.gpu_hundredths();
+        sum.gpu_ms += given.gpu_hundredths() * std::chrono::milliseconds(given.time).count() / 100;
     }
     return sum;
 }
 
 bool Auditor::within(const spec::Quota& quota, const Sum& sum) {
     return (!quota.slots || sum.slots <= *quota.slots + quota.borrow_slots) &&
-           (!quota.gpus || sum.gpus <= *quota.gpus + quota.borrow_gpus) &&
+           (!quota.gpus || sum.gpus <= 100 * (*quota.gpus + quota.borrow_gpus)) &&
            (!quota.jobs || sum.jobs <= *quota.jobs) &&
            (!quota.gpu_hours || sum.gpu_ms <= std::int64_t{3'600'000} * *quota.gpu_hours);
 }
@@ -58,11 +59,11 @@ bool Auditor::quotas_hold(const Some& more) const {
 }
 
 // Whether a waiting job would keep them if it started, beside another that is promised its place.
-bool Auditor::quota_allows(const Job& job, const Job* promised) const {
-    Some more{&job};
-    if (promised != nullptr) more.insert(promised);
+bool Auditor::quota_allows(const Job& job, const spec::Resources& wanted,
+                           const Some& promised) const {
+    Some more = promised;
+    more[&job] = wanted;
     if (!quotas_hold(more)) return false;
-    const spec::Resources& wanted = job.spec.resources;
     if (wanted.gpus_per_node == 0 || wanted.time.count() > 0) return true;
     const bool account = std::ranges::any_of(policy_.accounts, [&](const auto& item) {
         return item.second.quota.gpu_hours && is_within(policy_, job.spec.account, item.first);
@@ -79,7 +80,8 @@ bool Auditor::borrows(const Job& job) const {
             return is_within(policy_, j.spec.account, item.first);
         };
         const Sum now = sum(mine, false, {});
-        return (quota.slots && now.slots > *quota.slots) || (quota.gpus && now.gpus > *quota.gpus);
+        return (quota.slots && now.slots > *quota.slots) ||
+               (quota.gpus && now.gpus > 100 * *quota.gpus);
     });
 }
 

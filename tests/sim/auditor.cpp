@@ -117,6 +117,9 @@ void Auditor::on(const core::JobRequeued& e) {
     ROLL_CHECK(e.infra_failures == j.infra && e.app_failures == j.app);
     ROLL_CHECK(e.timeouts == j.timeouts && e.preemptions == j.preemptions);
     j.not_before = now_ + j.backoff;
+    // Spares take the place of the node that failed without a wait, at once.
+    j.replacing = e.not_before != j.not_before;
+    if (j.replacing) j.not_before = now_;
     ROLL_CHECK(e.not_before == j.not_before);
 }
 
@@ -152,25 +155,27 @@ void Auditor::on(const core::AttemptPlaced& e) {
     ROLL_CHECK(due(j, now_) && !j.requeue_due);
     ROLL_CHECK(e.attempt.token.incarnation == incarnation_);
     ROLL_CHECK(e.attempt.token > j.last && e.attempt.token.attempt == j.last.attempt + 1);
-    ROLL_CHECK(std::ssize(e.places) == j.spec.resources.nodes);
-    Room free = room([](const Job&) { return true; });
-    for (const core::Place& place : e.places) {
-        const auto found = free.find(place.worker);
-        ROLL_CHECK(found != free.end());
-        ROLL_CHECK(has_time(workers_.at(place.worker), j.spec.resources, now_));
-        ROLL_CHECK(std::ssize(place.slots) == j.spec.resources.slots_per_node);
-        ROLL_CHECK(std::ssize(place.gpus) == j.spec.resources.gpus_per_node);
-        for (int slot : place.slots) ROLL_CHECK(found->second.first.erase(slot) == 1);
-        for (int gpu : place.gpus) ROLL_CHECK(found->second.second.erase(gpu) == 1);
-        free.erase(found);  // a worker holds one member of a gang
-    }
+    const spec::Resources& given = j.spec.shape(e.variant);
+    check_places(e, given);
     j.last = e.attempt.token;
     j.placed = now_;
-    j.run = Run{.token = e.attempt.token, .since = now_};
-    for (const core::Place& place : e.places)
+    j.run = Run{.token = e.attempt.token, .given = given, .since = now_};
+    const auto was_held = [&](const core::Place& p) { return j.last_held.contains(p.worker); };
+    j.run->replaces = given.spares > 0 && j.requeued == now_ &&
+                      j.last_end->outcome == Outcome::Infra &&
+                      std::ranges::all_of(e.places, was_held);
+    for (const core::Place& place : e.places) {
         j.run->members.push_back({place, workers_.at(place.worker).node});
+        if (place.spare) j.run->members.back().up = true;
+    }
+    ROLL_CHECK(j.run->replaces || !j.replacing);
+    j.replacing = false;
+    const auto members = std::ssize(e.places);
+    const bool whole = members == given.workers();
+    ROLL_CHECK(whole || (j.run->replaces && members >= given.nodes));
     ROLL_CHECK(quotas_hold());
 }
+
 void Auditor::on(const core::MemberUp& e) {
     Member& m = member(e.attempt, e.worker);
     ROLL_CHECK(!m.up && !m.ended && workers_.contains(e.worker));
@@ -259,7 +264,7 @@ void Auditor::on(const core::MachineExcluded& e) {
 
 void Auditor::on(const core::AttemptEnded& e) {
     Run& r = run(e.attempt);
-    for (const Member& m : r.members) ROLL_CHECK(m.ended);
+    for (const Member& m : r.members) ROLL_CHECK(m.ended.has_value() != m.place.spare);
     check_judgement(e, r);
     Job& j = job(e.attempt.job);
     j.time_was_up = late(j, r, now_);
@@ -267,14 +272,15 @@ void Auditor::on(const core::AttemptEnded& e) {
     j.matched.clear();
     for (const core::MemberEnded& end : r.ends)
         j.matched.insert(end.matched.begin(), end.matched.end());
+    j.last_held.clear();
+    for (const Member& m : r.members) j.last_held.insert(m.place.worker);
     for (const Member& m : r.members)
-        if (m.ended->outcome == Outcome::Infra)
+        if (m.ended && m.ended->outcome == Outcome::Infra)
             faults_[core::machine_of(m.node)].push_back({now_, e.attempt.job});
     count_end(j, e);
     Time::duration held = now_ - j.placed;
-    if (j.spec.resources.time.count() > 0)
-        held = std::min(held, Time::duration(j.spec.resources.time));
-    j.gpu_ms += j.spec.resources.nodes * j.spec.resources.gpus_per_node * held.count();
+    if (r.given.time.count() > 0) held = std::min(held, Time::duration(r.given.time));
+    j.gpu_ms += r.given.gpu_hundredths() * held.count() / 100;
     j.last_end = e;
     j.requeue_due = true;
     j.run.reset();
@@ -332,6 +338,7 @@ void Auditor::on(const core::ExportRecorded& e) {
 }
 void Auditor::on(const core::WorkerJoined& e) {
     ROLL_CHECK(workers_.emplace(e.worker, Worker{e.node, e.slots, e.gpus}).second);
+    workers_.at(e.worker).segment = e.segment;
     // A roll-worker whose successor has joined never comes back.
     auto& sessions = sessions_[e.node];
     if (!sessions.empty() && sessions.back() == e.session) return;
@@ -340,15 +347,6 @@ void Auditor::on(const core::WorkerJoined& e) {
 }
 void Auditor::on(const core::WorkerDrained& e) { workers_.at(e.worker).draining = e.draining; }
 void Auditor::on(const core::WorkerLost& e) { ROLL_CHECK(workers_.erase(e.worker) == 1); }
-
-bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) const {
-    const auto enough = [&](const auto& item) {
-        return has_time(workers_.at(item.first), wanted, now) &&
-               std::ssize(item.second.first) >= wanted.slots_per_node &&
-               std::ssize(item.second.second) >= wanted.gpus_per_node;
-    };
-    return std::ranges::count_if(room, enough) >= wanted.nodes;
-}
 
 bool Auditor::late(const Job& j, const Run& run, Time now) {
     return limit_is_over(j, run, now) || run.deadline_at_stop ||
@@ -365,12 +363,12 @@ Time::duration Auditor::slow_save(const Job& j) {
 
 // Its limit less that, a quarter of it at most.
 bool Auditor::limit_is_over(const Job& j, const Run& run, Time now) {
-    const Time::duration limit = j.spec.resources.time;
+    const Time::duration limit = run.given.time;
     if (limit.count() == 0) return false;
     return run.limit_at_stop || run.since + limit - std::min(slow_save(j), limit / 4) <= now;
 }
 bool Auditor::too_late(const Job& j, Time now) {
-    return j.spec.deadline && now + j.spec.resources.time > *j.spec.deadline;
+    return j.spec.deadline && now + j.spec.shortest_time() > *j.spec.deadline;
 }
 
 bool Auditor::array_is_full(const Job& j) const {
@@ -419,7 +417,7 @@ bool Auditor::hopeless(const Job& j) const {
 void Auditor::check_duties(const core::State& state, Time now, bool calm) const {
     for (const auto& [id, j] : jobs_) {
         const core::Job& real = state.jobs.at(id);
-        ROLL_CHECK(!j.requeue_due);
+        ROLL_CHECK(!j.requeue_due && !(j.replacing && !j.run));
         ROLL_CHECK(j.over ? real.phase == *j.over : !core::is_over(real.phase));
         if (!j.over && !j.run) ROLL_CHECK(!j.cancelled && !hopeless(j) && !too_late(j, now));
         if (j.over == JobPhase::Done)
@@ -443,7 +441,7 @@ void Auditor::check_actions(const core::State& state) const {
         const AttemptKey key{id, j.run->token};
         const bool stops = state.jobs.at(id).attempt->phase == core::AttemptPhase::Stopping;
         for (const Member& m : j.run->members) {
-            if (m.ended) continue;
+            if (m.ended || m.place.spare) continue;
             ROLL_CHECK(workers_.contains(m.place.worker));
             if (stops) {
                 expected.push_back(core::StopMember{m.place.worker, key});

@@ -43,6 +43,8 @@ class Auditor {
     };
     struct Run {
         Token token{};
+        spec::Resources given{};
+        bool replaces = false;  // goes on where the one before ended, a spare in a node's place
         std::vector<Member> members{};
         std::vector<core::MemberEnded> ends{};
         bool started = false;
@@ -65,6 +67,7 @@ class Auditor {
         std::optional<Run> run{};
         Token last{};
         std::optional<core::AttemptEnded> last_end{};
+        std::set<WorkerId> last_held{};
         std::set<int> matched{};  // in the logs of that
         int infra = 0;
         int app = 0;
@@ -83,6 +86,7 @@ class Auditor {
         JobId array{};
         std::optional<core::JobPhase> over{};
         bool requeue_due = false;
+        bool replacing = false;
         std::optional<JobId> export_job{};
         std::optional<JobId> sent{};  // by its cron times, the newest
     };
@@ -93,6 +97,7 @@ class Auditor {
         bool draining = false;
         bool quiet = false;
         AllocationId allocation{};
+        std::string segment{};
     };
     struct Allocation {
         bool granted = false;
@@ -100,7 +105,8 @@ class Auditor {
         Time ends_at{};
         Time used_at{};
     };
-    using Room = std::map<WorkerId, std::pair<std::set<int>, std::set<int>>>;
+    // Free slots, and what is free of each GPU in hundredths.
+    using Room = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
 
     void on(const core::IncarnationRaised& e);
     void on(const core::JobSubmitted& e);
@@ -146,6 +152,7 @@ class Auditor {
     using Occupied = std::function<bool(const Job&)>;
     Room room(const Occupied& occupied) const;  // what the jobs that it names leave free
     bool fits(const spec::Resources& wanted, const Room& room, Time now) const;
+    void check_places(const core::AttemptPlaced& e, const spec::Resources& given) const;
     void note_used(const Run& run);
     bool goes_back(const Worker& worker) const;
     bool takes_work(const Worker& worker) const;
@@ -173,27 +180,30 @@ class Auditor {
     void check_judgement(const core::AttemptEnded& e, const Run& run) const;
     struct Sum {
         int slots = 0;
-        int gpus = 0;
+        int gpus = 0;  // hundredths
         int jobs = 0;
         std::int64_t gpu_ms = 0;
     };
-    using Some = std::set<const Job*>;
+    using Some = std::map<const Job*, spec::Resources>;
     template <class Mine>
     Sum sum(const Mine& mine, bool stopping_too, const Some& more) const;
     static bool within(const spec::Quota& quota, const Sum& sum);
     bool quotas_hold(const Some& more = {}) const;
-    bool quota_allows(const Job& job, const Job* promised = nullptr) const;
+    bool quota_allows(const Job& job, const spec::Resources& wanted, const Some& promised) const;
+    std::vector<spec::Resources> shapes(const Job& job, Time now, const Some& promised = {}) const;
     bool borrows(const Job& job) const;
     // A job that waits: its place in the order, smaller is earlier.
     struct Waiting {
         std::tuple<bool, Time, std::int64_t, JobId> rank;
         const Job* job = nullptr;
+        spec::Resources wanted{};  // the first of its shapes that the workers can hold
     };
     Waiting rank(JobId id, const Job& job, Time now) const;
     Time end_awaited(const spec::After& after) const;
     Time ready_since(const Job& job) const;
     std::vector<Waiting> waiting(Time now) const;
-    std::optional<Time> earliest(const Job& first, Time now, const Occupied& without) const;
+    std::optional<Time> earliest(const spec::Resources& first, Time now,
+                                 const Occupied& without) const;
     bool holds_for(const Job& job, Time at, Time now) const;
     void check_placement(Time now) const;
     void check_backfill(const Waiting& first, Time now) const;

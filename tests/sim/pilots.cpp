@@ -131,6 +131,7 @@ void World::start_pilot(const SlurmJob& job, int index) {
     Node node{.name = "s" + std::to_string(index) + "." + job.id + "." + job.key};
     node.slots = job.queue.slots;
     node.gpus = job.queue.gpus;
+    node.segment = "s" + std::to_string(index);
     node.pilot = pilot;
     node.slurm_key = job.key;
     nodes_.push_back(std::move(node));

@@ -42,9 +42,10 @@ bool ProcessRules::start(Process& p, const Order& order, std::int64_t sent_at, s
     if (p.ran.contains(order.key) || beats - sent_at >= kLeaseBeats) return false;
     p.ran.insert(order.key);
     Copy copy{.key = order.key, .member = order.member};
-    copy.nodes = static_cast<std::size_t>(order.spec.resources.nodes);
+    copy.nodes = static_cast<std::size_t>(order.nodes);
     copy.slots = order.place.slots;
     copy.gpus = order.place.gpus;
+    copy.gpu_percent = order.place.gpu_percent;
     copy.base_beats = sent_at;
     plan(copy, order, now);
     p.copies[order.key] = std::move(copy);
@@ -141,6 +142,8 @@ Heartbeat ProcessRules::beat(Process& p, std::int64_t beats) {
     Heartbeat hb{.node = p.node, .session = p.session, .generation = p.generation};
     hb.slots = p.slots;
     hb.gpus = p.gpus;
+    hb.segment = p.segment;
+    hb.gpu_numa = p.gpu_numa;
     hb.pilot = p.pilot;
     hb.sequence = ++p.sequence;
     p.sent[p.sequence] = beats;

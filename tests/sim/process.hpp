@@ -32,6 +32,7 @@ struct Copy {
     std::size_t nodes = 1;
     std::vector<int> slots{};
     std::vector<int> gpus{};
+    int gpu_percent = 100;
     bool trains = false;
     bool exports = false;
     bool up = false;
@@ -59,6 +60,8 @@ struct Heartbeat {
     std::uint64_t generation = 0;
     int slots = 0;
     int gpus = 0;
+    std::string segment{};
+    std::vector<int> gpu_numa{};
     std::optional<core::Pilot> pilot{};
     std::uint64_t sequence = 0;
     bool below_lease = true;
@@ -68,6 +71,7 @@ struct Heartbeat {
 struct Order {
     AttemptKey key{};
     std::size_t member = 0;
+    int nodes = 1;
     core::Place place{};
     spec::JobSpec spec{};
     std::vector<core::Checkpoint> checkpoints{};  // recorded, ascending
@@ -92,6 +96,8 @@ struct Process {
     std::uint64_t generation = 0;
     int slots = 0;
     int gpus = 0;
+    std::string segment{};
+    std::vector<int> gpu_numa{};
     std::optional<core::Pilot> pilot{};
     std::uint64_t sequence = 0;
     std::uint64_t incarnation = 0;

@@ -15,6 +15,24 @@ std::string user_of(const std::string& key) { return key.size() % 2 == 0 ? "ann"
 
 }  // namespace
 
+// A part of a GPU, segments, spares, and what else would do.
+void World::invent_shapes(spec::JobSpec& spec) {
+    spec::Resources& wanted = spec.resources;
+    if (wanted.gpus_per_node == 1 && random_.percent(40))
+        wanted.gpu_percent = random_.between(1, 3) * 25;
+    if (wanted.nodes == 2 && random_.percent(30)) wanted.segment = 2;
+    if (wanted.nodes == 4 && random_.percent(30)) wanted.segment = random_.percent(50) ? 2 : 4;
+    if (wanted.nodes < 3 && random_.percent(15)) wanted.spares = random_.between(1, 2);
+    for (int i = random_.percent(12) ? random_.between(1, 2) : 0; i > 0; --i) {
+        spec::Resources other = wanted;
+        other.nodes = random_.between(1, 2);
+        other.segment = 0;
+        other.slots_per_node = random_.between(1, 3);
+        if (random_.percent(50)) other.time = std::chrono::seconds(random_.between(20, 120));
+        spec.variants.push_back(other);
+    }
+}
+
 spec::JobSpec World::invent(int number) {
     spec::JobSpec spec;
     spec.name = "job" + std::to_string(number);
@@ -23,6 +41,7 @@ spec::JobSpec World::invent(int number) {
     spec.resources.slots_per_node = random_.between(1, 3);
     spec.resources.gpus_per_node = random_.percent(70) ? 0 : 1;
     if (random_.percent(25)) spec.resources.time = std::chrono::seconds(random_.between(20, 120));
+    invent_shapes(spec);
     spec.retry = {.infra = random_.between(0, 4), .app = random_.between(0, 2)};
     spec.retry.timeout = random_.percent(30) ? random_.between(1, 2) : 0;
     spec.retry.no_progress = random_.between(0, 3);
@@ -206,24 +225,38 @@ void World::calm_down() {
 void World::cancel_impossible() {
     if (!engine_) return;
     for (const auto& [id, job] : engine_->state().jobs) {
-        const auto& wanted = job.spec.resources;
-        const auto holds = [&](const Node& node) {
-            return node.slots >= wanted.slots_per_node && node.gpus >= wanted.gpus_per_node;
-        };
-        const auto machines_end = nodes_.begin() + static_cast<std::ptrdiff_t>(machines_);
-        if (!could_be_ordered(wanted) &&
-            std::ranges::count_if(nodes_.begin(), machines_end, holds) < wanted.nodes)
-            inbox_.push_back({core::Cancel{id, "it can never run here"}});
+        bool possible = false;
+        for (int i = 0; i < job.spec.shapes(); ++i) {
+            const spec::Resources& wanted = job.spec.shape(i);
+            possible = possible || could_be_ordered(wanted) || machines_hold(wanted);
+        }
+        if (!possible) inbox_.push_back({core::Cancel{id, "it can never run here"}});
     }
+}
+
+// Whether the machines that are always there could hold it.
+bool World::machines_hold(const spec::Resources& wanted) const {
+    int fitting = 0;
+    std::map<std::string, int> in_segment;
+    for (std::size_t i = 0; i < machines_; ++i) {
+        const Node& node = nodes_[i];
+        if (node.slots < wanted.slots_per_node || node.gpus < wanted.gpus_per_node) continue;
+        ++fitting;
+        if (!node.segment.empty()) ++in_segment[node.segment];
+    }
+    int whole = 0;
+    for (const auto& [segment, count] : in_segment)
+        whole += wanted.segment > 1 ? count / wanted.segment * wanted.segment : 0;
+    return fitting >= wanted.workers() && (wanted.segment <= 1 || whole >= wanted.nodes);
 }
 
 // Whether allocations alone could hold it.
 bool World::could_be_ordered(const spec::Resources& wanted) const {
-    if (!slurm_) return false;
+    if (!slurm_ || wanted.segment > 1) return false;
     int most = queue_.max_jobs * queue_.nodes;
     if (queue_.max_nodes > 0) most = std::min(most, queue_.max_nodes / queue_.nodes * queue_.nodes);
     return queue_.slots >= wanted.slots_per_node && queue_.gpus >= wanted.gpus_per_node &&
-           most >= wanted.nodes && wanted.time <= queue_.time - queue_.margin();
+           most >= wanted.workers() && wanted.time <= queue_.time - queue_.margin();
 }
 
 bool World::done() const {

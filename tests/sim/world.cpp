@@ -13,6 +13,8 @@ World::World(std::uint64_t seed) : random_(seed) {
     const int count = random_.between(1, 4);
     for (int i = 0; i < count; ++i) {
         nodes_.push_back({"n" + std::to_string(i), random_.between(1, 4), random_.between(0, 2)});
+        if (random_.percent(70)) nodes_.back().segment = "s" + std::to_string(i % 2);
+        if (random_.percent(50)) nodes_.back().gpu_numa = {0, 1};
         later(random_.between(0, 20), [this, i] { start_process(nodes_[i]); });
     }
     machines_ = nodes_.size();
@@ -185,9 +187,9 @@ void World::receive(const Heartbeat& heartbeat, std::uint64_t life) {
     heard_[heartbeat.session] = heartbeat;
     const auto worker = worker_of(heartbeat.session);
     if (!worker) {
-        inbox_.push_back(
-            {core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots, heartbeat.gpus,
-                               heartbeat.pilot, heartbeat.generation}});
+        inbox_.push_back({core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
+                                            heartbeat.gpus, heartbeat.pilot, heartbeat.generation,
+                                            heartbeat.segment, heartbeat.gpu_numa}});
         return;
     }
     claim(*worker, heartbeat);
@@ -245,8 +247,8 @@ Answer World::answer_to(const Heartbeat& heartbeat) const {
         if (!std::holds_alternative<core::StartMember>(action)) continue;
         const auto& places = job.attempt->places;
         const auto place = std::ranges::find(places, *worker, &core::Place::worker);
-        answer.start.push_back({key, static_cast<std::size_t>(place - places.begin()), *place,
-                                job.spec, job.checkpoints});
+        answer.start.push_back({key, static_cast<std::size_t>(place - places.begin()),
+                                job.resources().nodes, *place, job.spec, job.checkpoints});
     }
     for (const Copy& copy : heartbeat.running) {
         const core::Job& job = state.jobs.at(copy.key.job);
@@ -285,6 +287,8 @@ void World::start_process(Node& node) {
     node.process->generation = sessions_;
     node.process->slots = node.slots;
     node.process->gpus = node.gpus;
+    node.process->segment = node.segment;
+    node.process->gpu_numa = node.gpu_numa;
     node.process->pilot = node.pilot;
 }
 
@@ -323,6 +327,7 @@ void World::take_answer(const std::string& session, const Answer& answer) {
 
 // The point of it all: no two copies of a job, no slot or GPU used twice, seen from outside.
 void World::check_started(const Node& node, const Copy& started) const {
+    std::map<int, int> used;  // of each GPU, in hundredths
     for (const Node& other : nodes_) {
         if (!other.process) continue;
         for (const auto& [key, copy] : other.process->copies) {
@@ -330,9 +335,10 @@ void World::check_started(const Node& node, const Copy& started) const {
             ROLL_CHECK(key.job != started.key.job || key.token == started.key.token);
             if (&other != &node) continue;
             for (int slot : copy.slots) ROLL_CHECK(!std::ranges::count(started.slots, slot));
-            for (int gpu : copy.gpus) ROLL_CHECK(!std::ranges::count(started.gpus, gpu));
+            for (int gpu : copy.gpus) used[gpu] += copy.gpu_percent;
         }
     }
+    for (int gpu : started.gpus) ROLL_CHECK(used[gpu] + started.gpu_percent <= 100);
 }
 
 Peers World::peers_of(const Copy& copy) const {

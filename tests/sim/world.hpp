@@ -51,6 +51,8 @@ class World {
         std::string name;
         int slots = 0;
         int gpus = 0;
+        std::string segment{};
+        std::vector<int> gpu_numa{};
         std::unique_ptr<Process> process{};
         std::optional<core::Pilot> pilot{};  // of one that comes and goes with a Slurm job
         std::string slurm_key{};
@@ -111,12 +113,14 @@ class World {
     spec::Policy invent_policy();
     void plan_users();
     spec::JobSpec invent(int number);
+    void invent_shapes(spec::JobSpec& spec);
     void submit(const std::string& key, const spec::JobSpec& spec);
     void meddle();
     void calm_down();
     void cancel_impossible();
     bool done() const;
     bool could_be_ordered(const spec::Resources& wanted) const;
+    bool machines_hold(const spec::Resources& wanted) const;
 
     Random random_;
     int second_ = 0;

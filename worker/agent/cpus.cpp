@@ -77,6 +77,18 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
     return {own ? usable : std::clamp(of_task, 1, usable), own};
 }
 
+std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
+                              const std::vector<std::vector<int>>& near_gpus) {
+    std::vector<int> nodes;
+    for (const std::vector<int>& near : near_gpus) {
+        const auto cpu = std::ranges::find_if(
+            cpus, [&](const Cpu& c) { return std::ranges::count(near, c.id) > 0; });
+        if (cpu == cpus.end()) return {};
+        nodes.push_back(cpu->numa);
+    }
+    return nodes;
+}
+
 std::vector<std::vector<int>> share_cpus(std::vector<Cpu> cpus, int slots,
                                          const std::vector<std::vector<int>>& near_gpus) {
     const auto share = cpus.size() / static_cast<std::size_t>(slots);

@@ -39,6 +39,10 @@ struct Grant {
 // is usable, and not for it alone. ROLL_CPU_BINDING=none: never its own.
 Grant granted_cpus(int usable, const std::vector<std::string>& environment);
 
+// The NUMA node of each GPU: that of the first CPU near it. Empty where one has none that is known.
+std::vector<int> numa_of_gpus(const std::vector<Cpu>& cpus,
+                              const std::vector<std::vector<int>>& near_gpus);
+
 // As large a share for each slot: neighbours of one NUMA node and the threads of a core together,
 // first of the CPUs near its GPU. Slot s of S goes with GPU s * G / S; near_gpus holds the CPUs
 // near each of the G, none where that is not known. Empty if there are fewer CPUs than slots.

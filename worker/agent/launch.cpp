@@ -83,6 +83,15 @@ std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& si
     return room;
 }
 
+// Its part of a GPU that others share: of the memory (JAX reads its own name for it), and of the
+// processors where the site runs CUDA's MPS.
+void add_gpu_share(int percent, Environment& environment) {
+    const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
+    environment["ROLL_GPU_FRACTION"] = fraction;
+    environment.try_emplace("XLA_PYTHON_CLIENT_MEM_FRACTION", fraction);
+    environment.try_emplace("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
+}
+
 Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Environment result = split(site.environment);
     const int programs = programs_of(order);
@@ -91,6 +100,7 @@ Environment environment_of(const protocol::StartOrder& order, const LaunchSite& 
     result.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(threads, 1)));
     if (site.gpus > 0 || !order.gpus.empty())
         result["CUDA_VISIBLE_DEVICES"] = visible_devices(order.gpus, site.gpu_names);
+    if (order.gpu_percent < 100) add_gpu_share(order.gpu_percent, result);
     result["ROLL_WORKER"] = site.session;
     result["ROLL_JOB"] = std::to_string(order.attempt.job.value);
     result["ROLL_TOKEN"] = to_string(order.attempt.token);
@@ -240,7 +250,8 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     GuardPlan plan;
     plan.directories = {order.output, logs_of(order)};
     plan.patterns = patterns_of(order.document);
-    plan.gpus = gpu_room(order.gpus, site);
+    // Of a GPU that others share somebody may hold memory at any time.
+    if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);
     plan.log_bytes_max = log_bytes_max(order.document);
     const Environment environment = environment_of(order, site);
     plan.checks = checks_of(order, site, join(environment));

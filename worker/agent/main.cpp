@@ -37,6 +37,7 @@ struct Flags {
     std::vector<std::string> check;
     int check_timeout = 60;
     std::string check_node;
+    std::string segment;
 };
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
@@ -78,8 +79,17 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--check-timeout", flags.check_timeout, "Seconds that it may take");
     app.add_option("--check-node", flags.check_node,
                    "Check this node and a directory, say what is wrong, and end");
+    app.add_option("--segment", flags.segment,
+                   "Name of the network segment that the node lies in (default: Slurm's switch)");
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer after which an idle pilot ends");
+}
+
+// What CUDA calls the GPUs that are offered.
+std::vector<std::string> gpu_names(int count) {
+    auto names = given_gpus(io::current_environment()).value_or(std::vector<std::string>{});
+    for (int i = static_cast<int>(names.size()); i < count; ++i) names.push_back(std::to_string(i));
+    return names;
 }
 
 protocol::Heartbeat describe(const Flags& flags) {
@@ -92,12 +102,16 @@ protocol::Heartbeat describe(const Flags& flags) {
             protocol::PilotNote{flags.pilot, value_of(environment, "SLURM_JOB_ID"), flags.ends_at};
         if (flags.node.empty()) self.node = pilot_node(environment, host_name(), flags.pilot);
     }
+    self.segment = flags.segment.empty() ? segment_of(io::current_environment()) : flags.segment;
     self.slots = flags.slots > 0 ? flags.slots : cores();
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
     // A pilot offers what Slurm gave it, whatever it was ordered with.
     const auto given = given_gpus(io::current_environment());
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
         self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
+    if (self.gpus > 1)
+        self.gpu_numa = numa_of_gpus(machine_cpus(allowed_cpus(), "/sys"),
+                                     cpus_near_gpus(gpu_names(self.gpus)));
     return self;
 }
 
@@ -111,9 +125,7 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     site.session = self.session;
     site.environment = io::current_environment();
     site.gpu_names = given_gpus(site.environment).value_or(std::vector<std::string>{});
-    std::vector<std::string> gpus = site.gpu_names;
-    for (int i = static_cast<int>(gpus.size()); i < self.gpus; ++i)
-        gpus.push_back(std::to_string(i));
+    const std::vector<std::string> gpus = gpu_names(self.gpus);
     if (count_gpus() > 0) site.gpu_used_bytes = used_gpu_memory(gpus);
     const Grant grant = granted_cpus(cores(), site.environment);
     site.cores = grant.count;

@@ -56,6 +56,12 @@ std::string pilot_node(const std::vector<std::string>& environment, const std::s
     return (node.empty() ? host : node) + ".a" + key.substr(key.rfind('.') + 1);
 }
 
+std::string segment_of(const std::vector<std::string>& environment) {
+    const std::string address = value_of(environment, "SLURM_TOPOLOGY_ADDR");
+    const std::size_t dot = address.rfind('.');
+    return dot == std::string::npos ? "" : address.substr(0, dot);
+}
+
 bool must_leave(const protocol::PilotNote& pilot, std::chrono::seconds margin,
                 std::chrono::seconds now) {
     return pilot.ends_at > 0 && now.count() >= pilot.ends_at - margin.count();

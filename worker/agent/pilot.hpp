@@ -25,6 +25,10 @@ std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string
 std::string pilot_node(const std::vector<std::string>& environment, const std::string& host,
                        const std::string& key);
 
+// The network segment of a Slurm step's node by SLURM_TOPOLOGY_ADDR ("core.leaf3.node7"): all above
+// the node, so that leaves of two trees differ. Empty where Slurm knows no topology.
+std::string segment_of(const std::vector<std::string>& environment);
+
 // Whether its jobs must leave now: `margin` before the end that it knows of.
 bool must_leave(const protocol::PilotNote& pilot, std::chrono::seconds margin,
                 std::chrono::seconds now);

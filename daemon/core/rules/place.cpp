@@ -30,6 +30,11 @@ class Placer {
     }
 
   private:
+    struct Choice {
+        int variant = 0;
+        std::vector<Place> places;
+    };
+
     // Once through the queue; true if something was placed.
     bool pass() {
         first_.reset();
@@ -39,45 +44,51 @@ class Placer {
         while (const auto id = queue.next()) {
             const Job& job = state_.jobs.at(*id);
             if (placed_.contains(*id)) continue;
-            if (limits.excess(job)) {
-                queue.drop();
-                continue;
-            }
-            const auto places = find(job);
-            if (!places.empty()) {
-                place(*id, job, places);
-                limits.add(job);
+            const std::vector<int> shapes = allowed_shapes(job, limits, now_);
+            if (const auto choice = find(job, shapes)) {
+                place(*id, job, *choice);
+                limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
             queue.drop();
-            if (first_ || find_places(job.spec.resources, all_).empty()) continue;
+            const auto holds = [&](int shape) {
+                return !find_places(job.spec.shape(shape), all_).empty();
+            };
+            const auto wanted = std::ranges::find_if(shapes, holds);
+            if (first_ || wanted == shapes.end()) continue;
             if (!state_.policy.backfill) break;
-            first_.emplace(job.spec.resources, free_, all_, held());
+            first_.emplace(job.spec.shape(*wanted), free_, all_, held());
             first_id_ = *id;
-            limits.add(job);  // its quota is kept for it too
+            limits.add(job, job.spec.shape(*wanted));  // its quota is kept for it too
         }
         return events_.size() > before;
     }
 
-    std::vector<Place> find(const Job& job) const {
+    // The first shape of the job that fits now.
+    std::optional<Choice> find(const Job& job, const std::vector<int>& shapes) {
         std::set<WorkerId> avoid;
         if (!job.avoid.empty()) {
             for (const auto& [id, worker] : state_.workers) {
                 if (job.avoid.contains(worker.node)) avoid.insert(id);
             }
         }
-        const spec::Resources& wanted = job.spec.resources;
-        return first_ ? first_->places_beside(wanted, free_, now_, avoid)
-                      : find_places(wanted, free_, avoid);
+        for (const int shape : shapes) {
+            const spec::Resources& wanted = job.spec.shape(shape);
+            auto places = first_ ? first_->places_beside(wanted, free_, now_, avoid)
+                                 : find_places(wanted, free_, avoid);
+            if (!places.empty()) return Choice{shape, std::move(places)};
+        }
+        return std::nullopt;
     }
 
-    void place(JobId id, const Job& job, const std::vector<Place>& places) {
-        take(free_, places);
-        if (first_) first_->add(job.spec.resources, places, now_);
-        limits_.add(job);
+    void place(JobId id, const Job& job, const Choice& choice) {
+        const spec::Resources& wanted = job.spec.shape(choice.variant);
+        take(free_, choice.places);
+        if (first_) first_->add(wanted, choice.places, now_);
+        limits_.add(job, wanted);
         placed_.insert(id);
-        events_.push_back(
-            AttemptPlaced{{id, {state_.incarnation, job.attempts + 1}}, places, now_});
+        events_.push_back(AttemptPlaced{
+            {id, {state_.incarnation, job.attempts + 1}}, choice.places, now_, choice.variant});
     }
 
     // Who holds what is not free, the attempts of this turn included.
@@ -90,7 +101,8 @@ class Placer {
         for (const Event& event : events_) {
             const auto& placed = std::get<AttemptPlaced>(event);
             const spec::JobSpec& spec = state_.jobs.at(placed.attempt.job).spec;
-            all.push_back({latest_end(spec, now_, now_), placed.places});
+            const auto limit = spec.shape(placed.variant).time;
+            all.push_back({latest_end(spec, limit, now_, now_), placed.places});
         }
         return all;
     }

@@ -20,8 +20,15 @@ std::optional<JobId> first_waiting(const State& state, Time now, const Limits& l
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
-        const bool may = !limits.excess(job) || limits.owns(job);
-        if (may && !find_places(job.spec.resources, all).empty()) return id;
+        // A job that its array's limit keeps back takes nobody's place.
+        const auto excess = limits.excess(job, job.spec.resources);
+        if (excess && excess->rule == "array") {
+            queue.drop();
+            continue;
+        }
+        const auto shapes = limits.owns(job) ? std::vector{0} : allowed_shapes(job, limits, now);
+        const auto holds = [&](int i) { return !find_places(job.spec.shape(i), all).empty(); };
+        if (std::ranges::any_of(shapes, holds)) return id;
         queue.drop();
     }
     return std::nullopt;
@@ -56,19 +63,21 @@ class Without {
     Without(const State& state, const Job& first, Time now)
         : state_(state),
           first_(first),
+          now_(now),
           room_(free_room(state, now)),
           limits_(state, now) {}
 
     bool fits() const {
-        return !limits_.excess(first_) && !find_places(first_.spec.resources, room_).empty();
+        const auto holds = [&](int i) { return !find_places(first_.spec.shape(i), room_).empty(); };
+        return std::ranges::any_of(allowed_shapes(first_, limits_, now_), holds);
     }
     void leave(JobId id) {
         give(room_, state_.jobs.at(id).attempt->places);
-        limits_.add(state_.jobs.at(id), -1);
+        limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources(), -1);
     }
     void stay(JobId id) {
         take(room_, state_.jobs.at(id).attempt->places);
-        limits_.add(state_.jobs.at(id));
+        limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources());
     }
     // Whether it may be stopped for what the first job owns: somebody of equal priority only as
     // long as he has more than is his.
@@ -79,6 +88,7 @@ class Without {
   private:
     const State& state_;
     const Job& first_;
+    Time now_;
     Room room_;
     Limits limits_;
 };

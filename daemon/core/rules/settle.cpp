@@ -2,6 +2,7 @@
 
 #include "daemon/core/meaning.hpp"
 #include "daemon/core/rules/rules.hpp"
+#include "daemon/core/spares.hpp"
 
 namespace roll::core {
 namespace {
@@ -120,7 +121,17 @@ Events settle_attempts(const State& state, Time now) {
             events.push_back(
                 JobEnded{id, JobPhase::Cancelled, kExitCancelled, job.cancel_reason, now});
         } else {
-            events.push_back(aftermath_of_failure(id, job, outcome, now));
+            Event next = aftermath_of_failure(id, job, outcome, now);
+            auto* again = std::get_if<JobRequeued>(&next);
+            auto places =
+                again ? places_with_spares(state, job, outcome, now) : std::vector<Place>{};
+            if (!places.empty()) again->not_before = now;
+            events.push_back(std::move(next));
+            if (places.empty()) continue;
+            events.push_back(AttemptPlaced{{id, {state.incarnation, job.attempts + 1}},
+                                           std::move(places),
+                                           now,
+                                           job.attempt->variant});
         }
     }
     return events;

@@ -23,7 +23,7 @@ std::string time_is_up(const Job& job, Time now) {
     // What it was stopped for stands, whatever is learned of its saves meanwhile.
     const bool was_late = attempt.reason == kTimeIsUp || attempt.reason == kDeadline;
     if (attempt.phase == AttemptPhase::Stopping && was_late) return attempt.reason;
-    const auto limit = run_limit(job.spec, job.save_ms);
+    const auto limit = run_limit(job.resources().time, job.save_ms);
     const Time since = attempt.started_at.value_or(attempt.placed_at);
     if (limit.count() > 0 && since + limit <= now) return kTimeIsUp;
     if (job.spec.deadline && *job.spec.deadline < now) return kDeadline;

@@ -19,7 +19,7 @@ constexpr auto kSoon = std::chrono::minutes(5);  // longer than any back-off of 
 struct Node {
     AllocationId allocation;  // 0: a worker that needs none
     int slots = 0;
-    int gpus = 0;
+    int gpu_hundredths = 0;
     std::optional<Time> leaves{};
     bool live = false;  // its worker is there
 };
@@ -44,17 +44,16 @@ class Planner {
 
     // What a job of today lacks is ordered; one of tomorrow only keeps what is there. False: it
     // cannot be had, now or later, nor could a job that asks for the same.
-    bool serve(const Job& job, bool orders) {
-        const spec::Resources& wanted = job.spec.resources;
+    bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
-        const int missing = wanted.nodes - static_cast<int>(found.size());
+        const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
         // A gang that live workers can hold waits for the busy ones, and the idle ones stay for it;
         // not what is on order: that was ordered for others, who would order it again.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
-        return missing == 0 || std::ssize(found) == wanted.nodes;
+        return missing == 0 || std::ssize(found) == wanted.workers();
     }
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
@@ -85,13 +84,13 @@ void Planner::add_workers() {
     for (const JobId id : state_.index.running) {
         for (const Place& place : state_.jobs.at(id).attempt->places) {
             used[place.worker].first += static_cast<int>(place.slots.size());
-            used[place.worker].second += static_cast<int>(place.gpus.size());
+            used[place.worker].second += static_cast<int>(place.gpus.size()) * place.gpu_percent;
         }
     }
     for (const auto& [id, worker] : state_.workers) {
         if (!takes_work(state_, worker)) continue;
         const auto [slots, gpus] = used[id];
-        nodes_.push_back({worker.allocation, worker.slots - slots, worker.gpus - gpus,
+        nodes_.push_back({worker.allocation, worker.slots - slots, kWholeGpu * worker.gpus - gpus,
                           leaves_at(state_, worker), true});
     }
 }
@@ -104,7 +103,7 @@ void Planner::add_expected() {
         const spec::PilotQueue& spec = state_.queues.at(a.queue).spec;
         const Time leaves = (granted ? a.ends_at : now_ + spec.time) - spec.margin();
         for (int i = a.joined; i < spec.nodes; ++i)
-            nodes_.push_back({id, spec.slots, spec.gpus, leaves});
+            nodes_.push_back({id, spec.slots, kWholeGpu * spec.gpus, leaves});
     }
 }
 
@@ -140,9 +139,10 @@ void Planner::add_budget(const std::string& name, const AllocationQueue& queue) 
 // The first nodes with room, at most as many as are wanted.
 std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < nodes_.size() && std::ssize(found) < wanted.nodes; ++i) {
+    for (std::size_t i = 0; i < nodes_.size() && std::ssize(found) < wanted.workers(); ++i) {
         const Node& node = nodes_[i];
-        const bool room = node.slots >= wanted.slots_per_node && node.gpus >= wanted.gpus_per_node;
+        const bool room = node.slots >= wanted.slots_per_node &&
+                          node.gpu_hundredths >= wanted.gpus_per_node * wanted.gpu_percent;
         if (room && has_time_for(node.leaves, wanted, now_)) found.push_back(i);
     }
     return found;
@@ -176,7 +176,7 @@ void Planner::place_order(const std::string& name, Budget& budget) {
     orders_.push_back(AllocationOrdered{id, name, state_.incarnation, now_});
     const spec::PilotQueue& spec = *budget.spec;
     for (int i = 0; i < spec.nodes; ++i)
-        nodes_.push_back({id, spec.slots, spec.gpus, now_ + spec.time - spec.margin()});
+        nodes_.push_back({id, spec.slots, kWholeGpu * spec.gpus, now_ + spec.time - spec.margin()});
     ++budget.alive;
     ++budget.waiting;
     --budget.orders;
@@ -185,7 +185,7 @@ void Planner::place_order(const std::string& name, Budget& budget) {
 void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>& found) {
     for (const std::size_t i : found) {
         nodes_[i].slots -= wanted.slots_per_node;
-        nodes_[i].gpus -= wanted.gpus_per_node;
+        nodes_[i].gpu_hundredths -= wanted.gpus_per_node * wanted.gpu_percent;
         needed_.insert(nodes_[i].allocation);
     }
 }
@@ -197,8 +197,11 @@ void serve_ready(const State& state, Time now, Planner& planner) {
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
-        if (!limits.excess(job) && planner.serve(job, true))
-            limits.add(job);
+        const std::vector<int> shapes = allowed_shapes(job, limits, now);
+        const auto served = std::ranges::find_if(
+            shapes, [&](int i) { return planner.serve(job.spec.shape(i), true); });
+        if (served != shapes.end())
+            limits.add(job, job.spec.shape(*served));
         else
             queue.drop();
     }
@@ -232,7 +235,8 @@ Events match_supply(const State& state, Time now) {
         if (at > now + kSoon) break;
         const Job& job = state.jobs.at(id);
         const bool comes = !job.held && job.spec.cron.empty();
-        if (comes && dependencies(state, job) == Held::Yes) planner.serve(job, false);
+        if (!comes || dependencies(state, job) != Held::Yes) continue;
+        for (int i = 0; i < job.spec.shapes() && !planner.serve(job.spec.shape(i), false);) ++i;
     }
     Events events;
     for (const auto& [id, a] : state.allocations) {

@@ -38,6 +38,8 @@ inline Heartbeat sample_heartbeat() {
     heartbeat.bound_below_lease = false;
     heartbeat.heard_recently = true;
     heartbeat.beat_ms = 5000;
+    heartbeat.segment = "leaf1";
+    heartbeat.gpu_numa = {0, 0, 1, 1};
     heartbeat.pilot = PilotNote{"c1.3.7", "4711", 1795284960};
     heartbeat.running = {ended, running};
     return heartbeat;
@@ -54,6 +56,7 @@ inline Answer sample_answer() {
     start.ranks_per_node = 4;
     start.slots = {0, 3};
     start.gpus = {7};
+    start.gpu_percent = 25;
     start.nonce = "00ff";
     start.checkpoints = sample_checkpoints();
     start.time_limit_seconds = 90;

@@ -13,6 +13,10 @@ JobSpec full_spec() {
     spec.name = "kjv";
     spec.kind = JobKind::Resume;
     spec.resources = {2, 4, 8, std::chrono::seconds(90)};
+    spec.resources.gpu_percent = 50;
+    spec.resources.segment = 2;
+    spec.resources.spares = 1;
+    spec.variants = {Resources{}, spec.resources};
     spec.after = {{After::Condition::Any, JobId{3}}, {After::Condition::Failed, JobId{4}}};
     spec.retry = {5, 2};
     spec.priority = -7;

@@ -134,7 +134,8 @@ class Quotas : public testing::Test {
     }
     bool runs(JobId id) const { return desk.job(id).phase == JobPhase::Running; }
     std::string why(JobId id) const {
-        const auto excess = Limits(desk.state, desk.now).excess(desk.job(id));
+        const auto excess =
+            Limits(desk.state, desk.now).excess(desk.job(id), desk.job(id).spec.resources);
         return excess ? excess->setting + ": " + excess->why : "";
     }
     spec::Policy policy;
@@ -178,6 +179,22 @@ TEST_F(Quotas, LendWhatIsIdleAndTakeItBack) {
     EXPECT_EQ(desk.job(own).attempt->phase, AttemptPhase::Running) << "only what was borrowed";
     desk.exit(borrowed, Outcome::Yielded, 75);
     EXPECT_TRUE(runs(bob));
+}
+
+// Another job of its array runs; it is not what the account lacks.
+TEST_F(Quotas, AJobThatItsArraysLimitKeepsBackStopsNobody) {
+    policy.preempt = true;
+    policy.min_run = 0s;
+    begin();
+    spec::JobSpec spec = wants(1, 1, 1);
+    spec.array = spec::parse_array("0-1%1").value();
+    const JobId second = desk.submit(spec);
+    const JobId first{second.value - 1};
+    ASSERT_TRUE(runs(first));
+    desk.tell(MemberStarted{desk.worker_of(first), desk.attempt(first)});
+    desk.tell(SetPriority{second, 5});
+    desk.pass(1s);
+    EXPECT_EQ(desk.job(first).attempt->phase, AttemptPhase::Running);
 }
 
 TEST_F(Quotas, OfGpuHoursCountLimitsAndThenWhatWasUsed) {

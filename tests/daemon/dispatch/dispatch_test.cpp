@@ -30,6 +30,33 @@ protocol::RunningAttempt entry(const AttemptKey& key, const std::string& phase) 
     return running;
 }
 
+TEST(Dispatch, AnAttemptReadsTheVariantThatItWasGiven) {
+    Desk desk;
+    desk.join("a", 2, 1);
+    spec::JobSpec spec = core::wants(1, 1, 1);
+    spec.resources.gpus_per_node = 4;
+    spec.variants = {core::wants(1, 1, 1).resources};
+    spec.variants[0].gpu_percent = 50;
+    spec.document = R"({"resources": {"gpus_per_node": 4, "variants": [{"gpus_per_node": 0.5}]}})";
+    desk.submit(spec);
+    const protocol::StartOrder order = orders_of(desk).begin()->second.start.at(0);
+    EXPECT_EQ(order.document, R"({"resources":{"gpus_per_node":0.5}})");
+    EXPECT_EQ(order.gpu_percent, 50);
+    EXPECT_EQ(order.ranks_per_node, 1);
+}
+
+TEST(Dispatch, ASpareGetsNoOrderAndIsNoNodeOfTheGang) {
+    Desk desk;
+    desk.join("a", 1);
+    desk.join("b", 1);
+    spec::JobSpec spec = train(1, 1);
+    spec.resources.spares = 1;
+    desk.submit(spec);
+    const auto all = orders_of(desk);
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_EQ(all.begin()->second.start.at(0).nodes, 1);
+}
+
 TEST(Dispatch, AGangGetsOneOrderAMemberWithItsPlace) {
     Desk desk;
     desk.join("a", 2);

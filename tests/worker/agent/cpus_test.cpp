@@ -90,5 +90,11 @@ TEST(Nvml, FindsGpusByIndexUuidAndMigInstance) {
     EXPECT_EQ(used_gpu_memory({"1", "MIG-1", "GPU-none"}), (std::vector<std::int64_t>{10, 3, 0}));
 }
 
+TEST(GpuNuma, IsThatOfTheCpusNearIt) {
+    const std::vector<Cpu> cpus = {{0, 0, 0}, {1, 1, 0}, {2, 2, 1}};
+    EXPECT_EQ(numa_of_gpus(cpus, {{0, 1}, {2}, {1}}), (std::vector{0, 1, 0}));
+    EXPECT_TRUE(numa_of_gpus(cpus, {{0}, {}}).empty()) << "of one it is not known";
+}
+
 }  // namespace
 }  // namespace roll::agent

@@ -36,5 +36,11 @@ TEST(MustLeave, BeforeTheEndThatIsKnown) {
     EXPECT_FALSE(must_leave({"k", "7", 0}, seconds(120), seconds(880)));
 }
 
+TEST(Pilot, LiesInTheSegmentThatSlurmsTopologyNames) {
+    EXPECT_EQ(segment_of({"SLURM_TOPOLOGY_ADDR=core.leaf3.gpu7"}), "core.leaf3");
+    EXPECT_EQ(segment_of({"SLURM_TOPOLOGY_ADDR=gpu7"}), "");
+    EXPECT_EQ(segment_of({}), "");
+}
+
 }  // namespace
 }  // namespace roll::agent

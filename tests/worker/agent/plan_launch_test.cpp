@@ -141,6 +141,24 @@ TEST(PlanLaunch, GpusMustBeAboutAsFreeAsWhenTheWorkerBegan) {
     EXPECT_EQ(decode_guard_plan(encode(*plan_launch(two, gpus)))->gpus, room);
 }
 
+TEST(PlanLaunch, WhoSharesAGpuIsToldItsPartAndDoesNotWaitForItsMemory) {
+    LaunchSite gpus = site();
+    gpus.gpus = 1;
+    gpus.gpu_used_bytes = {100};
+    protocol::StartOrder half = order("command");
+    half.document = R"({"command": ["true"], "env": {}})";
+    half.gpus = {0};
+    half.gpu_percent = 5;
+    const auto plan = plan_launch(half, gpus);
+    EXPECT_TRUE(plan->gpus.empty());
+    EXPECT_TRUE(has(plan->programs[0], "CUDA_VISIBLE_DEVICES=0"));
+    EXPECT_TRUE(has(plan->programs[0], "ROLL_GPU_FRACTION=0.05"));
+    EXPECT_TRUE(has(plan->programs[0], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=5"));
+    half.gpu_percent = 100;
+    EXPECT_FALSE(names(plan_launch(half, gpus)->programs[0], "ROLL_GPU_FRACTION"));
+    EXPECT_EQ(plan_launch(half, gpus)->gpus.size(), 1u);
+}
+
 TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {
     protocol::StartOrder command = order("command");
     command.document =

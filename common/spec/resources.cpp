@@ -1,0 +1,116 @@
+#include "common/spec/resources.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "common/spec/job.hpp"
+#include "common/spec/units.hpp"
+
+namespace roll::spec {
+namespace {
+
+constexpr int kWhole = 100;
+
+Json merged(const Json& resources, const Json& variant) {
+    Json all = resources;
+    all.erase("variants");
+    all.update(variant);
+    return all;
+}
+
+std::vector<Problem> check_one(const Json& resources, const std::string& path) {
+    std::vector<Problem> problems;
+    const double gpus = resources["gpus_per_node"];
+    const double hundredths = gpus * kWhole;
+    const bool whole = gpus == std::floor(gpus);
+    if (!whole && (gpus > 1 || std::abs(hundredths - std::round(hundredths)) > 1e-6)) {
+        problems.push_back({path + ".gpus_per_node",
+                            fmt::format("is {}; allowed: a whole number, or hundredths of one GPU "
+                                        "(0.01 to 0.99)",
+                                        gpus)});
+    }
+    const int nodes = resources["nodes"], segment = resources.value("segment", 0);
+    if (segment > 1 && nodes % segment != 0) {
+        problems.push_back({path + ".segment",
+                            fmt::format("is {}; allowed: a divisor of nodes {}", segment, nodes)});
+    }
+    return problems;
+}
+
+}  // namespace
+
+Resources read_resources(const Json& json) {
+    Resources resources;
+    resources.nodes = json["nodes"];
+    resources.slots_per_node = json["slots_per_node"];
+    const double gpus = json["gpus_per_node"];
+    resources.gpus_per_node = static_cast<int>(std::ceil(gpus));
+    if (gpus > 0 && gpus < 1) resources.gpu_percent = static_cast<int>(std::lround(gpus * kWhole));
+    resources.segment = json.value("segment", 0);
+    resources.spares = json.value("spares", 0);
+    if (json.contains("time"))
+        resources.time = parse_duration(json["time"].get<std::string>()).value();
+    return resources;
+}
+
+std::vector<Resources> read_variants(const Json& resources) {
+    std::vector<Resources> variants;
+    for (const Json& variant : resources.value("variants", Json::array()))
+        variants.push_back(read_resources(merged(resources, variant)));
+    return variants;
+}
+
+std::vector<Problem> check_resources(const Json& resources) {
+    std::vector<Problem> problems = check_one(resources, "resources");
+    int number = 0;
+    for (const Json& variant : resources.value("variants", Json::array())) {
+        const std::string path = fmt::format("resources.variants[{}]", number++);
+        for (Problem& problem : check_one(merged(resources, variant), path))
+            problems.push_back(std::move(problem));
+    }
+    return problems;
+}
+
+Json with_variant(Json document, int index) {
+    Json& resources = document["resources"];
+    const Json variants = resources.value("variants", Json::array());
+    const bool known = index > 0 && index <= static_cast<int>(variants.size());
+    resources = merged(
+        resources, known ? variants[static_cast<std::size_t>(index - 1)] : Json(Json::object()));
+    return document;
+}
+
+Json gpus_number(std::int64_t hundredths) {
+    if (hundredths % kWhole == 0) return hundredths / kWhole;
+    return static_cast<double>(hundredths) / kWhole;
+}
+
+std::string gpus_text(std::int64_t hundredths) { return gpus_number(hundredths).dump(); }
+
+Json json_of(const Resources& resources) {
+    Json json = {{"nodes", resources.nodes},
+                 {"slots_per_node", resources.slots_per_node},
+                 {"gpus_per_node", resources.gpus_per_node},
+                 {"time_seconds", resources.time.count()}};
+    if (resources.gpu_percent != kWhole) json["gpu_percent"] = resources.gpu_percent;
+    if (resources.segment != 0) json["segment"] = resources.segment;
+    if (resources.spares != 0) json["spares"] = resources.spares;
+    return json;
+}
+
+Result<Resources> resources_of(const Json& json) {
+    JsonReader reader(json, "job.resources");
+    Resources resources;
+    resources.nodes = reader.get<int>("nodes");
+    resources.slots_per_node = reader.get<int>("slots_per_node");
+    resources.gpus_per_node = reader.get<int>("gpus_per_node");
+    resources.time = std::chrono::seconds(reader.get<std::int64_t>("time_seconds"));
+    resources.gpu_percent = reader.get_or("gpu_percent", kWhole);
+    resources.segment = reader.get_or("segment", 0);
+    resources.spares = reader.get_or("spares", 0);
+    ROLL_TRY_VOID(reader.finish());
+    return resources;
+}
+
+}  // namespace roll::spec

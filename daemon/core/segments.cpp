@@ -1,0 +1,95 @@
+#include "daemon/core/segments.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace roll::core {
+namespace {
+
+using Workers = std::vector<WorkerId>;
+
+// By segment, in the order of the candidates; those of no known segment are left out.
+std::map<std::string, Workers> by_segment(const std::vector<Candidate>& candidates,
+                                          bool avoided_too) {
+    std::map<std::string, Workers> segments;
+    for (const Candidate& one : candidates) {
+        const bool use = avoided_too || !one.avoid;
+        if (use && !one.segment.empty()) segments[one.segment].push_back(one.worker);
+    }
+    return segments;
+}
+
+// The tightest segment with so many; none: there is none.
+const Workers* tightest(const std::map<std::string, Workers>& segments, std::size_t count) {
+    const Workers* best = nullptr;
+    for (const auto& [name, workers] : segments) {
+        const bool enough = workers.size() >= count;
+        if (enough && (best == nullptr || workers.size() < best->size())) best = &workers;
+    }
+    return best;
+}
+
+// Blocks of `size`, from the segments that have most of them.
+Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count,
+               std::size_t size) {
+    std::vector<const Workers*> order;
+    for (const auto& [name, workers] : segments) order.push_back(&workers);
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [&](const Workers* workers) { return workers->size() / size; });
+    Workers chosen;
+    for (const Workers* workers : order) {
+        const std::size_t whole = std::min(workers->size() / size * size, count - chosen.size());
+        chosen.insert(chosen.end(), workers->begin(),
+                      workers->begin() + static_cast<std::ptrdiff_t>(whole));
+    }
+    if (chosen.size() < count) chosen.clear();
+    return chosen;
+}
+
+// Spares come from anywhere: from the members' segments before others.
+Workers with_spares(Workers members, const std::vector<Candidate>& candidates, int spares) {
+    if (members.empty() || spares == 0) return members;
+    const std::set<WorkerId> taken(members.begin(), members.end());
+    std::set<std::string> used;
+    for (const Candidate& one : candidates) {
+        if (taken.contains(one.worker)) used.insert(one.segment);
+    }
+    Workers near, far;
+    for (const Candidate& one : candidates) {
+        if (taken.contains(one.worker)) continue;
+        (used.contains(one.segment) && !one.avoid ? near : far).push_back(one.worker);
+    }
+    near.insert(near.end(), far.begin(), far.end());
+    if (std::ssize(near) < spares) return {};
+    members.insert(members.end(), near.begin(), near.begin() + spares);
+    return members;
+}
+
+}  // namespace
+
+Workers choose_workers(const std::vector<Candidate>& candidates, const spec::Resources& wanted) {
+    if (std::ssize(candidates) < wanted.workers()) return {};
+    const auto nodes = static_cast<std::size_t>(wanted.nodes);
+    for (const bool avoided_too : {false, true}) {
+        if (wanted.segment <= 1) break;
+        const auto segments = by_segment(candidates, avoided_too);
+        const Workers* one = tightest(segments, nodes);
+        Workers members = one ? Workers(one->begin(), one->begin() + wanted.nodes)
+                              : blocks(segments, nodes, static_cast<std::size_t>(wanted.segment));
+        members = with_spares(std::move(members), candidates, wanted.spares);
+        if (!members.empty() || avoided_too) return members;
+    }
+    if (nodes > 1) {
+        const auto segments = by_segment(candidates, false);
+        if (const Workers* one = tightest(segments, nodes))
+            return with_spares({one->begin(), one->begin() + wanted.nodes}, candidates,
+                               wanted.spares);
+    }
+    Workers chosen;
+    for (int i = 0; i < wanted.workers(); ++i)
+        chosen.push_back(candidates[static_cast<std::size_t>(i)].worker);
+    return chosen;
+}
+
+}  // namespace roll::core

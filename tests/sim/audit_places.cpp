@@ -1,0 +1,52 @@
+// What the auditor knows of places: what a job asks of nodes, told anew over all workers.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "tests/sim/auditor.hpp"
+
+namespace roll::sim {
+
+// Whole nodes of what is free, none twice; members first, in their segments; then the spares.
+void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& given) const {
+    Room free = room([](const Job&) { return true; });
+    for (int i = 0; i < std::ssize(e.places); ++i) {
+        const core::Place& place = e.places[static_cast<std::size_t>(i)];
+        const auto found = free.find(place.worker);
+        ROLL_CHECK(found != free.end() && place.spare == (i >= given.nodes));
+        ROLL_CHECK(has_time(workers_.at(place.worker), given, now_));
+        ROLL_CHECK(std::ssize(place.slots) == given.slots_per_node);
+        ROLL_CHECK(std::ssize(place.gpus) == given.gpus_per_node);
+        for (int slot : place.slots) ROLL_CHECK(found->second.first.erase(slot) == 1);
+        for (int gpu : place.gpus) {
+            int& left = found->second.second.at(gpu);
+            left -= given.gpu_percent;
+            ROLL_CHECK(left >= 0 && place.gpu_percent == given.gpu_percent);
+        }
+        free.erase(found);  // a worker holds one member of a gang
+        if (given.segment <= 1 || place.spare) continue;
+        const core::Place& first = e.places[static_cast<std::size_t>(i - i % given.segment)];
+        const std::string& segment = workers_.at(first.worker).segment;
+        ROLL_CHECK(!segment.empty() && workers_.at(place.worker).segment == segment);
+    }
+}
+bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) const {
+    int fitting = 0;
+    std::map<std::string, int> in_segment;
+    for (const auto& [id, free] : room) {
+        const auto has = [&](const auto& gpu) { return gpu.second >= wanted.gpu_percent; };
+        const bool enough = has_time(workers_.at(id), wanted, now) &&
+                            std::ssize(free.first) >= wanted.slots_per_node &&
+                            std::ranges::count_if(free.second, has) >= wanted.gpus_per_node;
+        if (!enough) continue;
+        ++fitting;
+        const std::string& segment = workers_.at(id).segment;
+        if (!segment.empty()) ++in_segment[segment];
+    }
+    if (fitting < wanted.workers()) return false;
+    if (wanted.segment <= 1) return true;
+    int whole = 0;
+    for (const auto& [segment, count] : in_segment) whole += count / wanted.segment;
+    return whole * wanted.segment >= wanted.nodes;
+}
+
+}  // namespace roll::sim
