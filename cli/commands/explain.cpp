@@ -24,6 +24,8 @@ Result<int> run_explain(const Context& context, const std::string& selector) {
     for (const Json& hold : job.value("holds", Json::array())) {
         print(fmt::format("  {}: {}\n    {}\n", field_text(hold, "rule"), field_text(hold, "why"),
                           field_text(hold, "remedy")));
+        for (const Json& node : hold.value("nodes", Json::array()))
+            print(fmt::format("    {}: {}\n", field_text(node, "node"), field_text(node, "why")));
     }
     return 0;
 }

@@ -73,27 +73,33 @@ Json allocations(const core::State& state, const Hearsay& hearsay, Time now) {
             {"slurm_trouble", hearsay.slurm_trouble}};
 }
 
-// What the queues of allocations have to do with a job that no worker can hold.
-std::string supply_text(const core::State& state, const spec::Resources& wanted) {
-    if (state.queues.empty()) return {};
-    std::string paused;
+std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted) {
+    if (state.queues.empty()) return std::nullopt;
+    const auto hold = [](std::string why, std::string remedy) {
+        return Hold{"allocation", std::move(why), std::move(remedy)};
+    };
+    std::optional<Hold> paused;
     for (const auto& [name, queue] : state.queues) {
         const spec::PilotQueue& spec = queue.spec;
         if (spec.slots < wanted.slots_per_node || spec.gpus < wanted.gpus_per_node) continue;
         if (wanted.time > spec.time - spec.margin()) continue;
         if (queue.paused) {
-            paused = fmt::format("allocation queue {} is paused: {}; rollctl alloc resume {}", name,
-                                 queue.reason, name);
+            paused = hold(fmt::format("allocation queue {} is paused: {}", name, queue.reason),
+                          fmt::format("rollctl alloc resume {}", name));
             continue;
         }
         for (const auto& [id, a] : state.allocations) {
             if (a.queue == name && a.phase != core::AllocationPhase::Granted && !a.releasing)
-                return fmt::format("waits for allocation {} of queue {} (rollctl alloc list)",
-                                   id.value, name);
+                return hold(fmt::format("waits for allocation {} of queue {}", id.value, name),
+                            "it starts by itself when Slurm has granted it; rollctl alloc list");
         }
-        return fmt::format("allocation queue {} is at its limits or backs off", name);
+        return hold(fmt::format("allocation queue {} is at its limits or backs off", name),
+                    "one is ordered by itself as soon as it may; rollctl alloc list");
     }
-    return paused.empty() ? "no allocation queue offers such nodes for so long" : paused;
+    if (paused) return paused;
+    return hold("no allocation queue offers such nodes for so long",
+                "rollctl alloc add one with larger nodes or more time, or submit it again with "
+                "less in resources");
 }
 
 }  // namespace roll::query

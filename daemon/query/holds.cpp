@@ -1,6 +1,9 @@
 // Why a queued job waits: each rule that holds it, and what would let it start.
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "common/check.hpp"
 #include "daemon/core/dependency.hpp"
 #include "daemon/core/limits.hpp"
 #include "daemon/core/room.hpp"
@@ -32,11 +35,16 @@ class Finder {
         times();
         limits();
         if (all_.empty()) room();
+        for (Hold& hold : all_) {
+            if (hold.rule == "room" || hold.rule == "segment" || hold.rule == "silent")
+                hold.nodes = reasons_of_nodes(state_, shape(core::known_room(state_, now_)), now_);
+        }
         return std::move(all_);
     }
 
   private:
     void add(const char* rule, std::string why, std::string remedy) {
+        ROLL_CHECK(std::ranges::count(kHoldRules, std::string_view(rule)) == 1);
         all_.push_back({rule, std::move(why), std::move(remedy)});
     }
 
@@ -99,8 +107,8 @@ class Finder {
                        "it starts by itself after 35 beats");
         }
         const bool fits = !core::find_places(wanted, known).empty();
-        const std::string supply = fits ? "" : supply_text(state_, wanted);
-        if (!supply.empty()) return add("allocation", supply, "rollctl alloc list");
+        const auto supply = fits ? std::nullopt : supply_hold(state_, wanted);
+        if (supply) return add("allocation", supply->why, supply->remedy);
         if (state_.workers.empty())
             return add("workers", "no worker is connected", "rollctl up, or start a roll-worker");
         const std::string need = need_text(wanted);
@@ -143,6 +151,13 @@ class Finder {
             const bool left_out = worker.draining || core::is_excluded(state_, worker);
             if (fits && left_out) draining = worker.node;
             if (fits && !left_out) ++fitting;
+        }
+        if (wanted.segment > 1 && fitting >= wanted.workers()) {
+            return add(
+                "segment",
+                fmt::format("it needs {}, and no segments have so many that are connected", need),
+                "connect roll-worker --segment NAME there, or submit it again with a "
+                "smaller resources.segment");
         }
         add("room",
             fmt::format("no set of connected workers is that large: it needs {}, {} of {} workers "

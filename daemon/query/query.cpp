@@ -325,7 +325,10 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     value["ranks"] = heard == hearsay.ranks.end() ? Json::array() : with_scores(heard->second);
     value["holds"] = Json::array();
     for (const Hold& hold : holds(state, id, now)) {
-        value["holds"].push_back({{"rule", hold.rule}, {"why", hold.why}, {"remedy", hold.remedy}});
+        Json one = {{"rule", hold.rule}, {"why", hold.why}, {"remedy", hold.remedy}};
+        for (const auto& [node, why] : hold.nodes)
+            one["nodes"].push_back({{"node", node}, {"why", why}});
+        value["holds"].push_back(std::move(one));
     }
     value["retries"] = {{"infra", job.infra_failures},
                         {"app", job.app_failures},

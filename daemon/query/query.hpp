@@ -2,6 +2,7 @@
 // committed.
 #pragma once
 
+#include <array>
 #include <map>
 #include <span>
 #include <string>
@@ -34,11 +35,18 @@ Json nodes(const core::State& state, const Hearsay& hearsay);
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
+// All that can hold a queued job. For each a test makes that state, does what the remedy says, and
+// sees the job start.
+inline constexpr std::array kHoldRules = {"hold",   "after",   "cron",     "begin",      "retry",
+                                          "array",  "quota",   "adopting", "allocation", "workers",
+                                          "silent", "segment", "room",     "reservation"};
+
 // One rule that holds a queued job, and what would make it start.
 struct Hold {
-    std::string rule;  // hold, after, begin, retry, array, workers, room
+    std::string rule;  // of kHoldRules
     std::string why;
     std::string remedy;
+    std::vector<std::pair<std::string, std::string>> nodes{};  // what keeps it from each; some
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 std::string condition_text(const spec::After& after);  // "ok:12"
@@ -46,7 +54,12 @@ std::string condition_text(const spec::After& after);  // "ok:12"
 // Why a queued job waits, one sentence; empty if it does not.
 std::string waiting(const core::State& state, JobId id, Time now);
 
-// What allocation queues have to do with a job that no live worker can hold; empty without any.
-std::string supply_text(const core::State& state, const spec::Resources& wanted);
+// What allocation queues have to do with a job that no live worker can hold; none without any.
+std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted);
+
+// What keeps a member of such a job from each worker, at most 64 of them.
+std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::State& state,
+                                                                  const spec::Resources& wanted,
+                                                                  Time now);
 
 }  // namespace roll::query
