@@ -90,9 +90,15 @@ Meaning read_meaning(const Json& json) {
     return meaning;
 }
 
+// "unlimited": more than there will ever be.
+int read_tries(const Json& json) {
+    constexpr int kUnlimited = 1'000'000'000;
+    return json.is_string() ? kUnlimited : json.get<int>();
+}
+
 Retry read_retry(const Json& json) {
-    Retry retry{json["infra"], json["app"], json["timeout"], json["preempted"],
-                json["no_progress"]};
+    Retry retry{read_tries(json["infra"]), read_tries(json["app"]), read_tries(json["timeout"]),
+                read_tries(json["preempted"]), json["no_progress"]};
     retry.backoff = parse_duration(json["backoff"].get<std::string>()).value();
     retry.backoff_max = parse_duration(json["backoff_max"].get<std::string>()).value();
     for (const auto& [code, what] : json["on_exit"].items())

@@ -59,7 +59,6 @@ std::vector<Place> find_places(const spec::Resources& wanted, const Room& all,
     for (const auto& [id, room] : all) {
         if (fits(wanted, room)) order.push_back({avoid.contains(id), amount(room), id});
     }
-    if (std::ssize(order) < wanted.workers()) return {};
     std::ranges::sort(order);
     std::vector<Candidate> candidates;
     for (const auto& [avoided, size, id] : order)

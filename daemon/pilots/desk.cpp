@@ -100,6 +100,27 @@ std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id,
     return cancel(job, key_of(state, id), now);
 }
 
+// Slurm may give a machine again that is left out here: it is told so too, in one --exclude with
+// what the queue itself says. Only machines that pilots came from: Slurm refuses names that it does
+// not know.
+static void leave_out(const core::State& state, std::vector<std::string>& sbatch_args) {
+    std::string machines;
+    for (const auto& [name, machine] : state.machines) {
+        const auto pilot = state.sessions.lower_bound(name + ".a");
+        const bool known = pilot != state.sessions.end() && pilot->first.starts_with(name + ".a");
+        if (machine.excluded_until && known) machines += (machines.empty() ? "" : ",") + name;
+    }
+    if (machines.empty()) return;
+    const std::string option = "--exclude=";
+    const auto own = std::ranges::find_if(
+        sbatch_args, [&](const std::string& argument) { return argument.starts_with(option); });
+    if (own == sbatch_args.end()) {
+        sbatch_args.push_back(option + machines);
+    } else {
+        *own += "," + machines;
+    }
+}
+
 std::optional<Errand> Desk::next(const core::State& state, Instant now) {
     if (busy_) return std::nullopt;
     std::optional<Errand> errand;
@@ -113,6 +134,7 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
             absent_.erase(id);
             const auto& queue = state.queues.at(state.allocations.at(id).queue);
             errand = Submit{id, key_of(state, id), queue.spec};
+            leave_out(state, std::get<Submit>(*errand).queue.sbatch_args);
         }
         if (errand) break;
     }

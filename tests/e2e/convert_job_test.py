@@ -47,9 +47,8 @@ class ConvertJobs(RollTest):
         self.ctl('convert', 'hf', 'back', '--to', 'hf', '--overwrite', '--submit', '--wait')
         self.ctl('diff', 'hf', 'back')
 
-    def test_a_merge_is_a_job_too(self):
-        self.up()
-        self.model()
+    def adapter(self):
+        """Of rank 1, ones throughout: it adds 1 to each weight of o_proj."""
         adapter = os.path.join(self.work, 'adapter')
         os.makedirs(adapter)
         with open(os.path.join(adapter, 'adapter_config.json'), 'w', encoding='ascii') as file:
@@ -62,12 +61,35 @@ class ConvertJobs(RollTest):
             tensors[base.format(layer, 'A')] = ([1, 64], one * 64)
             tensors[base.format(layer, 'B')] = ([64, 1], one * 64)
         write_safetensors(os.path.join(adapter, 'adapter_model.safetensors'), tensors)
-        self.ctl('merge', 'hf', 'adapter', 'merged', '--submit', '--wait')
-        self.assertEqual(self.show('last')['kind'], 'merge')
+
+    def assert_merged(self):
         difference = self.ctl('diff', 'hf', 'merged', '--json', check=False)
         found = json.loads(difference.stdout)['differences']
         self.assertEqual({one['max_abs'] for one in found}, {1.0})
         self.assertEqual(len(found), SIZES['num_hidden_layers'])
+
+    def test_a_merge_is_a_job_too(self):
+        self.up()
+        self.model()
+        self.adapter()
+        self.ctl('merge', 'hf', 'adapter', 'merged', '--submit', '--wait')
+        self.assertEqual(self.show('last')['kind'], 'merge')
+        self.assert_merged()
+
+    def test_a_merge_is_a_step_of_a_chain(self):
+        self.up()
+        self.model()
+        self.adapter()
+        path = os.path.join(self.work, 'chain.json')
+        with open(path, 'w', encoding='ascii') as file:
+            json.dump({'name': 'copy', 'kind': 'convert', 'convert': {'source': 'hf', 'target': 'copy', 'to': 'hf'},
+                       'then': [{'name': 'tuned', 'kind': 'merge',
+                                 'merge': {'base': '{previous.result}', 'adapters': ['adapter'], 'target': 'merged'}},
+                                {'name': 'look', 'kind': 'command',
+                                 'command': ['test', '-e', '{tuned.result}/config.json']}]}, file)
+        first = self.submit(path)
+        self.assertEqual([self.wait_done(first + i)['kind'] for i in range(3)], ['convert', 'merge', 'command'])
+        self.assert_merged()
 
     def test_a_cancelled_conversion_leaves_nothing(self):
         self.up()

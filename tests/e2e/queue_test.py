@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The queue with commands as jobs: durable submits, keys, cancel, exit codes. No trainer."""
+import json
 import os
 import shutil
 import signal
@@ -105,6 +106,43 @@ class Queue(RollTest):
     def rolld(self, *args):
         return subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, *args], check=True,
                               env=self.env, capture_output=True, text=True)
+
+    def test_two_jobs_share_a_gpu_at_the_same_time(self):
+        self.ctl('up', '--slots', 2, '--gpus', 1)
+        out = self.write('out', '')
+        met = (f'touch {self.work}/$ROLL_ARRAY_INDEX; '
+               f'until test -e {self.work}/$((1 - ROLL_ARRAY_INDEX)); do sleep 0.05; done')
+        ids = self.ctl('submit', '--parsable', '--array', '0-1', '--gpus', '0.5', '--', 'sh', '-c',
+                       f'{met}; echo $CUDA_VISIBLE_DEVICES $ROLL_GPU_FRACTION >> {out}').stdout.split()
+        for job in ids:
+            self.wait_done(int(job))
+        with open(out, encoding='ascii') as file:
+            self.assertEqual(file.read(), '0 0.50\n' * 2)
+        self.assertEqual(self.show(int(ids[0]))['resources']['gpus_per_node'], 0.5)
+
+    def test_a_job_takes_the_first_variant_that_fits(self):
+        self.up()
+        path = self.write('job.yaml', json.dumps({
+            'name': 'v', 'kind': 'command', 'command': ['sh', '-c', 'echo ${CUDA_VISIBLE_DEVICES:-none}'],
+            'resources': {'gpus_per_node': 8, 'variants': [{'gpus_per_node': 0, 'slots_per_node': 2}]}}))
+        job = self.submit(path)
+        self.wait_done(job)
+        self.assertIn('none', self.ctl('logs', job).stdout)
+
+    def test_a_machine_whose_own_check_fails_is_left_out(self):
+        self.up()
+        log = open(os.path.join(self.top, 'bad.log'), 'wb')
+        bad = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'bad',
+                                '--slots', '4', '--check', 'false'], env=self.env, stdout=log, stderr=log)
+        self.addCleanup(lambda: (bad.kill(), bad.wait(), log.close()))
+        wait_until(lambda: any(node['node'] == 'bad' for node in self.json('nodes')['nodes']), 'the worker')
+        job = self.submit('--slots', '4', '--', 'true')
+        wait_until(lambda: self.show(job)['attempts'] and self.show(job)['state'] == 'queued', 'its first attempt')
+        self.assertEqual(self.show(job)['attempts'][0]['exit_code'], 78)
+        hold = wait_until(lambda: self.json('explain', job)['holds'], 'the machine to be left out')[0]
+        self.assertEqual(hold['remedy'], 'rollctl undrain bad')
+        self.assertIn('its check failed', [one['why'] for one in hold['nodes'] if one['node'] == 'bad'][0])
+        self.ctl('cancel', job)
 
     def test_an_array_runs_with_its_limit_and_its_failed_tasks_are_queued_again(self):
         self.up()

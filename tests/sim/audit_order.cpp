@@ -165,15 +165,18 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
     }
 }
 
-// Of lower priority than a job that waits, after it has run for its time.
+// For a job that waits, after it has run for its time: of lower priority, or because it borrows
+// what is the other's own.
 void Auditor::check_preemption(const core::AttemptStopping& e) const {
     const Job& victim = jobs_.at(e.attempt.job);
     ROLL_CHECK(policy_.preempt && victim.run->started);
     ROLL_CHECK(victim.run->since + policy_.min_run <= now_);
-    const bool lower = std::ranges::any_of(jobs_, [&](const auto& item) {
-        return due(item.second, now_) && item.second.spec.priority > victim.spec.priority;
-    });
-    ROLL_CHECK(lower || borrows(victim));
+    const std::string by = "preempted by job ";
+    ROLL_CHECK(e.reason.starts_with(by));
+    const Job& first = jobs_.at(JobId{std::stoull(e.reason.substr(by.size()))});
+    ROLL_CHECK(due(first, now_));
+    const bool lower = victim.spec.priority < first.spec.priority;
+    ROLL_CHECK(lower || (owns(first) && borrows(victim)));
 }
 
 }  // namespace roll::sim

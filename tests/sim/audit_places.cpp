@@ -6,6 +6,8 @@
 
 namespace roll::sim {
 
+using core::Outcome;
+
 // Whole nodes of what is free, none twice; members first, in their segments; then the spares.
 void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& given) const {
     Room free = room([](const Job&) { return true; });
@@ -29,6 +31,21 @@ void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& 
         ROLL_CHECK(!segment.empty() && workers_.at(place.worker).segment == segment);
     }
 }
+// What an attempt that failed held is surely enough for the next one, whichever node is to blame,
+// and nothing else keeps it from starting.
+bool Auditor::spares_suffice(const Job& j) const {
+    const spec::Resources& given = j.last_given;
+    const bool plain = policy_.accounts.empty() && policy_.users.empty() && !j.spec.deadline &&
+                       given.segment <= 1 && !j.held && !j.spec.array;
+    if (!plain || given.spares == 0 || j.last_end->outcome != Outcome::Infra) return false;
+    const auto usable = [&](WorkerId id) {
+        const auto worker = workers_.find(id);
+        return worker != workers_.end() && takes_work(worker->second) && !worker->second.quiet &&
+               has_time(worker->second, given, now_);
+    };
+    return std::ranges::count_if(j.last_held, usable) > given.nodes;
+}
+
 bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) const {
     int fitting = 0;
     std::map<std::string, int> in_segment;

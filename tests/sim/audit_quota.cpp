@@ -71,6 +71,24 @@ bool Auditor::quota_allows(const Job& job, const spec::Resources& wanted,
     return !account && !spec::policy_of(policy_, job.user).quota.gpu_hours;
 }
 
+// The nearest account with a limit has room for it of what is its own.
+bool Auditor::owns(const Job& job) const {
+    bool limited = false;
+    for (std::string at = job.spec.account; !at.empty();) {
+        const auto account = policy_.accounts.find(at);
+        if (account == policy_.accounts.end()) break;
+        const auto mine = [&](const Job& j) { return is_within(policy_, j.spec.account, at); };
+        const Sum with = sum(mine, true, {{&job, job.spec.resources}});
+        const spec::Quota& quota = account->second.quota;
+        const bool over = (quota.slots && with.slots > *quota.slots) ||
+                          (quota.gpus && with.gpus > 100 * *quota.gpus);
+        if (over) return limited;
+        limited = limited || quota.slots || quota.gpus;
+        at = account->second.parent;
+    }
+    return limited;
+}
+
 // An account of the job has more than is its own, not counting what stops already.
 bool Auditor::borrows(const Job& job) const {
     return std::ranges::any_of(policy_.accounts, [&](const auto& item) {

@@ -119,6 +119,7 @@ void Auditor::on(const core::JobRequeued& e) {
     j.not_before = now_ + j.backoff;
     // Spares take the place of the node that failed without a wait, at once.
     j.replacing = e.not_before != j.not_before;
+    ROLL_CHECK(j.replacing || !spares_suffice(j));
     if (j.replacing) j.not_before = now_;
     ROLL_CHECK(e.not_before == j.not_before);
 }
@@ -274,6 +275,7 @@ void Auditor::on(const core::AttemptEnded& e) {
         j.matched.insert(end.matched.begin(), end.matched.end());
     j.last_held.clear();
     for (const Member& m : r.members) j.last_held.insert(m.place.worker);
+    j.last_given = r.given;
     for (const Member& m : r.members)
         if (m.ended && m.ended->outcome == Outcome::Infra)
             faults_[core::machine_of(m.node)].push_back({now_, e.attempt.job});

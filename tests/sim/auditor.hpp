@@ -68,6 +68,7 @@ class Auditor {
         Token last{};
         std::optional<core::AttemptEnded> last_end{};
         std::set<WorkerId> last_held{};
+        spec::Resources last_given{};
         std::set<int> matched{};  // in the logs of that
         int infra = 0;
         int app = 0;
@@ -152,6 +153,7 @@ class Auditor {
     using Occupied = std::function<bool(const Job&)>;
     Room room(const Occupied& occupied) const;  // what the jobs that it names leave free
     bool fits(const spec::Resources& wanted, const Room& room, Time now) const;
+    bool spares_suffice(const Job& j) const;
     void check_places(const core::AttemptPlaced& e, const spec::Resources& given) const;
     void note_used(const Run& run);
     bool goes_back(const Worker& worker) const;
@@ -192,6 +194,7 @@ class Auditor {
     bool quota_allows(const Job& job, const spec::Resources& wanted, const Some& promised) const;
     std::vector<spec::Resources> shapes(const Job& job, Time now, const Some& promised = {}) const;
     bool borrows(const Job& job) const;
+    bool owns(const Job& job) const;
     // A job that waits: its place in the order, smaller is earlier.
     struct Waiting {
         std::tuple<bool, Time, std::int64_t, JobId> rank;

@@ -27,6 +27,7 @@ MUTATIONS = {
     'core/apply.cpp': [
         ('if (now <= known) return;', 'if (attempt.outcome) return;', 'the first bad end decides, whatever it was'),
         ('job.attempts = e.attempt.token.attempt;', '', 'attempt numbers do not grow'),
+        ('place.up = place.ended = place.spare;', '', 'spares are waited for'),
         ('job.due = due_at(job) <= job.past.back().ended_at;', 'job.due = true;', 'no back-off'),
         ('job.array = e.array;\n    job.due = due_at(job) <= e.at;', 'job.array = e.array;', 'no begin time'),
     ],
@@ -44,22 +45,25 @@ MUTATIONS = {
         ('if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
     ],
     'core/room.cpp': [
-        ('std::ssize(candidates) < wanted.nodes', 'candidates.empty()', 'gangs start in part'),
-        ('for (int gpu : place.gpus) std::erase(found->second.gpus, gpu);', '', 'GPUs are given twice'),
+        ('.gpus.at(static_cast<std::size_t>(gpu)) -= place.gpu_percent;', ';', 'GPUs are given twice'),
+        ('places.back().spare = std::ssize(places) > wanted.nodes;', '', 'spares are members'),
         ('return state.workers.at(item.first).quiet;', 'return false;', 'silent workers get jobs'),
     ],
     'core/rules/place.cpp': [
         ('if (!state_.policy.backfill) break;', '', 'backfill cannot be turned off'),
-        ('return first_ ? ', 'return false ? ', 'narrow jobs overtake a wide one'),
-        ('if (first_ || find_places(job.spec.resources, all_).empty()) continue;',
-         'if (first_) continue;', 'a job that can never run is the one with the reservation'),
-        ('if (limits.excess(job)) {', 'if (false) {', 'arrays and quotas know no limit'),
+        ('auto places = first_ ? ', 'auto places = false ? ', 'narrow jobs overtake a wide one'),
+        ('return !find_places(job.spec.shape(shape), all_).empty();', 'return true;',
+         'a job that can never run is the one with the reservation'),
+        ('for (const int shape : shapes) {', 'for (const int shape : {shapes.empty() ? 0 : shapes[0]}) {',
+         'only the first variant is tried'),
+        ('return Choice{shape, std::move(places)};', 'return Choice{0, std::move(places)};',
+         'an attempt forgets its variant'),
     ],
     'core/reservation.cpp': [
         ('now + later.time + kBackfillSlack <= *at_', 'true', 'backfilled jobs may take as long as they like'),
         ('if (!at_) return true;',
          'if (!at_) return false;', 'a job behind others without limits has no reservation'),
-        ('if (lost > spare) places.clear();', '', 'backfill counts no loss'),
+        ('if (!fits_beside) places.clear();', '', 'backfill counts no loss'),
     ],
     'core/queue.cpp': [
         ('cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)', 'false', 'who starves is left out'),
@@ -71,10 +75,25 @@ MUTATIONS = {
         ('if (!lower && !(reclaims && limits.borrows(job))) continue;', '', 'equals preempt each other'),
     ],
     'core/limits.cpp': [
-        ('now + more <= *limit + borrow', 'now + more <= *limit + borrow + 1', 'quotas are passed by one'),
+        ('if (now + more <= limit)', 'if (now + more <= limit + 100)', 'quotas are passed by one'),
+        ('if (!late && !limits.excess(job, wanted))', 'if (!late)', 'arrays and quotas know no limit'),
         ('if (limit && accounts[name] + count > *limit)', 'if (false)', 'an account queues as many jobs as it likes'),
         ('at = policy.accounts.find(at->second.parent)',
          'at = policy.accounts.end()', "a parent's quota does not count"),
+    ],
+    'core/coupling.cpp': [
+        ('if (left >= percent &&', 'if (left > 0 &&', 'parts of GPUs are given that are not there'),
+    ],
+    'core/segments.cpp': [
+        ('workers->size() / size * size', 'workers->size()', 'blocks of nodes span segments'),
+        ('if (std::ssize(near) < spares) return {};', 'spares = std::min<int>(spares, near.size());',
+         'a gang starts without its spares'),
+        ('if (use && !one.segment.empty())', 'if (use)', 'no segment counts as one'),
+    ],
+    'core/spares.cpp': [
+        ('outcome != Outcome::Infra', 'false', 'spares are used whatever the end'),
+        ('job.held', 'false', 'a held job goes on with its spares'),
+        ('others.add(job, wanted, -1);', 'return {};', 'spares are never used'),
     ],
     'core/rules/settle.cpp': [
         ('if (stopped && job.attempt->preempted) return Class::Preempted;', '', 'being preempted uses up retries'),

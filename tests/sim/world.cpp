@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/state_bytes.hpp"
 
 namespace roll::sim {
@@ -15,6 +16,7 @@ World::World(std::uint64_t seed) : random_(seed) {
         nodes_.push_back({"n" + std::to_string(i), random_.between(1, 4), random_.between(0, 2)});
         if (random_.percent(70)) nodes_.back().segment = "s" + std::to_string(i % 2);
         if (random_.percent(50)) nodes_.back().gpu_numa = {0, 1};
+        nodes_.back().old = random_.percent(25);
         later(random_.between(0, 20), [this, i] { start_process(nodes_[i]); });
     }
     machines_ = nodes_.size();
@@ -109,7 +111,11 @@ void World::die() {
 Result<void> World::commit(std::span<const core::Event> events) {
     if (crash_ == Crash::BeforeCommit) return fail(ErrorCode::Failed, "killed before the commit");
     if (full_) return fail(ErrorCode::Refused, "the volume is full");
-    ledger_.insert(ledger_.end(), events.begin(), events.end());
+    for (const core::Event& event : events) {  // as the ledger writes and reads it
+        auto written = ledger::event_from(ledger::kind_of(event), ledger::body_of(event));
+        ROLL_CHECK(written);
+        ledger_.push_back(*std::move(written));
+    }
     ledger_times_.resize(ledger_.size(), now());
     if (crash_ == Crash::AfterCommit) return fail(ErrorCode::Failed, "killed after the commit");
     return {};
@@ -187,12 +193,26 @@ void World::receive(const Heartbeat& heartbeat, std::uint64_t life) {
     heard_[heartbeat.session] = heartbeat;
     const auto worker = worker_of(heartbeat.session);
     if (!worker) {
+        // Without a generation the first word of a process that is dead by now cannot be told from
+        // a new one's; it is taken to have died with its connection.
+        if (heartbeat.generation == 0 && !joined(heartbeat) && !is_alive(heartbeat.session)) return;
         inbox_.push_back({core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
                                             heartbeat.gpus, heartbeat.pilot, heartbeat.generation,
                                             heartbeat.segment, heartbeat.gpu_numa}});
         return;
     }
     claim(*worker, heartbeat);
+}
+
+bool World::joined(const Heartbeat& heartbeat) const {
+    const auto known = engine_->state().sessions.find(heartbeat.node);
+    return known != engine_->state().sessions.end() &&
+           std::ranges::count(known->second, heartbeat.session) > 0;
+}
+
+bool World::is_alive(const std::string& session) const {
+    return std::ranges::any_of(
+        nodes_, [&](const Node& node) { return node.process && node.process->session == session; });
 }
 
 void World::claim(WorkerId worker, const Heartbeat& heartbeat) {
@@ -284,7 +304,7 @@ void World::start_process(Node& node) {
     node.process = std::make_unique<Process>();
     node.process->node = node.name;
     node.process->session = node.name + "/" + std::to_string(++sessions_);
-    node.process->generation = sessions_;
+    node.process->generation = node.old ? 0 : sessions_;
     node.process->slots = node.slots;
     node.process->gpus = node.gpus;
     node.process->segment = node.segment;

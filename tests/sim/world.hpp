@@ -53,6 +53,7 @@ class World {
         int gpus = 0;
         std::string segment{};
         std::vector<int> gpu_numa{};
+        bool old = false;  // its roll-worker is of version 1, which says no generation
         std::unique_ptr<Process> process{};
         std::optional<core::Pilot> pilot{};  // of one that comes and goes with a Slurm job
         std::string slurm_key{};
@@ -81,6 +82,8 @@ class World {
     void settle_turn(const engine::Turn& turn, const std::vector<Request>& requests);
     void receive(const Heartbeat& heartbeat, std::uint64_t life);
     void claim(WorkerId worker, const Heartbeat& heartbeat);
+    bool joined(const Heartbeat& heartbeat) const;
+    bool is_alive(const std::string& session) const;
     void answer_all();
     Answer answer_to(const Heartbeat& heartbeat) const;
     void count_silence();

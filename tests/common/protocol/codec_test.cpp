@@ -58,7 +58,8 @@ void is_strict(const std::string& frame, const std::set<std::string>& optional, 
 }
 
 TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
-    is_strict(encode(sample_heartbeat()), {"pilot", "generation", "beat_ms"}, decode_heartbeat);
+    is_strict(encode(sample_heartbeat()), {"pilot", "generation", "beat_ms", "segment", "gpu_numa"},
+              decode_heartbeat);
     is_strict(encode(sample_answer()), {"save"}, decode_answer);
     is_strict(encode(sample_launch()), {}, decode_launch);
     is_strict(encode(Request{7, "x", Json::object()}), {"args"}, decode_request);

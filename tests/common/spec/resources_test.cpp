@@ -59,5 +59,15 @@ TEST(JobResources, AVariantIsLikeThemButForWhatItSays) {
     EXPECT_FALSE(second.contains("variants"));
 }
 
+TEST(JobRetry, MayBeUnlimitedOrNever) {
+    const ParsedJob job = parse_job(
+        R"({"name": "x", "kind": "command", "command": ["true"],
+            "retry": {"infra": "unlimited", "app": 0}})",
+        "/");
+    ASSERT_TRUE(job.ok());
+    EXPECT_GE(job.spec.retry.infra, 1'000'000'000);
+    EXPECT_EQ(job.spec.retry.app, 0);
+}
+
 }  // namespace
 }  // namespace roll::spec

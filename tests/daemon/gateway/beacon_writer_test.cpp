@@ -43,6 +43,29 @@ TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
     EXPECT_EQ(writer.published(), 0u);
 }
 
+// Leases rule 18: whoever took over is not written over.
+TEST(BeaconWriter, ANewerRolldsBeaconIsLeftAsItIs) {
+    std::string pattern = "/tmp/roll-beacon-XXXXXX";
+    const std::filesystem::path folder = ::mkdtemp(pattern.data());
+    {
+        io::Beacon own;
+        own.cluster = "c";
+        own.incarnation = 3;
+        io::Beacon newer = own;
+        newer.incarnation = 4;
+        ASSERT_TRUE(io::write_beacon(folder / "beacon", newer));
+        BeaconWriter writer(folder / "beacon", own, 1ms);
+        for (int i = 0; i < 1000 && !writer.superseded(); ++i) {
+            writer.beat();
+            std::this_thread::sleep_for(5ms);
+        }
+        EXPECT_TRUE(writer.superseded());
+        EXPECT_EQ(writer.published(), 0u);
+        EXPECT_EQ(io::read_beacon(folder / "beacon")->incarnation, 4u);
+    }
+    std::filesystem::remove_all(folder);
+}
+
 // Who sleeps until a beat is due and then asks for it gets it: beats do not come at half their pace
 // because each asking was a moment early.
 TEST(BeaconWriter, ABeatAskedForWhenItIsDueIsTaken) {

@@ -129,7 +129,9 @@ TEST(EventJson, ReadsBackEveryKindAsItWasWritten) {
 TEST(EventJson, HoldsTheFieldsThatWereGiven) {
     const core::Events events = one_of_each();
     EXPECT_EQ(body_of(events[8]), R"({"at":1700000000123,"attempt":{"job":1,"token":"2-1"},)"
-                                  R"("places":[{"gpus":[1],"slots":[0,2],"worker":5}]})");
+                                  R"("places":[{"gpu_percent":50,"gpus":[1],"slots":[0,2],)"
+                                  R"("worker":5},{"gpus":[],"slots":[],"spare":true,)"
+                                  R"("worker":6}],"variant":2})");
     EXPECT_EQ(body_of(events[7]),
               R"({"at":1700000000123,"exit_code":137,"job":1,"phase":"failed","reason":"killed"})");
 }

@@ -294,5 +294,19 @@ TEST(Desk, StatesThatSayNothingLeaveThingsAsTheyAre) {
     }
 }
 
+TEST(Order, LeavesOutMachinesThatPilotsFailedOn) {
+    Site site;
+    for (const char* node : {"gpu7.a3", "gpu8.a4", "own"})
+        site.core.tell(core::WorkerHello{node, node, 1, 0});
+    for (const char* machine : {"gpu7", "own", "gpu8"}) {
+        core::apply(site.core.state,
+                    core::MachineExcluded{machine, site.core.now + 1h, "it failed", site.core.now});
+    }
+    site.core.tell(core::Drain{"gpu8.a4", false});
+    site.want();
+    EXPECT_EQ(site.expect<Submit>().queue.sbatch_args,
+              (std::vector<std::string>{"--exclude=gpu7"}));
+}
+
 }  // namespace
 }  // namespace roll::pilots

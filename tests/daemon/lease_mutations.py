@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Breaks each rule of docs/leases.md by hand and requires that the test which it names fails.
+
+    tests/daemon/lease_mutations.py [--build build/release] [--only RULE]
+
+Compiles one changed file with the build's own command, links it before the library into the test's program, and
+runs the tests that are named. Exit 0: every mutant is killed. Takes minutes, so it is run by hand.
+"""
+import argparse
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SESSIONS, CORE, LEASE = 'daemon/gateway/sessions.cpp', 'worker/agent/agent_core.cpp', 'worker/agent/lease.cpp'
+WRITER = 'daemon/gateway/beacon_writer.cpp'
+
+# (rule, file, text, replacement, program, tests)
+MUTANTS = [
+    (1, WRITER, 'if (!io::write_beacon(path_, record)) return;',
+     'static_cast<void>(io::write_beacon(path_, record));',
+     'beacon_writer_test', 'BeaconWriter.CountsNoBeatThatItCouldNotWrite'),
+    (2, 'common/io/beacon.cpp', 'static_cast<off_t>(beacon_offset(beacon.counter))', 'off_t{0}',
+     'beacon_test', 'BeaconFile.TornWriteLeavesTheOtherRecord'),
+    (3, 'daemon/core/decide.cpp', 'job->attempt->token == key.token',
+     'job->attempt->token.attempt == key.token.attempt', 'core_test', '*'),
+    (4, SESSIONS, 'published - since < static_cast<std::uint64_t>', 'published - since <= static_cast<std::uint64_t>',
+     'sessions_test', 'Sessions.AWorkerIsLostAtThirtyFiveBeats*'),
+    (4, SESSIONS, 'unheard_since_.try_emplace(id, published).first->second', 'std::uint64_t{0}',
+     'sessions_test', 'Sessions.AfterAStartSilenceCountsFromZero'),
+    (5, SESSIONS, 'const bool renews = heartbeat.bound_below_lease ||', 'const bool renews = true ||',
+     'sessions_test', 'Sessions.AHeartbeatFromADeafWorker*'),
+    (5, SESSIONS, '|| !worker || held_by(state, *worker).empty();', '|| !worker;',
+     'sessions_test', 'Sessions.ADeafWorkerWithoutAnAttemptRenews'),
+    (6, 'daemon/dispatch/dispatch.cpp', 'if (!current && entry.phase != "ended")', 'if (false)', 'dispatch_test', '*'),
+    (7, SESSIONS, 'entry.second.last.heard_recently && ', '', 'sessions_test', 'Sessions.ThereIsCompanyOnly*'),
+    (8, SESSIONS, '2 * beat + beat / 2', '200 * beat', 'sessions_test', 'Sessions.NothingIsPlacedOnAWorker*'),
+    (9, LEASE, 'silent_since_(sent - counted * rules.beat)', 'silent_since_(sent)', 'lease_test', 'Bound.*'),
+    (9, CORE, 'named = named_by(answer);',
+     'named = [&] { std::set<AttemptKey> all; for (auto& a : attempts_) all.insert(a.first); return all; }();',
+     'agent_core_test', '*AnswersThatDoNotNameIt*'),
+    (10, LEASE, 'if (look.incarnation < incarnation_) return;', '', 'lease_test', 'Bound.AnOlderIncarnation*'),
+    (10, LEASE, 'counter_ = 0;', '', 'lease_test', 'Bound.ANewerIncarnation*'),
+    (10, LEASE, '    silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);\n', '',
+     'lease_test', 'Bound.MoreBeatsThanThisClockSaw*'),
+    (11, CORE, 'if (!trust_.on_look(look, in_contact, rules_)) {',
+     'if (trust_.on_look(look, in_contact, rules_); false) {',
+     'agent_core_test', '*ABeaconThatGoesBack*'),
+    (12, CORE, 'if (bound >= rules_.lease)\n', 'if (false)\n', 'agent_core_test', '*AtTheLeaseItStops*'),
+    (12, CORE, 'if (bound >= rules_.lease + rules_.fence)\n', 'if (false)\n', 'agent_core_test', '*AtTheLeaseItStops*'),
+    (12, CORE, 'if (orphan) stop', 'if (false) stop', 'agent_core_test', '*AnOrphanStops*'),
+    (14, CORE, '    ran_.insert(entry.attempt);\n', '', 'agent_core_test', '*ALeftoverIsReportedEnded*'),
+    (15, CORE, 'if (bound.at(now) >= rules_.lease) return;', '', 'agent_core_test', '*AStartThatWasHeldUp*'),
+    (15, CORE, 'draining_ || ran_.contains(order.attempt) ||', 'draining_ ||', 'agent_core_test',
+     '*NeverStartsAToken*'),
+    (15, CORE, 'answer.incarnation < incarnation_ ||', 'false ||', 'agent_core_test', '*AnOlderRolldIsNotObeyed*'),
+    (16, 'daemon/core/decide.cpp', 'job->attempt->token == key.token', 'true', 'core_test', '*'),
+    (18, WRITER, 'superseded_ = true;', '', 'beacon_writer_test', 'BeaconWriter.*Newer*'),
+    (19, 'daemon/core/actions.cpp', 'if (place.up || state.adopting) return', 'if (place.up) return',
+     'core_test', '*'),
+    (19, 'daemon/core/rules/place.cpp', 'if (state.adopting || ', 'if (', 'sessions_test', 'Sessions.AfterATakeOver*'),
+]
+
+
+def commands(build, target):
+    out = subprocess.run(['ninja', '-t', 'commands', target], cwd=build, capture_output=True, text=True, check=True)
+    return out.stdout.splitlines()
+
+
+def mutant(build, file, text, replacement, program, folder):
+    source = (ROOT / file).read_text(encoding='utf-8')
+    if source.count(text) != 1:
+        sys.exit(f'{file} holds {source.count(text)} times: {text}')
+    changed = folder / pathlib.Path(file).name
+    changed.write_text(source.replace(text, replacement), encoding='utf-8')
+    all_commands = commands(build, f'bin/{program}')
+    compile_it = next(c for c in all_commands if c.endswith(f' -c {ROOT / file}'))
+    compiled = folder / 'changed.o'
+    words = [w for w in shlex.split(compile_it) if w not in ('-Werror', 'ccache')]
+    words[words.index('-o') + 1] = str(compiled)
+    words[-1] = str(changed)
+    subprocess.run(words + ['-w'], cwd=build, check=True)
+    link = re.sub(r'^: && | && :$', '', all_commands[-1])
+    link = re.sub(r' -o \S+ ', f' -o {folder}/mutant {compiled} ', link)
+    subprocess.run(link, shell=True, cwd=build, check=True)
+    return folder / 'mutant'
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build/release')
+    parser.add_argument('--only', type=int, default=0)
+    options = parser.parse_args()
+    survivors = 0
+    for rule, file, text, replacement, program, tests in MUTANTS:
+        if options.only not in (0, rule):
+            continue
+        with tempfile.TemporaryDirectory(prefix='roll-lease-') as folder:
+            broken = mutant(options.build, file, text, replacement, program, pathlib.Path(folder))
+            run = subprocess.run([broken, f'--gtest_filter={tests}'], capture_output=True, text=True, timeout=120,
+                                 check=False)
+        failed = re.findall(r'\[  FAILED  \] (\S+)', run.stdout)
+        killed = run.returncode != 0 and bool(re.search(r'Running [1-9]', run.stdout))
+        survivors += not killed
+        verdict = failed[0] if failed else 'killed' if killed else 'SURVIVES'
+        print(f'rule {rule}: {text.strip()[:60]}: {verdict}', flush=True)
+    print(f'{survivors} survive')
+    return 1 if survivors else 0
+
+
+sys.exit(main())
