@@ -344,7 +344,11 @@ void for_each_string(const OrderedJson& schema, Value& value, const std::string&
 
 }  // namespace
 
-OrderedJson job_schema() { return OrderedJson::parse(job_schema_text()); }
+// Parsed once: to copy it takes a tenth of the time.
+OrderedJson job_schema() {
+    static const OrderedJson kSchema = OrderedJson::parse(job_schema_text());
+    return kSchema;
+}
 
 std::vector<std::string> key_paths(const OrderedJson& schema) {
     std::vector<std::string> keys;

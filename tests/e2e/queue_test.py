@@ -194,6 +194,19 @@ class Queue(RollTest):
         self.assertEqual(refused.returncode, 2)
         self.assertIn('is a directory', refused.stderr)
 
+    def test_many_files_keep_their_order_and_a_refused_one_stops_no_other(self):
+        self.up()
+        files = [self.write(f'{n}.yaml', json.dumps({
+            'name': f'file-{n}', 'kind': 'command', 'command': ['true'], 'hold': True,
+            **({'account': 'nobodys'} if n == 70 else {})})) for n in range(150)]
+        done = self.ctl('submit', '--parsable', *files, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn('there is no account nobodys', done.stderr)
+        numbers = [int(line) for line in done.stdout.split()]
+        self.assertEqual(numbers, sorted(numbers))
+        names = {job['id']: job['name'] for job in self.json('jobs')['jobs']}
+        self.assertEqual([names[number] for number in numbers], [f'file-{n}' for n in range(150) if n != 70])
+
     def test_a_followed_log_goes_on_with_the_next_attempt_and_says_so(self):
         self.up()
         mark = os.path.join(self.work, 'mark')
