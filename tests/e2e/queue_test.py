@@ -131,18 +131,27 @@ class Queue(RollTest):
 
     def test_a_machine_whose_own_check_fails_is_left_out(self):
         self.up()
+        ours = os.path.join(self.state, 'worker.pid')  # of the worker that `rollctl down` ends
+        with open(ours, encoding='ascii') as file:
+            pid = file.read()
         log = open(os.path.join(self.top, 'bad.log'), 'wb')
         bad = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'bad',
                                 '--slots', '4', '--check', 'false'], env=self.env, stdout=log, stderr=log)
-        self.addCleanup(lambda: (bad.kill(), bad.wait(), log.close()))
+        self.addCleanup(lambda: (bad.kill(), bad.wait(), log.close()))  # if it fails on the way
         wait_until(lambda: any(node['node'] == 'bad' for node in self.json('nodes')['nodes']), 'the worker')
         job = self.submit('--slots', '4', '--', 'true')
         wait_until(lambda: self.show(job)['attempts'] and self.show(job)['state'] == 'queued', 'its first attempt')
         self.assertEqual(self.show(job)['attempts'][0]['exit_code'], 78)
-        hold = wait_until(lambda: self.json('explain', job)['holds'], 'the machine to be left out')[0]
+        def no_room():
+            return [hold for hold in self.json('explain', job)['holds'] if hold['rule'] == 'room']
+        hold = wait_until(no_room, 'its back-off to end')[0]
         self.assertEqual(hold['remedy'], 'rollctl undrain bad')
         self.assertIn('its check failed', [one['why'] for one in hold['nodes'] if one['node'] == 'bad'][0])
         self.ctl('cancel', job)
+        bad.terminate()
+        bad.wait()
+        with open(ours, 'w', encoding='ascii') as file:
+            file.write(pid)
 
     def test_an_array_runs_with_its_limit_and_its_failed_tasks_are_queued_again(self):
         self.up()
