@@ -86,13 +86,10 @@ MUTATIONS = {
     ],
     'core/segments.cpp': [
         ('workers->size() / size * size', 'workers->size()', 'blocks of nodes span segments'),
-        ('if (std::ssize(near) < spares) return {};', 'spares = std::min<int>(spares, near.size());',
-         'a gang starts without its spares'),
         ('if (use && !one.segment.empty())', 'if (use)', 'no segment counts as one'),
     ],
     'core/spares.cpp': [
         ('outcome != Outcome::Infra', 'false', 'spares are used whatever the end'),
-        ('job.held', 'false', 'a held job goes on with its spares'),
         ('others.add(job, wanted, -1);', 'return {};', 'spares are never used'),
     ],
     'core/rules/settle.cpp': [

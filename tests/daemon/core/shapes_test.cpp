@@ -197,6 +197,13 @@ TEST_F(Spares, AreNotUsedForWhatTheProgramDid) {
     EXPECT_EQ(desk.job(id).attempt->places.size(), 3u);
 }
 
+TEST_F(Spares, AreNotUsedForAJobThatIsHeld) {
+    const JobId id = desk.submit(spec);
+    desk.tell(Hold{id, true});
+    desk.exit(id, Outcome::Infra, 137);
+    EXPECT_FALSE(runs(id));
+}
+
 TEST_F(Spares, ALostSpareDisturbsNobody) {
     const JobId id = desk.submit(spec);
     desk.tell(WorkerGone{place(id, 2).worker, "silent"});
