@@ -17,8 +17,10 @@ constexpr auto kBetweenReads = std::chrono::milliseconds(500);
 constexpr int kPlotWidth = 70;
 constexpr int kPlotHeight = 16;
 constexpr int kCellWidth = 14;
-constexpr std::array kNotForPeople = {"tokens",       "data_wait_seconds", "eta_seconds",
-                                      "memory_bytes", "memory_peak_bytes", "peak_tflops"};
+constexpr std::array kNotForPeople = {
+    "tokens",        "data_wait_seconds", "eta_seconds",
+    "memory_bytes",  "memory_peak_bytes", "peak_tflops",
+    "clipped_share", "valid_perplexity",  "tokens_per_second_per_rank"};
 
 std::vector<Json> rows_of(Tail& tail) {
     std::vector<Json> rows;
