@@ -23,11 +23,11 @@ std::int64_t layer_products(const spec::ModelConfig& m) {
     return m.hidden * (attention + 2 * keys) + attention * m.hidden + 3 * m.hidden * m.intermediate;
 }
 
-// Elements that one token's layer keeps from forward to backward: both norms' inputs and outputs, q
-// k v, the attention's output, gate, up and their product.
+// Elements that one token's layer keeps from forward to backward: both norms' inputs, q k v, the
+// attention's output, gate and up.
 std::int64_t layer_saved(const spec::ModelConfig& m) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    return 4 * m.hidden + 2 * attention + 2 * keys + 3 * m.intermediate;
+    return 2 * m.hidden + 2 * attention + 2 * keys + 2 * m.intermediate;
 }
 
 // By the tokens of a sequence together, each seeing those before it and itself.
@@ -71,16 +71,14 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
-    bytes.main_weights = element == main ? 0 : count * main;
+    bytes.main_weights = count * (main - element);  // what weights lack of them
     bytes.gradients = count * main;
     bytes.moments = 2 * count * main;
     bytes.activations = live * tokens * (m.layers * layer_saved(m) + m.hidden) * element;
-    const bool widens = spec.precision == spec::Precision::Bf16;  // bfloat16 to float and back
-    const std::int64_t logit = widens ? element + 4 : element;
-    const std::int64_t logits = std::min(kLogitsBlockBytes, tokens * m.vocab * logit);
-    const std::int64_t loss = logits + 2 * tokens * m.hidden * element;
-    const std::int64_t gates = widens ? 26 : 2 * element;  // bytes of gate, up and what they become
-    const std::int64_t layer = tokens * (2 * m.hidden * element + gates * m.intermediate);
+    const std::int64_t logits = tokens * m.vocab * element;
+    const std::int64_t blocks = (logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes;
+    const std::int64_t loss = logits / blocks + 2 * tokens * m.hidden * element;
+    const std::int64_t layer = tokens * (2 * m.hidden + 4 * m.intermediate) * element;
     bytes.workspace = std::max(loss, layer);
     bytes.snapshot = 3 * count * main;
     return bytes;

@@ -33,7 +33,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model,
 // `snapshot` is the copy that a checkpoint is written from while training goes on.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    std::int64_t main_weights = 0;  // what the optimizer moves, where that is another tensor
+    std::int64_t main_weights = 0;  // what the optimizer moves, beyond the weights
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
     std::int64_t activations = 0;

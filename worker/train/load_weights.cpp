@@ -19,15 +19,14 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kReadBytes = 1 << 20;  // by a thread at least
 
-tensor::DType dtype_of(const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
+tensor::DType dtype_of(const Parameters& parameters) {
+    return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
 // Where each native tensor's bytes go.
-std::map<std::string, at::Tensor> by_name(const Parameters& parameters) {
-    std::map<std::string, at::Tensor> result;
-    for (std::size_t i = 0; i < parameters.specs.size(); ++i)
-        result[parameters.specs[i].name] = parameters.main[i];
+std::map<std::string, std::size_t> by_name(const Parameters& parameters) {
+    std::map<std::string, std::size_t> result;
+    for (std::size_t i = 0; i < parameters.specs.size(); ++i) result[parameters.specs[i].name] = i;
     return result;
 }
 
@@ -59,8 +58,9 @@ void read_rows(const convert::Source& source, const convert::TargetTensor& targe
 
 // The rows that were made.
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
-                               const at::Tensor& weight, std::uint64_t seed) {
+                               const Parameters& parameters, std::size_t i, std::uint64_t seed) {
     const tensor::Shape& shape = target.info.shape;
+    const at::Tensor& weight = parameters.weight[i];
     const bool grows = is_vocabulary(target.info.name) && weight.dim() == 2 && shape.size() == 2 &&
                        shape[1] == weight.size(1) && shape[0] < weight.size(0);
     if (!grows && weight.sizes() != at::IntArrayRef(shape))
@@ -68,10 +68,10 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
                     source.directory.string() + ": " + target.info.name + " has shape " +
                         tensor::to_string(shape) + "; the job's model has " +
                         tensor::to_string(weight.sizes().vec()));
-    const at::Tensor host = weight.is_cpu() ? weight : at::empty_like(weight, at::kCPU);
+    const at::Tensor host = main_to_write(parameters, i);
     read_rows(source, target, grows ? host.narrow(0, 0, shape[0]) : host);
     if (grows) grow(host, shape[0], seed, target.info.name);
-    if (!weight.is_cpu()) weight.copy_(host);
+    set_main(parameters, i, host);
     return grows ? weight.size(0) - shape[0] : 0;
 }
 
@@ -97,23 +97,22 @@ std::string load_weights(const fs::path& directory, Parameters& parameters, std:
     whole.layout = {};
     whole.local_names = false;
     const auto layout = of_disk(convert::mca_layout(source.native, source.model, whole));
-    const convert::Plan plan =
-        of_disk(convert::make_plan(source, layout, dtype_of(parameters.flat_main)));
+    const convert::Plan plan = of_disk(convert::make_plan(source, layout, dtype_of(parameters)));
     for (const convert::Comparison& replica : plan.comparisons)
         of_disk(convert::compare(source, replica));
-    std::map<std::string, at::Tensor> weights = by_name(parameters);
+    std::map<std::string, std::size_t> weights = by_name(parameters);
     std::int64_t grown = 0;
     for (const convert::TargetTensor& target : plan.tensors) {
         const auto weight = weights.find(target.info.name);
         if (weight == weights.end())
             throw RankFailure(2,
                               directory.string() + ": the job's model has no " + target.info.name);
-        grown = std::max(grown, of_disk(read_into(source, target, weight->second, seed)));
+        grown =
+            std::max(grown, of_disk(read_into(source, target, parameters, weight->second, seed)));
         weights.erase(weight);
     }
     if (!weights.empty())
         throw RankFailure(2, directory.string() + " has no " + weights.begin()->first);
-    round_weights(parameters);
     return decision(source, grown);
 }
 

@@ -11,6 +11,7 @@
 #include "worker/formats/torch_file.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/load_weights.hpp"
+#include "worker/train/model/lazy_zeros.hpp"
 
 namespace roll::train {
 namespace {
@@ -81,11 +82,13 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
                        const std::string& job) {
     const Parameters& parameters = chunk.parameters();
     const AdamWState& moments = optimizer.state();
-    const auto copied = [](const at::Tensor& flat) {
-        return flat.is_cpu() ? flat.clone() : flat.cpu();
+    const auto copied = [](const at::Tensor& flat) {  // in pages that go when it does
+        at::Tensor copy = lazy_zeros(flat.numel(), flat.scalar_type());
+        copy.copy_(flat);
+        return copy;
     };
     return {parameters.specs,
-            views_like(parameters, copied(parameters.flat_main)),
+            views_like(parameters, main_copy(parameters)),
             trainable_views(parameters, copied(moments.flat_average)),
             trainable_views(parameters, copied(moments.flat_square)),
             moments.steps,
@@ -94,8 +97,8 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
 }
 
 std::uint64_t snapshot_bytes(const Parameters& parameters) {
-    const std::int64_t count = parameters.flat_main.numel() + 2 * trainable_numel(parameters);
-    return static_cast<std::uint64_t>(count) * parameters.flat_main.element_size();
+    const std::int64_t count = parameters.flat_weight.numel() + 2 * trainable_numel(parameters);
+    return static_cast<std::uint64_t>(count) * c10::elementSize(main_type(parameters));
 }
 
 Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,

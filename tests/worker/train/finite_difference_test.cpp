@@ -58,9 +58,10 @@ TEST(FiniteDifference, OfRmsNorm) {
 TEST(FiniteDifference, OfSwiglu) {
     const at::Tensor x = random({6, 2 * 19}), dy = random({6, 19});
     SwigluSaved saved, dropped;
+    at::Tensor again;
     swiglu(x, saved);
     expect_gradient([&](const at::Tensor& v) { return swiglu(v, dropped); }, x, dy,
-                    swiglu_backward(dy, saved));
+                    swiglu_backward(dy, saved, again));
 }
 
 TEST(FiniteDifference, OfRopeAndAttention) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/train/simd/halves.hpp"
 #include "worker/train/simd/width.hpp"
 
 namespace roll::simd {
@@ -226,6 +227,19 @@ bool same(const std::vector<BF16>& a, const std::vector<BF16>& b) {
                       [](BF16 x, BF16 y) { return x.x == y.x; });
 }
 
+TEST(Halves, AreTheNearestBfloat16AndWhatIsLost) {
+    std::mt19937 generator(1);
+    for (int i = 0; i < 1 << 20; ++i) {
+        auto bits = static_cast<std::uint32_t>(generator());
+        if (i % 4 == 0)
+            bits = (bits & 0xFFFF0000U) + 0x7FFFU + static_cast<std::uint32_t>(i / 4 % 3);
+        const auto number = std::bit_cast<float>(bits);
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(join(nearest(number), rest_of(number))), bits);
+        if (!std::isfinite(number) || (bits & 0xFFFFU) == 0x8000U) continue;  // half-way
+        ASSERT_EQ(nearest(number).x, static_cast<BF16>(number).x) << number;
+    }
+}
+
 // A bfloat16 kernel is the float kernel on widened numbers, its results rounded once.
 class Bfloat16 : public testing::TestWithParam<int> {
   public:
@@ -270,9 +284,10 @@ TEST_P(Bfloat16, ActivationsAndRotationsAreTheFloatOnesRounded) {
         narrow.swiglu(a.data(), in.data(), kRows, size);
         wide.swiglu(a_wide.data(), in_wide.data(), kRows, size);
         EXPECT_TRUE(same(a, rounded(a_wide))) << width->name;
-        narrow.swiglu_backward(d.data(), da.data(), in.data(), kRows, size);
-        wide.swiglu_backward(d_wide.data(), da_wide.data(), in_wide.data(), kRows, size);
-        EXPECT_TRUE(same(d, rounded(d_wide))) << width->name;
+        narrow.swiglu_backward(d.data(), a.data(), da.data(), in.data(), kRows, size);
+        wide.swiglu_backward(d_wide.data(), a_wide.data(), da_wide.data(), in_wide.data(), kRows,
+                             size);
+        EXPECT_TRUE(same(d, rounded(d_wide)) && same(a, rounded(a_wide))) << width->name;
         narrow.turn(d.data(), in.data(), cos.data(), sin.data(), size);
         wide.turn(d_wide.data(), in_wide.data(), cos.data(), sin.data(), size);
         EXPECT_TRUE(same(d, rounded(d_wide))) << width->name;
@@ -292,16 +307,23 @@ TEST_P(Bfloat16, LossesAndUpdatesAreTheFloatOnesRounded) {
         EXPECT_EQ(narrow.cross_entropy(logits.data(), room.data(), size / 2, 0.5, size),
                   wide.cross_entropy(logits_wide.data(), nullptr, size / 2, 0.5, size));
         EXPECT_TRUE(same(logits, rounded(logits_wide))) << width->name;
-        auto weight = random<float>(size, 10), weight_wide = weight, average = weight,
-             average_wide = weight, square = of_size<float>(weight.size()), square_wide = square;
-        auto weight_narrow = of_size<BF16>(weight.size());
+        auto weight_wide = random<float>(size, 10), average = weight_wide, average_wide = average,
+             square = of_size<float>(average.size()), square_wide = square;
+        auto weight = rounded(weight_wide);
+        auto rest = of_size<std::int16_t>(weight.size());
+        for (std::size_t i = 0; i < rest.size(); ++i) {
+            weight[i] = nearest(weight_wide[i]);
+            rest[i] = rest_of(weight_wide[i]);
+        }
         const auto grad = random<float>(size, 11);
-        narrow.adamw(weight.data(), weight_narrow.data(), average.data(), square.data(),
-                     grad.data(), kFactors, size);
+        narrow.adamw(weight.data(), rest.data(), average.data(), square.data(), grad.data(),
+                     kFactors, size);
         wide.adamw(weight_wide.data(), nullptr, average_wide.data(), square_wide.data(),
                    grad.data(), kFactors, size);
-        EXPECT_TRUE(weight == weight_wide && average == average_wide && square == square_wide);
-        EXPECT_TRUE(same(weight_narrow, rounded(weight))) << width->name;
+        EXPECT_TRUE(average == average_wide && square == square_wide) << width->name;
+        EXPECT_TRUE(same(weight, rounded(weight_wide))) << width->name;
+        for (std::size_t i = 0; i < rest.size(); ++i)
+            EXPECT_EQ(join(weight[i], rest[i]), weight_wide[i]) << width->name;
     }
 }
 

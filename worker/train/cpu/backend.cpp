@@ -1,6 +1,7 @@
 #include "worker/train/backend.hpp"
 
 #include "worker/train/failure.hpp"
+#include "worker/train/pipeline/memory.hpp"
 
 namespace roll::train {
 
@@ -9,6 +10,7 @@ Backend take_backend(const protocol::Launch& launch, int /*rank*/) {
         throw RankFailure(protocol::kExitRefused,
                           "the job was given GPUs, but roll-rank computes on CPUs alone; "
                           "roll-rank-cuda is the program for them");
+    keep_freed_memory();
     return {at::kCPU, [](GlooFabric& fabric, const std::string& name,
                          const std::vector<int>& ranks) { return fabric.group(name, ranks); }};
 }

@@ -40,7 +40,7 @@ at::Tensor Chunk::here(const at::Tensor& tensor) const {
 void Chunk::prepare_rope(std::int64_t positions) {
     if (rope_.cos_TE.defined() && rope_.cos_TE.size(0) == positions) return;
     rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta, config_.rope_scaling,
-                            parameters_.flat_main.scalar_type());
+                            main_type(parameters_));
     rope_ = {here(rope_.cos_TE), here(rope_.sin_TE)};
 }
 

@@ -39,8 +39,8 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
 }
 
 ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
-    s.h1_MC = norm(places.norm1, x_MC, s.norm1);
-    at::Tensor qkv_MP = ops::linear(s.h1_MC, weight(places.qkv), weight(places.qkv_bias));
+    at::Tensor qkv_MP =
+        ops::linear(norm(places.norm1, x_MC, s.norm1), weight(places.qkv), weight(places.qkv_bias));
     if (config.qk_norm)
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), config.kv_heads,
@@ -60,23 +60,19 @@ at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSa
     };
     const at::Tensor x1_MC =
         add_to(x_MC, o_MA, places.out, places.out_bias, places.post_norm1, s.post_norm1);
-    s.h2_MC = norm(places.norm2, x1_MC, s.norm2);
-    const at::Tensor gate_up_MJ = ops::linear(s.h2_MC, weight(places.gate_up));
-    if (config.activation == spec::Activation::Silu) {
-        s.a_MI = ops::swiglu(gate_up_MJ, s.gate_up);
-    } else {
-        s.gate_up = {gate_up_MJ};
-        s.a_MI = ops::geglu(gate_up_MJ);
-    }
-    return add_to(x1_MC, s.a_MI, places.down, -1, places.post_norm2, s.post_norm2);
+    s.gate_up = {ops::linear(norm(places.norm2, x1_MC, s.norm2), weight(places.gate_up))};
+    const at::Tensor a_MI = config.activation == spec::Activation::Silu
+                                ? ops::swiglu(s.gate_up.gate_up_MJ, s.gate_up)
+                                : ops::geglu(s.gate_up.gate_up_MJ);
+    return add_to(x1_MC, a_MI, places.down, -1, places.post_norm2, s.post_norm2);
 }
 
-// Takes x_MI over: the closure holds it until it has run.
-void Layer::owe(int place, const at::Tensor& dy_MO, at::Tensor& x_MI,
+void Layer::owe(int place, const at::Tensor& dy_MO, const at::Tensor& x_MI,
                 const Contribute& weight) const {
     const int parameter = first + place;
-    weight(parameter, [dy_MO, x_MI = std::exchange(x_MI, {}), dw_OI = parameters.grad[parameter]](
-                          ops::Sum sum) { ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum); });
+    weight(parameter, [dy_MO, x_MI, dw_OI = parameters.grad[parameter]](ops::Sum sum) {
+        ops::linear_backward_weight(dy_MO, x_MI, dw_OI, sum);
+    });
 }
 
 void Layer::owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weight) const {
@@ -85,6 +81,12 @@ void Layer::owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weigh
     weight(parameter, [dy_MO, db_O = parameters.grad[parameter]](ops::Sum sum) {
         ops::linear_backward_bias(dy_MO, db_O, sum);
     });
+}
+
+// The norm's output, as forward made it.
+at::Tensor Layer::norm_again(int place, const ops::RmsNormSaved& saved) const {
+    ops::RmsNormSaved same;
+    return norm(place, saved.x_MC, same);
 }
 
 // d(1 + w) is dw.
@@ -111,19 +113,30 @@ at::Tensor Layer::qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& s,
     return dx_MP;
 }
 
+// From the gradient of the last product's result to that of the activation's input.
+at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
+                                      const Contribute& weight_half) const {
+    const at::Tensor da_MI = ops::linear_backward_input(ddown_MC, weight(places.down));
+    const ops::SwigluSaved gate_up = std::exchange(s.gate_up, {});
+    at::Tensor a_MI, dgate_up_MJ;
+    if (config.activation == spec::Activation::Silu) {
+        dgate_up_MJ = ops::swiglu_backward(da_MI, gate_up, a_MI);
+    } else {
+        a_MI = ops::geglu(gate_up.gate_up_MJ);
+        dgate_up_MJ = ops::geglu_backward(da_MI, gate_up.gate_up_MJ);
+    }
+    owe(places.down, ddown_MC, a_MI, weight_half);
+    return dgate_up_MJ;
+}
+
 // From dy_MC to the gradient of the sum that the second norm reads.
 at::Tensor Layer::mlp_backward(const at::Tensor& dy_MC, LayerSaved& s, const Contribute& input,
                                const Contribute& weight_half) const {
     at::Tensor ddown_MC = dy_MC;
     if (places.post_norm2 >= 0)
         ddown_MC = norm_backward(places.post_norm2, dy_MC, s.post_norm2, {}, input);
-    owe(places.down, ddown_MC, s.a_MI, weight_half);
-    const at::Tensor da_MI = ops::linear_backward_input(ddown_MC, weight(places.down));
-    const ops::SwigluSaved gate_up = std::exchange(s.gate_up, {});
-    const at::Tensor dgate_up_MJ = config.activation == spec::Activation::Silu
-                                       ? ops::swiglu_backward(da_MI, gate_up)
-                                       : ops::geglu_backward(da_MI, gate_up.gate_up_MJ);
-    owe(places.gate_up, dgate_up_MJ, s.h2_MC, weight_half);
+    const at::Tensor dgate_up_MJ = activation_backward(ddown_MC, s, weight_half);
+    owe(places.gate_up, dgate_up_MJ, norm_again(places.norm2, s.norm2), weight_half);
     const at::Tensor dh2_MC = ops::linear_backward_input(dgate_up_MJ, weight(places.gate_up));
     return norm_backward(places.norm2, dh2_MC, s.norm2, dy_MC, input);
 }
@@ -135,13 +148,13 @@ at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const C
     if (places.post_norm1 >= 0)
         dout_MC = norm_backward(places.post_norm1, dx1_MC, s.post_norm1, {}, input);
     owe_bias(places.out_bias, dout_MC, weight_half);
-    owe(places.out, dout_MC, s.o_MA, weight_half);
+    owe(places.out, dout_MC, std::exchange(s.o_MA, {}), weight_half);
     const at::Tensor do_MA = ops::linear_backward_input(dout_MC, weight(places.out));
     const ops::Heads dheads = ops::attention_within_backward(do_MA, std::exchange(s.attention, {}));
     at::Tensor dqkv_MP = ops::rope_backward(dheads, table, do_MA.scalar_type()).flatten(0, 1);
     if (config.qk_norm) dqkv_MP = qk_norm_backward(dqkv_MP, s, input);
     owe_bias(places.qkv_bias, dqkv_MP, weight_half);
-    owe(places.qkv, dqkv_MP, s.h1_MC, weight_half);
+    owe(places.qkv, dqkv_MP, norm_again(places.norm1, s.norm1), weight_half);
     const at::Tensor dh1_MC = ops::linear_backward_input(dqkv_MP, weight(places.qkv));
     return norm_backward(places.norm1, dh1_MC, s.norm1, dx1_MC, input);
 }

@@ -1,6 +1,7 @@
 // One decoder layer over the operators: x + attention(norm(x)), then + mlp(norm(.)), with what the
 // config adds to either. Stateless: what backward needs is in LayerSaved, and what the weight
-// halves need is handed on in closures.
+// halves need is handed on in closures. What one pass over memory makes again (a norm's output, the
+// activation) is not kept.
 #pragma once
 
 #include "worker/train/model/chunk_spec.hpp"
@@ -14,15 +15,12 @@ namespace roll::train {
 
 struct LayerSaved {
     ops::RmsNormSaved norm1;
-    at::Tensor h1_MC;
     ops::QkNormSaved qk_norm;
     ops::SegmentsSaved attention;
     at::Tensor o_MA;
     ops::RmsNormSaved post_norm1;
     ops::RmsNormSaved norm2;
-    at::Tensor h2_MC;
     ops::SwigluSaved gate_up;
-    at::Tensor a_MI;
     ops::RmsNormSaved post_norm2;
 };
 
@@ -61,10 +59,14 @@ struct Layer {
   private:
     at::Tensor weight(int place) const;
     at::Tensor norm(int place, const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
+    at::Tensor norm_again(int place, const ops::RmsNormSaved& saved) const;
     at::Tensor norm_backward(int place, const at::Tensor& dy_MC, ops::RmsNormSaved& saved,
                              const at::Tensor& dresidual_MC, const Contribute& input) const;
-    void owe(int place, const at::Tensor& dy_MO, at::Tensor& x_MI, const Contribute& weight) const;
+    void owe(int place, const at::Tensor& dy_MO, const at::Tensor& x_MI,
+             const Contribute& weight) const;
     void owe_bias(int place, const at::Tensor& dy_MO, const Contribute& weight) const;
+    at::Tensor activation_backward(const at::Tensor& ddown_MC, LayerSaved& saved,
+                                   const Contribute& weight) const;
     at::Tensor mlp_backward(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                             const Contribute& weight) const;
     at::Tensor qk_norm_backward(const at::Tensor& dy_MP, LayerSaved& saved,

@@ -23,8 +23,7 @@ class Decoder {
         : config_(model.config()),
           model_(model),
           table_(ops::rope_table(positions, config_.head_dim, config_.rope_theta,
-                                 config_.rope_scaling,
-                                 model.parameters().flat_main.scalar_type())) {
+                                 config_.rope_scaling, main_type(model.parameters()))) {
         const auto like = model.parameters().flat_weight.options();
         table_ = {table_.cos_TE.to(like.device()), table_.sin_TE.to(like.device())};
         const std::int64_t sizes_GSD[] = {config_.kv_heads, positions, config_.head_dim};

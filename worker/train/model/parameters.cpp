@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fnmatch.h>
 
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
+#include "worker/train/simd/halves.hpp"
 
 namespace roll::train {
 namespace {
@@ -50,6 +52,45 @@ std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const 
         begin += size;
     }
     return views;
+}
+
+void allocate(Parameters& p, std::int64_t total, const InitOptions& options) {
+    const bool narrow = options.dtype == at::kBFloat16;
+    const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
+    const at::TensorOptions main = narrow ? kind.dtype(at::kFloat) : kind;
+    if (narrow && options.device.is_cpu()) {
+        p.flat_rest = lazy_zeros(total, kind.dtype(at::kShort));
+        p.rest = views_like(p, p.flat_rest);
+    } else {
+        p.flat_main = lazy_zeros(total, main);
+        p.main = views_like(p, p.flat_main);
+    }
+    p.flat_weight = narrow ? lazy_zeros(total, kind) : p.flat_main;
+    p.weight = views_like(p, p.flat_weight);
+    if (!options.gradients) return;
+    p.flat_grad = lazy_zeros(total, main);
+    p.grad = views_like(p, p.flat_grad);
+}
+
+constexpr std::int64_t kGrain = 1 << 16;  // of halves, by a thread at least
+
+void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tensor& rest) {
+    const auto* high = weight.const_data_ptr<at::BFloat16>();
+    const auto* low = rest.const_data_ptr<std::int16_t>();
+    auto* out = main.data_ptr<float>();
+    at::parallel_for(0, main.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = simd::join(high[i], low[i]);
+    });
+}
+
+void split(const at::Tensor& main, const at::Tensor& weight, const at::Tensor& rest) {
+    const auto* in = main.const_data_ptr<float>();
+    auto* high = weight.data_ptr<at::BFloat16>();
+    auto* low = rest.data_ptr<std::int16_t>();
+    at::parallel_for(0, main.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) high[i] = simd::nearest(in[i]);
+        for (std::int64_t i = begin; i < end; ++i) low[i] = simd::rest_of(in[i]);
+    });
 }
 
 }  // namespace
@@ -118,34 +159,42 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     }
     Parameters p;
     p.specs = std::move(specs);
-    const bool narrow = options.dtype == at::kBFloat16;
-    const at::TensorOptions kind = at::TensorOptions(options.dtype).device(options.device);
-    p.flat_main = lazy_zeros(total, narrow ? kind.dtype(at::kFloat) : kind);
-    p.flat_weight = narrow ? lazy_zeros(total, kind) : p.flat_main;
-    p.weight = views_like(p, p.flat_weight);
-    p.main = views_like(p, p.flat_main);
-    if (options.gradients) {
-        p.flat_grad = lazy_zeros(total, p.flat_main.options());
-        p.grad = views_like(p, p.flat_grad);
-    }
+    allocate(p, total, options);
     if (!options.draw) return p;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
-        if (p.specs[i].start >= 0) {
-            p.main[i].fill_(p.specs[i].start);
-        } else {
-            const at::Tensor drawn = p.main[i].is_cpu()
-                                         ? p.main[i]
-                                         : at::empty(p.specs[i].sizes, p.flat_main.scalar_type());
+        const at::Tensor drawn = main_to_write(p, i);
+        if (p.specs[i].start >= 0)
+            drawn.fill_(p.specs[i].start);
+        else
             fill_normal(drawn, options.std, options.seed, p.specs[i].name);
-            if (!p.main[i].is_cpu()) p.main[i].copy_(drawn);
-        }
+        set_main(p, i, drawn);
     }
-    round_weights(p);
     return p;
 }
 
-void round_weights(const Parameters& p) {
-    if (!p.flat_weight.is_same(p.flat_main)) p.flat_weight.copy_(p.flat_main);
+at::ScalarType main_type(const Parameters& p) {
+    const at::ScalarType type = p.flat_weight.scalar_type();
+    return type == at::kBFloat16 ? at::kFloat : type;
+}
+
+at::Tensor main_copy(const Parameters& p) {
+    at::Tensor copy = lazy_zeros(p.flat_weight.numel(), main_type(p));
+    if (p.flat_rest.defined())
+        join_into(copy, p.flat_weight, p.flat_rest);
+    else
+        copy.copy_(p.flat_main);
+    return copy;
+}
+
+at::Tensor main_to_write(const Parameters& p, std::size_t i) {
+    const bool whole = p.flat_main.defined() && p.flat_main.is_cpu();
+    return whole ? p.main[i] : at::empty(p.specs[i].sizes, main_type(p));
+}
+
+void set_main(const Parameters& p, std::size_t i, const at::Tensor& written) {
+    if (p.flat_rest.defined()) return split(written, p.weight[i], p.rest[i]);
+    if (!p.main[i].is_same(written)) p.main[i].copy_(written);
+    if (!p.flat_weight.is_same(p.flat_main)) p.weight[i].copy_(p.main[i]);
 }
 
 }  // namespace roll::train

@@ -1,8 +1,9 @@
 // A chunk's parameters: flat tensors of weights and gradients, and views by parameter.
 //
 // `weight` is what the model computes with and `main` what the optimizer moves: the same tensors,
-// but for bfloat16, where main (and grad) are float32 and weight is main rounded. Who writes into
-// main calls round_weights().
+// but for bfloat16, where main (and grad) are float32 and weight is main rounded. On a CPU main is
+// then no tensor: weight and `rest` are its halves (simd/halves.hpp), so that both take what main
+// alone would.
 //
 // Names are Megatron's with the layer's number in the whole model, the same in every layout, and so
 // are the shapes: linear_qkv holds for each key group its query heads' rows, then the key's, then
@@ -31,14 +32,24 @@ struct ParameterSpec {
 struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight;
-    at::Tensor flat_main;
+    at::Tensor flat_main;  // undefined where there is a rest
+    at::Tensor flat_rest;
     at::Tensor flat_grad;
     std::vector<at::Tensor> weight;
     std::vector<at::Tensor> main;
+    std::vector<at::Tensor> rest;
     std::vector<at::Tensor> grad;
 };
 
-void round_weights(const Parameters& parameters);
+at::ScalarType main_type(const Parameters& parameters);  // of main weights and gradients
+
+// All main weights, as a flat copy on the CPU in pages of its own.
+at::Tensor main_copy(const Parameters& parameters);
+
+// A parameter's main weight on the CPU for the caller to write into, and how what was written
+// becomes the weight. It is the main weight itself where that is whole and on the CPU.
+at::Tensor main_to_write(const Parameters& parameters, std::size_t i);
+void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& written);
 
 // Adds a contribution to a parameter's gradient. The first of a step replaces what was there.
 using AddGrad = std::function<void(ops::Sum)>;

@@ -17,6 +17,23 @@ bool wants_onednn(const at::Tensor& out) {
            at::globalContext().userEnabledMkldnn();
 }
 
+constexpr std::int64_t kPartBytes = 2 << 20;  // still in a cache when it is added
+
+// The product is rounded to x_MI's type, the sum is not. A few outputs at a time.
+void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& dw_OI,
+                 Sum sum) {
+    const std::int64_t outputs = dw_OI.size(0);
+    const auto row = x_MI.size(1) * static_cast<std::int64_t>(x_MI.element_size());
+    const std::int64_t block = std::min(outputs, std::max<std::int64_t>(64, kPartBytes / row));
+    const at::Tensor part_BI = at::empty({block, x_MI.size(1)}, x_MI.options());
+    for (std::int64_t begin = 0; begin < outputs; begin += block) {
+        const std::int64_t count = std::min(block, outputs - begin);
+        const at::Tensor part = part_BI.narrow(0, 0, count), dw = dw_OI.narrow(0, begin, count);
+        matmul(part, dy_MO.narrow(1, begin, count).t(), x_MI, 0);
+        sum == Sum::Add ? dw.add_(part) : dw.copy_(part);
+    }
+}
+
 }  // namespace
 
 void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN, double beta) {
@@ -50,12 +67,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy_MO, const at::Tensor& w_OI
 
 void linear_backward_weight(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                             const at::Tensor& dw_OI, Sum sum) {
-    if (x_MI.scalar_type() != dw_OI.scalar_type()) {  // the product is rounded, the sum is not
-        const at::Tensor part_OI = at::empty(dw_OI.sizes(), x_MI.options());
-        matmul(part_OI, dy_MO.t(), x_MI, 0);
-        sum == Sum::Add ? dw_OI.add_(part_OI) : dw_OI.copy_(part_OI);
-        return;
-    }
+    if (x_MI.scalar_type() != dw_OI.scalar_type()) return add_rounded(dy_MO, x_MI, dw_OI, sum);
     matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0);
 }
 

@@ -20,16 +20,21 @@ at::Tensor swiglu(const at::Tensor& gate_up_MJ, SwigluSaved& saved) {
     return a_MI;
 }
 
-at::Tensor swiglu_backward(const at::Tensor& da_MI, const SwigluSaved& saved) {
-    if (!da_MI.is_cpu()) return gpu::swiglu_backward(da_MI, saved.gate_up_MJ);
+at::Tensor swiglu_backward(const at::Tensor& da_MI, const SwigluSaved& saved, at::Tensor& a_MI) {
+    if (!da_MI.is_cpu()) {
+        a_MI = gpu::swiglu(saved.gate_up_MJ);
+        return gpu::swiglu_backward(da_MI, saved.gate_up_MJ);
+    }
     const std::int64_t rows = da_MI.size(0), size = da_MI.size(1);
     at::Tensor dgate_up_MJ = at::empty_like(saved.gate_up_MJ);
-    for_float_types(da_MI, [&]<class T>(T) {
-        const T *da = da_MI.const_data_ptr<T>(), *in = saved.gate_up_MJ.const_data_ptr<T>();
-        T* out = dgate_up_MJ.data_ptr<T>();
+    a_MI = at::empty_like(da_MI);
+    for_float_types(da_MI, [&]<class S>(S) {
+        const S *da = da_MI.const_data_ptr<S>(), *in = saved.gate_up_MJ.const_data_ptr<S>();
+        S *out = dgate_up_MJ.data_ptr<S>(), *a = a_MI.data_ptr<S>();
         for_rows(rows, 8, [&](std::int64_t m, std::int64_t count) {
-            simd::kernels<T>().swiglu_backward(out + m * 2 * size, da + m * size, in + m * 2 * size,
-                                               count, size);
+            const std::int64_t at = m * size;
+            simd::kernels<S>().swiglu_backward(out + 2 * at, a + at, da + at, in + 2 * at, count,
+                                               size);
         });
     });
     return dgate_up_MJ;

@@ -15,13 +15,13 @@ void update(const Parameters& p, const AdamWState& state, std::size_t i,
             const simd::AdamWFactors& factors) {
     ops::for_float_types(p.weight[i], [&]<class S>(S) {
         using W = simd::Wide<S>;
-        S* rounded = p.weight[i].data_ptr<S>();
-        W *w = p.main[i].data_ptr<W>(), *m = state.average[i].data_ptr<W>(),
-          *v = state.square[i].data_ptr<W>();
+        S* w = p.weight[i].data_ptr<S>();
+        std::int16_t* rest = p.rest.empty() ? nullptr : p.rest[i].data_ptr<std::int16_t>();
+        W *m = state.average[i].data_ptr<W>(), *v = state.square[i].data_ptr<W>();
         const W* g = p.grad[i].const_data_ptr<W>();
         ops::for_rows(p.weight[i].numel(), 1 << 14, [&](std::int64_t begin, std::int64_t count) {
-            simd::kernels<S>().adamw(w + begin, rounded + begin, m + begin, v + begin, g + begin,
-                                     factors, count);
+            simd::kernels<S>().adamw(w + begin, rest == nullptr ? nullptr : rest + begin, m + begin,
+                                     v + begin, g + begin, factors, count);
         });
     });
 }
@@ -53,8 +53,8 @@ bool does_decay(const ParameterSpec& spec, const std::vector<std::pair<std::stri
 
 AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(options), parameters_(p) {
     const std::int64_t moving = trainable_numel(p);
-    state_.flat_average = lazy_zeros(moving, p.flat_main.options());
-    state_.flat_square = lazy_zeros(moving, p.flat_main.options());
+    state_.flat_average = lazy_zeros(moving, p.flat_grad.options());
+    state_.flat_square = lazy_zeros(moving, p.flat_grad.options());
     state_.average = trainable_views(p, state_.flat_average);
     state_.square = trainable_views(p, state_.flat_square);
     for (const ParameterSpec& spec : p.specs) decays_.push_back(does_decay(spec, options.decays));
@@ -97,7 +97,8 @@ void AdamW::step_on_gpu(double lr, double grad_scale) {
                         {lr, options_.beta1, options_.beta2, decays ? options_.weight_decay : 0,
                          options_.eps, state_.steps});
     }
-    round_weights(parameters_);
+    if (!parameters_.flat_weight.is_same(parameters_.flat_main))
+        parameters_.flat_weight.copy_(parameters_.flat_main);
 }
 
 at::Tensor grad_square_sum(const Parameters& parameters) {

@@ -1,16 +1,50 @@
 #include "worker/train/pipeline/memory.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <string>
 
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
 #include <malloc.h>
 
 namespace roll::train {
 
+namespace {
+
+// glibc finds no freed block for an aligned request of the same size (it looks for a larger one),
+// so that memory grew by half where tensors come and go. This asks for unaligned ones and aligns
+// them.
+// Where a block began stands before what is aligned in it.
+struct Allocator final : c10::Allocator {
+    static constexpr std::size_t kAlignment = 64;
+
+    c10::DataPtr allocate(std::size_t size) override {
+        if (size == 0) return {nullptr, c10::Device(c10::kCPU)};
+        void* const block = std::malloc(size + kAlignment + sizeof(void*));
+        TORCH_CHECK(block != nullptr, "not enough memory: tried to allocate ", size, " bytes");
+        const auto room = reinterpret_cast<std::uintptr_t>(block) + sizeof(void*) + kAlignment - 1;
+        void* const aligned = reinterpret_cast<void*>(room / kAlignment * kAlignment);
+        static_cast<void**>(aligned)[-1] = block;
+        return {aligned, aligned, &release, c10::Device(c10::kCPU)};
+    }
+    static void release(void* aligned) {
+        if (aligned != nullptr) std::free(static_cast<void**>(aligned)[-1]);
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return &release; }
+    void copy_data(void* to, const void* from, std::size_t size) const override {
+        default_copy_data(to, from, size);
+    }
+};
+
+}  // namespace
+
 void keep_freed_memory() {
-    mallopt(M_MMAP_MAX, 0);
+    static Allocator allocator;
+    c10::SetCPUAllocator(&allocator, /*priority=*/100);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most it takes; larger blocks leave holes too large
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 

@@ -5,9 +5,9 @@
 
 namespace roll::train {
 
-// From now on freed memory stays with the process: every step allocates what the one before freed,
-// and to fault its pages in again costs a tenth of it. For a program's start; the tensors of all
-// threads are affected.
+// From now on freed memory stays with the process, for tensors of any size to come: every step
+// allocates what the one before freed, and to fault its pages in again costs a tenth of it. For a
+// program's start; the tensors of all threads are affected.
 void keep_freed_memory();
 
 // Bytes, as the kernel counts them; 0 where it does not tell.

@@ -71,7 +71,8 @@ struct Kernels {
 
     // a = silu(gate) * up; a row of gate_up is gate, then up, `size` each.
     void (*swiglu)(S* a, const S* gate_up, std::int64_t rows, std::int64_t size);
-    void (*swiglu_backward)(S* dgate_up, const S* da, const S* gate_up, std::int64_t rows,
+    // Gives a once more besides.
+    void (*swiglu_backward)(S* dgate_up, S* a, const S* da, const S* gate_up, std::int64_t rows,
                             std::int64_t size);
 
     // Returns -log softmax(logits)[target] and turns logits into scale * (softmax -
@@ -80,9 +81,9 @@ struct Kernels {
     double (*cross_entropy)(S* logits, W* room, std::int64_t target, double scale,
                             std::int64_t size);
 
-    // One AdamW update of `size` elements; `rounded` gets the new weights where it is another
-    // tensor.
-    void (*adamw)(W* weight, S* rounded, W* average, W* square, const W* grad,
+    // One AdamW update of `size` elements. Weights of bfloat16 are float32 in halves (halves.hpp);
+    // others have no rest.
+    void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 
     // out[t * stride ...] = softmax(scores) @ v, and each position's log sum exp(scores).

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "worker/train/simd/attention_impl.hpp"
+#include "worker/train/simd/halves.hpp"
 #include "worker/train/simd/rows_impl.hpp"
 
 namespace roll::simd {
@@ -29,10 +30,9 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     return static_cast<double>(max - wanted) + std::log(static_cast<double>(sum));
 }
 
-template <class S>
-void adamw(Wide<S>* weight, S* rounded, Wide<S>* average, Wide<S>* square, const Wide<S>* grad,
-           const AdamWFactors& factors, std::int64_t size) {
-    using W = Wide<S>;
+template <class W>
+void adamw_wide(W* weight, W* average, W* square, const W* grad, const AdamWFactors& factors,
+                std::int64_t size) {
     const auto all = [](double factor) { return Vec<W>(static_cast<W>(factor)); };
     const Vec<W> scale = all(factors.grad_scale), keep = all(factors.keep), eps = all(factors.eps);
     const Vec<W> new1 = all(1 - factors.beta1), new2 = all(1 - factors.beta2);
@@ -41,12 +41,29 @@ void adamw(Wide<S>* weight, S* rounded, Wide<S>* average, Wide<S>* square, const
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         const Vec<W> g = get(grad + i, n) * scale, old = get(average + i, n);
         const Vec<W> m = old + new1 * (g - old), v = beta2 * get(square + i, n) + new2 * g * g;
-        const Vec<W> w = keep * get(weight + i, n) - step * m / (v.sqrt() * square_scale + eps);
         put(average + i, m, n);
         put(square + i, v, n);
-        put(weight + i, w, n);
-        if constexpr (!std::is_same_v<S, W>) put(rounded + i, w, n);
+        put(weight + i, keep * get(weight + i, n) - step * m / (v.sqrt() * square_scale + eps), n);
     });
+}
+
+template <class S>
+void adamw(S* weight, std::int16_t* rest, Wide<S>* average, Wide<S>* square, const Wide<S>* grad,
+           const AdamWFactors& factors, std::int64_t size) {
+    if constexpr (std::is_same_v<S, Wide<S>>) {
+        adamw_wide(weight, average, square, grad, factors, size);
+    } else {
+        constexpr std::int64_t kBlock = 512;
+        float joined[kBlock];
+        for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+            const std::int64_t count = size - begin < kBlock ? size - begin : kBlock;
+            for (std::int64_t i = 0; i < count; ++i)
+                joined[i] = join(weight[begin + i], rest[begin + i]);
+            adamw_wide(joined, average + begin, square + begin, grad + begin, factors, count);
+            for (std::int64_t i = 0; i < count; ++i) weight[begin + i] = nearest(joined[i]);
+            for (std::int64_t i = 0; i < count; ++i) rest[begin + i] = rest_of(joined[i]);
+        }
+    }
 }
 
 template <class S>

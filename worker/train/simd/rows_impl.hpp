@@ -91,7 +91,7 @@ void swiglu(S* a, const S* gate_up, std::int64_t rows, std::int64_t size) {
 }
 
 template <class S>
-void swiglu_backward(S* dgate_up, const S* da, const S* gate_up, std::int64_t rows,
+void swiglu_backward(S* dgate_up, S* a, const S* da, const S* gate_up, std::int64_t rows,
                      std::int64_t size) {
     using W = Wide<S>;
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -100,8 +100,9 @@ void swiglu_backward(S* dgate_up, const S* da, const S* gate_up, std::int64_t ro
             const Vec<W> d = get(da + i, n), s = sigmoid<W>(gate);
             put(dgate_up + i, d * up * s * (Vec<W>(1) + gate * (Vec<W>(1) - s)), n);
             put(dgate_up + size + i, d * gate * s, n);
+            put(a + i, gate * s * up, n);
         });
-        dgate_up += 2 * size, da += size, gate_up += 2 * size;
+        dgate_up += 2 * size, a += size, da += size, gate_up += 2 * size;
     }
 }
 

@@ -44,6 +44,10 @@ class MemoryTest(RankCase):
             'mostly logits': self.job(train__micro_batch_size=8, train__seq_length=256, model__vocab_size=16384,
                                       model__hidden_size=64, model__intermediate_size=128),
             'doubles': self.job(train__micro_batch_size=4, train__seq_length=128, train__precision='fp64', **wide),
+            'bfloat16, mostly parameters': self.job(train__micro_batch_size=1, train__seq_length=64,
+                                                    train__precision='bf16', **wide),
+            'bfloat16, mostly activations': self.job(train__micro_batch_size=8, train__seq_length=256,
+                                                     train__precision='bf16', **wide),
         }
         print(f'the program itself: {own / 2**20:.1f} MiB')
         worst = 0

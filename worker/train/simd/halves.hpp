@@ -1,0 +1,28 @@
+// A float32 number in two halves of 16 bits, with nothing lost: the bfloat16 nearest to it (of two
+// as near, the larger in size), and what is to be added to its bits.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include <c10/util/BFloat16.h>
+
+namespace roll::simd {
+namespace {  // each file's own, compiled for its processors (kernels_impl.hpp)
+
+inline c10::BFloat16 nearest(float number) {
+    const auto bits = std::bit_cast<std::uint32_t>(number) + 0x8000U;
+    return {static_cast<std::uint16_t>(bits >> 16U), c10::BFloat16::from_bits()};
+}
+
+inline std::int16_t rest_of(float number) {
+    return static_cast<std::int16_t>(std::bit_cast<std::uint32_t>(number));
+}
+
+inline float join(c10::BFloat16 nearest, std::int16_t rest) {
+    const auto added = static_cast<std::uint32_t>(std::int32_t{rest});
+    return std::bit_cast<float>((std::uint32_t{nearest.x} << 16U) + added);
+}
+
+}  // namespace
+}  // namespace roll::simd
