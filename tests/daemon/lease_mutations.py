@@ -29,7 +29,7 @@ MUTANTS = [
      'job->attempt->token.attempt == key.token.attempt', 'core_test', '*'),
     (4, SESSIONS, 'published - since < static_cast<std::uint64_t>', 'published - since <= static_cast<std::uint64_t>',
      'sessions_test', 'Sessions.AWorkerIsLostAtThirtyFiveBeats*'),
-    (4, SESSIONS, 'unheard_since_.try_emplace(id, published).first->second', 'std::uint64_t{0}',
+    (4, SESSIONS, 'unheard_since_.try_emplace(id, published).first->second', 'published - 35',
      'sessions_test', 'Sessions.AfterAStartSilenceCountsFromZero'),
     (5, SESSIONS, 'const bool renews = heartbeat.bound_below_lease ||', 'const bool renews = true ||',
      'sessions_test', 'Sessions.AHeartbeatFromADeafWorker*'),

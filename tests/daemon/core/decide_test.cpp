@@ -132,6 +132,28 @@ class Stale : public testing::Test {
     AttemptKey old;
 };
 
+// Leases rule 3: numbers repeat after a ledger was restored, incarnations do not.
+TEST_F(Stale, AClaimWithTheNumberOfTheCurrentAttemptButAnotherIncarnationChangesNothing) {
+    AttemptKey other = desk.attempt(id);
+    other.token.incarnation += 1;
+    const State before = desk.state;
+    EXPECT_TRUE(desk.tell(MemberExited{worker, other, Outcome::Done, 0, ""}).empty());
+    EXPECT_TRUE(desk.tell(CheckpointWritten{worker, other, 10, "/c"}).empty());
+    EXPECT_EQ(desk.state, before);
+}
+
+// Leases rule 19: the rolld before may have had it given to somebody else meanwhile.
+TEST(Adopting, AnOwedStartIsNotSentAgain) {
+    Desk desk;
+    const WorkerId worker = desk.join("n", 1);
+    const JobId id = desk.submit(wants(1, 1));
+    EXPECT_EQ(actions(desk.state), (std::vector<Action>{StartMember{worker, desk.attempt(id)}}));
+    desk.tell(Started{0, true});
+    EXPECT_EQ(actions(desk.state), (std::vector<Action>{KeepMember{worker, desk.attempt(id)}}));
+    desk.tell(Adopted{});
+    EXPECT_EQ(actions(desk.state), (std::vector<Action>{StartMember{worker, desk.attempt(id)}}));
+}
+
 TEST_F(Stale, ClaimsChangeNothing) {
     ASSERT_GT(desk.attempt(id).token, old.token);
     const State before = desk.state;
