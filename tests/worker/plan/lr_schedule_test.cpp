@@ -10,7 +10,7 @@ namespace roll::plan {
 namespace {
 
 spec::OptimizerSpec with_warmup(spec::LrSchedule kind) {
-    return {.lr = 1e-3, .min_lr = 1e-4, .warmup_steps = 4, .schedule = kind};
+    return {.lr = 1e-3, .min_lr = 1e-4, .warmup_steps = 4, .schedule = kind, .decays = {}};
 }
 
 TEST(LearningRate, CosineIsMegatronsAtEveryStep) {
@@ -45,7 +45,7 @@ TEST(LearningRate, ConstantStaysAfterItsWarmup) {
 }
 
 TEST(LearningRate, WithoutAWarmupTheFirstStepHasTheFullRate) {
-    EXPECT_DOUBLE_EQ(learning_rate({.lr = 2e-3}, 10, 0), 2e-3);
+    EXPECT_DOUBLE_EQ(learning_rate({.lr = 2e-3, .decays = {}}, 10, 0), 2e-3);
 }
 
 }  // namespace
