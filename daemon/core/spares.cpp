@@ -33,6 +33,7 @@ std::vector<Place> places_with_spares(const State& state, const Job& job, Outcom
                                       Time now) {
     spec::Resources wanted = job.resources();
     if (wanted.spares == 0 || outcome != Outcome::Infra || state.adopting || job.held) return {};
+    if (job.spec.begin.value_or(now) > now) return {};  // somebody has said so meanwhile
     Limits others(state, now);
     others.add(job, wanted, -1);
     const auto shapes = allowed_shapes(job, others, now);

@@ -36,7 +36,8 @@ void Auditor::check_places(const core::AttemptPlaced& e, const spec::Resources& 
 bool Auditor::spares_suffice(const Job& j) const {
     const spec::Resources& given = j.last_given;
     const bool plain = policy_.accounts.empty() && policy_.users.empty() && !j.spec.deadline &&
-                       given.segment <= 1 && !j.held && !j.spec.array;
+                       given.segment <= 1 && !j.held && !j.spec.array &&
+                       j.spec.begin.value_or(now_) <= now_;
     if (!plain || given.spares == 0 || j.last_end->outcome != Outcome::Infra) return false;
     const auto usable = [&](WorkerId id) {
         const auto worker = workers_.find(id);

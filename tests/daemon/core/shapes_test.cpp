@@ -204,6 +204,15 @@ TEST_F(Spares, AreNotUsedForAJobThatIsHeld) {
     EXPECT_FALSE(runs(id));
 }
 
+TEST_F(Spares, AreNotUsedForAJobThatIsToBeginLater) {
+    const JobId id = desk.submit(spec);
+    desk.tell(SetBegin{id, desk.now + 1h});
+    desk.exit(id, Outcome::Infra, 137);
+    EXPECT_FALSE(runs(id));
+    desk.pass(1h);
+    EXPECT_TRUE(runs(id));
+}
+
 TEST_F(Spares, ALostSpareDisturbsNobody) {
     const JobId id = desk.submit(spec);
     desk.tell(WorkerGone{place(id, 2).worker, "silent"});
