@@ -17,7 +17,9 @@ std::vector<const Width*> runnable() {
     std::vector<const Width*> widths{&kWidthDefault};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         widths.push_back(&kWidthAvx2);
-    if (std::string(kernel_width()) == "avx512") widths.push_back(&kWidthAvx512);
+    const std::string best = kernel_width();
+    if (best.starts_with("avx512")) widths.push_back(&kWidthAvx512);
+    if (best == kWidthAvx512Bf16.name) widths.push_back(&kWidthAvx512Bf16);
     return widths;
 }
 
@@ -327,6 +329,17 @@ TEST_P(Bfloat16, LossesAndUpdatesAreTheFloatOnesRounded) {
     }
 }
 
+// The norm of the difference, of the norm of `wanted`.
+double apart(const std::vector<float>& a, const std::vector<float>& wanted) {
+    double difference = 0, whole = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        difference += std::pow(double{a[i]} - wanted[i], 2);
+        whole += std::pow(double{wanted[i]}, 2);
+    }
+    return std::sqrt(difference / whole);
+}
+
+// Where bfloat16 itself is multiplied, probabilities and the gradients of scores are rounded too.
 TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
     const std::int64_t positions = 77, dim = size;
     const auto make = [&](unsigned seed) { return random_bf16(positions * dim, seed); };
@@ -340,11 +353,15 @@ TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
         auto out = of_size<BF16>(q.size());
         auto out_wide = of_size<float>(q.size()), dq = out_wide, dk = dq, dv = dq, dq_wide = dq,
              dk_wide = dq, dv_wide = dq, sums = of_size<float>(positions), sums_wide = sums;
-        auto scratch = of_size<float>(static_cast<std::size_t>(head.scratch()));
+        std::vector<float> scratch(static_cast<std::size_t>(head.scratch()), NAN);
         of<BF16>(*width).attention(head, out.data(), sums.data(), dim, scratch.data());
         of<float>(*width).attention(head_wide, out_wide.data(), sums_wide.data(), dim,
                                     scratch.data());
-        EXPECT_TRUE(same(out, rounded(out_wide)) && sums == sums_wide) << width->name;
+        const bool rounds = width == &kWidthAvx512Bf16 && dim % 2 == 0;
+        if (rounds)
+            EXPECT_LT(std::max(apart(widened(out), out_wide), apart(sums, sums_wide)), 5e-3);
+        else
+            EXPECT_TRUE(same(out, rounded(out_wide)) && sums == sums_wide) << width->name;
         out_wide = widened(out);
         of<BF16>(*width).attention_backward(
             head, {out.data(), dout.data(), sums.data(), dq.data(), dk.data(), dv.data()}, dim,
@@ -353,7 +370,10 @@ TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
                                              {out_wide.data(), dout_wide.data(), sums.data(),
                                               dq_wide.data(), dk_wide.data(), dv_wide.data()},
                                              dim, scratch.data());
-        EXPECT_TRUE(dq == dq_wide && dk == dk_wide && dv == dv_wide) << width->name;
+        if (rounds)
+            EXPECT_LT(std::max({apart(dq, dq_wide), apart(dk, dk_wide), apart(dv, dv_wide)}), 5e-3);
+        else
+            EXPECT_TRUE(dq == dq_wide && dk == dk_wide && dv == dv_wide) << width->name;
     }
 }
 

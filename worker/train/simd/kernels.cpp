@@ -9,6 +9,7 @@ const Width& best_width() {
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (avx2 && avx512 && __builtin_cpu_supports("avx512bf16")) return kWidthAvx512Bf16;
     if (avx2 && avx512) return kWidthAvx512;
     return avx2 ? kWidthAvx2 : kWidthDefault;
 }

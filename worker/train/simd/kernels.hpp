@@ -38,7 +38,7 @@ struct AttentionHead {
     // How many Wide<S> the kernels want to work in.
     std::int64_t scratch() const {
         const std::int64_t widened = std::is_same_v<S, Wide<S>> ? 0 : 3 * positions * dim;
-        return (positions + 160) * (dim + 1) + 2 * 32 * 64 + widened;
+        return (positions + 160) * (dim + 1) + 4 * 32 * 64 + widened;
     }
 };
 
@@ -97,7 +97,7 @@ struct Kernels {
 template <class S>
 const Kernels<S>& kernels();
 
-// "avx512", "avx2" or "default": the choice of kernels().
+// "avx512_bf16", "avx512", "avx2" or "default": the choice of kernels().
 const char* kernel_width();
 
 }  // namespace roll::simd

@@ -4,7 +4,7 @@
 // that the processor lacks.
 #pragma once
 
-#include "worker/train/simd/attention_impl.hpp"
+#include "worker/train/simd/attention_backward_impl.hpp"
 #include "worker/train/simd/halves.hpp"
 #include "worker/train/simd/rows_impl.hpp"
 

@@ -2,6 +2,7 @@
 // other *_impl.hpp alone and under kernels_impl.hpp's rules.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -30,6 +31,22 @@ struct Larger {
     }
 };
 
+#ifdef __AVX512BF16__
+
+// The first `size` of 16 lanes, and so many bfloat16 numbers: stored ones, or the nearest to
+// floats.
+inline __attribute__((always_inline)) __mmask16 first_lanes(std::int64_t size) {
+    return static_cast<__mmask16>(size < 16 ? (1U << size) - 1 : 0xFFFFU);
+}
+inline __attribute__((always_inline)) __m256i halves(const c10::BFloat16* from, __mmask16 lanes) {
+    return _mm256_maskz_loadu_epi16(lanes, from);
+}
+inline __attribute__((always_inline)) __m256i halves(const float* from, __mmask16 lanes) {
+    return std::bit_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, from)));
+}
+
+#endif
+
 // The first n numbers at `from`, widened; 0 in the lanes that are left.
 template <class S>
 inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64_t n) {
@@ -51,10 +68,19 @@ inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64
 template <class S>
 inline __attribute__((always_inline)) void put(S* to, Vec<Wide<S>> lanes, std::int64_t n) {
     const int count = static_cast<int>(n);
-    if constexpr (std::is_same_v<S, Wide<S>>)
+    if constexpr (std::is_same_v<S, Wide<S>>) {
         lanes.store(to, count);
-    else
+    } else {
+#ifdef __AVX512BF16__
+        const auto rounded = std::bit_cast<__m256i>(_mm512_cvtneps_pbh(lanes));
+        if (n == 16)
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded);
+        else
+            _mm256_mask_storeu_epi16(to, first_lanes(n), rounded);
+#else
         at::vec::convert_float_bfloat16(lanes, lanes).store(to, count);
+#endif
+    }
 }
 
 // step(i, n) for `size` numbers, a vector of n at i at a time.
@@ -64,6 +90,11 @@ inline __attribute__((always_inline)) void for_lanes(std::int64_t size, const St
     std::int64_t i = 0;
     for (; i + kWidth <= size; i += kWidth) step(i, kWidth);
     if (i < size) step(i, size - i);
+}
+
+template <class T>
+void fill(T* out, T value, std::int64_t size) {
+    for (std::int64_t i = 0; i < size; ++i) out[i] = value;
 }
 
 // The sum of term(i, n) over all lanes; a term is 0 in the lanes that it leaves out.

@@ -1,22 +1,12 @@
 // Products of small matrices that lie in cache, accumulated in registers. Included by
-// attention_impl.hpp alone and under kernels_impl.hpp's rules.
+// operands_impl.hpp alone and under kernels_impl.hpp's rules.
 #pragma once
 
-#include "worker/train/simd/lanes_impl.hpp"
+#include "worker/train/simd/factors_impl.hpp"
 
 namespace roll::simd {
 namespace {
 
-template <class T>
-struct Rows {  // row-major
-    T* data;
-    std::int64_t stride;
-};
-template <class T>
-struct Elements {  // of either order
-    const T* data;
-    std::int64_t row_stride, column_stride;
-};
 struct Sizes {
     std::int64_t rows, columns, inner;
 };
@@ -27,41 +17,36 @@ template <class T>
 constexpr int kTileVectors = Vec<T>::size() * sizeof(T) == 64 ? 4 : 2;
 
 // One tile of R rows by V vectors. A single vector may be a part of one, `size` elements.
-template <class T, int V>
-inline __attribute__((always_inline)) Vec<T> load(const T* from, int size) {
-    if constexpr (V > 1) return Vec<T>::loadu(from);
-    return Vec<T>::loadu(from, size);
-}
-template <class T, int R, int V>
-inline __attribute__((always_inline)) void tile(Rows<T> c, Elements<T> a, Rows<const T> b,
+template <class T, class E, int R, int V>
+inline __attribute__((always_inline)) void tile(Rows<T> c, Elements<E> a, Rows<const E> b,
                                                 std::int64_t inner, int size, bool add) {
     constexpr int kWidth = Vec<T>::size();
+    if constexpr (V > 1) size = kWidth;
     Vec<T> sum[R][V];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v)
-            sum[r][v] = add ? load<T, V>(c.data + r * c.stride + v * kWidth, size) : Vec<T>(0);
+            sum[r][v] = add ? lanes(c.data + r * c.stride + v * kWidth, size) : Vec<T>(0);
     for (std::int64_t k = 0; k < inner; ++k) {
-        Vec<T> right[V];
+        decltype(lanes(b.data, size)) right[V];
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) right[v] = load<T, V>(b.data + k * b.stride + v * kWidth, size);
+        for (int v = 0; v < V; ++v) right[v] = lanes(b.data + k * b.stride + v * kWidth, size);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
-            const Vec<T> left(a.data[k * a.column_stride + r * a.row_stride]);
+            const auto left = in_all_lanes(a.data[k * a.column_stride + r * a.row_stride]);
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) sum[r][v] = at::vec::fmadd(left, right[v], sum[r][v]);
+            for (int v = 0; v < V; ++v) sum[r][v] = multiply_add(left, right[v], sum[r][v]);
         }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v)
-            sum[r][v].store(c.data + r * c.stride + v * kWidth, V > 1 ? kWidth : size);
+        for (int v = 0; v < V; ++v) sum[r][v].store(c.data + r * c.stride + v * kWidth, size);
 }
 
-template <class T, int V>
-void tile_column(Rows<T> c, Elements<T> a, Rows<const T> b, Sizes sizes, int size, bool add) {
+template <class T, class E, int V>
+void tile_column(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, int size, bool add) {
     std::int64_t row = 0;
     const auto next = [&](std::int64_t rows) {
         row += rows;
@@ -69,20 +54,20 @@ void tile_column(Rows<T> c, Elements<T> a, Rows<const T> b, Sizes sizes, int siz
         a.data += rows * a.row_stride;
     };
     for (; row + kTileRows <= sizes.rows; next(kTileRows))
-        tile<T, kTileRows, V>(c, a, b, sizes.inner, size, add);
-    for (; row < sizes.rows; next(1)) tile<T, 1, V>(c, a, b, sizes.inner, size, add);
+        tile<T, E, kTileRows, V>(c, a, b, sizes.inner, size, add);
+    for (; row < sizes.rows; next(1)) tile<T, E, 1, V>(c, a, b, sizes.inner, size, add);
 }
 
-// c = a @ b, added to c if `add`.
-template <class T>
-void product(Rows<T> c, Elements<T> a, Rows<const T> b, Sizes sizes, bool add) {
+// c = a @ b, added to c if `add`; `inner` counts factors.
+template <class T, class E>
+void product(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, bool add) {
     constexpr int kWidth = Vec<T>::size();
     constexpr std::int64_t kWide = kTileVectors<T> * kWidth;
     std::int64_t left = sizes.columns;
     for (; left >= kWide; left -= kWide, c.data += kWide, b.data += kWide)
-        tile_column<T, kTileVectors<T>>(c, a, b, sizes, kWidth, add);
+        tile_column<T, E, kTileVectors<T>>(c, a, b, sizes, kWidth, add);
     for (; left > 0; left -= kWidth, c.data += kWidth, b.data += kWidth)
-        tile_column<T, 1>(c, a, b, sizes, static_cast<int>(left < kWidth ? left : kWidth), add);
+        tile_column<T, E, 1>(c, a, b, sizes, static_cast<int>(left < kWidth ? left : kWidth), add);
 }
 
 }  // namespace

@@ -2,15 +2,10 @@
 // attention_impl.hpp alone and under kernels_impl.hpp's rules.
 #pragma once
 
-#include "worker/train/simd/product_impl.hpp"
+#include "worker/train/simd/lanes_impl.hpp"
 
 namespace roll::simd {
 namespace {
-
-template <class T>
-void fill(T* out, T value, std::int64_t size) {
-    for (std::int64_t i = 0; i < size; ++i) out[i] = value;
-}
 
 // Which of a block's keys a query sees: [begin, end) of its columns.
 struct Seen {

@@ -16,5 +16,6 @@ struct Width {
 extern const Width kWidthDefault;
 extern const Width kWidthAvx2;
 extern const Width kWidthAvx512;
+extern const Width kWidthAvx512Bf16;  // and multiplies bfloat16
 
 }  // namespace roll::simd

@@ -1,0 +1,77 @@
+// What products multiply: numbers in the type that they are computed in, or, where the processor
+// multiplies bfloat16 itself, two at once, pairs of neighbours in a sum. Included by
+// product_impl.hpp alone and under kernels_impl.hpp's rules.
+#pragma once
+
+#include "worker/train/simd/lanes_impl.hpp"
+
+namespace roll::simd {
+namespace {
+
+template <class T>
+struct Rows {  // row-major
+    T* data;
+    std::int64_t stride;
+
+    Rows from(std::int64_t row) const { return {data + row * stride, stride}; }
+};
+template <class E>
+struct Elements {  // of either order
+    const E* data;
+    std::int64_t row_stride, column_stride;
+};
+
+// How many numbers a factor is, and of how many factors a sum over so many products is.
+template <class E>
+constexpr std::int64_t kNumbers = 1;
+template <class E>
+constexpr std::int64_t factors(std::int64_t numbers) {
+    return (numbers + kNumbers<E> - 1) / kNumbers<E>;
+}
+
+template <class T>
+inline __attribute__((always_inline)) Vec<T> lanes(const T* from, int size) {
+    return Vec<T>::loadu(from, size);
+}
+template <class T>
+inline __attribute__((always_inline)) Vec<T> in_all_lanes(T factor) {
+    return Vec<T>(factor);
+}
+template <class T>
+inline __attribute__((always_inline)) Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> sum) {
+    return at::vec::fmadd(a, b, sum);
+}
+
+#ifdef __AVX512BF16__
+
+struct alignas(4) Pair {
+    c10::BFloat16 even, odd;
+};
+template <>
+constexpr std::int64_t kNumbers<Pair> = 2;
+
+// What numbers stored as S are multiplied as.
+template <class S>
+using Factor = std::conditional_t<std::is_same_v<S, c10::BFloat16>, Pair, S>;
+
+inline __attribute__((always_inline)) __m512i lanes(const Pair* from, int size) {
+    if (size == 16) return _mm512_loadu_si512(from);
+    return _mm512_maskz_loadu_epi32(first_lanes(size), from);
+}
+inline __attribute__((always_inline)) __m512i in_all_lanes(Pair factor) {
+    return _mm512_set1_epi32(std::bit_cast<int>(factor));
+}
+inline __attribute__((always_inline)) Vec<float> multiply_add(__m512i a, __m512i b,
+                                                              Vec<float> sum) {
+    return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
+}
+
+#else
+
+template <class S>
+using Factor = Wide<S>;
+
+#endif
+
+}  // namespace
+}  // namespace roll::simd

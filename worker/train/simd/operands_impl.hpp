@@ -1,0 +1,103 @@
+// How numbers must lie to be factors of a product's left side (single elements) or right side
+// (vectors of a row). What does not lie so already is made in `room`. Included by
+// attention_impl.hpp alone and under kernels_impl.hpp's rules.
+#pragma once
+
+#include "worker/train/simd/product_impl.hpp"
+
+namespace roll::simd {
+namespace {
+
+#ifdef __AVX512BF16__
+
+// Pairs of neighbours in a column, [rows / 2][columns]; after an odd last row comes a 0.
+template <class X>
+Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count,
+                              std::int64_t columns) {
+    for (std::int64_t row = 0; row < count; row += 2) {
+        const X *const even = rows.from(row).data, *const odd = even + rows.stride;
+        for (std::int64_t i = 0; i < columns; i += 16) {
+            const __mmask16 mask = first_lanes(columns - i);
+            const __m256i low = halves(even + i, mask);
+            const __m256i high = halves(odd + i, row + 1 < count ? mask : __mmask16{0});
+            _mm512_mask_storeu_epi32(
+                room + row / 2 * columns + i, mask,
+                _mm512_or_si512(_mm512_cvtepu16_epi32(low),
+                                _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16)));
+        }
+    }
+    return {room, columns};
+}
+
+// Pairs of neighbours in a row, after an odd last column a 0.
+inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int64_t count,
+                                    std::int64_t columns) {
+    const std::int64_t stride = (columns + 15) / 16 * 8;
+    for (std::int64_t row = 0; row < count; ++row)
+        for (std::int64_t i = 0; i < columns; i += 16)
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(room + row * stride + i / 2),
+                                halves(rows.from(row).data + i, first_lanes(columns - i)));
+    return {room, stride};
+}
+
+#endif
+
+// Rows of an even number of columns as they lie, as what sums over the columns are made of.
+template <class E, class S>
+auto packed(Rows<const S> rows) {
+    if constexpr (kNumbers<E> == 1)
+        return rows;
+    else
+        return Rows<const E>{reinterpret_cast<const E*>(rows.data), rows.stride / 2};
+}
+
+// As left factors of sums over the columns, an even number of them.
+template <class E, class S>
+Rows<const E> along(Rows<const S> rows, E* room, std::int64_t count, std::int64_t columns) {
+    if constexpr (kNumbers<E> == 2 || std::is_same_v<E, S>) {
+        return packed<E>(rows);
+    } else {
+        for (std::int64_t row = 0; row < count; ++row)
+            widened(rows.from(row).data, room + row * columns, columns);
+        return {room, columns};
+    }
+}
+
+// As right factors of sums over the rows.
+template <class E, class S>
+Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64_t columns) {
+    if constexpr (kNumbers<E> == 2)
+        return pairs_across(rows, room, count, columns);
+    else
+        return along(rows, room, count, columns);
+}
+
+// Computed numbers as left factors of sums over their columns, and over their rows.
+template <class E, class T>
+Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
+    if constexpr (kNumbers<E> == 1)
+        return {block.data, block.stride, 1};
+    else {
+        const Rows<const E> pairs = pairs_along(block, room, rows, columns);
+        return {pairs.data, pairs.stride, 1};
+    }
+}
+template <class E, class T>
+Elements<E> over_rows(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
+    const Rows<const E> lying = across(block, room, rows, columns);
+    return {lying.data, 1, lying.stride};
+}
+
+// out[i][j] = rows[j][i] for a block of rows; columns of out that are not there are 0.
+template <class E, class S>
+void transpose_block(Rows<E> out, Rows<const S> rows, std::int64_t count, std::int64_t columns) {
+    const auto from = packed<E>(rows);
+    for (std::int64_t i = 0; i < factors<E>(columns); ++i) {
+        for (std::int64_t j = 0; j < count; ++j)
+            out.from(i).data[j] = static_cast<E>(from.data[j * from.stride + i]);
+        fill(out.from(i).data + count, E{}, out.stride - count);
+    }
+}
+
+}  // namespace
+}  // namespace roll::simd
