@@ -289,6 +289,8 @@ class Parser {
         pass("inspect", "What a checkpoint holds: DIR", "roll-convert");
         pass("verify", "Check a checkpoint: DIR", "roll-convert");
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
+        pass("rename", "Tensors under other names: SRC DST OLD=NEW ...", "roll-convert");
+        pass("remove", "A checkpoint without some tensors: SRC DST NAME ...", "roll-convert");
         pass("families", "Model families, or what is wrong with one: [check FILE]", "roll-convert");
         pass("generate", "Sample from a checkpoint or HF directory: DIR \"prompt\" ...",
              "roll-rank");

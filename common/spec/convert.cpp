@@ -32,6 +32,9 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     spec.target = reader.get<std::string>("target");
     spec.to = reader.get_or<std::string>("to", "");
     spec.config = reader.get_or<std::string>("config", "");
+    spec.strictness = reader.get_or<std::string>("strictness", spec.strictness);
+    if (merges) spec.unmerge = reader.get_or("unmerge", false);
+    spec.name = reader.get_or<std::string>("name", "");
     spec.dtype = reader.get_or<std::string>("dtype", "keep");
     spec.tp = reader.get_or("tp", 1);
     spec.pp = reader.get_or("pp", 1);
@@ -70,6 +73,9 @@ std::string document_of(const ConvertSpec& spec) {
     if (!spec.to.empty()) json["to"] = spec.to;
     if (!spec.adapter.empty()) json["adapter"] = spec.adapter;
     if (!spec.config.empty()) json["config"] = spec.config;
+    if (spec.strictness != "raise_all") json["strictness"] = spec.strictness;
+    if (spec.unmerge) json["unmerge"] = true;
+    if (!spec.name.empty()) json["name"] = spec.name;
     if (spec.etp > 0) json["etp"] = spec.etp;
     if (spec.first_layers > 0) json["first_layers"] = spec.first_layers;
     if (spec.last_layers > 0) json["last_layers"] = spec.last_layers;

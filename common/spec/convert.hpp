@@ -19,7 +19,10 @@ struct ConvertSpec {
     std::string target;
     std::string to;      // "hf", "mca", ...; empty: an HF source becomes MCA, anything else HF
     std::string config;  // whose config a source has that has none itself
-    std::string dtype = "keep";  // keep, fp32, bf16, fp16
+    std::string strictness = "raise_all";  // one of Megatron's modes
+    bool unmerge = false;                  // of a merge: the adapters are taken out again
+    std::string name;                      // in a NeMo target's configs; empty: "model"
+    std::string dtype = "keep";            // keep, fp32, bf16, fp16
     int tp = 1;
     int pp = 1;
     int vpp = 1;

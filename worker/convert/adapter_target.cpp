@@ -168,6 +168,8 @@ Result<Report> convert_adapters(const Request& request, const families::Families
     if (to != Format::Peft && to != Format::Mca)
         return fail(ErrorCode::InvalidArgument,
                     std::string("adapters become peft or mca, not ") + name_of(to));
+    if (request.dtype && !request.cast())
+        return fail(ErrorCode::InvalidArgument, "--dtype fp8 is for models, not for adapters");
     if (request.dry_run)
         return fail(ErrorCode::InvalidArgument, "--dry-run plans models; adapters are small");
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
@@ -192,6 +194,7 @@ Result<Report> convert_adapters(const Request& request, const families::Families
                   written.bytes,
                   0,
                   written.dtype,
+                  {},
                   {},
                   ""};
 }

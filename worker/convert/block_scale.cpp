@@ -83,13 +83,16 @@ Result<void> attach_scales(Source& source,
     for (const auto& [name, view] : found) {
         const auto tensor = eight_bits.find(name);
         const auto number = source.model.number.find(name);
-        if (tensor == eight_bits.end() || number == source.model.number.end())
-            return no_rule_names(source, source.directory, {view.info.name}, {});
+        if (tensor == eight_bits.end() || number == source.model.number.end()) {
+            ROLL_TRY_VOID(drop_surplus(source, "", view.info.name));
+            continue;
+        }
         scale.scales = view;
         ROLL_TRY_VOID(check(*tensor->second, scale));
         source.scales.emplace(number->second, scale);
         source.dtypes.emplace(number->second, tensor::DType::BF16);
     }
+    source.quantization = source.config.hf_config.value(kQuantization, Json());
     source.config.hf_config.erase(kQuantization);
     return {};
 }

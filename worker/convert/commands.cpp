@@ -32,6 +32,13 @@ std::string said_of(const Pace& pace, std::int64_t bytes) {
                        gigabytes_per_second(bytes, pace.seconds()));
 }
 
+// What a checkpoint and its model did not agree on: warnings, or (returned) lines of the output.
+void tell(const Disagreement& disagreement, bool as_warnings, bool json) {
+    if (json && !as_warnings) return;
+    for (const std::string& line : sentences(disagreement))
+        fmt::print(as_warnings ? stderr : stdout, "{}{}\n", as_warnings ? "warning: " : "", line);
+}
+
 Result<int> run(const ConvertCommand& command, const families::Families& families,
                 const Environment& environment) {
     for (const std::string& name : command.ignored)
@@ -45,6 +52,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
         };
     ROLL_TRY(const Report report, convert(command.request, families, hooks));
     pace.wipe();
+    tell(report.disagreement, is_logged(command.request.strictness), command.json);
     if (command.json) {
         Json json = to_json(report);
         json["seconds"] = pace.seconds();
@@ -72,6 +80,9 @@ Json inspect_json(const Source& source, const Plan& plan) {
               {"bytes", plan.bytes},
               {"dtype", tensor::torch_name_of(plan.dtype)},
               {"layout", layout_json(source.config.layout)}};
+    const Disagreement disagreement = disagreement_of(source, plan);
+    json["unexpected"] = disagreement.unexpected;
+    json["missing"] = disagreement.missing;
     json["tensors"] = Json::array();
     for (const SourceTensor& one : source.tensors)
         json["tensors"].push_back({{"name", one.stored.name},
@@ -84,8 +95,10 @@ Json inspect_json(const Source& source, const Plan& plan) {
 
 Result<int> run(const InspectCommand& command, const families::Families& families,
                 const Environment& /*environment*/) {
-    ROLL_TRY(const Source source, open_source(command.directory, families, command.config));
+    ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
+    const Disagreement disagreement = disagreement_of(source, plan);
+    tell(disagreement, is_logged(source.strictness), command.json);
     if (command.json) {
         print(inspect_json(source, plan));
         return 0;
@@ -104,7 +117,7 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
 
 Result<int> run(const VerifyCommand& command, const families::Families& families,
                 const Environment& environment) {
-    ROLL_TRY(const Source source, open_source(command.directory, families, command.config));
+    ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     for (const Comparison& comparison : plan.comparisons) {
         if (environment.hooks.stopped()) return fail(ErrorCode::Unavailable, "stopped");
@@ -141,8 +154,8 @@ Json diff_json(const DiffCommand& command, const Diff& found) {
 
 Result<int> run(const DiffCommand& command, const families::Families& families,
                 const Environment& environment) {
-    ROLL_TRY(const Source first, open_source(command.first, families, command.config));
-    ROLL_TRY(const Source second, open_source(command.second, families, command.config));
+    ROLL_TRY(const Source first, open_source(command.first, families, command.open));
+    ROLL_TRY(const Source second, open_source(command.second, families, command.open));
     ROLL_TRY(const Diff found, diff(first, second, command.cast, environment.hooks.stopped));
     if (command.json) {
         print(diff_json(command, found));
@@ -158,6 +171,25 @@ Result<int> run(const DiffCommand& command, const families::Families& families,
                    found.same() ? "equal" : "different");
     }
     return found.same() ? 0 : 1;
+}
+
+Result<int> run(const EditCommand& command, const families::Families& /*families*/,
+                const Environment& environment) {
+    ROLL_TRY(const EditReport report, edit(command.request, environment.hooks));
+    if (command.json) {
+        Json json{{"schema", "roll.edit/1"},
+                  {"target", command.request.target.string()},
+                  {"tensors", report.tensors},
+                  {"removed", report.removed},
+                  {"renamed", Json::object()}};
+        for (const auto& [old_name, name] : report.renamed) json["renamed"][old_name] = name;
+        print(json);
+        return 0;
+    }
+    for (const std::string& name : report.removed) fmt::print("removed {}\n", name);
+    for (const auto& [old_name, name] : report.renamed) fmt::print("{} -> {}\n", old_name, name);
+    fmt::print(stderr, "{} tensors at {}\n", report.tensors, command.request.target.string());
+    return 0;
 }
 
 Result<int> run(const FamiliesCommand& command, const families::Families& families,

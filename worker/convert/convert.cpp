@@ -9,6 +9,7 @@
 #include "worker/convert/adapter_target.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
+#include "worker/convert/quantize.hpp"
 #include "worker/convert/staging.hpp"
 #include "worker/convert/target.hpp"
 
@@ -19,20 +20,6 @@ namespace fs = std::filesystem;
 
 tl::unexpected<Error> stopped() {
     return fail(ErrorCode::Unavailable, "the conversion was stopped");
-}
-
-// A target inside its source, or the other way, would replace what is being read.
-Result<void> check_places(const Request& request) {
-    const fs::path source = fs::weakly_canonical(request.source);
-    const fs::path target = fs::weakly_canonical(request.target);
-    const auto inside = [](const fs::path& inner, const fs::path& outer) {
-        const fs::path relative = inner.lexically_relative(outer);
-        return !relative.empty() && *relative.begin() != "..";
-    };
-    if (source == target || inside(source, target))
-        return fail(ErrorCode::InvalidArgument,
-                    "the target " + target.string() + " holds the source " + source.string());
-    return {};
 }
 
 // Of the disk that holds the path, or its nearest parent that is there; -1: nobody says.
@@ -205,10 +192,19 @@ int threads_of(const Request& request) {
 }
 
 // Reads the staged directory as anybody would, and compares.
-Result<void> check_result(const Source& source, const fs::path& directory,
+Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const families::Families& families, const Hooks& hooks) {
-    ROLL_TRY(const Source written, open_source(directory, families));
-    ROLL_TRY(const Diff found, diff(source, written, true, hooks.stopped));
+    ROLL_TRY(const Source written, open_source(directory, families, {{}, source.strictness}));
+    ROLL_TRY(Diff found, diff(source, written, true, hooks.stopped));
+    std::erase_if(found.only_first,
+                  [&](const std::string& name) { return plan.left_out_hf.contains(name); });
+    const bool in_blocks =
+        std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                    [](const auto& one) { return one.making != Making::Copies; });
+    if (in_blocks) ROLL_TRY_VOID(check_blocks(source, plan, written));
+    std::erase_if(found.differences, [&](const Difference& one) {
+        return written.scales.contains(written.model.number.at(one.name));
+    });
     if (found.same()) return {};
     const std::string name = !found.differences.empty()  ? found.differences.front().name
                              : !found.only_first.empty() ? found.only_first.front()
@@ -217,6 +213,15 @@ Result<void> check_result(const Source& source, const fs::path& directory,
 }
 
 }  // namespace
+
+Disagreement disagreement_of(const Source& source, const Plan& plan) {
+    Disagreement all;
+    for (const int number : source.absent)
+        all.unexpected.push_back(source.model.tensors[static_cast<std::size_t>(number)].name);
+    all.missing = source.surplus;
+    all.left_out = plan.left_out;
+    return as_told(source.strictness, std::move(all));
+}
 
 Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& directory,
                        const Request& request, const Hooks& hooks) {
@@ -228,15 +233,18 @@ Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& d
 
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks) {
-    ROLL_TRY_VOID(check_places(request));
+    ROLL_TRY_VOID(check_apart(request.source, request.target));
     ROLL_TRY(const Format from, detect_format(request.source));
     if (from == Format::Peft || !request.adapter_source.empty())
         return convert_adapters(request, families, hooks);
-    ROLL_TRY(Source source, open_source(request.source, families, request.config));
-    for (const fs::path& adapter : request.adapters) ROLL_TRY_VOID(attach_adapter(source, adapter));
+    ROLL_TRY(Source source,
+             open_source(request.source, families, {request.config, request.strictness}));
+    const Folding folding = request.unmerge ? Folding::Out : Folding::In;
+    for (const fs::path& adapter : request.adapters)
+        ROLL_TRY_VOID(attach_adapter(source, adapter, folding));
     const Format to = request.to.value_or(source.format == Format::Hf ? Format::Mca : Format::Hf);
     ROLL_TRY(std::vector<Stored> layout, target_layout(source, request, to));
-    ROLL_TRY(Plan plan, make_plan(source, std::move(layout), request.dtype));
+    ROLL_TRY(Plan plan, make_plan(source, std::move(layout), request.cast()));
     complete_plan(source, request, to, plan);
     Report report{source.format,
                   to,
@@ -248,6 +256,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
                   plan.parameters,
                   plan.dtype,
                   source.dropped,
+                  disagreement_of(source, plan),
                   request.dry_run ? to_text(source, plan) : ""};
     report.memory = memory_of(source, plan, threads_of(request));
     report.disk_free = disk_free(request.target);
@@ -257,7 +266,8 @@ Result<Report> convert(const Request& request, const families::Families& familie
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
     ROLL_TRY_VOID(carry_out(source, plan, staging.directory(), request, hooks));
     ROLL_TRY_VOID(write_companions(source, plan, request, to, staging.directory()));
-    if (request.verify) ROLL_TRY_VOID(check_result(source, staging.directory(), families, hooks));
+    if (request.verify)
+        ROLL_TRY_VOID(check_result(source, plan, staging.directory(), families, hooks));
     if (hooks.stopped()) return stopped();
     ROLL_TRY_VOID(staging.publish());
     return report;
@@ -280,6 +290,9 @@ Json to_json(const Report& report) {
     for (const Dropped& dropped : report.dropped)
         json["dropped"].push_back(
             {{"file", dropped.file}, {"tensor", dropped.name}, {"rule", dropped.rule}});
+    json["unexpected"] = report.disagreement.unexpected;
+    json["missing"] = report.disagreement.missing;
+    json["left_out"] = report.disagreement.left_out;
     if (!report.plan.empty()) json["plan"] = report.plan;
     return json;
 }

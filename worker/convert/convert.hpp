@@ -19,8 +19,10 @@ constexpr std::int64_t kShardBytes = 5'000'000'000;
 struct Request {
     std::filesystem::path source;
     std::filesystem::path target;
-    std::filesystem::path config = {};                 // of a source that has none: where it is
+    std::filesystem::path config = {};  // of a source that has none: where it is
+    Strictness strictness = Strictness::RaiseAll;
     std::vector<std::filesystem::path> adapters = {};  // merged into the weights
+    bool unmerge = false;                              // taken out of them instead
     std::filesystem::path adapter_source =
         {};                         // converted instead of the model, which is their base
     std::optional<Format> to = {};  // nothing: an Hf source becomes Mca, anything else Hf
@@ -28,11 +30,15 @@ struct Request {
     std::optional<bool> grouped_experts = {};  // nothing: as the source, or not
     std::optional<bool> local_names = {};
     std::int64_t vocab_divisor = 0;  // rows of the vocabulary: of this times tp; 0: as many
-    std::optional<tensor::DType> dtype = {};  // nothing: kept
+    std::optional<tensor::DType> dtype = {};  // nothing: kept; F8E4M3: in blocks with scales
     std::int64_t shard_bytes = kShardBytes;
     std::string name = "model";                         // in a NeMo target's configs
     std::optional<std::int64_t> model_max_length = {};  // rewritten in an Hf target's config
-    int threads = 0;                                    // 0: the machine's, at most 4
+    // What every floating tensor is cast to. In blocks of eight bits the others keep their types.
+    std::optional<tensor::DType> cast() const {
+        return dtype && tensor::is_castable(*dtype) ? dtype : std::nullopt;
+    }
+    int threads = 0;  // 0: the machine's, at most 4
     bool overwrite = false;
     bool dry_run = false;
     bool verify = false;  // read the target back and compare
@@ -58,10 +64,14 @@ struct Report {
     std::int64_t parameters = 0;
     tensor::DType dtype = tensor::DType::F32;
     std::vector<Dropped> dropped;
+    Disagreement disagreement;    // as the request's strictness tells it
     std::string plan;             // of a dry run
     std::int64_t memory = 0;      // bytes at most: windows, and mapped pages of what they read
     std::int64_t disk_free = -1;  // bytes where the target will be; -1: unknown
 };
+
+// As the source's strictness has it told.
+Disagreement disagreement_of(const Source& source, const Plan& plan);
 
 // Compares the plan's replicas and writes its tensors below a directory.
 Result<void> carry_out(const Source& source, const Plan& plan,

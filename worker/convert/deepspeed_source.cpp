@@ -111,7 +111,8 @@ class Opener {
             source_.dropped.push_back({path.filename(), key, "the family drops it"});
             return std::nullopt;
         }
-        return no_rule_names(source_, path, {key}, {});
+        ROLL_TRY_VOID(drop_surplus(source_, path.lexically_relative(source_.directory), key));
+        return std::nullopt;
     }
 
     Result<void> check_shape(const fs::path& path, int number, const Shape& shape) const {

@@ -84,8 +84,10 @@ class DistOpener {
             drop(object.name, object.name.find("_extra_state") != std::string::npos
                                   ? "TransformerEngine's state"
                                   : "is no tensor");
-        if (!unexpected_.empty())
+        if (!unexpected_.empty() && !allows_missing(source_.strictness))
             return no_rule_names(source_, directory_ / formats::kDcpMetadataFile, unexpected_, {});
+        for (const std::string& name : unexpected_)
+            ROLL_TRY_VOID(drop_surplus(source_, formats::kDcpMetadataFile, name));
         return check_nothing_missing(source_);
     }
 

@@ -162,8 +162,10 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     return {};
 }
 
-Result<void> finish_dcp(const Plan& plan, const fs::path& directory) {
-    ROLL_TRY(const formats::DcpMetadata metadata, metadata_of(plan));
+Result<void> finish_dcp(const Plan& plan, std::vector<formats::DcpObject> objects,
+                        const fs::path& directory) {
+    ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan));
+    metadata.objects = std::move(objects);
     return write_metadata(metadata, directory);
 }
 

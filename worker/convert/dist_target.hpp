@@ -8,6 +8,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/target.hpp"
+#include "worker/formats/dcp.hpp"
 
 namespace roll::convert {
 
@@ -23,6 +24,7 @@ Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path&
 // The metadata, and what else makes the checkpoint whole, its mark last. `args` are Megatron's.
 Result<void> finish_torch_dist(const Plan& plan, const Json& args,
                                const std::filesystem::path& directory);
-Result<void> finish_dcp(const Plan& plan, const std::filesystem::path& directory);
+Result<void> finish_dcp(const Plan& plan, std::vector<formats::DcpObject> objects,
+                        const std::filesystem::path& directory);
 
 }  // namespace roll::convert

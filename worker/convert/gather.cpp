@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "worker/convert/quantize.hpp"
+
 namespace roll::convert {
 namespace {
 
@@ -203,6 +205,18 @@ bool is_changed(const Source& source, const TargetTensor& target) {
     });
 }
 
+bool is_merged(const Source& source, const TargetTensor& target) {
+    return std::any_of(target.copies.begin(), target.copies.end(),
+                       [&](const Copy& copy) { return source.deltas.contains(copy.hf); });
+}
+
+Result<void> check_merged(const TargetTensor& target, const std::byte* bytes, std::int64_t size) {
+    if (all_finite(target.info.dtype, {bytes, static_cast<std::size_t>(size)})) return {};
+    return fail(ErrorCode::Corrupt,
+                target.info.name + " with the adapter in it has numbers that are not finite in " +
+                    name_of(target.info.dtype));
+}
+
 // As fill(), but what scales or an adapter change is computed in fp32 and rounded once: so many
 // rows at a time that they stay in the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
@@ -245,6 +259,7 @@ void release(const Source& source, const TargetTensor& target) {
 }
 
 Result<void> gather(const Source& source, const TargetTensor& target, const Window& write) {
+    if (target.making != Making::Copies) return gather_blocks(source, target, write);
     const std::int64_t rows = target.info.shape.empty() ? 1 : target.info.shape[0];
     ROLL_TRY(const std::int64_t total, tensor::byte_count(target.info.dtype, target.info.shape));
     if (total == 0) return {};
@@ -252,9 +267,11 @@ Result<void> gather(const Source& source, const TargetTensor& target, const Wind
     const std::int64_t window = std::clamp<std::int64_t>(kWindowBytes / row_bytes, 1, rows);
     const auto buffer =
         std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(window * row_bytes));
+    const bool merges = is_merged(source, target);
     for (std::int64_t begin = 0; begin < rows; begin += window) {
         const std::int64_t end = std::min(rows, begin + window);
         gather_rows(source, target, begin, end, buffer.get());
+        if (merges) ROLL_TRY_VOID(check_merged(target, buffer.get(), (end - begin) * row_bytes));
         ROLL_TRY_VOID(write({buffer.get(), static_cast<std::size_t>((end - begin) * row_bytes)}));
     }
     release(source, target);

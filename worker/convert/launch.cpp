@@ -74,6 +74,8 @@ Result<void> run(const fs::path& file, const LaunchEnvironment& environment) {
     Hooks hooks = environment.hooks;
     hooks.progress = ProgressReporter(environment);
     ROLL_TRY(const Report report, convert(request, families, hooks));
+    for (const std::string& line : sentences(report.disagreement))
+        fmt::print("warning: {}\n", line);
     fmt::print("{} -> {}: {} parameters, {} tensors, {} bytes at {}\n", request.source.string(),
                name_of(report.to), report.parameters, report.tensors, report.bytes,
                report.target.string());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "common/tensor/vectorized.hpp"
@@ -172,7 +173,32 @@ void add_strided(const float* change, float scale, float row_scale, const Change
     }
 }
 
+// Infinities and NaNs have every bit of the exponent set.
+template <class Word>
+ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
+    unsigned found = 0;
+    for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
+        Word word = 0;
+        std::memcpy(&word, elements + at, sizeof(Word));
+        found |= static_cast<unsigned>((word & exponent) == exponent);
+    }
+    return found == 0;
+}
+
 }  // namespace
+
+bool all_finite(tensor::DType dtype, std::span<const std::byte> elements) {
+    const std::byte* const first = elements.data();
+    switch (dtype) {
+        case tensor::DType::BF16:
+            return no_full_exponent<std::uint16_t>(first, elements.size(), 0x7F80);
+        case tensor::DType::F16:
+            return no_full_exponent<std::uint16_t>(first, elements.size(), 0x7C00);
+        case tensor::DType::F64:
+            return no_full_exponent<std::uint64_t>(first, elements.size(), 0x7FF0000000000000);
+        default: return no_full_exponent<std::uint32_t>(first, elements.size(), 0x7F800000);
+    }
+}
 
 void apply(const Delta& delta, const ChangedBox& box, float* values) {
     std::vector<float> change(static_cast<std::size_t>(kRows * box.columns));
@@ -200,7 +226,24 @@ void apply(const Delta& delta, const ChangedBox& box, float* values) {
     }
 }
 
-Result<void> attach_adapter(Source& source, const std::filesystem::path& directory) {
+namespace {
+
+Result<void> check_reversible(const formats::Adapter& adapter) {
+    if (!adapter.whole.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    "the adapter replaced " + adapter.whole.front().info.name +
+                        " when it was merged: what was there before is in the base alone");
+    for (const LoraModule& module : adapter.modules)
+        if (module.magnitude)
+            return fail(ErrorCode::InvalidArgument,
+                        module.module + " has DoRA: merged, its rows have forgotten their length");
+    return {};
+}
+
+}  // namespace
+
+Result<void> attach_adapter(Source& source, const std::filesystem::path& directory,
+                            Folding folding) {
     const std::vector<AdapterPlace> places = find_adapters(directory);
     if (places.empty())
         return fail(ErrorCode::NotFound, directory.string() + " holds no adapter_config.json");
@@ -209,6 +252,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
                     directory.string() + " holds " + std::to_string(places.size()) + " adapters",
                     "name one: " + places.front().directory.string());
     ROLL_TRY(const formats::Adapter adapter, open_adapter(places.front(), source));
+    if (folding == Folding::Out) ROLL_TRY_VOID(check_reversible(adapter));
     source.files.push_back(adapter.file.keep);
     for (const tensor::StridedView& view : adapter.whole) {
         ROLL_TRY(const int number, number_of(source, view.info.name, view.info.shape));
@@ -219,6 +263,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
     }
     for (const LoraModule& module : adapter.modules) {
         Delta delta = delta_of(module);
+        if (folding == Folding::Out) delta.scale = -delta.scale;
         if (!is_finite(delta.left) || !is_finite(delta.right))
             return fail(ErrorCode::Corrupt,
                         "the adapter's " + module.module + " has numbers that are not finite");

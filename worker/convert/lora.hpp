@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "common/error.hpp"
@@ -32,8 +33,16 @@ struct ChangedBox {
 };
 void apply(const Delta& delta, const ChangedBox& box, float* values);
 
+// If every one of these castable elements is a number: a merge may leave the range of its type.
+bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
+
+// In: W + scale * B A. Out: W - scale * B A, of a model that it was merged into.
+enum class Folding { In, Out };
+
 // Puts an adapter over an opened model: modules saved whole replace the model's, the others become
-// deltas of it. Every tensor of the adapter is used, or the error names it.
-Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter);
+// deltas of it. Every tensor of the adapter is used, or the error names it. Out is refused where
+// the base cannot be had back: of modules saved whole and of DoRA, which forget it.
+Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter,
+                            Folding folding = Folding::In);
 
 }  // namespace roll::convert

@@ -87,11 +87,10 @@ Result<bool> Matcher::take(const Stored& where, const std::string& found_in,
 }
 
 void Matcher::add_unexpected(const std::string& file, const std::string& name) {
-    if (unexpected_.empty()) unexpected_in_ = source_.directory / file;
-    unexpected_.push_back(name);
+    unexpected_.push_back({file, name});
 }
 
-Result<void> Matcher::finish() const {
+Result<void> Matcher::finish() {
     std::vector<std::string> missing;
     std::string place;
     for (const auto& [at, index] : places_) {
@@ -101,9 +100,16 @@ Result<void> Matcher::finish() const {
             place = stored.file.empty() ? source_.directory.string() : place_of(stored);
         missing.push_back(stored.name);
     }
-    if (!unexpected_.empty()) return no_rule_names(source_, unexpected_in_, unexpected_, missing);
-    if (!missing.empty()) return fail(ErrorCode::Corrupt, place + ": " + lacks(missing));
-    return {};
+    if (!unexpected_.empty() && !allows_missing(source_.strictness)) {
+        std::vector<std::string> names;
+        for (const Unexpected& one : unexpected_) names.push_back(one.name);
+        return no_rule_names(source_, source_.directory / unexpected_.front().file, names, missing);
+    }
+    if (!missing.empty() && !allows_unexpected(source_.strictness))
+        return fail(ErrorCode::Corrupt, place + ": " + lacks(missing));
+    for (const Unexpected& one : unexpected_)
+        ROLL_TRY_VOID(drop_surplus(source_, one.file, one.name));
+    return missing.empty() ? Result<void>() : check_nothing_missing(source_);
 }
 
 tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
@@ -115,14 +121,25 @@ tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem:
                 "add a rule to the family's file (docs/families.md); nothing is dropped silently");
 }
 
-Result<void> check_nothing_missing(const Source& source) {
+Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name) {
+    if (!allows_missing(source.strictness))
+        return no_rule_names(source, source.directory / file, {name}, {});
+    source.dropped.push_back({file, name, "no rule names it"});
+    source.surplus.push_back(file + " " + name);
+    return {};
+}
+
+Result<void> check_nothing_missing(Source& source) {
     std::set<int> there;
     for (const SourceTensor& one : source.tensors)
         for (const Piece& piece : one.stored.pieces) there.insert(piece.hf);
     std::vector<std::string> missing;
     for (std::size_t i = 0; i < source.model.tensors.size(); ++i)
-        if (!there.contains(static_cast<int>(i))) missing.push_back(source.model.tensors[i].name);
-    if (missing.empty()) return {};
+        if (!there.contains(static_cast<int>(i))) {
+            missing.push_back(source.model.tensors[i].name);
+            source.absent.insert(static_cast<int>(i));
+        }
+    if (missing.empty() || allows_unexpected(source.strictness)) return {};
     return fail(ErrorCode::Corrupt, source.directory.string() + ": " + lacks(missing));
 }
 

@@ -40,12 +40,16 @@ class Matcher {
     // A tensor that nothing expects anywhere.
     void add_unexpected(const std::string& file, const std::string& name);
 
-    // Everything that was expected is there, and nothing else.
-    Result<void> finish() const;
+    // Everything that was expected is there, and nothing else, as far as the source's strictness
+    // wants it.
+    Result<void> finish();
 
   private:
-    std::filesystem::path unexpected_in_;  // the first one's file
-    std::vector<std::string> unexpected_;
+    struct Unexpected {
+        std::string file;
+        std::string name;
+    };
+    std::vector<Unexpected> unexpected_;
     std::vector<Stored> expected_;
     std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places_;
     Source& source_;
@@ -56,7 +60,11 @@ tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem:
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing);
 
-// Corrupt names the HuggingFace tensors of which no source tensor holds a part.
-Result<void> check_nothing_missing(const Source& source);
+// A tensor of the file that no rule names: an error, or dropped, by the source's strictness.
+Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name);
+
+// The HuggingFace tensors of which no source tensor holds a part: Corrupt names them, or they are
+// noted as absent.
+Result<void> check_nothing_missing(Source& source);
 
 }  // namespace roll::convert

@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/convert.hpp"
+#include "worker/convert/edit.hpp"
 
 namespace roll::convert {
 
@@ -17,19 +18,23 @@ struct ConvertCommand {
 };
 struct InspectCommand {
     std::string directory;
-    std::string config;  // of a checkpoint that has none: where it is
+    OpenOptions open;
     bool json = false;
 };
 struct VerifyCommand {
     std::string directory;
-    std::string config;
+    OpenOptions open;
     bool json = false;
 };
 struct DiffCommand {
     std::string first;
     std::string second;
-    std::string config;
+    OpenOptions open;
     bool cast = false;  // compare over types: the first is cast to the second's
+    bool json = false;
+};
+struct EditCommand {
+    EditRequest request;
     bool json = false;
 };
 struct FamiliesCommand {
@@ -41,8 +46,9 @@ struct LaunchCommand {
 };
 struct HelpCommand {};
 struct VersionCommand {};
-using CommandLine = std::variant<ConvertCommand, InspectCommand, VerifyCommand, DiffCommand,
-                                 FamiliesCommand, LaunchCommand, HelpCommand, VersionCommand>;
+using CommandLine =
+    std::variant<ConvertCommand, InspectCommand, VerifyCommand, DiffCommand, EditCommand,
+                 FamiliesCommand, LaunchCommand, HelpCommand, VersionCommand>;
 
 // `arguments` without the program's name. InvalidArgument names the option and what it takes.
 // Names may be spelled with - or _, values follow after a space or =.

@@ -35,6 +35,10 @@ struct Piece {
     double add = 0;  // stored = HuggingFace + add
 };
 
+// Copies: a stored tensor is made of its pieces. Blocks and scales: of the one weight that is its
+// piece, the numbers of eight bits and the scale of each block (quantize.hpp).
+enum class Making { Copies, Blocks, Scales };
+
 // A tensor of a checkpoint: where it is, and what of the model it holds.
 struct Stored {
     std::string file;     // from the checkpoint's directory
@@ -47,6 +51,9 @@ struct Stored {
     // begins. Both have dims in front, of size 1 in the chunk, that `shape` leaves out.
     Shape whole = {};
     Shape origin = {};
+    Making making = Making::Copies;
+    std::int64_t block_rows = 0;
+    std::int64_t block_columns = 0;
 };
 
 // The HuggingFace tensors of a model, numbered: those that its family's rules name. On disk some

@@ -72,6 +72,7 @@ class Holders {
             std::int64_t held = 0;
             for (const Holder& holder : of_[i]) held += volume(holder.piece->size);
             const families::HfTensor& tensor = source.model.tensors[i];
+            if (source.absent.contains(static_cast<int>(i))) continue;
             if (held != volume(tensor.shape))
                 return fail(ErrorCode::Corrupt, source.directory.string() + ": " +
                                                     std::to_string(held) + " of the " +
@@ -157,6 +158,16 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
     return dtype && tensor::is_castable(from) ? *dtype : from;
 }
 
+// Of a source that has blocks: its own.
+tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
+    const Copy& weight = target.copies.front();
+    const auto known = source.scales.find(weight.hf);
+    const bool is_known = known != source.scales.end() && !source.deltas.contains(weight.hf);
+    if (target.making == Making::Scales)
+        return is_known ? known->second.scales.info.dtype : tensor::DType::F32;
+    return is_known ? source.tensors[weight.source].view.info.dtype : tensor::DType::F8E4M3;
+}
+
 Result<void> check_written_once(const Plan& plan) {
     std::vector<const TargetTensor*> sorted;
     for (const TargetTensor& target : plan.tensors) sorted.push_back(&target);
@@ -172,11 +183,35 @@ Result<void> check_written_once(const Plan& plan) {
     return fail(ErrorCode::InvalidArgument, (*twice)->info.name + " would be written twice");
 }
 
+std::string place_of(const Stored& stored) {
+    if (!stored.whole.empty()) return stored.name;  // a chunk: of the tensor under this key
+    return stored.file + (stored.section.empty() ? "" : " " + stored.section) +
+           (stored.file.empty() ? "" : " ") + stored.name;
+}
+
+// Places of the tensors that would need one that is absent. Of a tensor in chunks all are left out:
+// a part of it is no tensor.
+std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
+                                 Plan& plan) {
+    std::set<std::string> places;
+    if (source.absent.empty()) return places;
+    for (const Stored& stored : layout)
+        for (const Piece& piece : stored.pieces)
+            if (source.absent.contains(piece.hf)) places.insert(place_of(stored));
+    plan.left_out.assign(places.begin(), places.end());
+    for (const Stored& stored : layout)
+        for (const Piece& piece : stored.pieces)
+            if (places.contains(place_of(stored)))
+                plan.left_out_hf.insert(
+                    source.model.tensors[static_cast<std::size_t>(piece.hf)].name);
+    return places;
+}
+
 void tally(Plan& plan) {
     std::map<tensor::DType, std::int64_t> bytes;
     for (const TargetTensor& target : plan.tensors) {
         const std::int64_t size = tensor::byte_count(target.info.dtype, target.info.shape).value();
-        bytes[target.info.dtype] += size;
+        if (target.making == Making::Copies) bytes[target.info.dtype] += size;
         plan.bytes += size;
     }
     const auto most =
@@ -194,12 +229,14 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     ROLL_TRY_VOID(holders.check(source));
     for (const families::HfTensor& tensor : source.model.tensors)
         plan.parameters += volume(tensor.shape);
+    const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
         const Stored stored = std::move(one);  // a large model's layout goes as its plan comes
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
         if (added) plan.files.push_back({stored.file, {}, {}});
+        if (!skipped.empty() && skipped.contains(place_of(stored))) continue;
         TargetFile& file = plan.files[place->second];
         TargetTensor target{place->second,
                             file.tensors.size(),
@@ -217,8 +254,15 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
         target.padded = filled < volume(stored.shape);
         ROLL_TRY_VOID(check_changes(source, target));
         ROLL_TRY_VOID(check_whole_bytes(source, target));
+        target.making = stored.making;
+        target.block_rows = stored.block_rows;
+        target.block_columns = stored.block_columns;
         const SourceTensor& first = source.tensors[holders.of(stored.pieces[0].hf)[0].source];
-        ROLL_TRY(target.info.dtype, dtype_of(source, target, first.view.info.dtype, dtype));
+        if (stored.making == Making::Copies) {
+            ROLL_TRY(target.info.dtype, dtype_of(source, target, first.view.info.dtype, dtype));
+        } else {
+            target.info.dtype = dtype_of_blocks(source, target);
+        }
         file.tensors.push_back(target.info);
         Shape& in_file = file.tensors.back().shape;
         if (in_file.size() < stored.origin.size())

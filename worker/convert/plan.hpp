@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct TargetTensor {
     Shape origin;
     std::vector<Copy> copies;
     bool padded = false;  // what no copy fills is zero
+    Making making = Making::Copies;
+    std::int64_t block_rows = 0;
+    std::int64_t block_columns = 0;
 };
 
 struct TargetFile {
@@ -55,8 +59,10 @@ struct Plan {
     std::vector<TargetFile> files;
     std::vector<TargetTensor> tensors;  // file by file
     std::vector<Comparison> comparisons;
-    std::int64_t bytes = 0;                    // of the target's tensors
-    std::int64_t parameters = 0;               // of the model
+    std::vector<std::string> left_out;  // the target's tensors that the source's absent ones are in
+    std::set<std::string> left_out_hf;  // what of the model is in those
+    std::int64_t bytes = 0;             // of the target's tensors
+    std::int64_t parameters = 0;        // of the model
     tensor::DType dtype = tensor::DType::F32;  // that most of the bytes have
 };
 

@@ -31,7 +31,7 @@ class RankReader {
                       const std::vector<std::string>& sections);
 
     // Everything that was expected is there, and nothing else.
-    Result<void> finish() const { return matcher_.finish(); }
+    Result<void> finish() { return matcher_.finish(); }
 
   private:
     Result<void> take(const Stored& where, const tensor::StridedView& view);

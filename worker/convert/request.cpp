@@ -12,6 +12,9 @@ spec::ConvertSpec spec_of(const Request& request) {
     if (request.to) spec.to = name_of(*request.to);
     spec.config = request.config;
     spec.adapter = request.adapter_source;
+    spec.strictness = name_of(request.strictness);
+    spec.unmerge = request.unmerge;
+    if (request.name != Request{}.name) spec.name = request.name;
     spec.dtype = dtype_word(request.dtype);
     const formats::McaLayout& layout = request.layout;
     spec.tp = layout.tp;
@@ -59,6 +62,9 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     }
     request.config = spec.config;
     request.adapter_source = spec.adapter;
+    ROLL_TRY(request.strictness, parse_strictness(spec.strictness));
+    request.unmerge = spec.unmerge;
+    if (!spec.name.empty()) request.name = spec.name;
     ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
     request.layout = layout_of(spec);
     request.grouped_experts = spec.moe_grouped_gemm;

@@ -274,8 +274,10 @@ Result<Format> detect_format(const fs::path& directory) {
 }
 
 Result<Source> open_source(const fs::path& directory, const families::Families& families,
-                           const fs::path& config) {
+                           const OpenOptions& options) {
+    const fs::path& config = options.config;
     Source source;
+    source.strictness = options.strictness;
     source.directory = directory;
     source.mapped = true;
     ROLL_TRY(source.format, detect_format(directory));

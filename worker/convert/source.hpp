@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "worker/convert/block_scale.hpp"
 #include "worker/convert/lora.hpp"
 #include "worker/convert/pieces.hpp"
+#include "worker/convert/strictness.hpp"
 #include "worker/families/families.hpp"
 #include "worker/formats/mca.hpp"
 
@@ -47,18 +49,25 @@ struct Source {
     Model model;
     std::vector<SourceTensor> tensors;
     std::vector<Dropped> dropped;
+    Strictness strictness = Strictness::RaiseAll;
+    std::set<int> absent;                            // HuggingFace tensors that nothing holds
+    std::vector<std::string> surplus;                // "FILE NAME" of what no rule names
     std::map<int, Delta> deltas;                     // of HuggingFace tensors, by an adapter
+    Json quantization;                               // what the config said of eight bits
     std::map<int, BlockScale> scales;                // of those of eight bits that have some
     std::map<int, tensor::DType> dtypes;             // of those that are read as another type
     std::vector<std::shared_ptr<const void>> files;  // the views are into these
     bool mapped = false;  // they are mapped files: pages that were read can be given back
 };
 
+struct OpenOptions {
+    std::filesystem::path config = {};  // of a checkpoint that has none: a config.json, or where
+    Strictness strictness = Strictness::RaiseAll;
+};
+
 // Maps every file. Corrupt or InvalidArgument: a tensor that is missing, has another shape than the
-// config says, or that no rule names; each error names tensor and file. `config`: where the config
-// of a checkpoint is that has none (a config.json, or a directory with one).
+// config says, or that no rule names; each error names tensor and file.
 Result<Source> open_source(const std::filesystem::path& directory,
-                           const families::Families& families,
-                           const std::filesystem::path& config = {});
+                           const families::Families& families, const OpenOptions& options = {});
 
 }  // namespace roll::convert

@@ -38,7 +38,7 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
         return fail(ErrorCode::Refused, target.string() + " is there already",
                     "--overwrite replaces it");
     if (!fs::exists(target / "config.json", error) &&
-        !fs::exists(target / "mca_config.json", error))
+        !fs::exists(target / "mca_config.json", error) && !fs::exists(target / ".metadata", error))
         return fail(ErrorCode::Refused,
                     target.string() + " is not a checkpoint; --overwrite replaces nothing else");
     return {};
@@ -73,6 +73,17 @@ Result<void> clean_stale(const fs::path& directory) {
 }
 
 }  // namespace
+
+Result<void> check_apart(const fs::path& source, const fs::path& target) {
+    const fs::path from = fs::weakly_canonical(source);
+    const fs::path to = fs::weakly_canonical(target);
+    const fs::path relative = from.lexically_relative(to);
+    const bool inside = !relative.empty() && *relative.begin() != "..";
+    if (from == to || inside)
+        return fail(ErrorCode::InvalidArgument,
+                    "the target " + to.string() + " holds the source " + from.string());
+    return {};
+}
 
 Result<Staging> Staging::begin(const fs::path& target, bool overwrite) {
     const fs::path clean = fs::absolute(target).lexically_normal();

@@ -9,6 +9,9 @@
 
 namespace roll::convert {
 
+// InvalidArgument: the target is the source or holds it, and would replace what is being read.
+Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
+
 class Staging {
   public:
     // Makes `.NAME.roll-staging` beside `target` and locks it. Refused: the target exists and is

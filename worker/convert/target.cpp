@@ -11,6 +11,7 @@
 #include "worker/convert/dist_target.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/nemo_target.hpp"
+#include "worker/convert/quantize.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/megatron.hpp"
@@ -108,7 +109,8 @@ std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft)
 Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request,
                                               const formats::HfContainer& container) {
     std::vector<Stored> layout = hf_disk_layout(source.model);
-    ROLL_TRY(const Plan draft, make_plan(source, layout, request.dtype));
+    if (request.dtype == kEightBits) layout = with_scales(source, std::move(layout));
+    ROLL_TRY(const Plan draft, make_plan(source, layout, request.cast()));
     std::vector<std::int64_t> sizes;
     for (const TargetTensor& target : draft.tensors) {
         ROLL_TRY(const std::int64_t bytes,
@@ -138,6 +140,7 @@ void set_vocabulary(Json& config, const Source& source) {
 Json exported_config(const Source& source, const Plan& plan, const Request& request) {
     Json config = source.config.hf_config;
     formats::set_dtype(config, plan.dtype);
+    if (request.dtype == kEightBits) config["quantization_config"] = quantization_of(source, plan);
     set_vocabulary(config, source);
     if (request.model_max_length) {
         config["model_max_length"] = *request.model_max_length;
@@ -200,6 +203,10 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
                     std::string("--make-vocab-size-divisible-by is for mca, megatron and nemo "
                                 "targets, not ") +
                         name_of(to));
+    if (request.dtype == kEightBits && to != Format::Hf && to != Format::Bin)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--dtype fp8 is for hf and bin targets; ") + name_of(to) +
+                        " has no scales");
     switch (to) {
         case Format::Hf: return sharded_hf_layout(source, request, formats::kSafetensors);
         case Format::Bin: return sharded_hf_layout(source, request, formats::kTorchFiles);
@@ -261,7 +268,7 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
         }
         case Format::Dcp:
             ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
-            return finish_dcp(plan, directory);
+            return finish_dcp(plan, {}, directory);
     }
     ROLL_CHECK(false);
 }

@@ -52,6 +52,44 @@ class Merge(FolderCase):
         model = peft.PeftModel.from_pretrained(model, adapter, autocast_adapter_dtype=True)
         return model.merge_and_unload().state_dict()
 
+    def test_taken_out_again_as_peft_unmerges(self):
+        for kind in ('plain', 'rslora', 'patterns'):
+            with self.subTest(kind=kind):
+                adapter = self.adapter(kind)
+                model = transformers.LlamaForCausalLM.from_pretrained(self.root / 'fp32')
+                model = peft.PeftModel.from_pretrained(model, adapter)
+                model.merge_adapter(safe_merge=True)
+                model.unmerge_adapter()
+                want = model.unload().state_dict()
+                run('merge', self.root / 'fp32', adapter, self.root / 'merged', '--overwrite')
+                run('merge', self.root / 'merged', adapter, self.root / 'out', '--unmerge',
+                    '--overwrite', '--verify')
+                got = load_file(self.root / 'out/model.safetensors')
+                base = load_file(self.root / 'fp32/model.safetensors')
+                for name in base:
+                    scale = base[name].abs().max()
+                    self.assertLess((got[name] - base[name]).abs().max() / scale, 1e-6, name)
+                    self.assertLess((got[name] - want[name]).abs().max() / scale, 1e-6, name)
+
+    def test_what_forgets_its_base_is_not_taken_out(self):
+        for kind, what in (('dora', 'has DoRA'), ('whole', 'replaced lm_head.weight')):
+            adapter = self.adapter(kind)
+            done = run('merge', self.root / 'fp32', adapter, self.root / 'out', '--unmerge', code=2)
+            self.assertIn(what, done.stderr)
+
+    def test_a_sum_that_its_type_cannot_hold_is_refused_as_by_peft(self):
+        adapter = self.adapter('plain')
+        path = adapter / 'adapter_model.safetensors'
+        save_file({name: tensor * 3e3 for name, tensor in load_file(path).items()}, path,
+                  {'format': 'pt'})
+        with self.assertRaises(ValueError):
+            model = transformers.LlamaForCausalLM.from_pretrained(self.root / 'fp32',
+                                                                  dtype=torch.float16)
+            peft.PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True)
+        done = run('merge', self.root / 'fp32', adapter, self.root / 'out', '--fp16', code=1)
+        self.assertIn('not finite in F16', done.stderr)
+        self.assertFalse((self.root / 'out').exists())
+
     def test_is_what_peft_gives_in_fp32(self):
         for kind in KINDS:
             with self.subTest(kind=kind):

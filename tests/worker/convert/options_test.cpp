@@ -48,6 +48,8 @@ TEST(Options, AJobAsksForWhatTheCommandLineDid) {
            "false",       "--transformer-impl",
            "local",       "--layout",
            "E|t|L"},
+          {"convert", "a", "b", "--to", "nemo", "--name", "seven.b", "--strictness", "log_all"},
+          {"merge", "a", "c", "b", "--unmerge", "--dist_ckpt_strictness", "ignore_all"},
           {"merge", "a", "c", "b", "--fp16", "--convert_model_max_length", "99",
            "--account_for_loss_in_pipeline_split", "--decoder-first-pipeline-num-layers", "3",
            "--num_layers_in_last_pipeline_stage", "2"}}) {
@@ -61,6 +63,17 @@ TEST(Options, AJobAsksForWhatTheCommandLineDid) {
     spec::ConvertSpec wrong;
     wrong.to = "gguf";
     EXPECT_FALSE(request_of(wrong));
+}
+
+TEST(Options, NamesWithStars) {
+    const NameRule rule = parse_renaming("model.*.x=*.y").value();
+    EXPECT_EQ(renamed_by(rule, "model.a.b.x"), "a.b.y");
+    EXPECT_EQ(renamed_by(rule, "model.x"), std::nullopt);
+    EXPECT_EQ(renamed_by({"*.b", std::nullopt}, "a.b"), "");
+    EXPECT_EQ(renamed_by({"a", std::nullopt}, "ab"), std::nullopt);
+    EXPECT_EQ(renamed_by(parse_renaming("*a*=*-*").value(), "xaya"), "x-ya");
+    for (const char* wrong : {"a", "=a", "a=", "a*=b"})
+        EXPECT_FALSE(parse_renaming(wrong)) << wrong;
 }
 
 TEST(Options, AFlagTakesOnlyTrueOrFalseAfterIt) {

@@ -4,10 +4,14 @@ usage: types_oracle.py ROLL_CONVERT
 """
 import json
 import struct
+import types
 import unittest
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
+from transformers import FineGrainedFP8Config
+from transformers.integrations.finegrained_fp8 import Fp8Quantize
 
 from family_models import MODELS, logits, make
 from oracle import FolderCase, bits, run
@@ -102,6 +106,87 @@ class Blocks(FolderCase):
         run('convert', hf, self.root / 'mca', '--tp', 2, '--verify')
         run('convert', self.root / 'mca', self.root / 'back')
         self.same(self.root / 'back', tensors)
+
+
+class Quantized(FolderCase):
+    """What --dtype fp8 writes: transformers' own numbers, and a model that it loads."""
+
+    SIZES = dict(hidden_size=128, intermediate_size=256, num_attention_heads=4,
+                 num_key_value_heads=2, head_dim=64, num_hidden_layers=2)
+
+    def transformers_blocks(self, tensor):
+        config = FineGrainedFP8Config(weight_block_size=(128, 128))
+        quantizer = types.SimpleNamespace(quantization_config=config)
+        return Fp8Quantize(quantizer)._quantize_one('w.weight', tensor)
+
+    def test_numbers_and_scales_are_transformers(self):
+        hf = make('qwen3', dict(MODELS['qwen3'][0], **self.SIZES), self.root / 'hf')
+        path = hf / 'model.safetensors'
+        tensors = load_file(path)
+        tensors['model.layers.0.mlp.up_proj.weight'][:128] = 0
+        tensors['model.layers.1.mlp.up_proj.weight'] *= torch.logspace(-12, 4, 128)
+        save_file(tensors, path, {'format': 'pt'})
+        for source, options in ((hf, ['--to', 'hf']), ('mca', [])):
+            if source == 'mca':
+                run('convert', hf, self.root / 'mca', '--tp', 2, '--pp', 2)
+            run('convert', self.root / source, self.root / 'fp8', '--dtype', 'fp8', '--verify',
+                '--overwrite', *options)
+            got, eight = load_file(self.root / 'fp8/model.safetensors'), 0
+            for name, tensor in tensors.items():
+                if not name.endswith('_proj.weight'):
+                    self.assertTrue(torch.equal(bits(got[name]), bits(tensor)), name)
+                    continue
+                want = self.transformers_blocks(tensor)
+                self.assertTrue(torch.equal(bits(got[name]), bits(want['w.weight'])), name)
+                self.assertTrue(torch.equal(got[name + '_scale_inv'], want['w.weight_scale_inv']))
+                eight += 1
+            self.assertEqual((eight, len(got)), (14, len(tensors) + 14))
+
+    def test_transformers_loads_it_as_we_do(self):
+        for model_type, changes in (('qwen3', self.SIZES), ('qwen3_moe', self.SIZES)):
+            with self.subTest(model_type=model_type):
+                make(model_type, dict(MODELS[model_type][0], **changes), self.root / model_type)
+                hf = self.root / 'bf16'
+                run('convert', self.root / model_type, hf, '--to', 'hf', '--bf16', '--overwrite')
+                run('convert', hf, self.root / 'fp8', '--to', 'hf', '--dtype', 'fp8', '--overwrite',
+                    '--verify')
+                config = json.loads((self.root / 'fp8/config.json').read_text())
+                self.assertIn('lm_head', config['quantization_config']['modules_to_not_convert'])
+                run('convert', self.root / 'fp8', self.root / 'plain', '--to', 'hf', '--overwrite')
+                ids = torch.arange(24).view(1, 24) % 96
+                one, other = (transformers.AutoModelForCausalLM.from_pretrained(
+                    self.root / name, dtype=torch.bfloat16)(ids).logits for name in ('fp8', 'plain'))
+                self.assertTrue(torch.equal(one, other))
+
+    def test_blocks_at_the_edges_are_smaller(self):
+        hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        run('convert', hf, self.root / 'fp8', '--to', 'bin', '--dtype', 'fp8', '--verify')
+        got = torch.load(self.root / 'fp8/pytorch_model.bin', weights_only=True)
+        name = 'model.layers.1.mlp.up_proj.weight'
+        tensor = load_file(hf / 'model.safetensors')[name]
+        self.assertEqual(tuple(got[name + '_scale_inv'].shape), (1, 1))
+        back = got[name].float() * got[name + '_scale_inv']
+        self.assertLess((back - tensor).abs().max(), tensor.abs().max() / 16)
+
+    def test_blocks_that_are_there_travel_as_they_are(self):
+        hf, _ = Blocks.quantize(self)
+        for options in ([], ['--max-shard-size', '9KB']):
+            run('convert', hf, self.root / 'out', '--to', 'hf', '--dtype', 'fp8', '--verify',
+                '--overwrite', *options)
+            got = {}
+            for path in (self.root / 'out').glob('*.safetensors'):
+                got.update(load_file(path))
+            want = load_file(hf / 'model.safetensors')
+            self.assertEqual(sorted(got), sorted(want))
+            for name, tensor in want.items():
+                self.assertTrue(torch.equal(bits(got[name]), bits(tensor)), name)
+        config = json.loads((self.root / 'out/config.json').read_text())
+        self.assertEqual(config['quantization_config']['weight_block_size'], [16, 20])
+
+    def test_formats_without_scales_are_refused(self):
+        hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        done = run('convert', hf, self.root / 'out', '--dtype', 'fp8', code=2)
+        self.assertIn('mca has no scales', done.stderr)
 
 
 class LessThanAByte(FolderCase):

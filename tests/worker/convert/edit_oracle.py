@@ -1,0 +1,211 @@
+"""Tensors renamed and left out, and checkpoints that do not fit their model: torch, Megatron, peft.
+
+usage: edit_oracle.py ROLL_CONVERT
+"""
+import json
+import os
+import shutil
+import unittest
+import warnings
+
+import torch
+import torch.distributed.checkpoint as dcp
+from megatron.core import dist_checkpointing
+from megatron.core.dist_checkpointing.mapping import ShardedTensor
+from megatron.core.dist_checkpointing.validation import StrictHandling
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.api import CheckpointException
+
+from family_models import MODELS, make
+from oracle import FolderCase, bits, free_port, run
+
+warnings.filterwarnings('ignore')
+UP = 'model.layers.1.mlp.up_proj.weight'
+
+
+def one_process():
+    if not torch.distributed.is_initialized():
+        os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(free_port()))
+        torch.distributed.init_process_group('gloo', rank=0, world_size=1)
+
+
+class Names(FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        self.tensors = load_file(self.hf / 'model.safetensors')
+
+    def same(self, got, want):
+        self.assertEqual(sorted(got), sorted(want))
+        for name, tensor in want.items():
+            self.assertTrue(torch.equal(bits(got[name]), bits(tensor)), name)
+
+    def test_files_of_huggingface_and_everything_beside_them(self):
+        run('convert', self.hf, self.root / 'shards', '--to', 'hf', '--max-shard-size', '8KB')
+        (self.root / 'shards/notes').mkdir()
+        (self.root / 'shards/notes/a.txt').write_text('kept')
+        done = run('rename', self.root / 'shards', self.root / 'new', 'model.*=language_model.*',
+                   '--json')
+        said = json.loads(done.stdout)['renamed']
+        want = {name.replace('model.', 'language_model.', 1): t for name, t in self.tensors.items()}
+        self.assertEqual(said, {name: name.replace('model.', 'language_model.', 1)
+                                for name in self.tensors if name.startswith('model.')})
+        index = json.loads((self.root / 'new/model.safetensors.index.json').read_text())['weight_map']
+        self.assertEqual(sorted(index), sorted(want))
+        got = {}
+        for path in (self.root / 'new').glob('*.safetensors'):
+            part = load_file(path)
+            self.assertEqual({index[name] for name in part}, {path.name})
+            got.update(part)
+        self.same(got, want)
+        self.assertEqual((self.root / 'new/notes/a.txt').read_text(), 'kept')
+        run('rename', self.root / 'new', self.root / 'back', 'language_model.*=model.*')
+        run('diff', self.root / 'back', self.hf)
+        self.assertEqual([one.name for one in self.root.iterdir() if one.name.startswith('.')], [])
+
+    def test_two_stars_change_places_with_their_texts(self):
+        run('rename', self.hf, self.root / 'new', 'model.layers.*.mlp.*=l*/*')
+        got = load_file(self.root / 'new/model.safetensors')
+        self.assertIn('l1/up_proj.weight', got)
+        self.assertTrue(torch.equal(got['l1/up_proj.weight'], self.tensors[UP]))
+
+    def test_tensors_are_left_out(self):
+        run('remove', self.hf, self.root / 'new', 'model.layers.1.*', 'lm_head.weight')
+        got = load_file(self.root / 'new/model.safetensors')
+        self.same(got, {name: t for name, t in self.tensors.items()
+                        if not name.startswith('model.layers.1.') and name != 'lm_head.weight'})
+        run('convert', self.root / 'new', self.root / 'mca', code=1)
+
+    def test_a_distributed_checkpoint_as_megatron_reads_it(self):
+        one_process()
+        run('convert', self.hf, self.root / 'dist', '--to', 'torch_dist')
+        old, new = 'decoder.layers.self_attention.linear_proj.weight', 'proj.weight'
+        run('rename', self.root / 'dist', self.root / 'new', f'{old}={new}')
+        place = self.root / 'new/iter_0000001'
+        self.assertTrue((place / '.metadata').is_symlink())
+        keys = dist_checkpointing.load_tensors_metadata(str(place))
+        self.assertIn(new, keys)
+        self.assertNotIn(old, keys)
+        loaded = dist_checkpointing.load_plain_tensors(str(place))
+        want = dist_checkpointing.load_plain_tensors(str(self.root / 'dist/iter_0000001'))
+        self.assertTrue(torch.equal(loaded[new], want[old]))
+        run('rename', self.root / 'new', self.root / 'back', f'{new}={old}')
+        run('diff', self.root / 'back', self.hf)
+        run('remove', self.root / 'back', self.root / 'bare', '*_extra_state*')
+        self.assertFalse(any('_extra_state' in key
+                             for key in dcp.FileSystemReader(self.root / 'bare/iter_0000001')
+                             .read_metadata().state_dict_metadata))
+        run('diff', self.root / 'bare', self.hf)
+
+    def test_objects_of_a_run_stay_or_go(self):
+        state = {'model': dict(self.tensors), 'step': 7, 'rng': [1, 2]}
+        dcp.save(state, checkpoint_id=self.root / 'dcp')
+        run('remove', self.root / 'dcp', self.root / 'new', 'rng*', UP.join(('model.', '')))
+        got = {'model': {name: torch.zeros_like(t) for name, t in self.tensors.items() if name != UP},
+               'step': 0}
+        dcp.load(got, checkpoint_id=self.root / 'new')
+        self.assertEqual(got['step'], 7)
+        self.same(got['model'], {name: t for name, t in self.tensors.items() if name != UP})
+        names = dcp.FileSystemReader(self.root / 'new').read_metadata().state_dict_metadata
+        self.assertFalse([name for name in names if name.startswith('rng') or name.endswith(UP)])
+
+    def test_wishes_that_cannot_be_meant_are_refused(self):
+        for words, what in ((('remove', 'model.layer.1.*'), 'no tensor is named model.layer.1.*'),
+                            (('remove', '*'), 'not a single tensor'),
+                            (('rename', 'model.layers.*.mlp.up_proj.weight=*.x', 'model.layers.*'
+                              '.mlp.down_proj.weight=*.x'), 'would both be'),
+                            (('rename', 'a*=b'), 'not as many *'), (('rename', 'a'), 'OLD=NEW'),
+                            (('remove',), 'takes a source')):
+            done = run(words[0], self.hf, self.root / 'new', *words[1:], code=2)
+            self.assertIn(what, done.stderr)
+        run('convert', self.hf, self.root / 'mca')
+        self.assertIn('neither a HuggingFace', run('remove', self.root / 'mca', self.root / 'new',
+                                                   'x', code=2).stderr)
+        run('remove', self.hf, self.hf / 'inside', 'lm_head.weight')
+        self.assertIn('holds the source',
+                      run('remove', self.hf, self.hf, 'lm_head.weight', code=2).stderr)
+        run('remove', self.hf, self.root / 'mca', 'lm_head.weight', code=4)
+        self.assertFalse((self.root / 'new').exists())
+
+
+class Strictness(FolderCase):
+    """A checkpoint without one tensor of its model and with one too many."""
+
+    def setUp(self):
+        super().setUp()
+        self.hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        self.tensors = load_file(self.hf / 'model.safetensors')
+        shutil.copytree(self.hf, self.root / 'odd')
+        odd = {name: t for name, t in self.tensors.items() if name != UP}
+        save_file({**odd, 'model.extra': torch.zeros(2)}, self.root / 'odd/model.safetensors',
+                  {'format': 'pt'})
+
+    def megatrons(self, mode):
+        """What Megatron raises or returns for the same two tensors: (raised, unexpected, missing)."""
+        one_process()
+        folder = self.root / 'strict'
+        if not folder.exists():
+            dcp.save({key: torch.zeros(2) for key in ('model.extra', 'both')}, checkpoint_id=folder)
+            torch.save({}, folder / 'common.pt')
+            (folder / 'metadata.json').write_text(json.dumps(
+                {'sharded_backend': 'torch_dist', 'sharded_backend_version': 1,
+                 'common_backend': 'torch', 'common_backend_version': 1}))
+        asked = {key: ShardedTensor.from_rank_offsets(key, torch.zeros(2)) for key in (UP, 'both')}
+        try:
+            done = dist_checkpointing.load(asked, str(folder), strict=StrictHandling(mode))
+        except (Exception, CheckpointException):
+            return True, None, None
+        if not mode.startswith('return'):
+            return False, None, None
+        return False, sorted(done[2]), sorted(done[1])
+
+    def test_each_mode_does_what_megatrons_does(self):
+        for mode in StrictHandling:
+            with self.subTest(mode=mode.value):
+                raised, unexpected, missing = self.megatrons(mode.value)
+                done = run('convert', self.root / 'odd', self.root / 'out', '--to', 'hf', '--json',
+                           '--overwrite', '--verify', '--strictness', mode.value,
+                           code=None if raised else 0)
+                if raised:
+                    self.assertIn(UP, done.stdout)
+                    continue
+                report = json.loads(done.stdout)
+                if unexpected is not None:
+                    self.assertEqual(report['unexpected'], unexpected)
+                    self.assertEqual([one.split()[1] for one in report['missing']], missing)
+                self.assertEqual(f'unexpected: {UP}' in done.stderr, mode.value.startswith('log'))
+                self.assertEqual('model.extra' in done.stderr, mode.value == 'log_all')
+                got = load_file(self.root / 'out/model.safetensors')
+                self.assertEqual(sorted(got), sorted(set(self.tensors) - {UP}))
+                rules = {one['tensor']: one['rule'] for one in report['dropped']}
+                self.assertEqual(rules['model.extra'], 'no rule names it')
+
+    def test_what_is_made_of_it_natively_is_left_out_whole(self):
+        done = run('convert', self.root / 'odd', self.root / 'mca', '--tp', 2, '--pp', 2, '--json',
+                   '--verify', '--strictness', 'return_all')
+        left_out = json.loads(done.stdout)['left_out']
+        self.assertEqual(len(left_out), 2)
+        run('verify', self.root / 'mca', code=1)
+        seen = run('inspect', self.root / 'mca', '--json', '--strictness', 'return_all')
+        gate = UP.replace('up_proj', 'gate_proj')
+        self.assertEqual(sorted(json.loads(seen.stdout)['unexpected']), [gate, UP])
+        done = run('convert', self.root / 'odd', self.root / 'dist', '--to', 'torch_dist', '--json',
+                   '--verify', '--strictness', 'return_unexpected')
+        report = json.loads(done.stdout)
+        self.assertEqual(report['left_out'], ['decoder.layers.mlp.linear_fc1.weight'])
+        self.assertEqual(report['missing'], [])
+
+    def test_files_that_disagree_are_an_error_in_any_mode(self):
+        run('convert', self.hf, self.root / 'mca', '--tp', 2)
+        path = self.root / 'mca/iter_0000001/mp_rank_01/model_optim_rng.pt'
+        state = torch.load(path, weights_only=True)
+        state['model'].pop('decoder.layers.0.self_attention.linear_proj.weight')
+        torch.save(state, path)
+        done = run('convert', self.root / 'mca', self.root / 'out', '--strictness', 'ignore_all', code=1)
+        self.assertIn('of the 1536 elements of model.layers.0.self_attn.o_proj.weight', done.stderr)
+        done = run('convert', self.hf, self.root / 'out', '--strictness', 'lax', code=2)
+        self.assertIn('raise_all, raise_unexpected', done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
