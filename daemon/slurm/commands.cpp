@@ -32,16 +32,31 @@ std::string time_text(std::chrono::seconds time) {
            ":00";
 }
 
-// What the workers and their jobs inherit from rolld. The rest of the environment is the node's.
+// What the workers and their jobs inherit from rolld.
+constexpr std::array<const char*, 8> kKept = {"HOME", "USER",   "LOGNAME",         "SHELL",
+                                              "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
+
+// sbatch hands its own environment to the job, its locale too.
 std::string exports(const Site& site) {
-    static constexpr std::array<const char*, 8> kKept = {
-        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
-    std::string text;
+    std::string text = "unset LC_ALL\n";
     for (const char* name : kKept) {
         const std::string value = value_of(site.environment, name);
         if (!value.empty()) text += "export " + std::string(name) + "=" + quote(value) + "\n";
     }
     return text;
+}
+
+// All that a pilot inherits through sbatch (--export=ALL): no secret of rolld's environment. Every
+// other --export makes Slurm 22.05 log the user in on the node first, which costs a second, NIL
+// too.
+std::vector<std::string> inherited(const Site& site) {
+    std::vector<std::string> kept;
+    for (const char* name : {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "SLURM_CONF"}) {
+        const std::string value = value_of(site.environment, name);
+        if (!value.empty()) kept.push_back(std::string(name) + "=" + value);
+    }
+    kept.emplace_back("LC_ALL=C");
+    return kept;
 }
 
 }  // namespace
@@ -77,15 +92,16 @@ std::string quote(std::string_view text) {
 // exec: Slurm's signals reach the worker, or srun, which passes them on. On one node the worker is
 // the batch script itself: srun would cost half a second. A node that fails leaves the others alone
 // (--no-kill); --overlap and an explicit shape, since sites set defaults that break a bare srun.
-// --export=ALL: sbatch's NIL would keep from the workers what the lines above exported.
+// The lines of --setup run in a login shell, which knows `module`.
 // 22.05 knows no SLURM_JOB_END_TIME; what Slurm cuts short rolld hears from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     const std::string nodes = std::to_string(queue.nodes);
     const std::string slots = std::to_string(queue.slots);
     const std::string gpus = std::to_string(queue.gpus);
     const std::string next = " \\\n    ";
-    std::string text = "#!/bin/bash\n# Pilot " + key + " of Roll's allocation queue " + queue.name +
-                       ": one roll-worker a node.\n";
+    std::string text = queue.setup.empty() ? "#!/bin/bash\n" : "#!/bin/bash -l\n";
+    text += "# Pilot " + key + " of Roll's allocation queue " + queue.name +
+            ": one roll-worker a node.\n";
     text += exports(site);
     text += "printf -v now '%(%s)T' -1\n";
     text += "ends=${SLURM_JOB_END_TIME:-$((now + " + std::to_string(queue.time.count()) + "))}\n";
@@ -115,7 +131,7 @@ Command submit_command(const spec::PilotQueue& queue, const std::string& key, co
         "--comment=" + comment_of(key),
         "--no-requeue",
         "--no-kill",
-        "--export=NIL",
+        "--export=ALL",
         "--open-mode=append",
         "--output=" + site.logs + "/" + key + ".out",
         "--input=/dev/null",
@@ -131,9 +147,7 @@ Command submit_command(const spec::PilotQueue& queue, const std::string& key, co
     if (!queue.qos.empty()) arguments.push_back("--qos=" + queue.qos);
     if (!queue.constraint.empty()) arguments.push_back("--constraint=" + queue.constraint);
     arguments.insert(arguments.end(), queue.sbatch_args.begin(), queue.sbatch_args.end());
-    Command made = command(site, std::move(arguments));
-    made.input = pilot_script(queue, key, site);
-    return made;
+    return {std::move(arguments), inherited(site), pilot_script(queue, key, site)};
 }
 
 Command queue_command(const Site& site) {

@@ -41,7 +41,7 @@ TEST(Submit, NamesEveryLimit) {
                                                "--comment=roll:alloc=5f3c.1.2",
                                                "--no-requeue",
                                                "--no-kill",
-                                               "--export=NIL",
+                                               "--export=ALL",
                                                "--open-mode=append",
                                                "--output=/home/u/roll/pilots/5f3c.1.2.out",
                                                "--input=/dev/null",
@@ -61,8 +61,9 @@ TEST(Submit, NamesEveryLimit) {
 }
 
 TEST(Submit, TheScriptStartsAWorkerANode) {
-    EXPECT_EQ(submit_command(queue(), "5f3c.1.2", kSite).input, R"(#!/bin/bash
+    EXPECT_EQ(submit_command(queue(), "5f3c.1.2", kSite).input, R"(#!/bin/bash -l
 # Pilot 5f3c.1.2 of Roll's allocation queue gpu: one roll-worker a node.
+unset LC_ALL
 export HOME='/home/u'
 export LC_ALL='de_DE'
 export PATH='/usr/bin:/it'\''s'
@@ -74,6 +75,14 @@ exec srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=n
     '/opt/roll/bin/roll-worker' --dir '/home/u/roll' \
     --pilot '5f3c.1.2' --slots 8 --gpus 8 --ends-at "$ends" --handover 120
 )");
+}
+
+TEST(Submit, HandsOnNoSecretOfRolldsEnvironment) {
+    Site site = kSite;
+    site.environment.emplace_back("WANDB_API_KEY=s3cret");
+    const std::vector<std::string> expected = {"HOME=/home/u", "PATH=/usr/bin:/it's",
+                                               "SLURM_CONF=/etc/x.conf", "LC_ALL=C"};
+    EXPECT_EQ(submit_command(queue(), "k", site).environment, expected);
 }
 
 TEST(Submit, OnOneNodeTheWorkerIsTheBatchScript) {
