@@ -33,6 +33,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     spec.to = reader.get_or<std::string>("to", "");
     spec.config = reader.get_or<std::string>("config", "");
     spec.strictness = reader.get_or<std::string>("strictness", spec.strictness);
+    spec.state = reader.get_or<std::string>("state", "");
     if (merges) spec.unmerge = reader.get_or("unmerge", false);
     spec.name = reader.get_or<std::string>("name", "");
     spec.dtype = reader.get_or<std::string>("dtype", "keep");
@@ -51,6 +52,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     spec.vocab_divisor = reader.get_or("make_vocab_size_divisible_by", spec.vocab_divisor);
     spec.max_shard_size = reader.get_or("max_shard_size", spec.max_shard_size);
     spec.model_max_length = reader.get_or("model_max_length", spec.model_max_length);
+    spec.reuse = reader.get_or<std::string>("reuse", "");
     spec.overwrite = reader.get_or("overwrite", false);
     ROLL_TRY_VOID(reader.finish());
     return spec;
@@ -74,6 +76,8 @@ std::string document_of(const ConvertSpec& spec) {
     if (!spec.adapter.empty()) json["adapter"] = spec.adapter;
     if (!spec.config.empty()) json["config"] = spec.config;
     if (spec.strictness != "raise_all") json["strictness"] = spec.strictness;
+    if (!spec.state.empty()) json["state"] = spec.state;
+    if (!spec.reuse.empty()) json["reuse"] = spec.reuse;
     if (spec.unmerge) json["unmerge"] = true;
     if (!spec.name.empty()) json["name"] = spec.name;
     if (spec.etp > 0) json["etp"] = spec.etp;

@@ -20,6 +20,7 @@ struct ConvertSpec {
     std::string to;      // "hf", "mca", ...; empty: an HF source becomes MCA, anything else HF
     std::string config;  // whose config a source has that has none itself
     std::string strictness = "raise_all";  // one of Megatron's modes
+    std::string state;                     // of the source's optimizer; empty: the weights
     bool unmerge = false;                  // of a merge: the adapters are taken out again
     std::string name;                      // in a NeMo target's configs; empty: "model"
     std::string dtype = "keep";            // keep, fp32, bf16, fp16
@@ -38,6 +39,7 @@ struct ConvertSpec {
     std::int64_t vocab_divisor = 0;  // 0: no padding
     std::int64_t max_shard_size = 5'000'000'000;
     std::int64_t model_max_length = 0;  // 0: as the source
+    std::string reuse;  // an earlier target: files that are the same are linked to; empty: none
     bool overwrite = false;
     friend bool operator==(const ConvertSpec&, const ConvertSpec&) = default;
 };

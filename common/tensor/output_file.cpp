@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/check.hpp"
+#include "common/tensor/earlier_file.hpp"
 
 namespace roll::tensor {
 namespace {
@@ -33,19 +34,30 @@ void write_behind(int fd, std::int64_t offset, std::int64_t size) {
 
 }  // namespace
 
-Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return error_of(errno, "cannot create", path);
-    return OutputFile(fd, path);
+OutputFile::OutputFile(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
+
+Result<void> OutputFile::open() {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return fd_ < 0 ? Result<void>(error_of(errno, "cannot create", path_)) : Result<void>();
+}
+
+Result<OutputFile> OutputFile::create(const std::filesystem::path& path,
+                                      const std::filesystem::path& earlier) {
+    OutputFile file(-1, path);
+    if (!earlier.empty()) file.earlier_ = EarlierFile::open(earlier);
+    if (file.earlier_ == nullptr) ROLL_TRY_VOID(file.open());
+    return file;
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
-      path_(std::move(other.path_)) {}
+      path_(std::move(other.path_)),
+      earlier_(std::move(other.earlier_)) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
     std::swap(fd_, other.fd_);
     std::swap(path_, other.path_);
+    std::swap(earlier_, other.earlier_);
     return *this;
 }
 
@@ -58,6 +70,18 @@ tl::unexpected<Error> OutputFile::fail_errno(const char* what) const {
 }
 
 Result<void> OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
+    if (earlier_ != nullptr) {
+        const auto others = [this](std::int64_t at, std::span<const std::byte> same) {
+            return write_out(at, same);
+        };
+        ROLL_TRY(const bool same, earlier_->holds(
+                                      offset, bytes, [this] { return open(); }, others));
+        if (same) return {};
+    }
+    return write_out(offset, bytes);
+}
+
+Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byte> bytes) {
     ROLL_CHECK(fd_ >= 0);
     while (!bytes.empty()) {
         const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
@@ -71,6 +95,13 @@ Result<void> OutputFile::write_at(std::int64_t offset, std::span<const std::byte
 }
 
 Result<void> OutputFile::finish() {
+    if (earlier_ != nullptr && earlier_->become(path_)) return {};
+    if (earlier_ != nullptr && fd_ < 0) {  // it holds more, or cannot be linked to
+        ROLL_TRY_VOID(open());
+        ROLL_TRY_VOID(earlier_->give([this](std::int64_t at, std::span<const std::byte> same) {
+            return write_out(at, same);
+        }));
+    }
     ROLL_CHECK(fd_ >= 0);
     if (::fsync(fd_) != 0) return fail_errno("cannot sync");
     if (::close(std::exchange(fd_, -1)) != 0) return fail_errno("cannot close");

@@ -58,7 +58,33 @@ bool names_a_layer(const Json& names) {
     return text.find(".layers.") != std::string::npos;
 }
 
+std::vector<std::string> sorted(const std::set<std::string>& words) {
+    return {words.begin(), words.end()};
+}
+
 }  // namespace
+
+LoraTargets lora_targets(const std::vector<families::NativeTensor>& native, bool huggingface) {
+    std::set<std::string> linear;
+    std::set<std::string> embedding;
+    std::set<std::string> router;
+    for (const families::NativeTensor& tensor : native) {
+        const bool in_layer =
+            tensor.stage == families::Stage::Layer || tensor.stage == families::Stage::Mtp;
+        const bool is_router = tensor.name.ends_with(".router.weight");
+        const bool is_embedding = tensor.name == "embedding.word_embeddings.weight";
+        if (!tensor.name.ends_with(".weight") || tensor.shape.size() != 2) continue;
+        if (!in_layer && !is_embedding) continue;
+        std::set<std::string>& words = is_embedding ? embedding : is_router ? router : linear;
+        std::vector<std::string> names{tensor.name};
+        if (huggingface) names.clear();
+        for (const families::HfTensor& source : tensor.sources)
+            if (huggingface && source.name.ends_with(".weight")) names.push_back(source.name);
+        for (const std::string& name : names)
+            words.insert(last_word(name.substr(0, name.rfind('.'))));
+    }
+    return {sorted(linear), sorted(embedding), sorted(router)};
+}
 
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,

@@ -17,4 +17,14 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);
 
+// The modules that LoRA can be of, as an adapter's target_modules name them: last words, sorted.
+// Linear ones are those of the decoder's layers ("all-linear": no output layer), natively or of the
+// HuggingFace model.
+struct LoraTargets {
+    std::vector<std::string> linear;
+    std::vector<std::string> embedding;
+    std::vector<std::string> router;
+};
+LoraTargets lora_targets(const std::vector<families::NativeTensor>& native, bool huggingface);
+
 }  // namespace roll::convert

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "worker/convert/dist_layout.hpp"
+#include "worker/convert/dist_source.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/rank_reader.hpp"
@@ -42,9 +44,18 @@ class NativeReader {
         std::error_code error;
         const bool own = fs::is_regular_file(directory_ / "mca_config.json", error);
         ROLL_TRY(config_, formats::read_mca_config(own ? directory_ : directory_.parent_path()));
-        ROLL_TRY(iteration_, formats::mca_iteration_directory(directory_));
-        ROLL_TRY_VOID(look());
-        ROLL_TRY_VOID(read());
+        if (const auto distributed = dist_directory(directory_)) {
+            ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*distributed));
+            look(metadata);
+            expect();
+            ROLL_TRY_VOID(read_dist_tensors(source_, *distributed, metadata));
+        } else {
+            ROLL_TRY(iteration_, formats::mca_iteration_directory(directory_));
+            ROLL_TRY_VOID(look());
+            expect();
+            ROLL_TRY_VOID(read());
+        }
+        ROLL_TRY_VOID(keep_all());
         for (const NativeTensor& tensor : base_.native) {
             if (const auto found = ranks_.find(tensor.name); found != ranks_.end())
                 ROLL_TRY_VOID(add_modules(tensor, found->second));
@@ -108,7 +119,28 @@ class NativeReader {
         return {};
     }
 
-    Result<void> read() {
+    // The same of a distributed checkpoint, whose keys are of all layers or of one.
+    void look(const formats::DcpMetadata& metadata) {
+        std::map<std::string, const Shape*> shapes;
+        for (const formats::DcpTensor& tensor : metadata.tensors)
+            shapes[tensor.info.name] = &tensor.info.shape;
+        const auto shape_of = [&](const NativeTensor& tensor) -> const Shape* {
+            for (const std::string& name : dist_names(tensor))
+                if (const auto found = shapes.find(name); found != shapes.end())
+                    return found->second;
+            return nullptr;
+        };
+        for (const NativeTensor& tensor : base_.native) {
+            if (shape_of(tensor) != nullptr) whole_[tensor.name] = true;
+            if (!can_have_lora(tensor)) continue;
+            const Shape* const a = shape_of(lora_a_of(tensor, 1));
+            if (a != nullptr && a->size() >= 2) ranks_[tensor.name] = (*a)[a->size() - 2];
+            if (shape_of(magnitude_of(tensor)) != nullptr) magnitudes_[tensor.name] = true;
+        }
+    }
+
+    // The adapter's tensors, as far as they have been seen.
+    void expect() {
         source_.directory = directory_;
         source_.family = base_.family;
         for (const NativeTensor& tensor : base_.native) {
@@ -120,6 +152,9 @@ class NativeReader {
             if (magnitudes_.contains(tensor.name)) source_.native.push_back(magnitude_of(tensor));
         }
         source_.model = model_of(source_.native);
+    }
+
+    Result<void> read() {
         ROLL_TRY(const auto expected, mca_layout(source_.native, source_.model, config_));
         const auto sections = sections_by_file(expected);
         RankReader reader(source_, expected);
@@ -127,7 +162,10 @@ class NativeReader {
             ROLL_TRY(const auto file, open(label));
             ROLL_TRY_VOID(reader.read(file, label, names));
         }
-        ROLL_TRY_VOID(reader.finish());
+        return reader.finish();
+    }
+
+    Result<void> keep_all() {
         ROLL_TRY(const Plan plan, make_plan(source_, hf_layout(source_.model), std::nullopt));
         for (const Comparison& comparison : plan.comparisons)
             ROLL_TRY_VOID(compare(source_, comparison));

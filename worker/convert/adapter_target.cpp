@@ -4,11 +4,13 @@
 #include "common/tensor/safetensors.hpp"
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/adapter_config.hpp"
+#include "worker/convert/dist_target.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/convert/staging.hpp"
 #include "worker/formats/hf.hpp"
+#include "worker/formats/megatron.hpp"
 
 namespace roll::convert {
 namespace {
@@ -122,18 +124,26 @@ formats::McaConfig layout_config(const Source& base, const Request& request) {
     return config;
 }
 
+// Files of ranks, or one of a distributed checkpoint, which knows no ranks.
 Result<void> write_native(const Adapter& adapter, const Source& base, const Request& request,
                           const fs::path& directory, const Hooks& hooks, Written& written) {
+    const bool distributed = request.to == Format::TorchDist;
     ROLL_TRY(NativeAdapter native, to_native(adapter, base));
-    const formats::McaConfig config = layout_config(base, request);
-    ROLL_TRY(const auto layout, mca_layout(native.source.native, native.source.model, config));
+    formats::McaConfig config = layout_config(base, request);
+    if (distributed) config.layout = {};
+    ROLL_TRY(const auto layout,
+             distributed ? torch_dist_layout(native.source, config)
+                         : mca_layout(native.source.native, native.source.model, config));
     ROLL_TRY(const Plan plan, make_plan(native.source, layout, request.dtype));
     ROLL_TRY_VOID(carry_out(native.source, plan, directory, request, hooks));
     ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
+    if (distributed)
+        ROLL_TRY_VOID(
+            finish_torch_dist(plan, formats::megatron_args(config, plan.dtype), directory));
     ROLL_TRY(const Json written_config,
              adapter_config(adapter.config, native.modules, native.whole,
                             modules_with_weights(base, true),
-                            request.layout.pp > 1 || request.layout.vpp > 1));
+                            config.layout.pp > 1 || config.layout.vpp > 1));
     written.tensors += plan.tensors.size();
     written.files += plan.files.size();
     written.bytes += plan.bytes;
@@ -148,8 +158,11 @@ Result<void> write_root(const Source& base, const Request& request, Format to, t
         ROLL_TRY(const std::string content, read_file(from / name));
         ROLL_TRY_VOID(write_file_atomically(directory / name, content));
     }
-    if (to == Format::Mca)
-        return formats::write_mca_root(directory, layout_config(base, request), dtype);
+    if (to != Format::Peft) {
+        formats::McaConfig config = layout_config(base, request);
+        if (to == Format::TorchDist) config.layout = {};
+        return formats::write_mca_root(directory, config, dtype);
+    }
     return write_file_atomically(directory / "config.json", base.config.hf_config.dump(2) + "\n");
 }
 
@@ -165,9 +178,9 @@ Result<Report> convert_adapters(const Request& request, const families::Families
     ROLL_TRY(const Source base, open_base(request, adapters, families));
     const Format from = places.front().native ? Format::Mca : Format::Peft;
     const Format to = request.to.value_or(from == Format::Mca ? Format::Peft : Format::Mca);
-    if (to != Format::Peft && to != Format::Mca)
+    if (to != Format::Peft && to != Format::Mca && to != Format::TorchDist)
         return fail(ErrorCode::InvalidArgument,
-                    std::string("adapters become peft or mca, not ") + name_of(to));
+                    std::string("adapters become peft, mca or torch_dist, not ") + name_of(to));
     if (request.dtype && !request.cast())
         return fail(ErrorCode::InvalidArgument, "--dtype fp8 is for models, not for adapters");
     if (request.dry_run)
@@ -191,6 +204,7 @@ Result<Report> convert_adapters(const Request& request, const families::Families
                   request.target,
                   written.tensors,
                   written.files,
+                  0,
                   written.bytes,
                   0,
                   written.dtype,

@@ -6,6 +6,7 @@
 
 #include "common/check.hpp"
 #include "common/files.hpp"
+#include "worker/convert/adapter_config.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/pace.hpp"
@@ -64,11 +65,20 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     if (dry)
         fmt::print(stderr, "memory at most {} bytes; {} bytes of disk are free\n", report.memory,
                    report.disk_free);
+    if (report.reused > 0)
+        fmt::print(stderr, "{} of {} files are those of {}\n", report.reused, report.files,
+                   command.request.reuse.string());
     fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
                report.tensors, report.bytes, report.files, dry ? " would be written to " : " at ",
                report.target.string(), dry ? "" : said_of(pace, report.bytes));
     return 0;
+}
+
+Json targets_json(const LoraTargets& targets) {
+    return {{"all-linear", targets.linear},
+            {"all-embedding", targets.embedding},
+            {"all-router", targets.router}};
 }
 
 Json inspect_json(const Source& source, const Plan& plan) {
@@ -83,6 +93,8 @@ Json inspect_json(const Source& source, const Plan& plan) {
     const Disagreement disagreement = disagreement_of(source, plan);
     json["unexpected"] = disagreement.unexpected;
     json["missing"] = disagreement.missing;
+    json["lora_targets"] = {{"native", targets_json(lora_targets(source.native, false))},
+                            {"hf", targets_json(lora_targets(source.native, true))}};
     json["tensors"] = Json::array();
     for (const SourceTensor& one : source.tensors)
         json["tensors"].push_back({{"name", one.stored.name},

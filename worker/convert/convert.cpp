@@ -115,9 +115,10 @@ class Workers {
 // still.
 class OpenFiles {
   public:
-    OpenFiles(const Plan& plan, const fs::path& directory)
+    OpenFiles(const Plan& plan, const fs::path& directory, const fs::path& reuse)
         : plan_(plan),
           directory_(directory),
+          reuse_(reuse),
           files_(plan.files.size()) {
         for (std::size_t i = 0; i < files_.size(); ++i)
             files_[i].left = plan.files[i].tensors.size();
@@ -126,7 +127,7 @@ class OpenFiles {
     Result<TargetWriter*> writer_of(std::size_t file) {
         const std::lock_guard lock(mutex_);
         if (files_[file].writer == nullptr) {
-            ROLL_TRY(files_[file].writer, create_target(directory_, plan_.files[file]));
+            ROLL_TRY(files_[file].writer, create_target(directory_, plan_.files[file], reuse_));
         }
         return files_[file].writer.get();
     }
@@ -157,13 +158,14 @@ class OpenFiles {
     }
     const Plan& plan_;
     const fs::path& directory_;
+    const fs::path& reuse_;
     std::mutex mutex_;
     std::vector<File> files_;
 };
 
 Result<void> write_tensors(const Source& source, const Plan& plan, const fs::path& directory,
-                           Workers& workers) {
-    OpenFiles files(plan, directory);
+                           const fs::path& reuse, Workers& workers) {
+    OpenFiles files(plan, directory, reuse);
     ROLL_TRY_VOID(workers.run(plan.tensors.size(), [&](std::size_t i) -> Result<void> {
         const TargetTensor& target = plan.tensors[i];
         ROLL_TRY(TargetWriter* const writer, files.writer_of(target.file));
@@ -184,6 +186,15 @@ Result<void> check_replicas(const Source& source, const Plan& plan, Workers& wor
         ROLL_TRY_VOID(workers.check_stop());
         return workers.judge(compare(source, plan.comparisons[i]));
     });
+}
+
+std::size_t count_reused(const Plan& plan, const fs::path& directory, const fs::path& reuse) {
+    if (reuse.empty()) return 0;
+    return static_cast<std::size_t>(
+        std::count_if(plan.files.begin(), plan.files.end(), [&](const TargetFile& file) {
+            std::error_code error;
+            return fs::equivalent(directory / file.path, reuse / file.path, error);
+        }));
 }
 
 int threads_of(const Request& request) {
@@ -228,17 +239,19 @@ Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& d
     ROLL_TRY_VOID(check_space(directory, plan.bytes));
     Workers workers(threads_of(request), hooks);
     ROLL_TRY_VOID(check_replicas(source, plan, workers));
-    return write_tensors(source, plan, directory, workers);
+    return write_tensors(source, plan, directory, request.reuse, workers);
 }
 
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks) {
     ROLL_TRY_VOID(check_apart(request.source, request.target));
     ROLL_TRY(const Format from, detect_format(request.source));
+    if (!request.reuse.empty() && !fs::is_directory(request.reuse))
+        return fail(ErrorCode::NotFound, request.reuse.string() + " is not there");
     if (from == Format::Peft || !request.adapter_source.empty())
         return convert_adapters(request, families, hooks);
-    ROLL_TRY(Source source,
-             open_source(request.source, families, {request.config, request.strictness}));
+    ROLL_TRY(Source source, open_source(request.source, families,
+                                        {request.config, request.strictness, request.state}));
     const Folding folding = request.unmerge ? Folding::Out : Folding::In;
     for (const fs::path& adapter : request.adapters)
         ROLL_TRY_VOID(attach_adapter(source, adapter, folding));
@@ -252,6 +265,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
                   request.target,
                   plan.tensors.size(),
                   plan.files.size(),
+                  0,
                   plan.bytes,
                   plan.parameters,
                   plan.dtype,
@@ -265,6 +279,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
     ROLL_TRY_VOID(check_space(request.target, plan.bytes));
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
     ROLL_TRY_VOID(carry_out(source, plan, staging.directory(), request, hooks));
+    report.reused = count_reused(plan, staging.directory(), request.reuse);
     ROLL_TRY_VOID(write_companions(source, plan, request, to, staging.directory()));
     if (request.verify)
         ROLL_TRY_VOID(check_result(source, plan, staging.directory(), families, hooks));
@@ -281,6 +296,7 @@ Json to_json(const Report& report) {
               {"target", report.target.string()},
               {"tensors", report.tensors},
               {"files", report.files},
+              {"reused", report.reused},
               {"bytes", report.bytes},
               {"parameters", report.parameters},
               {"dtype", tensor::torch_name_of(report.dtype)},

@@ -21,6 +21,7 @@ struct Request {
     std::filesystem::path target;
     std::filesystem::path config = {};  // of a source that has none: where it is
     Strictness strictness = Strictness::RaiseAll;
+    std::string state = {};  // of the source's optimizer, instead of the weights
     std::vector<std::filesystem::path> adapters = {};  // merged into the weights
     bool unmerge = false;                              // taken out of them instead
     std::filesystem::path adapter_source =
@@ -38,7 +39,8 @@ struct Request {
     std::optional<tensor::DType> cast() const {
         return dtype && tensor::is_castable(*dtype) ? dtype : std::nullopt;
     }
-    int threads = 0;  // 0: the machine's, at most 4
+    int threads = 0;                   // 0: the machine's, at most 4
+    std::filesystem::path reuse = {};  // an earlier target: files that are the same are linked to
     bool overwrite = false;
     bool dry_run = false;
     bool verify = false;  // read the target back and compare
@@ -60,6 +62,7 @@ struct Report {
     std::filesystem::path target;
     std::size_t tensors = 0;
     std::size_t files = 0;
+    std::size_t reused = 0;  // of these: links to files of request.reuse
     std::int64_t bytes = 0;
     std::int64_t parameters = 0;
     tensor::DType dtype = tensor::DType::F32;

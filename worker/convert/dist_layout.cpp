@@ -11,6 +11,7 @@ namespace {
 
 using families::NativeTensor;
 
+constexpr const char* kFsdpPrefix = "model.module.";
 constexpr const char* kLocalExperts = ".experts.local_experts.";
 
 // "a.layers.3.b" -> "a.layers.b"
@@ -79,18 +80,36 @@ class Collector {
     DistKeys keys_;
 };
 
-// Keys of one layer and one expert each; gate and up are apart, as "_w" and "_v" (Megatron's
-// singleton_local_shards and fsdp_dtensor).
+// Gate and up by themselves, as "_w" and "_v"; nothing else has such halves.
+std::vector<std::pair<std::string, NativeTensor>> halves_of(const NativeTensor& tensor) {
+    std::vector<std::pair<std::string, NativeTensor>> halves;
+    if (tensor.operation != families::Operation::GateUp || tensor.sources.size() != 2)
+        return halves;
+    for (const std::size_t source : {0U, 1U}) {
+        NativeTensor half = tensor;
+        half.operation = families::Operation::Copy;
+        half.sources = {tensor.sources[source]};
+        half.shape = half.sources[0].shape;
+        halves.emplace_back(source == 0 ? "_w" : "_v", std::move(half));
+    }
+    return halves;
+}
+
+// "….experts.local_experts.5.linear_fc1.weight" -> "….experts.linear_fc1.weight5"
+std::string grouped(const std::string& name, std::int64_t expert) {
+    const std::string infix = kLocalExperts + std::to_string(expert) + ".";
+    std::string result = name;
+    const std::size_t at = result.find(infix);
+    return at == std::string::npos
+               ? result
+               : result.replace(at, infix.size(), ".experts.") + std::to_string(expert);
+}
+
+// Keys of one layer and one expert each, gate and up apart (Megatron's singleton_local_shards and
+// fsdp_dtensor).
 Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
-    std::vector<std::pair<std::string, NativeTensor>> parts{{"", tensor}};
-    if (tensor.operation == families::Operation::GateUp && tensor.sources.size() == 2)
-        for (const std::size_t source : {0U, 1U}) {
-            NativeTensor part = tensor;
-            part.operation = families::Operation::Copy;
-            part.sources = {tensor.sources[source]};
-            part.shape = part.sources[0].shape;
-            parts.emplace_back(source == 0 ? "_w" : "_v", std::move(part));
-        }
+    std::vector<std::pair<std::string, NativeTensor>> parts = halves_of(tensor);
+    parts.emplace_back("", tensor);
     for (auto& [ending, part] : parts) {
         std::set<std::string> names{tensor.name + ending};
         if (tensor.expert) {
@@ -98,6 +117,7 @@ Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
             indexed.replace(indexed.find(kLocalExperts), std::strlen(kLocalExperts),
                             ".experts.experts.");
             names.insert(indexed + ending);
+            names.insert(grouped(tensor.name, *tensor.expert) + ending);
             part.expert.reset();
         }
         for (const std::string& name : names)
@@ -175,6 +195,14 @@ Result<DistKeys> dist_keys(const std::vector<NativeTensor>& native, const Model&
     return std::move(collector).take();
 }
 
+std::vector<std::string> dist_names(const NativeTensor& tensor) {
+    std::vector<std::string> names{tensor.expert ? without_expert(tensor.name, *tensor.expert)
+                                                 : tensor.name};
+    if (tensor.stage == families::Stage::Layer)
+        names.push_back(without_layer(names.front(), *tensor.layer));
+    return names;
+}
+
 Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native, const Model& model,
                                         const formats::McaConfig& config, const std::string& file) {
     ROLL_TRY(const DistKeys keys, dist_keys(native, model, false));
@@ -195,6 +223,28 @@ Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native,
         for (Stored part : keys.at(key).parts) {
             part.file = file;
             layout.push_back(std::move(part));
+        }
+    }
+    return layout;
+}
+
+Result<std::vector<Stored>> fsdp_layout(const std::vector<NativeTensor>& native, const Model& model,
+                                        const formats::McaConfig& config, const std::string& file) {
+    std::vector<Stored> layout;
+    for (const NativeTensor& tensor : native) {
+        std::vector<std::pair<std::string, NativeTensor>> parts = halves_of(tensor);
+        if (parts.empty()) parts.emplace_back("", tensor);
+        std::string key = config.local_names ? local_spelling(tensor.name) : tensor.name;
+        if (tensor.expert && config.grouped_experts) key = grouped(key, *tensor.expert);
+        for (const auto& [ending, part] : parts) {
+            ROLL_TRY(Shard whole, shard_of(part, model, 1, 0));
+            Stored stored;
+            stored.file = file;
+            stored.name = kFsdpPrefix + newer_spelling(key) + ending;
+            stored.shape = stored.whole = whole.shape;
+            stored.origin.assign(whole.shape.size(), 0);
+            stored.pieces = std::move(whole.pieces);
+            layout.push_back(std::move(stored));
         }
     }
     return layout;

@@ -22,16 +22,25 @@ struct DistTensor {
 };
 
 // Every key under which some writer keeps a part of the model: stacked and layer by layer, with the
-// spellings of norms; of `singletons` also each expert, gate and up by itself. Where a checkpoint
-// has one of them, the others are absent.
+// spellings of norms; of `singletons` also each expert, grouped or not, gate and up by itself.
+// Where a checkpoint has one of them, the others are absent.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);
+
+// The keys under which a native tensor may lie: by itself, and stacked with those of all layers.
+std::vector<std::string> dist_names(const families::NativeTensor& tensor);
 
 // The chunks to write into `file`, one for each part: with stacked layers if Megatron would have
 // them so for this native config, else layer by layer. `local_names` of the config matters for one
 // norm only.
 Result<std::vector<Stored>> dist_layout(const std::vector<families::NativeTensor>& native,
+                                        const Model& model, const formats::McaConfig& config,
+                                        const std::string& file);
+
+// The same as Megatron's FSDP keeps it (fsdp_dtensor): a key for each tensor of each layer, experts
+// by number, gate and up by themselves.
+Result<std::vector<Stored>> fsdp_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);
 

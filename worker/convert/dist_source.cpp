@@ -1,11 +1,14 @@
 #include "worker/convert/dist_source.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "common/files.hpp"
+#include "worker/convert/deepspeed_source.hpp"
 #include "worker/convert/dist_layout.hpp"
 #include "worker/convert/matcher.hpp"
+#include "worker/convert/mca_layout.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/megatron.hpp"
@@ -15,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kMainWeights = "fp32_param";
 constexpr const char* kMark = "metadata.json";
 
 bool is_file(const fs::path& path) {
@@ -27,8 +31,10 @@ bool is_file(const fs::path& path) {
 Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata& metadata) {
     const bool singletons =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(), [](const auto& tensor) {
-            return tensor.info.name.ends_with(".weight_w") ||
-                   tensor.info.name.find(".experts.local_experts.") != std::string::npos;
+            for (const char* part :
+                 {".weight_w", ".experts.local_experts.", ".mlp.experts.linear_"})
+                if (tensor.info.name.find(part) != std::string::npos) return true;
+            return false;
         });
     ROLL_TRY(DistKeys keys, dist_keys(source.native, source.model, singletons));
     for (const auto& layout : {hf_layout(source.model), hf_disk_layout(source.model)})
@@ -49,6 +55,20 @@ Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata&
 }
 
 bool is_optimizer(const std::string& key) { return key.starts_with("optim"); }
+
+// Of "optimizer.state.exp_avg.NAME" (torch_dist), or of "optimizer.state.module.NAME.exp_avg"
+// (fsdp_dtensor): the name, if the key is of that state.
+std::optional<std::string> name_in_state(const std::string& key, const std::string& state) {
+    const std::string infix = ".state.";
+    const std::size_t at = key.find(infix);
+    if (!is_optimizer(key) || at == std::string::npos) return std::nullopt;
+    std::string name = key.substr(at + infix.size());
+    if (name.starts_with(state + ".")) return name.substr(state.size() + 1);
+    if (!name.ends_with("." + state)) return std::nullopt;
+    name.resize(name.size() - state.size() - 1);
+    while (name.starts_with("module.")) name.erase(0, std::strlen("module."));
+    return name;
+}
 
 // Some writers put all keys under a name: "model.", "module.". The one under which most are known.
 std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& keys) {
@@ -78,6 +98,7 @@ class DistOpener {
 
     Result<void> open(const formats::DcpMetadata& metadata) {
         const std::string prefix = common_prefix(metadata, keys_);
+        if (!source_.state.empty()) ROLL_TRY_VOID(take_state(metadata));
         for (const formats::DcpTensor& tensor : metadata.tensors)
             ROLL_TRY_VOID(take(tensor, prefix));
         for (const formats::DcpObject& object : metadata.objects)
@@ -96,12 +117,42 @@ class DistOpener {
         source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
+    // The tensors of one state of the optimizer, in the place of the weights.
+    Result<void> take_state(const formats::DcpMetadata& metadata) {
+        for (const formats::DcpTensor& tensor : metadata.tensors) {
+            const auto name = name_in_state(tensor.info.name, source_.state);
+            if (!name) continue;
+            const auto known = keys_.find(older_spelling(*name));
+            if (known == keys_.end()) {
+                unexpected_.push_back(tensor.info.name);
+                continue;
+            }
+            held_.insert(known->first);
+            ROLL_TRY_VOID(take_known(tensor, known->second));
+        }
+        if (!held_.empty()) return {};
+        return fail(
+            ErrorCode::InvalidArgument,
+            directory_.string() + " has no optimizer.state." + source_.state + " of any tensor",
+            "rollctl inspect lists what is dropped; fp32_param, exp_avg and exp_avg_sq are "
+            "usual");
+    }
+
+    // What is no parameter has no state: of it the weights hold all there is.
+    bool is_held(const std::string& name) const {
+        return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
+    }
+
     Result<void> take(const formats::DcpTensor& tensor, const std::string& prefix) {
         const std::string& key = tensor.info.name;
-        const std::string name = key.starts_with(prefix) ? key.substr(prefix.size()) : key;
+        const std::string name =
+            older_spelling(key.starts_with(prefix) ? key.substr(prefix.size()) : key);
         const auto known = keys_.find(name);
         if (is_optimizer(key)) {
-            drop(key, "the optimizer's state");
+            if (source_.state.empty() || !name_in_state(key, source_.state))
+                drop(key, "the optimizer's state");
+        } else if (known != keys_.end() && is_held(name)) {
+            drop(key, "the optimizer's " + source_.state + " is read instead");
         } else if (known != keys_.end()) {
             return take_known(tensor, known->second);
         } else if (key.ends_with("_extra_state")) {
@@ -122,7 +173,7 @@ class DistOpener {
 
     Result<void> take_known(const formats::DcpTensor& tensor, const DistTensor& known) {
         const Shape& whole = known.parts.front().whole;
-        const Shape& shape = tensor.info.shape;
+        const Shape& shape = tensor.original ? *tensor.original : tensor.info.shape;
         if (shape != whole) {
             if (!is_padded(shape, whole, known.parts.front().name))
                 return fail(ErrorCode::Corrupt,
@@ -133,17 +184,50 @@ class DistOpener {
                                        " rows that pad the vocabulary of " +
                                        std::to_string(whole[0]));
         }
-        for (const formats::DcpChunk& chunk : tensor.chunks)
-            ROLL_TRY_VOID(take_chunk(tensor.info, chunk, known));
+        for (const formats::DcpChunk& chunk : tensor.chunks) {
+            ROLL_TRY(const auto file, mapped(chunk.extent.file));
+            ROLL_TRY(
+                const tensor::StridedView view,
+                formats::open_dcp_chunk(directory_ / chunk.extent.file, file, tensor.info, chunk));
+            if (tensor.original) {
+                ROLL_TRY_VOID(take_flat(tensor, chunk, view, known));
+            } else {
+                take_chunk(chunk, view, known);
+            }
+        }
+        return {};
+    }
+
+    // A flat run of what one rank has, which is a box of the whole: the boxes that the run is.
+    Result<void> take_flat(const formats::DcpTensor& tensor, const formats::DcpChunk& chunk,
+                           const tensor::StridedView& view, const DistTensor& known) {
+        const std::size_t flat = tensor.original->size();
+        Shape local;
+        for (std::size_t dim = 0; dim < flat; ++dim) {
+            local.push_back((*tensor.original)[dim] / tensor.info.shape[dim]);
+            if (chunk.size[dim] != 1)
+                return fail(ErrorCode::Corrupt, (directory_ / formats::kDcpMetadataFile).string() +
+                                                    ": a chunk of " + tensor.info.name +
+                                                    " is of several ranks, and flat");
+        }
+        const std::int64_t element = tensor::bits_of(view.info.dtype) / 8;
+        boxes_of_range(local, chunk.begin[flat], chunk.begin[flat] + chunk.size[flat],
+                       [&](const Shape& begin, const Shape& size, std::int64_t first) {
+                           formats::DcpChunk box{begin, size, chunk.extent};
+                           for (std::size_t dim = 0; dim < flat; ++dim)
+                               box.begin[dim] += chunk.begin[dim] * local[dim];
+                           take_chunk(box,
+                                      {{view.info.name, view.info.dtype, size},
+                                       tensor::row_major(size),
+                                       view.first + first * element},
+                                      known);
+                       });
         return {};
     }
 
     // A chunk may span several layers or experts: each has its own part of it.
-    Result<void> take_chunk(const tensor::TensorInfo& info, const formats::DcpChunk& chunk,
-                            const DistTensor& known) {
-        ROLL_TRY(const auto file, mapped(chunk.extent.file));
-        ROLL_TRY(const tensor::StridedView view,
-                 formats::open_dcp_chunk(directory_ / chunk.extent.file, file, info, chunk));
+    void take_chunk(const formats::DcpChunk& chunk, const tensor::StridedView& view,
+                    const DistTensor& known) {
         const std::size_t axes = known.stacked.size();
         Shape at(chunk.begin.begin(), chunk.begin.begin() + static_cast<std::ptrdiff_t>(axes));
         std::int64_t count = 1;
@@ -156,7 +240,6 @@ class DistOpener {
             for (std::size_t dim = 0; dim < axes; ++dim) part = part * known.stacked[dim] + at[dim];
             add_part(known.parts[static_cast<std::size_t>(part)], chunk, view, at);
         }
-        return {};
     }
 
     void add_part(const Stored& part, const formats::DcpChunk& chunk,
@@ -200,6 +283,7 @@ class DistOpener {
     fs::path directory_;
     DistKeys keys_;
     std::vector<std::string> unexpected_;
+    std::set<std::string> held_;  // of the state that is read
     std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 
@@ -263,11 +347,16 @@ Result<void> read_dist(Source& source, const fs::path& directory,
                                                 tensor.info.name.find("mtp.") != std::string::npos;
                                      });
     ROLL_TRY_VOID(use_tensors(source, has_mtp));
-    ROLL_TRY(DistKeys keys, expected_keys(source, metadata));
-    return DistOpener(source, directory, std::move(keys)).open(metadata);
+    return read_dist_tensors(source, directory, metadata);
 }
 
 }  // namespace
+
+Result<void> read_dist_tensors(Source& source, const fs::path& directory,
+                               const formats::DcpMetadata& metadata) {
+    ROLL_TRY(DistKeys keys, expected_keys(source, metadata));
+    return DistOpener(source, directory, std::move(keys)).open(metadata);
+}
 
 Result<void> open_dist(Source& source, const families::Families& families, const fs::path& given) {
     const auto directory = dist_directory(source.directory);

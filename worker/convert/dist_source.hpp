@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/source.hpp"
+#include "worker/formats/dcp.hpp"
 
 namespace roll::convert {
 
@@ -20,5 +21,10 @@ Result<Format> dist_format(const std::filesystem::path& directory);
 // `given`: where the config is, if not beside the checkpoint.
 Result<void> open_dist(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
+
+// The tensors of source.native in this directory of a distributed checkpoint; the source's family
+// and model are known.
+Result<void> read_dist_tensors(Source& source, const std::filesystem::path& directory,
+                               const formats::DcpMetadata& metadata);
 
 }  // namespace roll::convert

@@ -124,6 +124,11 @@ Result<std::vector<Stored>> torch_dist_layout(const Source& source,
     return dist_layout(source.native, source.model, config, fs::path(kIteration) / kModel / kFile);
 }
 
+Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
+                                                const formats::McaConfig& config) {
+    return fsdp_layout(source.native, source.model, config, fs::path(kIteration) / kFile);
+}
+
 std::vector<Stored> dcp_layout(const Source& source) {
     std::vector<Stored> layout = hf_disk_layout(source.model);
     for (Stored& stored : layout) {
@@ -134,8 +139,9 @@ std::vector<Stored> dcp_layout(const Source& source) {
     return layout;
 }
 
-Result<std::unique_ptr<TargetWriter>> create_distcp(const fs::path& path, const TargetFile& file) {
-    ROLL_TRY(auto writer, formats::DistcpWriter::create(path, file.tensors));
+Result<std::unique_ptr<TargetWriter>> create_distcp(const fs::path& path, const TargetFile& file,
+                                                    const fs::path& earlier) {
+    ROLL_TRY(auto writer, formats::DistcpWriter::create(path, file.tensors, earlier));
     return std::make_unique<Writer>(std::move(writer));
 }
 
@@ -162,10 +168,34 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     return {};
 }
 
+// Megatron asks for these three before anything else.
+Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
+    using Writer = std::function<void(formats::PickleWriter&)>;
+    const std::pair<const char*, Writer> states[] = {
+        {"args", [&](formats::PickleWriter& out) { formats::write_namespace(out, args); }},
+        {"checkpoint_version", [](formats::PickleWriter& out) { out.number(3.0); }},
+        {"iteration", [](formats::PickleWriter& out) { out.integer(0); }}};
+    std::vector<formats::DcpObject> objects;
+    for (const auto& [name, write] : states) {
+        formats::PickleWriter out;
+        write(out);
+        const std::string file = fmt::format("__0_{}.distcp", objects.size() + 1);
+        const fs::path path = directory / kIteration / file;
+        ROLL_TRY_VOID(formats::write_torch_pickle(path, std::move(out).finish()));
+        std::error_code error;
+        objects.push_back({name, {file, 0, static_cast<std::int64_t>(fs::file_size(path, error))}});
+    }
+    return finish_dcp(plan, std::move(objects), directory / kIteration);
+}
+
 Result<void> finish_dcp(const Plan& plan, std::vector<formats::DcpObject> objects,
-                        const fs::path& directory) {
+                        const fs::path& directory,
+                        const std::map<std::string, tensor::Shape>& originals) {
     ROLL_TRY(formats::DcpMetadata metadata, metadata_of(plan));
     metadata.objects = std::move(objects);
+    for (formats::DcpTensor& tensor : metadata.tensors)
+        if (const auto own = originals.find(tensor.info.name); own != originals.end())
+            tensor.original = own->second;
     return write_metadata(metadata, directory);
 }
 

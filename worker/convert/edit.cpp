@@ -24,6 +24,7 @@ struct Raw {
     fs::path directory;                       // where .metadata is, or the weights
     std::set<fs::path> files;                 // from the root: written anew, not copied
     std::vector<formats::DcpObject> objects;  // of a distributed one
+    std::map<std::string, Shape> originals;   // of tensors kept in a flat form
     bool is_distributed = false;
 };
 
@@ -120,6 +121,7 @@ Result<Raw> open_distributed(const fs::path& root, const fs::path& found) {
     };
     for (const formats::DcpTensor& tensor : metadata.tensors) {
         const int number = raw.source.model.add({tensor.info.name, tensor.info.shape});
+        if (tensor.original) raw.originals[tensor.info.name] = *tensor.original;
         for (const formats::DcpChunk& chunk : tensor.chunks) {
             ROLL_TRY(const auto bytes, file_of(chunk.extent.file));
             const fs::path path = raw.directory / chunk.extent.file;
@@ -303,7 +305,12 @@ Result<EditReport> edit(const EditRequest& request, const Hooks& hooks) {
     ROLL_TRY_VOID(carry_out(raw.source, plan, staging.directory(), how, hooks));
     ROLL_TRY_VOID(copy_rest(request.source, raw.files, staging.directory()));
     if (raw.is_distributed) {
-        ROLL_TRY_VOID(finish_dcp(plan, std::move(objects), directory));
+        std::map<std::string, Shape> originals;
+        for (const auto& [name, shape] : raw.originals) {
+            const auto renamed = report.renamed.find(name);
+            originals[renamed == report.renamed.end() ? name : renamed->second] = shape;
+        }
+        ROLL_TRY_VOID(finish_dcp(plan, std::move(objects), directory, originals));
         ROLL_TRY_VOID(link_above(raw, request.source, directory));
     } else {
         ROLL_TRY_VOID(finish_hf(raw, plan, directory));

@@ -6,11 +6,12 @@ std::string help_text() {
     return R"(roll-convert: checkpoints from one format, layout or type to another. No Python, no GPU.
 
   roll-convert convert SRC DST [options]    HuggingFace -> MCA, anything else -> HuggingFace
-      --to hf|bin|mca|torch_dist|dcp|megatron|nemo      bin: pytorch_model.bin
+      --to hf|bin|mca|torch_dist|dcp|fsdp_dtensor|megatron|nemo     bin: pytorch_model.bin
       --config MODEL                        whose config a source has that has none itself: a
                                             directory, or a family's name (Megatron's arguments)
       --strictness MODE                     where tensors and model disagree: raise_all (the
                                             default) and Megatron's seven others
+      --state fp32_param                    of the optimizer (torch_dist), instead of the weights
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
       --dtype fp8                           linear layers in blocks of 128 x 128 with scales (hf)
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
@@ -19,6 +20,7 @@ std::string help_text() {
       --name WORD                           in a NeMo target's configs
       --make-vocab-size-divisible-by N      rows of zeros in an MCA, Megatron, NeMo target
       --max-shard-size 5GB                  of a HuggingFace target's files
+      --reuse DIR                           an earlier target: files that are the same are linked
       --threads N                           at most 4 of the machine's, unless given
       --overwrite --dry-run --verify --json
   roll-convert convert BASE DST --adapter DIR    LoRA adapters of BASE: PEFT -> MCA, MCA -> PEFT

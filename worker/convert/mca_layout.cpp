@@ -248,6 +248,14 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
     return {};
 }
 
+constexpr const char* kNewer = ".mtp_model_layer.";
+constexpr const char* kOlder = ".transformer_layer.";
+
+std::string respelled(std::string name, const std::string& from, const char* to) {
+    const std::size_t at = name.find(from);
+    return at == std::string::npos ? name : name.replace(at, from.size(), to);
+}
+
 }  // namespace
 
 Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, int rank) {
@@ -296,12 +304,9 @@ std::string local_spelling(const std::string& name) {
     return name;
 }
 
-std::string older_spelling(const std::string& name) {
-    const std::string newer = ".mtp_model_layer.";
-    const std::size_t at = name.find(newer);
-    std::string older = name;
-    return at == std::string::npos ? older : older.replace(at, newer.size(), ".transformer_layer.");
-}
+std::string older_spelling(const std::string& name) { return respelled(name, kNewer, kOlder); }
+
+std::string newer_spelling(const std::string& name) { return respelled(name, kOlder, kNewer); }
 
 std::string transformer_engine_spelling(const std::string& name) {
     for (const auto& [with, without] : kSpellings) {

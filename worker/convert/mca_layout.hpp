@@ -29,5 +29,6 @@ std::string transformer_engine_spelling(const std::string& name);
 
 // Megatron 0.17 renamed the layer inside a multi-token prediction; we write the older name.
 std::string older_spelling(const std::string& name);
+std::string newer_spelling(const std::string& name);
 
 }  // namespace roll::convert

@@ -113,7 +113,9 @@ Result<CommandLine> parse_convert(Words words) {
     request.config = options.text("config").value_or("");
     ROLL_TRY(request.strictness,
              parse_strictness(options.text("strictness").value_or("raise_all")));
+    request.state = options.text("state").value_or("");
     request.adapter_source = options.text("adapter").value_or("");
+    request.reuse = options.text("reuse").value_or("");
     request.overwrite = options.flag("overwrite");
     request.dry_run = options.flag("dry-run");
     request.verify = options.flag("verify");
@@ -170,6 +172,7 @@ Result<CommandLine> parse_other(const std::string& name, Words words) {
     const bool cast = options.flag("cast");
     OpenOptions open;
     open.config = options.text("config").value_or("");
+    open.state = options.text("state").value_or("");
     ROLL_TRY(open.strictness, parse_strictness(options.text("strictness").value_or("raise_all")));
     ROLL_TRY_VOID(options.finish());
     if (cast && name != "diff") return invalid("--cast belongs to diff");
@@ -235,8 +238,9 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
 
 Result<Format> parse_format(const std::string& name) {
     std::string known;
-    for (const Format format : {Format::Hf, Format::Bin, Format::Mca, Format::TorchDist,
-                                Format::Dcp, Format::Megatron, Format::Nemo, Format::Peft}) {
+    for (const Format format :
+         {Format::Hf, Format::Bin, Format::Mca, Format::TorchDist, Format::Dcp, Format::FsdpDtensor,
+          Format::Megatron, Format::Nemo, Format::Peft}) {
         if (name == name_of(format)) return format;
         known += (known.empty() ? "" : ", ") + std::string(name_of(format));
     }

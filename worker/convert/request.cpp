@@ -13,6 +13,7 @@ spec::ConvertSpec spec_of(const Request& request) {
     spec.config = request.config;
     spec.adapter = request.adapter_source;
     spec.strictness = name_of(request.strictness);
+    spec.state = request.state;
     spec.unmerge = request.unmerge;
     if (request.name != Request{}.name) spec.name = request.name;
     spec.dtype = dtype_word(request.dtype);
@@ -33,6 +34,7 @@ spec::ConvertSpec spec_of(const Request& request) {
     spec.vocab_divisor = request.vocab_divisor;
     spec.max_shard_size = request.shard_bytes;
     spec.model_max_length = request.model_max_length.value_or(0);
+    spec.reuse = request.reuse;
     spec.overwrite = request.overwrite;
     return spec;
 }
@@ -63,6 +65,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     request.config = spec.config;
     request.adapter_source = spec.adapter;
     ROLL_TRY(request.strictness, parse_strictness(spec.strictness));
+    request.state = spec.state;
     request.unmerge = spec.unmerge;
     if (!spec.name.empty()) request.name = spec.name;
     ROLL_TRY(request.dtype, parse_dtype_name(spec.dtype));
@@ -72,6 +75,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     request.vocab_divisor = spec.vocab_divisor;
     request.shard_bytes = spec.max_shard_size;
     if (spec.model_max_length > 0) request.model_max_length = spec.model_max_length;
+    request.reuse = spec.reuse;
     request.overwrite = spec.overwrite;
     request.verify = true;
     return request;

@@ -245,6 +245,7 @@ const char* name_of(Format format) {
         case Format::Mca: return "mca";
         case Format::TorchDist: return "torch_dist";
         case Format::Dcp: return "dcp";
+        case Format::FsdpDtensor: return "fsdp_dtensor";
         case Format::Megatron: return "megatron";
         case Format::Nemo: return "nemo";
         case Format::Peft: return "peft";
@@ -278,14 +279,21 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
     const fs::path& config = options.config;
     Source source;
     source.strictness = options.strictness;
+    source.state = options.state;
     source.directory = directory;
     source.mapped = true;
     ROLL_TRY(source.format, detect_format(directory));
+    const bool distributed = source.format == Format::TorchDist || source.format == Format::Dcp;
+    if (!source.state.empty() && !distributed)
+        return fail(ErrorCode::InvalidArgument,
+                    directory.string() + " is of format " + name_of(source.format) +
+                        "; --state reads an optimizer of torch_dist and fsdp_dtensor");
     switch (source.format) {
         case Format::Hf:
         case Format::Bin: ROLL_TRY_VOID(open_hf(source, families)); break;
         case Format::Mca: ROLL_TRY_VOID(open_mca(source, families)); break;
         case Format::TorchDist:
+        case Format::FsdpDtensor:
         case Format::Dcp: ROLL_TRY_VOID(open_dist(source, families, config)); break;
         case Format::Megatron: ROLL_TRY_VOID(open_megatron(source, families, config)); break;
         case Format::Nemo: ROLL_TRY_VOID(open_nemo(source, families, config)); break;

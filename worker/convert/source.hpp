@@ -20,7 +20,8 @@
 namespace roll::convert {
 
 // Bin: HuggingFace with torch files instead of safetensors, of targets; a source of it is Hf.
-enum class Format { Hf, Bin, Mca, TorchDist, Dcp, Megatron, Nemo, Peft, DeepSpeed };
+// FsdpDtensor: Megatron's FSDP, of targets; a source of it is Dcp.
+enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);
 
@@ -50,6 +51,7 @@ struct Source {
     std::vector<SourceTensor> tensors;
     std::vector<Dropped> dropped;
     Strictness strictness = Strictness::RaiseAll;
+    std::string state;                               // "fp32_param", ...: what was read as weights
     std::set<int> absent;                            // HuggingFace tensors that nothing holds
     std::vector<std::string> surplus;                // "FILE NAME" of what no rule names
     std::map<int, Delta> deltas;                     // of HuggingFace tensors, by an adapter
@@ -63,6 +65,7 @@ struct Source {
 struct OpenOptions {
     std::filesystem::path config = {};  // of a checkpoint that has none: a config.json, or where
     Strictness strictness = Strictness::RaiseAll;
+    std::string state = {};  // of a distributed checkpoint's optimizer, instead of the weights
 };
 
 // Maps every file. Corrupt or InvalidArgument: a tensor that is missing, has another shape than the

@@ -52,7 +52,8 @@ class TorchWriter : public TargetWriter {
 };
 
 Result<std::unique_ptr<TargetWriter>> create_safetensors(const fs::path& path,
-                                                         const TargetFile& file) {
+                                                         const TargetFile& file,
+                                                         const fs::path& earlier) {
     ROLL_TRY(const tensor::SafetensorsLayout layout,
              tensor::layout_safetensors(file.tensors, {{"format", "pt"}}));
     std::map<std::string_view, std::int64_t> begins;
@@ -60,7 +61,7 @@ Result<std::unique_ptr<TargetWriter>> create_safetensors(const fs::path& path,
         begins[entry.info.name] = entry.begin;
     std::vector<std::int64_t> in_order;
     for (const tensor::TensorInfo& info : file.tensors) in_order.push_back(begins.at(info.name));
-    ROLL_TRY(tensor::OutputFile output, tensor::OutputFile::create(path));
+    ROLL_TRY(tensor::OutputFile output, tensor::OutputFile::create(path, earlier));
     ROLL_TRY_VOID(output.write_at(0, tensor::as_bytes(layout.prefix)));
     return std::make_unique<SafetensorsWriter>(std::move(output), std::move(in_order));
 }
@@ -76,7 +77,8 @@ void add_extra_states(formats::TorchSection& section) {
     section.nones.assign(names.begin(), names.end());
 }
 
-Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const TargetFile& file) {
+Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const TargetFile& file,
+                                                   const fs::path& earlier) {
     std::vector<formats::TorchSection> sections;
     for (std::size_t i = 0; i < file.tensors.size(); ++i) {
         if (sections.empty() || sections.back().key != file.sections[i])
@@ -88,7 +90,8 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
         for (formats::TorchSection& section : sections) add_extra_states(section);
         more = [&](formats::PickleWriter& out) { formats::write_megatron_state(out, file.args); };
     }
-    ROLL_TRY(auto writer, formats::TorchFileWriter::create(path, std::move(sections), more));
+    ROLL_TRY(auto writer,
+             formats::TorchFileWriter::create(path, std::move(sections), more, earlier));
     return std::make_unique<TorchWriter>(std::move(writer));
 }
 
@@ -182,6 +185,15 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     return config;
 }
 
+// Of no layout, its experts grouped unless it is said otherwise: as Megatron's own tool writes
+// them.
+formats::McaConfig fsdp_config(const Source& source, const Request& request) {
+    formats::McaConfig config = mca_config_of(source, request);
+    config.layout = {};
+    config.grouped_experts = request.grouped_experts.value_or(true);
+    return config;
+}
+
 constexpr const char* kRelease = "release";
 
 // The files of MCA, in the directory of weights that belong to no iteration: Megatron then asks for
@@ -221,6 +233,7 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
         case Format::Nemo: return nemo_layout(source, mca_config_of(source, request));
         case Format::TorchDist: return torch_dist_layout(source, mca_config_of(source, request));
         case Format::Dcp: return dcp_layout(source);
+        case Format::FsdpDtensor: return fsdp_dtensor_layout(source, fsdp_config(source, request));
     }
     ROLL_CHECK(false);
 }
@@ -266,6 +279,11 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
             ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
             return finish_torch_dist(plan, formats::megatron_args(config, plan.dtype), directory);
         }
+        case Format::FsdpDtensor: {
+            const formats::McaConfig config = fsdp_config(source, request);
+            ROLL_TRY_VOID(formats::write_mca_root(directory, config, plan.dtype));
+            return finish_fsdp_dtensor(plan, formats::megatron_args(config, plan.dtype), directory);
+        }
         case Format::Dcp:
             ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
             return finish_dcp(plan, {}, directory);
@@ -274,11 +292,13 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
 }
 
 Result<std::unique_ptr<TargetWriter>> create_target(const fs::path& directory,
-                                                    const TargetFile& file) {
+                                                    const TargetFile& file, const fs::path& reuse) {
     const fs::path path = directory / file.path;
+    const fs::path earlier = reuse.empty() ? fs::path() : reuse / file.path;
     ROLL_TRY_VOID(make_directories(path.parent_path()));
-    if (path.extension() == ".safetensors") return create_safetensors(path, file);
-    return path.extension() == ".distcp" ? create_distcp(path, file) : create_torch(path, file);
+    if (path.extension() == ".safetensors") return create_safetensors(path, file, earlier);
+    return path.extension() == ".distcp" ? create_distcp(path, file, earlier)
+                                         : create_torch(path, file, earlier);
 }
 
 }  // namespace roll::convert

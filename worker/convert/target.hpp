@@ -29,7 +29,9 @@ class TargetWriter {
     virtual Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) = 0;
     virtual Result<void> finish() = 0;  // every tensor is whole; fsync
 };
+// `reuse`: another such directory or nothing; a file that is the same there is linked to.
 Result<std::unique_ptr<TargetWriter>> create_target(const std::filesystem::path& directory,
-                                                    const TargetFile& file);
+                                                    const TargetFile& file,
+                                                    const std::filesystem::path& reuse = {});
 
 }  // namespace roll::convert

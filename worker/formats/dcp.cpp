@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 using tensor::Shape;
 
 constexpr std::size_t kDimsMax = 16;
+constexpr const char* kOriginalShape = "nd_reformulated_orig_global_shape";
 
 tl::unexpected<Error> corrupt(const std::string& what) {
     return fail(ErrorCode::Corrupt, std::string(kDcpMetadataFile) + ": " + what);
@@ -45,6 +46,7 @@ class MetadataReader {
                 metadata.objects.push_back({key.text, place->second});
             } else {
                 ROLL_TRY(DcpTensor tensor, read_tensor(key.text, entries[i + 1]));
+                ROLL_TRY_VOID(read_original(tensor));
                 metadata.tensors.push_back(std::move(tensor));
             }
         }
@@ -149,6 +151,27 @@ class MetadataReader {
         }
         ROLL_TRY_VOID(check_chunks(tensor));
         return tensor;
+    }
+
+    // Megatron's own data of the key, if there is any.
+    Result<void> read_original(DcpTensor& tensor) const {
+        const PickleId* all = field(pickle_.root(), "mcore_data");
+        const PickleId* own = all == nullptr ? nullptr : pickle_.find(*all, tensor.info.name);
+        const PickleId* shape = own == nullptr ? nullptr : pickle_.find(*own, kOriginalShape);
+        if (shape == nullptr) return {};
+        tensor.original = sizes(shape);
+        const tensor::Shape& saved = tensor.info.shape;
+        bool fits = tensor.original && tensor.original->size() + 1 == saved.size() &&
+                    tensor::element_count(*tensor.original).has_value();
+        std::int64_t local = 1;
+        for (std::size_t dim = 0; fits && dim + 1 < saved.size(); ++dim) {
+            const std::int64_t whole = (*tensor.original)[dim];
+            fits = whole > 0 && saved[dim] > 0 && whole % saved[dim] == 0;
+            if (fits) local *= whole / saved[dim];
+        }
+        if (fits && local == saved.back()) return {};
+        return corrupt(tensor.info.name + " " + tensor::to_string(saved) +
+                       " is no flat form of its original shape");
     }
 
     // Sorted by their first dims, chunks that overlap in those are near each other.

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct DcpChunk {
 struct DcpTensor {
     tensor::TensorInfo info;  // of the whole tensor; its name is the key
     std::vector<DcpChunk> chunks;
+    // Of an optimizer's tensor that Megatron before 0.14 kept flat: its shape. [X, Y] of which
+    // ranks have [x, y] is then saved as [X/x, Y/y, x*y].
+    std::optional<tensor::Shape> original = {};
 };
 
 // What is no tensor: a file of torch.save of its own.
@@ -68,7 +72,8 @@ Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
 class DistcpWriter {
   public:
     static Result<DistcpWriter> create(const std::filesystem::path& path,
-                                       const std::vector<tensor::TensorInfo>& tensors);
+                                       const std::vector<tensor::TensorInfo>& tensors,
+                                       const std::filesystem::path& earlier = {});
     Result<void> append(std::size_t tensor, std::span<const std::byte> bytes);
     Result<void> finish();
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "common/check.hpp"
@@ -112,6 +113,27 @@ void write_places(PickleWriter& out, const DcpMetadata& metadata) {
         write_place(out, object.name, nullptr, object.extent);
 }
 
+// Megatron's attribute, where a tensor has another shape than it is saved in.
+void write_originals(PickleWriter& out, const DcpMetadata& metadata) {
+    const bool any =
+        std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
+                    [](const DcpTensor& tensor) { return tensor.original.has_value(); });
+    if (!any) return;
+    out.word("mcore_data");
+    out.op(pickle_op::kEmptyDict);
+    out.op(pickle_op::kMark);
+    for (const DcpTensor& tensor : metadata.tensors) {
+        if (!tensor.original) continue;
+        out.word(tensor.info.name);
+        out.op(pickle_op::kEmptyDict);
+        out.op(pickle_op::kMark);
+        out.word("nd_reformulated_orig_global_shape");
+        out.integers(*tensor.original);
+        out.op(pickle_op::kSetItems);
+    }
+    out.op(pickle_op::kSetItems);
+}
+
 // Items ---------------------------------------------------------------------------------------
 
 std::string item_pickle(const tensor::TensorInfo& info) {
@@ -173,6 +195,7 @@ std::string dcp_metadata_pickle(const DcpMetadata& metadata) {
     out.op(pickle_op::kNone);
     out.word("version");
     out.word("1.0.0");
+    write_originals(out, metadata);
     end_state(out);
     return std::move(out).finish();
 }
@@ -191,9 +214,10 @@ Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
 }
 
 Result<DistcpWriter> DistcpWriter::create(const std::filesystem::path& path,
-                                          const std::vector<tensor::TensorInfo>& tensors) {
+                                          const std::vector<tensor::TensorInfo>& tensors,
+                                          const std::filesystem::path& earlier) {
     ROLL_TRY(const auto extents, lay_out_distcp(path.filename().string(), tensors));
-    ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path));
+    ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path, earlier));
     DistcpWriter writer(std::move(file));
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         Item item{extents[i].begin, {}, item_pickle(tensors[i]), 0};

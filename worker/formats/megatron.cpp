@@ -231,11 +231,15 @@ Json native_of_args(const Json& args) {
     return native;
 }
 
-void write_megatron_state(PickleWriter& out, const Json& args) {
-    out.text("args");
+void write_namespace(PickleWriter& out, const Json& args) {
     out.object("argparse", "Namespace");
     write_value(out, args);
     out.op(pickle_op::kBuild);
+}
+
+void write_megatron_state(PickleWriter& out, const Json& args) {
+    out.text("args");
+    write_namespace(out, args);
     out.text("checkpoint_version");
     out.number(3.0);
     out.text("iteration");

@@ -29,6 +29,9 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype);
 // The way back: native fields, of what a run's arguments say of its model.
 Json native_of_args(const Json& args);
 
+// argparse.Namespace of these values.
+void write_namespace(PickleWriter& out, const Json& args);
+
 // Keys of a dict and their values: args, checkpoint_version, iteration.
 void write_megatron_state(PickleWriter& out, const Json& args);
 

@@ -190,7 +190,8 @@ Result<StateDict> TorchFile::state_dict(PickleId id) const {
 
 Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& path,
                                                 std::vector<TorchSection> sections,
-                                                const std::function<void(PickleWriter&)>& more) {
+                                                const std::function<void(PickleWriter&)>& more,
+                                                const std::filesystem::path& earlier) {
     std::vector<std::int64_t> sizes;
     for (const TorchSection& section : sections) {
         for (const tensor::TensorInfo& info : section.tensors) {
@@ -201,12 +202,13 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& pat
             sizes.push_back(bytes);
         }
     }
-    return begin(path, pickle_of(sections, more), sizes);
+    return begin(path, pickle_of(sections, more), sizes, earlier);
 }
 
 Result<TorchFileWriter> TorchFileWriter::begin(const std::filesystem::path& path,
                                                const std::string& pickle,
-                                               const std::vector<std::int64_t>& sizes) {
+                                               const std::vector<std::int64_t>& sizes,
+                                               const std::filesystem::path& earlier) {
     const std::string top = path.stem().string();
     ZipLayout layout;
     layout.add(top + "/data.pkl", static_cast<std::int64_t>(pickle.size()));
@@ -217,7 +219,7 @@ Result<TorchFileWriter> TorchFileWriter::begin(const std::filesystem::path& path
     for (const auto& [name, content] : marks)
         layout.add(top + name, static_cast<std::int64_t>(content.size()));
 
-    ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path));
+    ROLL_TRY(tensor::OutputFile file, tensor::OutputFile::create(path, earlier));
     TorchFileWriter writer(std::move(file), std::move(layout));
     writer.written_.assign(writer.layout_.members().size(), 0);
     const auto write = [&](std::size_t member, std::string_view content) {

@@ -71,10 +71,11 @@ struct TorchSection {
 class TorchFileWriter {
   public:
     // InvalidArgument: a dtype that torch cannot store so. `more` writes further keys of the dict,
-    // each with its value.
+    // each with its value. `earlier`: as of OutputFile.
     static Result<TorchFileWriter> create(const std::filesystem::path& path,
                                           std::vector<TorchSection> sections,
-                                          const std::function<void(PickleWriter&)>& more = {});
+                                          const std::function<void(PickleWriter&)>& more = {},
+                                          const std::filesystem::path& earlier = {});
 
     // `tensor` counts over all sections.
     Result<void> append(std::size_t tensor, std::span<const std::byte> bytes);
@@ -86,7 +87,8 @@ class TorchFileWriter {
                                            const std::string& pickle);
     static Result<TorchFileWriter> begin(const std::filesystem::path& path,
                                          const std::string& pickle,
-                                         const std::vector<std::int64_t>& storages);
+                                         const std::vector<std::int64_t>& storages,
+                                         const std::filesystem::path& earlier = {});
     TorchFileWriter(tensor::OutputFile file, ZipLayout layout)
         : file_(std::move(file)),
           layout_(std::move(layout)) {}

@@ -4,15 +4,17 @@ usage: adapter_oracle.py ROLL_CONVERT
 """
 import json
 import os
+import re
 import shutil
 import unittest
 
 import peft
 import torch
 import transformers
+from megatron.core import dist_checkpointing
 from safetensors.torch import load_file
 
-from oracle import FolderCase, bits, run
+from oracle import FolderCase, bits, free_port, run
 
 ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
 KINDS = {
@@ -29,6 +31,25 @@ KINDS = {
                    layers_to_transform=[1]),
 }
 LAYOUTS = [[], ['--tp', 2], ['--tp', 4, '--pp', 2], ['--pp', 2, '--vpp', 2]]
+
+
+def loaded_by_megatron(directory, like, rank):
+    """What a rank of tp 2 gets of a distributed checkpoint, by Megatron's rules for its modules."""
+    if not torch.distributed.is_initialized():
+        os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(free_port()))
+        torch.distributed.init_process_group('gloo', rank=0, world_size=1)
+    wholes = dist_checkpointing.load_plain_tensors(str(directory))
+    got = {}
+    for name, tensor in like.items():
+        layer = re.search(r'\.layers\.(\d+)\.', name)
+        stacked = re.sub(r'\.layers\.\d+\.', '.layers.', name)
+        whole = wholes[stacked][int(layer[1])] if layer and stacked in wholes else wholes[name]
+        fused = 'linear_fc1.lora_B' in name or 'linear_fc1.lora_magnitude' in name  # gate, then up
+        cut = [dim for dim in range(tensor.dim()) if whole.shape[dim] != tensor.shape[dim]]
+        for dim in cut:
+            whole = torch.cat([part.chunk(2, dim)[rank] for part in whole.chunk(1 + fused, dim)], dim)
+        got[name] = whole
+    return got
 
 
 class Adapters(FolderCase):
@@ -73,6 +94,39 @@ class Adapters(FolderCase):
                     self.assertEqual(sorted(got), sorted(want))
                     for name, tensor in want.items():
                         self.assertTrue(torch.equal(bits(tensor), bits(got[name])), name)
+
+    def test_a_distributed_checkpoint_holds_them_for_any_layout(self):
+        """Megatron loads from it, at tp 2, what is in the files of ranks of tp 2."""
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                self.adapter(kind)
+                run('convert', self.root / 'base', self.root / 'dist', '--adapter', self.root / kind,
+                    '--to', 'torch_dist', '--overwrite')
+                run('convert', self.root / 'base', self.root / 'mca', '--adapter', self.root / kind,
+                    '--tp', 2, '--overwrite')
+                for rank in range(2):
+                    path = f'mca/default/iter_0000001/mp_rank_{rank:02}/model_optim_rng.pt'
+                    want = torch.load(self.root / path, weights_only=True)['model']
+                    got = loaded_by_megatron(self.root / 'dist/default/iter_0000001', want, rank)
+                    for name, tensor in want.items():
+                        self.assertTrue(torch.equal(bits(tensor), bits(got[name])), name)
+                run('convert', self.root / 'dist', self.root / 'back', '--overwrite', '--to', 'peft')
+                want = load_file(self.root / kind / 'adapter_model.safetensors')
+                got = load_file(self.root / 'back/adapter_model.safetensors')
+                self.assertEqual(sorted(got), sorted(want))
+                for name, tensor in want.items():
+                    self.assertTrue(torch.equal(bits(tensor), bits(got[name])), name)
+
+    def test_modules_that_all_linear_means_are_pefts(self):
+        base = transformers.LlamaForCausalLM.from_pretrained(self.root / 'base')
+        model = peft.get_peft_model(base, peft.LoraConfig(target_modules='all-linear'))
+        said = json.loads(run('inspect', self.root / 'base', '--json').stdout)['lora_targets']
+        self.assertEqual(said['hf']['all-linear'],
+                         sorted({name.split('.')[-1] for name in model.targeted_module_names}))
+        self.assertEqual(said['hf']['all-embedding'], ['embed_tokens'])
+        self.assertEqual(said['native'],
+                         {'all-linear': ['linear_fc1', 'linear_fc2', 'linear_proj', 'linear_qkv'],
+                          'all-embedding': ['word_embeddings'], 'all-router': []})
 
     def test_peft_merges_what_comes_back_as_it_merges_its_own(self):
         for kind in KINDS:

@@ -128,6 +128,68 @@ class Names(FolderCase):
         self.assertFalse((self.root / 'new').exists())
 
 
+class Reuse(FolderCase):
+    """What an earlier target has already is not written again."""
+
+    def files(self, directory):
+        return {path.relative_to(directory): path for path in directory.rglob('*')
+                if path.suffix in ('.safetensors', '.pt', '.distcp', '.bin')}
+
+    def change_one(self):
+        path = self.root / 'hf/model.safetensors'
+        tensors = load_file(path)
+        tensors[UP][3, 5] += 1
+        save_file(tensors, path, {'format': 'pt'})
+
+    def test_files_that_are_the_same_are_linked_to(self):
+        for words in (['--to', 'hf', '--max-shard-size', '9KB'], ['--to', 'mca', '--pp', 4],
+                      ['--to', 'bin', '--max-shard-size', '9KB'], ['--to', 'dcp']):
+            with self.subTest(words=words):
+                shutil.rmtree(self.root, ignore_errors=True)
+                self.root.mkdir()
+                hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+                run('convert', hf, self.root / 'old', *words)
+                said = run('convert', hf, self.root / 'same', *words, '--json', '--reuse',
+                           self.root / 'old', '--verify')
+                old, same = self.files(self.root / 'old'), self.files(self.root / 'same')
+                self.assertEqual(json.loads(said.stdout)['reused'], len(old))
+                self.change_one()
+                run('convert', hf, self.root / 'new', *words, '--reuse', self.root / 'old', '--verify')
+                run('convert', hf, self.root / 'plain', *words)
+                new, plain = self.files(self.root / 'new'), self.files(self.root / 'plain')
+                self.assertEqual(sorted(new), sorted(plain))
+                for name, path in plain.items():
+                    self.assertTrue(same[name].samefile(old[name]), name)
+                    self.assertEqual(new[name].read_bytes(), path.read_bytes(), name)
+                changed = [name for name in new if not new[name].samefile(old[name])]
+                self.assertEqual(len(changed), 1)
+
+    def test_a_target_is_its_own_earlier_one(self):
+        hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        words = ['--to', 'hf', '--max-shard-size', '9KB', '--overwrite', '--reuse', self.root / 'out']
+        run('convert', hf, self.root / 'out', *words, code=3)
+        (self.root / 'out').mkdir()
+        run('convert', hf, self.root / 'out', *words)
+        before = {name: path.stat().st_ino for name, path in self.files(self.root / 'out').items()}
+        self.change_one()
+        run('convert', hf, self.root / 'out', *words)
+        after = {name: path.stat().st_ino for name, path in self.files(self.root / 'out').items()}
+        self.assertEqual(sum(before[name] != after[name] for name in before), 1)
+        run('diff', hf, self.root / 'out')
+
+    def test_files_that_hold_more_or_less_are_written(self):
+        hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        run('convert', hf, self.root / 'old', '--to', 'hf')
+        path = self.root / 'old/model.safetensors'
+        whole = path.read_bytes()
+        for content in (whole + b'x', whole[:-1], b'', whole[:100] + b'?' + whole[101:]):
+            path.write_bytes(content)
+            run('convert', hf, self.root / 'new', '--to', 'hf', '--reuse', self.root / 'old',
+                '--overwrite')
+            self.assertEqual((self.root / 'new/model.safetensors').read_bytes(), whole)
+            self.assertEqual(path.read_bytes(), content)
+
+
 class Strictness(FolderCase):
     """A checkpoint without one tensor of its model and with one too many."""
 

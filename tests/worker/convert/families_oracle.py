@@ -11,7 +11,7 @@ import unittest
 import torch
 from safetensors.torch import load_file, save_file
 
-from family_models import MODELS, WITH_EXPERTS, logits, make, pack_experts
+from family_models import MODELS, WITH_EXPERTS, logits, make, make_with_mtp, pack_experts
 from oracle import FolderCase, run
 
 # Some layouts for what is of one family; layouts_oracle.py has those that cover all.
@@ -53,16 +53,8 @@ class Families(FolderCase):
         for model_type in ('deepseek_v3', 'glm4_moe'):
             hf = make(model_type, {**MODELS[model_type][0], 'num_nextn_predict_layers': 1},
                       self.root / model_type)
-            path = hf / 'model.safetensors'
-            tensors = load_file(path)
             self.round_trips(hf, LAYOUTS[:1])  # the config says one, the files have none
-            for name in list(tensors):
-                if name.startswith('model.layers.3.'):
-                    tensors[name.replace('.3.', '.4.', 1)] = torch.randn_like(tensors[name])
-            for name, shape in (('enorm', [32]), ('hnorm', [32]), ('shared_head.norm', [32]),
-                                ('eh_proj', [32, 64])):
-                tensors[f'model.layers.4.{name}.weight'] = torch.randn(shape)
-            save_file(tensors, path, {'format': 'pt'})
+            hf = make_with_mtp(model_type, MODELS[model_type][0], self.root / f'{model_type}-mtp')
             self.round_trips(hf, LAYOUTS[:3] + EXPERT_LAYOUTS[:3])
         state = torch.load(self.root / 'mca/iter_0000001/mp_rank_01_001_001/model_optim_rng.pt')
         self.assertIn('mtp.layers.0.transformer_layer.mlp.experts.local_experts.1.linear_fc2.weight',
@@ -119,18 +111,7 @@ class Families(FolderCase):
             rank1['decoder.layers.3.self_attention.linear_qkv.weight'], want))
 
     def test_the_further_token_of_a_hybrid_model_travels(self):
-        sizes = MODELS['qwen3_5_moe'][0]
-        sizes = dict(sizes, text_config=dict(sizes['text_config'], mtp_num_hidden_layers=1))
-        hf = make('qwen3_5_moe', sizes, self.root / 'hf')
-        path, prefix = hf / 'model.safetensors', 'model.language_model.layers.3.'
-        tensors = load_file(path)
-        for name in list(tensors):
-            if name.startswith(prefix):
-                tensors[name.replace(prefix, 'mtp.layers.0.')] = torch.randn_like(tensors[name])
-        for name, shape in (('pre_fc_norm_embedding', [32]), ('pre_fc_norm_hidden', [32]),
-                            ('norm', [32]), ('fc', [32, 64])):
-            tensors[f'mtp.{name}.weight'] = torch.randn(shape)
-        save_file(tensors, path, {'format': 'pt'})
+        hf = make_with_mtp('qwen3_5_moe', MODELS['qwen3_5_moe'][0], self.root / 'hf')
         self.round_trips(hf, LAYOUTS[:3] + EXPERT_LAYOUTS[:3])
         config = json.loads((self.root / 'mca/mca_config.json').read_text())
         self.assertEqual(config['mtp_num_layers'], 1)

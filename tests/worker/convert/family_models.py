@@ -79,6 +79,7 @@ MODELS = {
 }
 WITH_EXPERTS = ('mixtral', 'qwen2_moe', 'qwen3_moe', 'glm4_moe', 'deepseek_v3', 'gpt_oss',
                 'qwen3_next', 'qwen3_vl_moe', 'qwen3_5_moe', 'qwen3_omni_moe')
+WITH_MTP = ('deepseek_v3', 'glm4_moe', 'qwen3_5_moe')
 
 
 def auto_class(config):
@@ -104,6 +105,29 @@ def make(model_type, sizes, path):
     model.save_pretrained(path)
     as_published(model_type, path / 'model.safetensors')
     return path
+
+
+def make_with_mtp(model_type, sizes, path):
+    """The same model with a layer that predicts a further token, which transformers' classes do not have."""
+    if model_type == 'qwen3_5_moe':
+        text = dict(sizes['text_config'], mtp_num_hidden_layers=1)
+        hf, layers = make(model_type, dict(sizes, text_config=text), path), text['num_hidden_layers']
+        last, new, names = f'model.language_model.layers.{layers - 1}.', 'mtp.layers.0.', {
+            'mtp.pre_fc_norm_embedding': [32], 'mtp.pre_fc_norm_hidden': [32], 'mtp.norm': [32],
+            'mtp.fc': [32, 64]}
+    else:
+        hf, layers = make(model_type, dict(sizes, num_nextn_predict_layers=1), path), sizes['num_hidden_layers']
+        last, new = f'model.layers.{layers - 1}.', f'model.layers.{layers}.'
+        names = {new + name: shape for name, shape in (('enorm', [32]), ('hnorm', [32]), (
+            'shared_head.norm', [32]), ('eh_proj', [32, 64]))}
+    tensors = load_file(hf / 'model.safetensors')
+    for name in list(tensors):
+        if name.startswith(last):
+            tensors[name.replace(last, new, 1)] = torch.randn_like(tensors[name])
+    for name, shape in names.items():
+        tensors[name + '.weight'] = torch.randn(shape)
+    save_file(tensors, hf / 'model.safetensors', {'format': 'pt'})
+    return hf
 
 
 def as_published(model_type, path):

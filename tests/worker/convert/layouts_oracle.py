@@ -3,8 +3,9 @@
 usage: layouts_oracle.py ROLL_CONVERT
 
 Any two values of two parameters (sizes of the five kinds of parallelism, names, padding, ties, type)
-meet in some conversion of every family. Each brings back the source's tensors and config, and some are run:
-logits of what comes back are those of the source.
+meet in some conversion of every family, and with every variant of it (other configs, multi-token
+prediction). Each brings back the source's tensors and config, and some are run: logits of what comes back
+are those of the source.
 """
 import itertools
 import json
@@ -13,7 +14,7 @@ import unittest
 import torch
 from safetensors.torch import load_file, save_file
 
-from family_models import MODELS, WITH_EXPERTS, logits, make
+from family_models import MODELS, WITH_EXPERTS, WITH_MTP, logits, make, make_with_mtp
 from oracle import FolderCase, bits, run
 
 PARAMETERS = {'tp': (1, 2, 4), 'pp': (1, 2, 4), 'vpp': (1, 2, 3), 'ep': (1, 2, 4), 'etp': (1, 2),
@@ -40,6 +41,24 @@ def covering(parameters, allowed):
     return chosen
 
 
+def extended(combinations, name, values):
+    """The same with one parameter more, whose values meet all the others' too: a few more of them."""
+    left = {(pair, value) for one in combinations for pair in one.items() for value in values}
+    chosen = []
+
+    def add(one):
+        value = max(values, key=lambda value: sum((pair, value) in left for pair in one.items()))
+        left.difference_update((pair, value) for pair in one.items())
+        chosen.append({**one, name: value})
+
+    for one in combinations:
+        add(one)
+    while left:
+        add(max(combinations, key=lambda one: max(
+            sum((pair, value) in left for pair in one.items()) for value in values)))
+    return chosen
+
+
 def is_allowed(one):
     return one['tp'] % one['etp'] == 0
 
@@ -48,6 +67,12 @@ DENSE = covering({**PARAMETERS, 'ep': (1,), 'etp': (1,), 'grouped': (False,)}, i
 MOE = covering(PARAMETERS, is_allowed)
 # Norms held with one subtracted are not exact in bf16; families_oracle.py says what they are.
 FP32_ONLY = ('qwen3_next', 'qwen3_5', 'qwen3_5_moe')
+
+
+def layouts(model_type):
+    chosen = MOE if model_type in WITH_EXPERTS else DENSE
+    chosen = extended(chosen, 'variant', range(len(MODELS[model_type])))
+    return extended(chosen, 'mtp', (False, True) if model_type in WITH_MTP else (False,))
 
 
 def options(one):
@@ -83,6 +108,15 @@ class Layouts(FolderCase):
                     if (first, second, a, b) != ('tp', 'etp', 1, 2)}
             self.assertEqual({(one[first], one[second]) for one in MOE}, want)
 
+    def test_every_variant_meets_every_value(self):
+        chosen = layouts('deepseek_v3')
+        for name in PARAMETERS:
+            self.assertEqual({(one[name], one['variant'], one['mtp']) for one in chosen} & {
+                (value, 1, True) for value in PARAMETERS[name]} != set(), True)
+            for extra, values in (('variant', (0, 1)), ('mtp', (False, True))):
+                want = set(itertools.product(PARAMETERS[name], values))
+                self.assertEqual({(one[name], one[extra]) for one in chosen}, want)
+
     def round_trip(self, hf, one):
         run('convert', hf, self.root / 'mca', *options(one), '--overwrite')
         run('convert', self.root / 'mca', self.root / 'back', '--overwrite')
@@ -95,24 +129,25 @@ class Layouts(FolderCase):
         self.assertEqual(*(json.loads((directory / 'config.json').read_text())
                            for directory in (hf, self.root / 'back')))
 
-    def sources(self, model_type):
-        """By (type, ties): a model's directory; the same directory where a family has no such model."""
-        made = {}
-        for ties in (False, True):
-            sizes = tied(deep(MODELS[model_type][0]), ties)
-            hf = make(model_type, sizes, self.root / f'{model_type}-{ties}')
-            made[torch.float32, ties] = made[torch.bfloat16, ties] = hf
-            if model_type not in FP32_ONLY:
-                made[torch.bfloat16, ties] = self.root / f'{model_type}-{ties}-half'
-                run('convert', hf, made[torch.bfloat16, ties], '--to', 'hf', '--dtype', 'bf16')
-        return made
+    def source(self, model_type, one):
+        """A directory of the model that the combination speaks of, as far as the family has such."""
+        path = self.root / f'{model_type}-{one["variant"]}-{one["tied"]}-{one["mtp"]}'
+        if not path.exists():
+            sizes = tied(deep(MODELS[model_type][one['variant']]), one['tied'])
+            (make_with_mtp if one['mtp'] else make)(model_type, sizes, path)
+        half = path.with_name(path.name + '-half')
+        if one['dtype'] == torch.float32 or model_type in FP32_ONLY:
+            return path
+        if not half.exists():
+            run('convert', path, half, '--to', 'hf', '--dtype', 'bf16')
+        return half
 
     def test_round_trips(self):
         for model_type in MODELS:
-            sources, wanted = self.sources(model_type), {}
-            for number, one in enumerate(MOE if model_type in WITH_EXPERTS else DENSE):
+            wanted = {}
+            for number, one in enumerate(layouts(model_type)):
                 with self.subTest(model_type=model_type, **one):
-                    hf = sources[one['dtype'], one['tied']]
+                    hf = self.source(model_type, one)
                     self.round_trip(hf, one)
                     if number % RUN != 0:
                         continue
