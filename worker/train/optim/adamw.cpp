@@ -69,7 +69,7 @@ void AdamW::step(double lr, double grad_scale) {
                                .beta1 = options_.beta1,
                                .beta2 = options_.beta2,
                                .step = lr / (1 - std::pow(options_.beta1, steps)),
-                               .square_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, steps)),
+                               .root = std::sqrt(1 - std::pow(options_.beta2, steps)),
                                .eps = options_.eps};
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
         if (parameters_.specs[i].frozen) continue;

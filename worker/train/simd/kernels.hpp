@@ -20,8 +20,8 @@ struct AdamWFactors {
     double grad_scale;  // of the gradient, before anything else
     double keep;        // 1 - lr * weight_decay
     double beta1, beta2;
-    double step;          // lr / (1 - beta1^t)
-    double square_scale;  // 1 / sqrt(1 - beta2^t)
+    double step;  // lr / (1 - beta1^t)
+    double root;  // sqrt(1 - beta2^t)
     double eps;
 };
 
@@ -81,8 +81,8 @@ struct Kernels {
     double (*cross_entropy)(S* logits, W* room, std::int64_t target, double scale,
                             std::int64_t size);
 
-    // One AdamW update of `size` elements. Weights of bfloat16 are float32 in halves (halves.hpp);
-    // others have no rest.
+    // One AdamW update of `size` elements, rounded where torch.optim.AdamW(fused=True) rounds.
+    // Weights of bfloat16 are float32 in halves (halves.hpp); others have no rest.
     void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 

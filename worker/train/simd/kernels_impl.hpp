@@ -30,6 +30,13 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     return static_cast<double>(max - wanted) + std::log(static_cast<double>(sum));
 }
 
+// The product as it would lie in memory: the compiler may not fuse it with a sum that it goes into.
+template <class W>
+inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
+    asm("" : "+m"(product));
+    return product;
+}
+
 template <class W>
 void adamw_wide(W* weight, W* average, W* square, const W* grad, const AdamWFactors& factors,
                 std::int64_t size) {
@@ -37,13 +44,15 @@ void adamw_wide(W* weight, W* average, W* square, const W* grad, const AdamWFact
     const Vec<W> scale = all(factors.grad_scale), keep = all(factors.keep), eps = all(factors.eps);
     const Vec<W> new1 = all(1 - factors.beta1), new2 = all(1 - factors.beta2);
     const Vec<W> beta2 = all(factors.beta2), step = all(factors.step);
-    const Vec<W> square_scale = all(factors.square_scale);
+    const Vec<W> root = all(factors.root);
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
-        const Vec<W> g = get(grad + i, n) * scale, old = get(average + i, n);
-        const Vec<W> m = old + new1 * (g - old), v = beta2 * get(square + i, n) + new2 * g * g;
+        const Vec<W> g = rounded<W>(get(grad + i, n) * scale), old = get(average + i, n);
+        const Vec<W> m = at::vec::fmadd(new1, g - old, old);
+        const Vec<W> v = at::vec::fmadd(new2 * g, g, beta2 * get(square + i, n));
         put(average + i, m, n);
         put(square + i, v, n);
-        put(weight + i, keep * get(weight + i, n) - step * m / (v.sqrt() * square_scale + eps), n);
+        put(weight + i, rounded<W>(keep * get(weight + i, n)) - step * m / (v.sqrt() / root + eps),
+            n);
     });
 }
 
