@@ -11,6 +11,7 @@ namespace {
 constexpr std::size_t kContext = 256;  // bytes of text around a cut that decide about it
 constexpr int kTriesMax = 16;          // cuts that are looked at
 constexpr std::uint64_t kLineMax = 1ULL << 30;
+constexpr std::size_t kQuoted = 1 << 20;  // bytes of a bad line that are put aside
 
 std::string mib(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -104,7 +105,7 @@ void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
     if (std::all_of(line.begin(), line.end(), is_space)) return;
     const auto text = text_of(line, rules_.field);
     if (!text) {
-        encoded.bad.push_back({encoded.lines, text.error().message});
+        encoded.bad.push_back({encoded.lines, text.error().message, line.substr(0, kQuoted)});
         return;
     }
     if (text->empty()) return;
@@ -122,8 +123,10 @@ void TextSource::encode_line_within_memory(std::string_view line, Encoded& encod
     } catch (const std::bad_alloc&) {
         encoded.ids.resize(ids);
         encoded.lines = lines + 1;
-        encoded.bad.push_back({encoded.lines, "is a document of " + mib(line.size()) +
-                                                  ", more than memory holds at once"});
+        encoded.bad.push_back(
+            {encoded.lines,
+             "is a document of " + mib(line.size()) + ", more than memory holds at once",
+             line.substr(0, kQuoted)});
     }
 }
 

@@ -26,6 +26,7 @@ struct EncodeRules {
 struct BadLine {
     std::uint64_t line = 0;  // from 1; from the slice's first line in an Encoded
     std::string reason;
+    std::string_view text = {};  // the line, or the first MiB of it, where the source has it
 };
 
 // The tokens of one slice.

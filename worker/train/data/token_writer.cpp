@@ -102,7 +102,9 @@ Result<void> TokenWriter::append(const Encoded& encoded) {
     ROLL_TRY_VOID(sequences_.append(records));
     std::string bad;
     for (const BadLine& line : encoded.bad)
-        bad += std::to_string(progress_.lines + line.line) + '\t' + line.reason + '\n';
+        bad.append(std::to_string(progress_.lines + line.line) + '\t' + line.reason + '\t')
+            .append(line.text)
+            .append("\n");
     ROLL_TRY_VOID(bad_.append(bad));
     progress_.offset = encoded.end;
     progress_.lines += encoded.lines;

@@ -202,9 +202,13 @@ TEST_F(Prepare, BadLinesAreNamedOrLeftOutAndCounted) {
     EXPECT_EQ(prepared.bad_lines, 5U);
     EXPECT_EQ(ids_in(prepared.bin), (std::vector<std::uint32_t>{'a', 'b'}));
     const std::string list = read_file(fs::path(prepared.bin).replace_extension(".bad")).value();
-    EXPECT_EQ(list.substr(0, list.find("\n3\t")), "2\tits field \"text\" is no string");
-    EXPECT_NE(list.find("\n4\tis no JSON object\n5\thas no field \"text\"\n6\t"), std::string::npos)
+    EXPECT_EQ(list.substr(0, list.find("\n3\t")),
+              "2\tits field \"text\" is no string\t{\"text\": 3}");
+    EXPECT_NE(list.find("\n4\tis no JSON object\t[1]\n5\thas no field \"text\"\t{\"other\": "
+                        "\"x\"}\n6\t"),
+              std::string::npos)
         << list;
+    EXPECT_TRUE(list.ends_with("\t{\"text\": \"\xff\"}\n")) << list;
 }
 
 std::string json_lines(int count) {
