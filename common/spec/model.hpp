@@ -14,9 +14,11 @@ namespace roll::spec {
 // Wavelength divides those that turn less than low_factor times in original_positions, leaves those
 // that turn more than high_factor times, and goes smoothly from one to the other between. Yarn does
 // the same, but smoothly in a frequency's number, between the numbers at which those turns are met,
-// rounded outwards if `whole`; and it multiplies queries and keys by `attention_factor`.
+// rounded outwards if `whole`; and it multiplies queries and keys by `attention_factor`. So does
+// Long, which divides each frequency by a number of its own: of `short_factors` in sequences of up
+// to original_positions, of `long_factors` in longer ones.
 struct RopeScaling {
-    enum class Kind { Plain, Linear, Wavelength, Yarn };
+    enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;
     double factor = 1;
     double low_factor = 1;
@@ -24,6 +26,13 @@ struct RopeScaling {
     double original_positions = 0;
     double attention_factor = 1;
     bool whole = true;
+    std::vector<double> short_factors = {};
+    std::vector<double> long_factors = {};
+
+    // Positions up to which a sequence turns as shorter ones do; 0: any length does.
+    std::int64_t same_up_to() const {
+        return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
+    }
     friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 

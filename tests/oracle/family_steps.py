@@ -1,11 +1,13 @@
 """family_steps.py OUT: ten training steps of tiny models as transformers computes them, in float64 throughout.
 
-For each model NAME of MODELS, OUT/NAME/ holds three HuggingFace directories of the same model: `weight` before the
-first step, `trained` after the last, and `grad`, whose tensors are the gradients of the first step; and
-told.safetensors: `loss` and `norm` (one number a step), `ids` and `targets` [step, row, position] (-100 does not
-count), `logits` of the first step's ids before it, `prompt` and `greedy`. OUT/NAME/true and OUT/NAME/bf16 hold the
-first step's gradients at the weights rounded to bfloat16, in float64 and as transformers' bfloat16 has them.
+There is a model for each table of schemas/families that trains, made from the table, and those of VARIANTS. For each,
+OUT/NAME/ holds three HuggingFace directories of the same model: `weight` before the first step, `trained` after the
+last, and `grad`, whose tensors are the gradients of the first step; and told.safetensors: `loss` and `norm` (one number
+a step), `ids` and `targets` [step, row, position] (-100 does not count), `logits` of the first step's ids before it,
+`prompt` and `greedy`. OUT/NAME/true and OUT/NAME/bf16 hold the first step's gradients at the weights rounded to
+bfloat16, in float64 and as transformers' bfloat16 has them.
 """
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -27,9 +29,16 @@ ROPE = {"rope_theta": 10000.0, "rope_type": "default"}
 LLAMA3 = ROPE | {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                  "original_max_position_embeddings": 64}
 YARN = ROPE | {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+LONG = ROPE | {"rope_type": "longrope", "original_max_position_embeddings": 24,
+               "short_factor": [1 + 0.1 * i for i in range(8)], "long_factor": [1 + 0.7 * i for i in range(8)]}
+# Whatever of these native fields a table maps, its model has.
+FIELDS = {"num_layers": 3, "hidden_size": 64, "ffn_hidden_size": 176, "num_attention_heads": 4, "num_query_groups": 2,
+          "kv_channels": 24, "padded_vocab_size": VOCAB, "max_sequence_length": 128, "layernorm_epsilon": 1e-6,
+          "init_method_std": 0.1, "attention_dropout": 0.0, "hidden_dropout": 0.0, "add_qkv_bias": True,
+          "add_attention_output_bias": True, "use_sliding_window": True, "sliding_window": WINDOW,
+          "query_pre_attn_scalar": 40, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
 # name: family, config, positions. Windows are seen at four times their length, and a bit.
-MODELS = {
-    "llama": ("llama", {}, 19),
+VARIANTS = {
     "llama-tied": ("llama", {"tie_word_embeddings": True}, 19),
     "llama-bias": ("llama", {"attention_bias": True, "num_key_value_heads": 4, "head_dim": 12}, 19),
     "llama-llama3": ("llama", {"rope_parameters": LLAMA3}, 67),
@@ -37,18 +46,31 @@ MODELS = {
     "llama-yarn": ("llama", {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3, "beta_fast": 3.0,
                                                         "beta_slow": 0.2, "truncate": False}}, 67),
     "llama-dynamic": ("llama", {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 2.0}}, 19),
-    "mistral": ("mistral", {"sliding_window": WINDOW, "head_dim": 20}, 4 * WINDOW + 3),
+    "llama-longrope": ("llama", {"rope_parameters": LONG}, 67),
+    "llama-longrope-short": ("llama", {"rope_parameters": LONG | {"factor": 3.0}}, 24),
     "qwen2-tied": ("qwen2", {"tie_word_embeddings": True}, 19),
-    "qwen2-window": ("qwen2", {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},
-                     4 * WINDOW + 3),
-    "qwen3": ("qwen3", {"head_dim": 24}, 19),
     "qwen3-yarn": ("qwen3", {"head_dim": 24, "rope_parameters": YARN}, 67),
-    "seed_oss": ("seed_oss", {"head_dim": 24, "attention_bias": True, "attention_out_bias": True,
-                              "residual_dropout": 0.0}, 19),
-    "gemma2": ("gemma2", {"head_dim": 24, "query_pre_attn_scalar": 40, "sliding_window": WINDOW,
-                          "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0,
-                          "tie_word_embeddings": True}, 4 * WINDOW + 3),
 }
+FAMILIES = Path(__file__).resolve().parents[2] / "schemas/families"
+
+
+def from_tables():
+    """As VARIANTS, a model for each table that says what rotary embeddings train."""
+    models = {}
+    for path in sorted(FAMILIES.glob("*.json")):
+        table = json.loads(path.read_text())
+        if "rope_types" not in table:
+            continue
+        asked = {key: value for key, value in table["hf"]["defaults"].items()
+                 if key not in ("architectures", "rope_theta")}
+        for native, source in table["config"].items():
+            keys = source["from"] if isinstance(source, dict) else source
+            if native in FIELDS:
+                asked[keys if isinstance(keys, str) else keys[0]] = FIELDS[native]
+        asked |= {kind["from"]: 1 for kind in table.get("layers", {}).values() if "from" in kind}
+        positions = 4 * WINDOW + 3 if "sliding_window" in table["config"] else 19
+        models[table["family"]] = (table["hf"]["model_type"], asked, positions)
+    return models
 
 
 def make_model(number, family, asked):
@@ -130,7 +152,7 @@ def main():
     torch.use_deterministic_algorithms(True)
     seen = {}
     with Lift():
-        for number, (name, model) in enumerate(MODELS.items()):
+        for number, (name, model) in enumerate((from_tables() | VARIANTS).items()):
             (out / name).mkdir(parents=True)
             seen[name] = compute(number, *model, out / name)
     for name, (ids, targets) in seen.items():

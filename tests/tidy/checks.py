@@ -226,6 +226,13 @@ def banned_names(tree):
                 yield path, 1, 'a header without #pragma once'
 
 
+def family_tables(tree):
+    for path, text in tree.items():
+        trains = path.startswith('schemas/families/') and '"rope_types"' in text
+        if trains and text.count('\n') > 150:
+            yield path, 150, 'a family that trains is a table of at most 150 lines'
+
+
 def family_names(tree):
     for path, text in tree.items():
         if is_cpp(path) and path.startswith('worker/'):
@@ -282,4 +289,4 @@ def parses(tree):
 
 
 ALL = [sizes, function_sizes, arrows, includes, third_parties, purity, co_awaits, banned_names,
-       family_names, dead_headers, one_target_a_file, parses]
+       family_names, family_tables, dead_headers, one_target_a_file, parses]

@@ -21,6 +21,11 @@ class Tidy(unittest.TestCase):
     def passes(self, check, tree):
         self.caught(check, tree, 0)
 
+    def test_a_long_table_of_a_family_that_trains_is_caught(self):
+        self.caught(checks.family_tables, {'schemas/families/a.json': '"rope_types"' + 151 * '\n'})
+        self.passes(checks.family_tables, {'schemas/families/a.json': '"rope_types"' + 150 * '\n'})
+        self.passes(checks.family_tables, {'schemas/families/a.json': 151 * '\n'})
+
     def test_long_lines_and_files_are_caught(self):
         self.caught(checks.sizes, {'a.cpp': 'x' * 101})
         self.passes(checks.sizes, {'a.cpp': 'x' * 100})

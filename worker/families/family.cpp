@@ -23,11 +23,12 @@ constexpr std::array<std::pair<const char*, Packing>, 3> kPackings{
 constexpr std::array<std::pair<const char*, Split>, 3> kSplits{
     {{"none", Split::None}, {"column", Split::Column}, {"row", Split::Row}}};
 using RopeKind = spec::RopeScaling::Kind;
-constexpr std::array<std::pair<const char*, RopeKind>, 4> kRopeKinds{
+constexpr std::array<std::pair<const char*, RopeKind>, 5> kRopeKinds{
     {{"plain", RopeKind::Plain},
      {"linear", RopeKind::Linear},
      {"wavelength", RopeKind::Wavelength},
-     {"yarn", RopeKind::Yarn}}};
+     {"yarn", RopeKind::Yarn},
+     {"long", RopeKind::Long}}};
 constexpr std::array<std::pair<const char*, Stage>, 4> kStages{
     {{"layer", Stage::Layer}, {"first", Stage::First}, {"last", Stage::Last}, {"mtp", Stage::Mtp}}};
 
@@ -49,17 +50,14 @@ class FamilyParser {
         if (!json.is_object())
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
-             {"family", "hf", "layers", "config", "defaults", "constants", "requires", "rope_types",
-              "weights", "packed", "carried", "mtp", "drop"});
+             {"family", "hf", "layers", "config", "constants", "requires", "rope_types", "weights",
+              "packed", "carried", "mtp", "drop"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
         family.model_type = text(hf, "hf", "model_type");
         family.hf_defaults = object(hf, "hf", "defaults");
-        const Json config = object(json, "", "config");
-        for (const auto& [native, paths] : config.items())
-            family.config.emplace_back(native, names(paths, "config." + native));
-        family.defaults = object(json, "", "defaults");
+        parse_config(object(json, "", "config"), family);
         family.constants = object(json, "", "constants");
         family.requires_values = object(json, "", "requires");
         const Json kinds = object(json, "", "layers");
@@ -120,6 +118,20 @@ class FamilyParser {
         return result;
     }
 
+    // What a native field is read from, and perhaps what it is where HuggingFace is silent.
+    void parse_config(const Json& config, Family& family) {
+        for (const auto& [native, source] : config.items()) {
+            const std::string path = "config." + native;
+            if (!source.is_object()) {
+                family.config.emplace_back(native, names(source, path));
+                continue;
+            }
+            only(source, path, {"from", "else"});
+            family.config.emplace_back(native, names(source.value("from", Json()), path + ".from"));
+            if (source.contains("else")) family.defaults[native] = source["else"];
+        }
+    }
+
     LayerKind parse_kind(const Json& json, const std::string& path) {
         LayerKind kind;
         only(json, path, {"from", "every", "not_in", "in", "value", "except_every"});
@@ -150,7 +162,7 @@ class FamilyParser {
             if (known)
                 family.rope_types.emplace(word, *known);
             else
-                note("rope_types." + word, "must be plain, linear, wavelength or yarn");
+                note("rope_types." + word, "must be plain, linear, wavelength, yarn or long");
         }
     }
 
@@ -227,7 +239,9 @@ class FamilyParser {
         rule.condition = choice(json, path, "if");
         rule.layers = choice(json, path, "layers");
         set_operation(choice(json, path, "operation"), path, rule);
-        if (const auto split = by_name(kSplits, or_first(choice(json, path, "split"), "none")))
+        const bool copies = rule.operation == Operation::Copy;
+        if (const auto split =
+                by_name(kSplits, or_first(choice(json, path, "split"), copies ? "none" : "column")))
             rule.split = *split;
         else
             note(path + ".split", "must be none, column or row");

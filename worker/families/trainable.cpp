@@ -120,9 +120,35 @@ Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, std::int64
     return {};
 }
 
+Result<std::vector<double>> factors(const Json& given, const char* key, std::int64_t head_dim) {
+    const Json* list = field(given, key);
+    std::vector<double> numbers;
+    for (const Json& factor : list != nullptr && list->is_array() ? *list : Json::array())
+        if (factor.is_number() && factor.get<double>() > 0) numbers.push_back(factor.get<double>());
+    if (2 * std::ssize(numbers) != head_dim)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string(key) + " must be a list of " + std::to_string(head_dim / 2) +
+                        " numbers above 0, one for each two of kv_channels");
+    return numbers;
+}
+
+Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
+                       const spec::ModelConfig& config) {
+    const auto positions = static_cast<double>(config.positions_max);
+    ROLL_TRY(scaling.original_positions,
+             number(given, "original_max_position_embeddings", positions, 1));
+    ROLL_TRY(scaling.factor, number(given, "factor", positions / scaling.original_positions, 0));
+    const double larger = 1 + std::log(scaling.factor) / std::log(scaling.original_positions);
+    ROLL_TRY(scaling.attention_factor,
+             number(given, "attention_factor", scaling.factor <= 1 ? 1 : std::sqrt(larger), 0));
+    ROLL_TRY(scaling.short_factors, factors(given, "short_factor", config.head_dim));
+    ROLL_TRY(scaling.long_factors, factors(given, "long_factor", config.head_dim));
+    return {};
+}
+
 // transformers 4 writes rope_scaling, transformers 5 rope_parameters.
 Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
-                                       std::int64_t positions) {
+                                       const spec::ModelConfig& config) {
     const Json* given = nullptr;
     std::string type;
     for (const char* key : {"rope_parameters", "rope_scaling"}) {
@@ -145,7 +171,11 @@ Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
     scaling.kind = known->second;
     if (scaling.kind == spec::RopeScaling::Kind::Plain) return scaling;
     if (scaling.kind == spec::RopeScaling::Kind::Yarn) {
-        ROLL_TRY_VOID(read_yarn(*given, scaling, positions));
+        ROLL_TRY_VOID(read_yarn(*given, scaling, config.positions_max));
+        return scaling;
+    }
+    if (scaling.kind == spec::RopeScaling::Kind::Long) {
+        ROLL_TRY_VOID(read_long(*given, scaling, config));
         return scaling;
     }
     ROLL_TRY(scaling.factor, number(*given, "factor", 1, 0));
@@ -220,7 +250,7 @@ Result<spec::ModelConfig> model_config(const Family& family, const Json& native)
     ROLL_TRY_VOID(read_window(native, config));
     ROLL_TRY_VOID(read_activation(native, config));
     ROLL_TRY_VOID(read_scales(native, config));
-    ROLL_TRY(config.rope_scaling, rope_scaling(family, native, config.positions_max));
+    ROLL_TRY(config.rope_scaling, rope_scaling(family, native, config));
     return config;
 }
 

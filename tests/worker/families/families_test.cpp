@@ -132,7 +132,9 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
         return trained(model_type, extra).error().message;
     };
     EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
-              "the trainer does not build rotary embeddings of type longrope yet");
+              "short_factor must be a list of 12 numbers above 0, one for each two of kv_channels");
+    EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "spiral"}, {"factor", 4.0}}}}),
+              "the trainer does not build rotary embeddings of type spiral yet");
     EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}),
               "the trainer does not build models with attention_dropout 0.1 yet");
     EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}}),

@@ -11,17 +11,17 @@ constexpr const char* kFamily = R"({
   "family": "toy",
   "hf": {"model_type": "toy", "defaults": {"act": "silu", "rope": {"theta": 100.0}}},
   "config": {"num_layers": "n_layer", "hidden_size": "n_embd", "num_attention_heads": "n_head",
-             "num_query_groups": "n_kv", "kv_channels": "head_dim", "tied": "tied",
-             "theta": ["rope.theta", "theta"]},
-  "defaults": {"num_query_groups": "num_attention_heads",
-               "kv_channels": "hidden_size / num_attention_heads", "tied": false, "theta": 1.0},
+             "num_query_groups": {"from": "n_kv", "else": "num_attention_heads"},
+             "kv_channels": {"from": "head_dim", "else": "hidden_size / num_attention_heads"},
+             "tied": {"from": "tied", "else": false},
+             "theta": {"from": ["rope.theta", "theta"], "else": 1.0}},
   "constants": {"swiglu": true},
   "requires": {"act": ["silu"]},
   "weights": [
     {"native": "embedding", "hf": "wte", "shape": ["7", "hidden_size"], "stage": "first",
      "split": "column"},
     {"native": "decoder.layers.{layer}.qkv", "hf": ["h.{layer}.q", "h.{layer}.k", "h.{layer}.v"],
-     "shape": ["kv_channels", "hidden_size"], "operation": "qkv", "split": "column"},
+     "shape": ["kv_channels", "hidden_size"], "operation": "qkv"},
     {"native": "output", "hf": "lm_head", "shape": ["7", "hidden_size"], "stage": "last",
      "if": "!tied"}
   ]
@@ -50,6 +50,9 @@ TEST(Family, NamesWhereAFileIsWrong) {
     EXPECT_EQ(problem("/weights/1/hf", {"a"}),
               "toy.json: weights[1].hf must name 3 tensors for qkv");
     EXPECT_NE(problem("/weights/1/split", "diagonal"), "");
+    EXPECT_EQ(problem("/config/tied/else", Json()), "");
+    EXPECT_NE(problem("/config/tied/otherwise", false), "");
+    EXPECT_NE(problem("/config/tied/from", 3), "");
     EXPECT_NE(problem("/weights/1/operation", "rotate"), "");
     EXPECT_NE(problem("/weights/0/stage", "layer"), "");
     EXPECT_NE(problem("/weights/2/native", 3), "");

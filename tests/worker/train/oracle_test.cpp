@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLimit = 1e-10;
-constexpr std::size_t kModels = 14;
+constexpr std::size_t kModels = 16;  // more, as soon as another table trains
 
 std::vector<fs::path> models() {
     const char* folder = std::getenv("ROLL_ORACLE_DATA");
@@ -116,7 +116,7 @@ void expect_ten_steps(const fs::path& model) {
     }
     const double worst_weight =
         expect_parameters(chunk.parameters().weight, read(model / "trained", config), "trained");
-    std::printf("%-14s worst: loss %.1e, gradient %.1e, weight after ten steps %.1e\n",
+    std::printf("%-20s worst: loss %.1e, gradient %.1e, weight after ten steps %.1e\n",
                 model.filename().c_str(), worst_loss, worst_grad, worst_weight);
 }
 
@@ -144,7 +144,7 @@ void expect_narrow_gradients(const fs::path& model) {
         their_errors.push_back(off(theirs.weight[i], i));
         EXPECT_LT(our_errors[i], 1.25 * their_errors[i] + 1e-3) << truth.specs[i].name;
     }
-    std::printf("%-14s bfloat16 gradients, median error: roll %.2e, transformers %.2e\n",
+    std::printf("%-20s bfloat16 gradients, median error: roll %.2e, transformers %.2e\n",
                 model.filename().c_str(), median(our_errors), median(their_errors));
 }
 
@@ -155,7 +155,7 @@ class Oracle : public testing::Test {
 };
 
 TEST_F(Oracle, TenStepsAreTransformers) {
-    EXPECT_EQ(models().size(), kModels);
+    EXPECT_GE(models().size(), kModels);
     for (const fs::path& model : models()) {
         SCOPED_TRACE(model.filename());
         expect_ten_steps(model);

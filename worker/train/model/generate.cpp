@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <ATen/ATen.h>
 
@@ -118,13 +119,21 @@ std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> promp
     const std::int64_t most = model.config().positions_max;
     const std::int64_t positions =
         std::min(most, std::ssize(prompt) + std::min(most, options.max_tokens));
-    Decoder decoder(model, positions);
-    std::vector<std::int64_t> tokens;
+    // Where longer sequences turn by other angles, what is cached of the shorter one is of no use.
+    const std::int64_t same = model.config().rope_scaling.same_up_to();
+    const bool crosses = std::ssize(prompt) <= same && same < positions;
+    std::optional<Decoder> decoder(std::in_place, model, crosses ? same : positions);
+    std::vector<std::int64_t> tokens, next = prompt;
     while (std::ssize(tokens) < options.max_tokens) {
-        const std::vector<std::int64_t>& next =
-            tokens.empty() ? prompt : std::vector<std::int64_t>{tokens.back()};
-        if (decoder.position() + std::ssize(next) > positions) break;
-        const std::int64_t token = choose(decoder.take(next), options, tokens.size());
+        const std::int64_t end = decoder->position() + std::ssize(next);
+        if (end > positions) break;
+        if (crosses && end == same + 1) {
+            decoder.emplace(model, positions);
+            next = prompt;
+            next.insert(next.end(), tokens.begin(), tokens.end());
+        }
+        const std::int64_t token = choose(decoder->take(next), options, tokens.size());
+        next = {token};
         const auto& stops = options.stop_tokens;
         if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
         tokens.push_back(token);

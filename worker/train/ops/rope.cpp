@@ -56,9 +56,15 @@ at::Tensor yarn_slow(std::int64_t frequencies, double theta, const spec::RopeSca
 }
 
 // spec::RopeScaling says what each kind does.
-at::Tensor scaled(const at::Tensor& frequency_E, double theta, const spec::RopeScaling& scaling) {
+at::Tensor scaled(const at::Tensor& frequency_E, double theta, const spec::RopeScaling& scaling,
+                  std::int64_t positions) {
     using Kind = spec::RopeScaling::Kind;
     if (scaling.kind == Kind::Plain) return frequency_E;
+    if (scaling.kind == Kind::Long) {
+        const bool longer = positions > scaling.same_up_to();
+        return frequency_E /
+               at::tensor(longer ? scaling.long_factors : scaling.short_factors, at::kDouble);
+    }
     const at::Tensor slow_E = frequency_E / scaling.factor;
     if (scaling.kind == Kind::Linear) return slow_E;
     if (scaling.kind == Kind::Yarn) {
@@ -76,8 +82,8 @@ at::Tensor scaled(const at::Tensor& frequency_E, double theta, const spec::RopeS
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta,
                      const spec::RopeScaling& scaling, at::ScalarType dtype) {
     const at::Tensor i_E = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
-    const at::Tensor angle_TE =
-        at::outer(at::arange(positions, at::kDouble), scaled(at::pow(theta, -i_E), theta, scaling));
+    const at::Tensor angle_TE = at::outer(at::arange(positions, at::kDouble),
+                                          scaled(at::pow(theta, -i_E), theta, scaling, positions));
     const double factor = scaling.attention_factor;
     return {(factor * angle_TE.cos()).to(dtype), (factor * angle_TE.sin()).to(dtype)};
 }

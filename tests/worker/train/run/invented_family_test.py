@@ -40,8 +40,10 @@ def invented_family():
     with open(KNOWN, encoding='utf-8') as file:
         family = json.load(file)
     family['family'] = family['hf']['model_type'] = 'invented'
-    for native, keys in family['config'].items():
-        family['config'][native] = CONFIG.get(keys, keys) if isinstance(keys, str) else keys
+    for native, source in family['config'].items():
+        keys = source['from'] if isinstance(source, dict) else source
+        keys = CONFIG.get(keys, keys) if isinstance(keys, str) else keys
+        family['config'][native] = {**source, 'from': keys} if isinstance(source, dict) else keys
     family['hf']['defaults'] = {CONFIG.get(key, key): value for key, value in family['hf']['defaults'].items()}
     for rule in family['weights']:
         rule['hf'] = [invented(name) for name in rule['hf']]

@@ -52,17 +52,17 @@ class RankTest(RankCase):
         self.assertEqual(left, ['step-00000040.1-1', 'step-00000060.1-1'])
 
     def test_stopped_by_sigterm_and_resumed_is_bitwise_the_same(self):
-        whole = self.run_whole(1, 1, self.document(40))
-        first = Attempt(self, 2, 1, self.document(40, checkpoint__every=7))
+        whole = self.run_whole(1, 1, self.document(120))
+        first = Attempt(self, 2, 1, self.document(120, checkpoint__every=7))
         first.wait_step(10)
         for process in first.ranks:
             process.send_signal(signal.SIGTERM)
         self.assertEqual(first.wait(), [75, 75], first.log())
         at = first.published[-1][0]
-        self.assertLess(at, 40)
-        second = self.run_whole(2, 2, self.document(40, checkpoint__every=7), reversed(first.published[-2:]))
+        self.assertLess(at, 70)
+        second = self.run_whole(2, 2, self.document(120, checkpoint__every=7), reversed(first.published[-2:]))
         self.assertEqual(second.metrics(), whole.metrics())
-        self.assertEqual(second.weights(40), whole.weights(40))
+        self.assertEqual(second.weights(120), whole.weights(120))
         self.assertIn(f'resumed at step {at} ', second.log())
 
     def test_killed_ranks_resume_and_a_damaged_checkpoint_is_skipped(self):
@@ -213,8 +213,11 @@ class RankTest(RankCase):
         refused(' and 4 more are missing', num_hidden_layers=4)
         refused('no rule of family llama names model.layers.2.', num_hidden_layers=2)
         refused('max_position_embeddings', max_position_embeddings=16)
-        refused('rotary embeddings of type longrope',
-                rope_parameters={'rope_type': 'longrope', 'rope_theta': 500.0, 'factor': 2.0})
+        refused('rotary embeddings of type proportional',
+                rope_parameters={'rope_type': 'proportional', 'rope_theta': 500.0, 'factor': 2.0})
+        refused('long_factor must be a list of 6 numbers above 0',
+                rope_parameters={'rope_type': 'longrope', 'rope_theta': 500.0, 'short_factor': [1.5] * 6,
+                                 'long_factor': [1, 2, 3], 'original_max_position_embeddings': 16})
 
     def test_generates_the_same_from_its_checkpoint_twice(self):
         run = self.run_whole(1, 1, self.document(10, dp=1))
