@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
+#include "common/spec/units.hpp"
 
 namespace roll::spec {
 namespace {
@@ -18,8 +19,10 @@ constexpr Names<Precision, 3> kPrecisions{
     {{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}, {"bf16", Precision::Bf16}}};
 constexpr Names<Normalize, 2> kNormalizes{
     {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
-constexpr Names<OnNotFinite, 3> kOnNotFinite{
-    {{"stop", OnNotFinite::Stop}, {"skip", OnNotFinite::Skip}, {"retry", OnNotFinite::Retry}}};
+constexpr Names<OnNotFinite, 4> kOnNotFinite{{{"stop", OnNotFinite::Stop},
+                                              {"skip", OnNotFinite::Skip},
+                                              {"retry", OnNotFinite::Retry},
+                                              {"rewind", OnNotFinite::Rewind}}};
 constexpr Names<LrSchedule, 5> kSchedules{{{"constant", LrSchedule::Constant},
                                            {"linear", LrSchedule::Linear},
                                            {"cosine", LrSchedule::Cosine},
@@ -225,6 +228,21 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     return {};
 }
 
+Result<void> read_checkpoint(const Json& json, TrainSpec& spec) {
+    JsonReader reader(json, "checkpoint");
+    spec.checkpoint_every = reader.get_or("every", spec.checkpoint_every);
+    spec.checkpoint_keep = reader.get_or("keep", spec.checkpoint_keep);
+    spec.checkpoint_keep_every = reader.get_or("keep_every", spec.checkpoint_keep_every);
+    spec.checkpoint_keep_optimizer =
+        reader.get_or("keep_optimizer", spec.checkpoint_keep_optimizer);
+    spec.checkpoint_first_step = reader.get_or("first_step", spec.checkpoint_first_step);
+    spec.checkpoint_keep_best = reader.get_or("keep_best", spec.checkpoint_keep_best);
+    const auto wait = reader.get_or<std::string>("wait_for_space", "10m");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(spec.checkpoint_wait_for_space, parse_duration(wait));
+    return {};
+}
+
 Result<void> read_export(const Json& json, TrainSpec& spec) {
     if (json == "none") {
         spec.export_format = ExportFormat::None;
@@ -258,15 +276,7 @@ Result<TrainSpec> train_spec(std::string_view document) {
     ROLL_TRY(spec.parallel,
              read_parallel(section(reader, "parallel"), section(reader, "resources")));
     ROLL_TRY_VOID(read_training(reader.raw("train"), spec));
-    JsonReader checkpoint(section(reader, "checkpoint"), "checkpoint");
-    spec.checkpoint_every = checkpoint.get_or("every", spec.checkpoint_every);
-    spec.checkpoint_keep = checkpoint.get_or("keep", spec.checkpoint_keep);
-    spec.checkpoint_keep_every = checkpoint.get_or("keep_every", spec.checkpoint_keep_every);
-    spec.checkpoint_keep_optimizer =
-        checkpoint.get_or("keep_optimizer", spec.checkpoint_keep_optimizer);
-    spec.checkpoint_first_step = checkpoint.get_or("first_step", spec.checkpoint_first_step);
-    spec.checkpoint_keep_best = checkpoint.get_or("keep_best", spec.checkpoint_keep_best);
-    ROLL_TRY_VOID(checkpoint.finish_lenient());
+    ROLL_TRY_VOID(read_checkpoint(section(reader, "checkpoint"), spec));
     ROLL_TRY_VOID(read_export(section(reader, "export"), spec));
     if (spec.micro_batch_size < 1) {
         return fail(ErrorCode::InvalidArgument, "train.micro_batch_size is less than 1");

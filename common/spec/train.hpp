@@ -1,6 +1,7 @@
 // A train job in full: what roll-rank and `rollctl plan` read from JobSpec::document.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -18,7 +19,7 @@ enum class Normalize { Step, Microbatch };  // design: loss
 enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
 enum class WsdDecay { Linear, Cosine, Exponential, MinusSqrt };
 enum class WeightDecaySchedule { Constant, Linear, Cosine };
-enum class OnNotFinite { Stop, Skip, Retry };
+enum class OnNotFinite { Stop, Skip, Retry, Rewind };
 enum class ExportFormat { None, Hf };
 enum class ExportDtype { Fp32, Bf16, Fp16 };
 
@@ -133,6 +134,7 @@ struct TrainSpec {
     std::int64_t checkpoint_keep_optimizer = 0;  // the newest that keep optimizer state; 0: all
     bool checkpoint_keep_best = false;   // besides those, the one of the lowest validation loss
     bool checkpoint_first_step = false;  // one after the first step, which is read back
+    std::chrono::seconds checkpoint_wait_for_space{600};  // of the last one, on a full disk
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
 
@@ -142,9 +144,7 @@ struct TrainSpec {
 
 // Reads a document that parse_job accepted. A convert document is refused.
 Result<TrainSpec> train_spec(std::string_view document);
-
-// Likewise what a tokenize job needs of it: model.from, tokenizer and data. The rest is as by
-// default.
+// Likewise what a tokenize job needs of it: model.from, tokenizer and data; the rest by default.
 Result<TrainSpec> tokenize_spec(std::string_view document);
 
 }  // namespace roll::spec

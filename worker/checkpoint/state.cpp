@@ -48,12 +48,14 @@ std::string encode(const State& s) {
                               {"dtype", s.dtype},
                               {"layout", layout},
                               {"train_tokens", s.train_tokens},
+                              {"seq_length", s.seq_length},
                               {"loss", s.loss},
                               {"valid_loss", optional_json(s.valid_loss)},
                               {"best_valid_loss", optional_json(s.best_valid_loss)},
                               {"best_step", s.best_step},
                               {"clipped_steps", s.clipped_steps},
-                              {"stale_validations", s.stale_validations}};
+                              {"stale_validations", s.stale_validations},
+                              {"left_out", s.left_out}};
     return json.dump(1) + "\n";
 }
 
@@ -68,12 +70,14 @@ Result<State> decode_state(std::string_view text) {
     s.seed = reader.get<std::uint64_t>("seed");
     s.dtype = reader.get<std::string>("dtype");
     s.train_tokens = reader.get<std::int64_t>("train_tokens");
+    s.seq_length = reader.get_or<std::int64_t>("seq_length", 0);
     s.loss = reader.get_or("loss", 0.0);
     s.valid_loss = optional_double(reader, "valid_loss");
     s.best_valid_loss = optional_double(reader, "best_valid_loss");
     s.best_step = reader.get<std::int64_t>("best_step");
     s.clipped_steps = reader.get_or<std::int64_t>("clipped_steps", 0);
     s.stale_validations = reader.get_or<std::int64_t>("stale_validations", 0);
+    s.left_out = reader.get_or("left_out", s.left_out);
     const Json layout = reader.raw("layout");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kSchema) return fail(ErrorCode::Corrupt, "state: not a " + std::string(kSchema));

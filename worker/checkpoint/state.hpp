@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/error.hpp"
 
@@ -33,12 +34,14 @@ struct State {
     std::string dtype;                      // train.precision: "fp32", "fp64", "bf16"
     Layout layout;                          // that wrote it; another may read it
     std::int64_t train_tokens = 0;          // of the corpus: another number means other data
+    std::int64_t seq_length = 0;            // likewise; 0: not said
     double loss = 0;                        // of the last step
     std::optional<double> valid_loss;       // the last validation's, nats a token
     std::optional<double> best_valid_loss;  // the lowest so far
     std::int64_t best_step = 0;
     std::int64_t clipped_steps = 0;      // whose gradient was cut to the largest norm
     std::int64_t stale_validations = 0;  // in a row that were no better than the best before
+    std::vector<std::int64_t> left_out;  // samples that are not trained on, ascending
     friend bool operator==(const State&, const State&) = default;
 };
 

@@ -70,15 +70,18 @@ std::int64_t first_sample(const spec::TrainSpec& spec, std::int64_t step, int dp
 }
 
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::TrainSpec& spec,
-                                     std::int64_t vocab, std::int64_t step, int dp_rank) {
+                                     std::int64_t vocab, std::int64_t step, int dp_rank,
+                                     std::span<const std::int64_t> left_out) {
     std::int64_t sample = first_sample(spec, step, dp_rank);
     const RowRules rules{vocab, spec.data.documents_apart};
     std::vector<Microbatch> batches;
     for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
         batches.push_back(empty_batch(spec));
-        for (std::int64_t row = 0; row < spec.micro_batch_size; ++row)
+        for (std::int64_t row = 0; row < spec.micro_batch_size; ++row, ++sample) {
+            if (std::binary_search(left_out.begin(), left_out.end(), sample)) continue;
             fill_row(batches.back(), row, rules,
-                     sampler.sample(static_cast<std::uint64_t>(sample++)));
+                     sampler.sample(static_cast<std::uint64_t>(sample)));
+        }
     }
     return batches;
 }

@@ -14,10 +14,12 @@ namespace roll::train {
 
 // The micro-batches of one data-parallel rank in the step after `step` steps. Sample number
 // step * global_batch_size + j is row j of the step whatever dp is: dp rank d has the d-th part.
+// The rows of samples that are left out (ascending) hold no target that counts.
 //
 // Throws RankFailure(invalid) naming a token that a vocabulary of `vocab` does not have.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::TrainSpec& spec,
-                                     std::int64_t vocab, std::int64_t step, int dp_rank);
+                                     std::int64_t vocab, std::int64_t step, int dp_rank,
+                                     std::span<const std::int64_t> left_out = {});
 
 // This rank's share of the held-out windows, as many micro-batches on every rank. Short rows are
 // filled up with targets that do not count.

@@ -125,6 +125,7 @@ checkpoint::State first_state(const spec::TrainSpec& spec, std::int64_t train_to
     state.dtype = name_of(spec.precision);
     state.layout = layout_of(spec);
     state.train_tokens = train_tokens;
+    state.seq_length = spec.seq_length;
     return state;
 }
 
@@ -169,13 +170,29 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec) {
     return warnings;
 }
 
+bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
+    const bool windows = a.seq_length == b.seq_length || a.seq_length == 0 || b.seq_length == 0;
+    return windows && a.seed == b.seed && a.train_tokens == b.train_tokens;
+}
+
+checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
+    if (!same_data(restored, asked)) restored.left_out.clear();
+    restored.layout = asked.layout;
+    restored.seed = asked.seed;
+    restored.train_tokens = asked.train_tokens;
+    restored.seq_length = asked.seq_length;
+    return restored;
+}
+
+fs::path output_of(const fs::path& checkpoint) { return checkpoint.parent_path().parent_path(); }
+
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,
                      const fs::path& directory) {
     if (restored.dtype != asked.dtype)
         throw RankFailure(2, "train.precision: " + asked.dtype + " cannot continue " +
                                  directory.string() + ", which is " + restored.dtype);
-    if (restored.seed != asked.seed || restored.train_tokens != asked.train_tokens)
-        std::printf("the seed or the corpus is not that of %s: other data follows\n",
+    if (!same_data(restored, asked))
+        std::printf("the seed, the corpus or its windows are not those of %s: other data follows\n",
                     directory.c_str());
 }
 

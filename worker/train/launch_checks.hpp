@@ -47,6 +47,15 @@ checkpoint::Retention retention_of(const spec::TrainSpec& spec);
 // What a user may not have meant: settings by which a run that is cut short keeps little.
 std::vector<std::string> warnings_of(const spec::TrainSpec& spec);
 
+// Whether the same numbers are the same samples.
+bool same_data(const checkpoint::State& a, const checkpoint::State& b);
+
+// The restored state, as that of a job that goes on with `asked`.
+checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked);
+
+// The output directory of the job that wrote a checkpoint.
+std::filesystem::path output_of(const std::filesystem::path& checkpoint);
+
 // Throws RankFailure(invalid) if the restored state is of another precision. Another seed or corpus
 // is said in the log: the run goes on, but not as it would have.
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,

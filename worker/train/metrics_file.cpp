@@ -38,6 +38,9 @@ void MetricsFile::append(std::string_view bytes) {
         "cannot write " + path_.string() + ": " + std::generic_category().message(number));
 }
 
-void MetricsFile::sync() { ::fdatasync(file_.get()); }
+void MetricsFile::sync() {
+    append({});
+    ::fdatasync(file_.get());
+}
 
 }  // namespace roll::train

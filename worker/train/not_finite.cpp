@@ -34,16 +34,19 @@ std::optional<NotFinite> find_not_finite(Chunk& model, std::span<const Microbatc
     const Parameters& parameters = model.parameters();
     for (std::size_t i = 0; i < parameters.weight.size(); ++i)
         if (!finite(parameters.weight[i]))
-            return NotFinite{"the weight " + parameters.specs[i].name, 0};
+            return NotFinite{"the weight " + parameters.specs[i].name, {}};
+    NotFinite found;
     for (std::size_t m = 0; m < batch.size(); ++m) {
         const double loss = run_alone(model, batch[m]);
         const std::string name = first_gradient(parameters);
         if (std::isfinite(loss) && name.empty()) continue;
-        std::string what = std::isfinite(loss) ? "" : "the loss";
-        if (!name.empty()) what += (what.empty() ? "" : ", then ") + ("the gradient of " + name);
-        return NotFinite{what, static_cast<int>(m)};
+        found.microbatches.push_back(static_cast<int>(m));
+        if (!found.what.empty()) continue;
+        found.what = std::isfinite(loss) ? "" : "the loss";
+        if (!name.empty())
+            found.what += (found.what.empty() ? "" : ", then ") + ("the gradient of " + name);
     }
-    return std::nullopt;
+    return found.microbatches.empty() ? std::nullopt : std::optional(found);
 }
 
 }  // namespace roll::train

@@ -117,9 +117,15 @@ void Saver::finish() {
 bool Saver::is_due_again() const { return !put_off_.empty() && Clock::now() >= again_; }
 
 void Saver::need_saved() const {
-    if (!put_off_.empty())
-        throw RankFailure(protocol::kExitRefused,
-                          "the last checkpoint could not be written: " + put_off_);
+    if (put_off_.empty()) return;
+    std::int64_t newest = -1;
+    for (const checkpoint::Kept& kept : options_.recorded)
+        newest = std::max(newest, kept.name.step);
+    throw RankFailure(protocol::kExitRefused,
+                      "the last checkpoint could not be written: " + put_off_ +
+                          (newest < 0 ? "; there is none before it"
+                                      : "; the newest is of step " + std::to_string(newest)) +
+                          "; make room, and the next attempt goes on from there");
 }
 
 bool Saver::knows(std::int64_t step) const {

@@ -40,7 +40,8 @@ class Saver {
     void finish();  // the same, waiting
     // One was put off, for want of room, and it is time to try again.
     bool is_due_again() const;
-    // REQUIRES: finish(). Throws RankFailure (refused) if the last one was put off.
+    bool is_put_off() const { return !put_off_.empty(); }
+    // REQUIRES: finish(). Throws RankFailure (refused) if the last one is put off.
     void need_saved() const;
     void recorded(std::int64_t step);
     // The checkpoint of this step is the best: from its record on, in the place of the one before.

@@ -96,9 +96,14 @@ Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& 
             job};
 }
 
-std::uint64_t snapshot_bytes(const Parameters& parameters) {
+std::uint64_t snapshot_bytes(const Parameters& parameters, const ModelSetup& model) {
+    constexpr std::uint64_t kOfTensor = 1 << 10, kOfFiles = 1 << 16;
     const std::int64_t count = parameters.flat_weight.numel() + 2 * trainable_numel(parameters);
-    return static_cast<std::uint64_t>(count) * c10::elementSize(main_type(parameters));
+    std::uint64_t bytes =
+        static_cast<std::uint64_t>(count) * c10::elementSize(main_type(parameters));
+    bytes += kOfFiles + kOfTensor * parameters.specs.size();
+    for (const auto& [name, content] : model.companions) bytes += content.size();
+    return bytes;
 }
 
 Result<void> write_snapshot(const fs::path& directory, const Snapshot& snapshot,

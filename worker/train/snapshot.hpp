@@ -24,8 +24,9 @@ struct Snapshot {
 Snapshot take_snapshot(Chunk& chunk, AdamW& optimizer, const checkpoint::State& state,
                        const std::string& job);
 
-// Of a checkpoint's tensors: what it takes on disk, but for a few KiB.
-std::uint64_t snapshot_bytes(const Parameters& parameters);
+// What a checkpoint takes on disk, or a little more: its tensors, which `rollctl plan` tells as
+// well, what says where each lies, and the files that travel with the model.
+std::uint64_t snapshot_bytes(const Parameters& parameters, const ModelSetup& model);
 
 // Writes all of a checkpoint's files but the manifest: docs/internals.md, "Inside a checkpoint
 // directory". float64 weights are stored as such; mca_config.json then says float32, for which MCA

@@ -2,20 +2,22 @@
 
 #include <cmath>
 #include <cstdio>
+#include <thread>
 
 #include <ATen/ATen.h>
 
 #include "common/files.hpp"
 #include "worker/plan/lr_schedule.hpp"
 #include "worker/plan/mesh.hpp"
+#include "worker/train/bad_step.hpp"
 #include "worker/train/batches.hpp"
 #include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
 #include "worker/train/job_record.hpp"
 #include "worker/train/launch_checks.hpp"
+#include "worker/train/left_out.hpp"
 #include "worker/train/load_weights.hpp"
-#include "worker/train/not_finite.hpp"
 #include "worker/train/peak.hpp"
 #include "worker/train/step_report.hpp"
 
@@ -28,7 +30,8 @@ using namespace std::chrono_literals;
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
 constexpr auto kRecordPatience = 3s;  // for the last checkpoint, so that older ones can go
-constexpr int kSkippedMax = 10;       // in a row; more are no outliers
+constexpr auto kSpaceLookedForEvery = 500ms;
+constexpr int kSkippedMax = 10;  // in a row; more are no outliers
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -71,6 +74,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
                     static_cast<long long>(parameters.flat_weight.numel()));
     state_ = first_state(spec_, corpus_.train_tokens());
     restore_newest();
+    recall_left_out();
     if (writes()) open_outputs();
     link_.report(protocol::Ready{});
 }
@@ -126,8 +130,7 @@ void Trainer::restore_newest() {
     const checkpoint::State restored =
         restore(directory, step_->chunks()[0], step_->optimizers()[0]);
     check_continues(restored, state_, directory);
-    state_ = restored;
-    state_.layout = layout_of(spec_);
+    state_ = continued(restored, state_);
     if (writes())
         std::printf("resumed at step %lld from %s\n", static_cast<long long>(state_.step),
                     directory.c_str());
@@ -136,20 +139,34 @@ void Trainer::restore_newest() {
         std::printf("another setting: %s\n", line.c_str());
 }
 
+// What an attempt before this one found out after its last checkpoint, and the job that this one
+// resumes.
+void Trainer::recall_left_out() {
+    if (writes()) {
+        join(state_.left_out, read_left_out(launch_.output, state_));
+        if (choice_.directory)
+            join(state_.left_out, read_left_out(output_of(*choice_.directory), state_));
+    }
+    share(state_.left_out, *world_);
+    if (writes() && !state_.left_out.empty())
+        std::printf("left out: samples %s, with which a step was not finite\n",
+                    ranges_text(state_.left_out).c_str());
+}
+
 void Trainer::open_outputs() {
     const fs::path output = launch_.output;
     SaverOptions options{output / "checkpoints",
                          launch_.attempt.token,
                          retention_of(spec_),
                          recorded_of(launch_, choice_),
-                         snapshot_bytes(step_->chunks()[0].parameters()),
+                         snapshot_bytes(step_->chunks()[0].parameters(), model_) + record_.size(),
                          spec_.checkpoint_first_step && state_.step == 0};
     if (spec_.checkpoint_keep_best && state_.best_valid_loss)
         options.retention.best_step = state_.best_step;
     fs::path earlier;
     if (choice_.directory) {
         const fs::path& from = *choice_.directory;
-        const fs::path job = from.parent_path().parent_path();
+        const fs::path job = output_of(from);
         if (job.lexically_normal() == output.lexically_normal())
             options.retention.resumed_from = choice_.manifest.name;
         else
@@ -221,10 +238,10 @@ int Trainer::run() {
             "that of step %lld\n",
             static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
             static_cast<long long>(state_.best_step));
+    // A checkpoint of the last step may be another job's, or not be recorded as ours.
+    if (saver_ && saver_->last_step() != state_.step && launch_.kind == "resume") save();
+    if (!await_space()) return protocol::kExitYielded;
     if (saver_) {
-        // A checkpoint of the last step may be another job's, or not be recorded as ours.
-        if (saver_->last_step() != state_.step && launch_.kind == "resume") save();
-        saver_->finish();
         saver_->need_saved();
         await_recorded();
     }
@@ -233,11 +250,36 @@ int Trainer::run() {
     return 0;
 }
 
+// Without its last checkpoint what was done since the one before is lost: on a full disk it is
+// waited for. All ranks wait together, so that none sits in a collective and each can be told to
+// stop. Returns false if one was.
+bool Trainer::await_space() {
+    const auto deadline = Clock::now() + spec_.checkpoint_wait_for_space;
+    for (;;) {
+        if (saver_) saver_->finish();
+        const at::Tensor waits = at::zeros({}, at::kDouble);
+        if (saver_ && saver_->is_put_off() && Clock::now() < deadline) waits.fill_(1);
+        sum_over(*world_, waits);
+        if (waits.item<double>() == 0) return true;
+        if (agree().stop) {
+            if (writes())
+                std::printf("stopped at step %lld, before there was room for its checkpoint\n",
+                            static_cast<long long>(state_.step));
+            return false;
+        }
+        if (writes())
+            link_.report(protocol::Progress{
+                Json{{"phase", "wait for disk space"}, {"step", state_.step}}.dump()});
+        std::this_thread::sleep_for(kSpaceLookedForEvery);
+        if (saver_ && saver_->is_due_again()) save();
+    }
+}
+
 void Trainer::train_step() {
     const auto start = Clock::now();
     const double waited = waited_;
-    const std::vector<Microbatch> batch =
-        step_batches(sampler_, spec_, model_.config.vocab, state_.step, dp_->rank());
+    const std::vector<Microbatch> batch = step_batches(sampler_, spec_, model_.config.vocab,
+                                                       state_.step, dp_->rank(), state_.left_out);
     const double data_wait = seconds_since(start);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
@@ -245,7 +287,7 @@ void Trainer::train_step() {
     const StepResult result = step_->run(batch, lr);
     if (result.updated)
         skipped_in_a_row_ = 0;
-    else
+    else if (result.tokens > 0)
         not_finite(result, batch);
     ++state_.step;
     state_.samples += spec_.global_batch_size;
@@ -318,36 +360,31 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     std::fflush(stdout);
 }
 
-// The weights were left alone.
+// The weights were left alone, and the last checkpoint is still a good one. If the run ends, the
+// rank where it began speaks; the others end as those do that lost it, so that its sentence becomes
+// the attempt's reason.
 void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
-    const bool skips = spec_.on_not_finite == spec::OnNotFinite::Skip;
-    if (!skips || ++skipped_in_a_row_ > kSkippedMax) fail_not_finite(result, batch);
-}
-
-// The last checkpoint is still a good one. The rank where it began speaks; the others end as those
-// do that lost it, so that its sentence becomes the attempt's reason.
-void Trainer::fail_not_finite(const StepResult& result, std::span<const Microbatch> batch) {
+    const BadStep bad = find_bad_step(step_->chunks()[0], batch, result,
+                                      {spec_, state_.step, dp_->rank()}, *world_);
+    using Policy = spec::OnNotFinite;
+    if (spec_.on_not_finite == Policy::Skip && ++skipped_in_a_row_ <= kSkippedMax) {
+        if (writes()) std::printf("%s; the step is left out\n", bad.sentence.c_str());
+        return;
+    }
     if (saver_) saver_->finish();
-    const auto found = find_not_finite(step_->chunks()[0], batch);
-    const at::Tensor found_R = at::zeros({world_->size()}, at::kDouble);
-    if (found) found_R[rank_] = 1;
-    sum_over(*world_, found_R);
-    const auto culprit = found_R.argmax().item<std::int64_t>();  // the first; 0 if it is no rank's
-    if (culprit != rank_)
+    std::string ending;
+    if (spec_.on_not_finite == Policy::Rewind) {
+        join(state_.left_out, bad.samples);
+        if (writes()) write_left_out(launch_.output, state_);
+        barrier(*world_);
+        ending = "; samples " + ranges_text(bad.samples) + " are left out from now on";
+    }
+    if (bad.rank != rank_)
         throw RankFailure(protocol::kExitPeerLost,
-                          "rank " + std::to_string(culprit) + " met a number that is not finite");
-    const std::string what = std::isfinite(result.loss) ? "gradient norm" : "loss";
-    const std::int64_t first = first_sample(spec_, state_.step, dp_->rank()) +
-                               (found ? found->microbatch * spec_.micro_batch_size : 0);
-    const std::int64_t count =
-        found ? spec_.micro_batch_size : spec_.microbatches() * spec_.micro_batch_size;
-    const bool again = spec_.on_not_finite == spec::OnNotFinite::Retry;
-    throw RankFailure(again ? 1 : protocol::kExitDiverged,
-                      "the " + what + " is not finite at step " + std::to_string(state_.step + 1) +
-                          " on rank " + std::to_string(rank_) + " (samples " +
-                          std::to_string(first) + " to " + std::to_string(first + count - 1) +
-                          "); first not finite: " +
-                          (found ? found->what : "the sum over micro-batches and ranks"));
+                          "rank " + std::to_string(bad.rank) + " met a number that is not finite");
+    const bool again =
+        spec_.on_not_finite == Policy::Retry || spec_.on_not_finite == Policy::Rewind;
+    throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
 }
 
 Moment Trainer::moment() const {

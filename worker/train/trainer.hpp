@@ -42,6 +42,7 @@ class Trainer {
     void connect();
     void restore_newest();
     void start_from_given();
+    void recall_left_out();
     void open_outputs();
     Agreed agree();
     void train_step();
@@ -51,7 +52,6 @@ class Trainer {
     void tell_step(double own_seconds);
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    [[noreturn]] void fail_not_finite(const StepResult& result, std::span<const Microbatch> batch);
     std::vector<ValidResult> measure(const Moment& moment);  // what is due, told
     bool validate(const Moment& moment);                     // whether it was the best so far
     Moment moment() const;
@@ -59,6 +59,7 @@ class Trainer {
     bool stops_early() const;
     void sample();
     void save();
+    bool await_space();
     void await_recorded();
     bool due(std::int64_t every) const;
     bool writes() const { return rank_ == 0; }

@@ -25,7 +25,10 @@ struct Poisoned {
     std::string found() {
         at::set_num_threads(1);
         const auto what = find_not_finite(model, batch);
-        return what ? what->what + " @" + std::to_string(what->microbatch) : "";
+        if (!what) return "";
+        std::string told = what->what;
+        for (const int microbatch : what->microbatches) told += " @" + std::to_string(microbatch);
+        return told;
     }
 };
 
@@ -39,7 +42,7 @@ TEST(NotFinite, NamesTheFirstWeight) {
     Poisoned p;
     p.weight(7)[0] = NAN;
     p.weight(3)[0][0] = INFINITY;
-    EXPECT_EQ(p.found(), "the weight " + p.name(3) + " @0");
+    EXPECT_EQ(p.found(), "the weight " + p.name(3));
 }
 
 // A token that only the third micro-batch has, with an embedding that no norm can scale.
@@ -50,6 +53,8 @@ TEST(NotFinite, NamesTheMicrobatchOfABadSample) {
     p.batch[2].tokens_BT[1][4] = kToken;
     p.weight(0)[kToken].zero_();
     EXPECT_EQ(p.found(), "the loss, then the gradient of output_layer.weight @2");
+    p.batch[3].tokens_BT[0][1] = kToken;
+    EXPECT_EQ(p.found(), "the loss, then the gradient of output_layer.weight @2 @3");
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     reduce_tied();
     sum_over(groups_.pp, loss);
     sum_over(groups_.dp, loss);
-    result.loss = loss.item<double>();
+    result.loss = result.tokens > 0 ? loss.item<double>() : std::nan("");
     result.grad_norm = std::sqrt(over_model(grad_square_sum, square_sum));
     result.updated = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     if (!result.updated) return result;

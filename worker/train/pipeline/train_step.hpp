@@ -36,7 +36,8 @@ struct StepResult {
     double clip_factor = 1;  // what clipping multiplied the gradient by
     std::optional<std::int64_t> grad_zeros = std::nullopt;  // if they are counted
     std::int64_t tokens = 0;  // targets that counted, over all dp ranks
-    bool updated = false;     // false: loss or norm is not finite, and the weights were left alone
+    bool updated = false;     // false: loss or norm is not finite, or there was no token, and the
+                              // weights were left alone
 };
 
 struct LossSum {

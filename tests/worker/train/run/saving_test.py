@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Which checkpoints stay and with what, and a disk that is full: at the start, for a while, to the end."""
 import os
+import re
 import signal
 import subprocess
 import time
@@ -34,22 +35,66 @@ class Saving(RankCase):
         self.assertEqual(attempt.wait(), [4], attempt.log())
         message = attempt.said('failed')[0]['message']
         self.assertRegex(message, r'^output: no space for a checkpoint: \S+/checkpoints has \S+ MiB free, and it needs '
-                                  r'0.4237 MiB; make room')
+                                  r'(\S+) MiB; make room')
+        needed = float(re.search(r'needs (\S+) MiB', message).group(1))
+        run = self.run_whole(1, 1, self.document(1, dp=1))
+        folder = run.published[0][1]
+        whole = sum(os.path.getsize(os.path.join(place, name)) for place, _, names in os.walk(folder) for name in names)
+        self.assertLessEqual(whole, needed * 2 ** 20)
+        self.assertGreater(whole, needed * 2 ** 20 - (128 << 10))
         self.assertEqual(attempt.metrics(), [])
 
     def test_a_full_disk_to_the_end_is_4_and_keeps_the_last_checkpoint(self):
         small = self.small_disk(700)
-        document = self.document(9, dp=1, checkpoint__every=1, checkpoint__keep=9)
+        document = self.document(9, dp=1, checkpoint__every=1, checkpoint__keep=9, checkpoint__wait_for_space='2s')
+        begun = time.monotonic()
         attempt = Attempt(self, 9, 1, document, output=small)
         self.assertEqual(attempt.wait(), [4], attempt.log())
+        self.assertGreater(time.monotonic() - begun, 2)
         message = attempt.said('failed')[0]['message']
-        self.assertIn('the last checkpoint could not be written', message)
+        self.assertRegex(message, r'^the last checkpoint could not be written: no space for a checkpoint: \S+ has \S+ '
+                                  r'MiB free, and it needs \S+ MiB; the newest is of step 1; make room, and the next '
+                                  r'attempt goes on from there$')
         self.assertNotIn('\n', message)
         self.assertEqual(attempt.log().count('is put off, training goes on'), 1)
         self.assertRegex(attempt.log(), r'warning: \S+ has \S+ MiB free, and checkpoints come to need \S+ MiB\n')
         left = os.listdir(os.path.join(small, 'checkpoints'))
         self.assertEqual(left, ['step-00000001.1-1'])
         self.assertEqual([row['step'] for row in attempt.metrics() if 'loss' in row], list(range(1, 10)))
+
+    def filled_at_the_end(self, dp):
+        """A run whose steps are done, and whose last checkpoint waits for a disk that a ballast fills."""
+        small = self.small_disk(3000)
+        ballast = os.path.join(small, 'ballast')
+        with open(ballast, 'wb') as file:
+            file.write(bytes(2100 << 10))
+        document = self.document(12, dp=dp, checkpoint__every=6, checkpoint__wait_for_space='1h')
+        attempt = Attempt(self, 9, 1, document, output=small)
+        await_true('does not wait', attempt,
+                   lambda: any(report['p'].get('phase') == 'wait for disk space'
+                               for report in attempt.said('progress')))
+        return attempt, ballast
+
+    def test_the_last_checkpoint_waits_for_room_and_the_run_ends_as_if_there_had_been(self):
+        attempt, ballast = self.filled_at_the_end(2)
+        self.assertEqual([step for step, _ in attempt.published], [6])
+        os.remove(ballast)
+        self.assertEqual(attempt.wait(), [0, 0], attempt.log())
+        self.assertEqual([step for step, _ in attempt.published], [6, 12])
+        whole = self.run_whole(1, 1, self.document(12, dp=2, checkpoint__every=6))
+        self.assertEqual(attempt.weights(12), whole.weights(12))
+        self.assertEqual(attempt.metrics(), whole.metrics())
+
+    def test_a_run_that_waits_for_room_can_be_stopped_and_goes_on_later(self):
+        attempt, ballast = self.filled_at_the_end(2)
+        attempt.ranks[1].send_signal(signal.SIGTERM)
+        self.assertEqual(attempt.wait(), [75, 75], attempt.log())
+        self.assertIn('stopped at step 12, before there was room for its checkpoint', attempt.log())
+        os.remove(ballast)
+        again = self.run_whole(9, 2, self.document(12, dp=2, checkpoint__every=6), attempt.published,
+                               output=attempt.output)
+        self.assertIn('resumed at step 6 ', again.log())
+        self.assertEqual(again.published[-1][0], 12)
 
     def test_a_disk_that_is_full_for_a_while_puts_saving_off_and_loses_nothing(self):
         small = self.small_disk(3000)

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""A sample that no step survives: named, and left out by every rank, attempt and job that comes after."""
+import array
+import json
+import os
+import re
+import unittest
+
+import invented_family_test as made
+from ranks import Attempt, RankCase
+
+WINDOWS, LENGTH, ROWS = 40, 32, 8
+POISON = 8 * LENGTH + 7  # the place of a byte that no other text has, in the third step
+SIZES = {**made.SIZES, 'num_hidden_layers': 2, 'rms_norm_eps': 0.0}
+
+
+class Rewind(RankCase):
+
+    def setUp(self):
+        super().setUp()
+        with open(self.corpus, 'r+b') as file:
+            file.truncate(WINDOWS * LENGTH + 1)
+            file.seek(POISON)
+            file.write(b'\1')
+        # A row of zeros that no norm can scale: 0 / 0.
+        tensors = {name: tensor for name, tensor in made.make_tensors().items()
+                   if not name.startswith(('model.layers.2.', 'model.layers.3.'))}
+        shape, data = tensors['model.embed_tokens.weight']
+        rows = array.array('f', data)
+        rows[shape[1]:2 * shape[1]] = array.array('f', bytes(4 * shape[1]))
+        tensors['model.embed_tokens.weight'] = (shape, rows.tobytes())
+        self.start = os.path.join(self.top, 'start')
+        made.write_model(self.start, {'model_type': 'qwen3', 'rope_theta': 500.0, **SIZES}, tensors)
+
+    def poisoned(self, policy, dp=2, **changes):
+        return self.document(5, dp=dp, model={'from': self.start}, data__valid=0.0, train__on_not_finite=policy,
+                             train__precision='fp64', checkpoint__every=1, checkpoint__keep=9, **changes)
+
+    def sent_back(self, job, dp):
+        """The first attempt, whose message is judged, and the second, that comes to the end."""
+        document = self.poisoned('rewind', dp)
+        first = Attempt(self, job, 1, document)
+        codes = first.wait()
+        message, = [report['message'] for report in first.said('failed') if 'at step' in report['message']]
+        told = re.fullmatch(r'the loss is not finite at step (\d+) on rank (\d+) \(samples (\d+) to (\d+)\); first not '
+                            r'finite: the loss, then the gradient of output_layer.weight; samples (\d+) to (\d+) are '
+                            r'left out from now on', message)
+        self.assertTrue(told, message)
+        step, rank, *samples = map(int, told.groups())
+        self.assertGreater(step, 1)
+        self.assertEqual(codes, [1 if one == rank else 76 for one in range(dp)])
+        self.assertEqual(samples[:2], samples[2:])
+        self.assertEqual((samples[0] // ROWS, samples[1] - samples[0]), (step - 1, 1))
+        second = self.run_whole(job, 2, document, reversed(first.published))
+        self.assertIn(f'left out: samples {samples[0]} to {samples[1]}, with which a step was not finite\n',
+                      second.log())
+        return first, second, step, samples[:2]
+
+    def test_goes_back_and_leaves_the_samples_out_in_every_layout_and_resume(self):
+        first, second, step, (begin, end) = self.sent_back(1, 2)
+        rows = [row for row in second.metrics() if 'loss' in row]
+        tokens = [row['tokens'] for row in rows]
+        missing = (end - begin + 1) * LENGTH
+        self.assertEqual(tokens, [n * ROWS * LENGTH - (missing if n >= step else 0) for n in range(1, 6)])
+        self.assertFalse(any(row.get('skipped') for row in rows))
+        # One rank alone does the same.
+        _, alone, *told = self.sent_back(2, 1)
+        self.assertEqual(told, [step, [begin, end]])
+        for mine, theirs in zip(alone.metrics(), second.metrics(), strict=True):
+            for key in ('loss', 'grad_norm'):
+                self.assertLess(abs(mine[key] - theirs[key]), 1e-10 * abs(theirs[key]))
+        # So does a job that resumes this one: from before the step by its file, from after it by the checkpoint.
+        document = {**self.poisoned('rewind'), 'kind': 'resume'}
+        before = [(n, path) for n, path in first.published if n == step - 1]
+        resumed = self.run_whole(3, 1, document, before, kind='resume')
+        self.assertEqual(resumed.weights(5), second.weights(5))
+        os.remove(os.path.join(second.output, 'left_out.json'))
+        after = [(n, path) for n, path in second.published if n == step]
+        later = self.run_whole(4, 1, document, after, kind='resume')
+        self.assertEqual(later.weights(5), second.weights(5))
+        self.assertIn(f'left out: samples {begin} to {end}', later.log())
+        self.assertEqual(json.loads(later.weights(5)['roll/state.json'])['left_out'], list(range(begin, end + 1)))
+
+    def test_other_data_has_other_numbers(self):
+        first, second, *_ = self.sent_back(1, 1)
+        document = {**self.poisoned('rewind', 1, train__seed=2), 'kind': 'resume'}
+        after = [second.published[-1]]
+        other = self.run_whole(2, 1, document, after, kind='resume')
+        self.assertIn('other data follows', other.log())
+        self.assertNotIn('left out: samples', other.log())
+        self.assertTrue(first.published)
+
+    def test_a_skipped_step_names_its_samples_and_goes_on(self):
+        run = self.run_whole(1, 1, self.poisoned('skip'))
+        rows = run.metrics()
+        self.assertEqual([row['step'] for row in rows if row.get('skipped')], [3])
+        self.assertEqual(len(rows), 5)
+        self.assertRegex(run.log(), r'the loss is not finite at step 3 on rank \d \(samples \d+ to \d+\); first not '
+                                    r'finite: the loss, then the gradient of output_layer.weight; the step is left out')
+
+    def test_a_step_all_of_whose_samples_are_left_out_is_none(self):
+        os.makedirs(os.path.join(self.top, 'job-1'))
+        listed = {'schema': 'roll.left_out/1', 'seed': 1, 'seq_length': LENGTH, 'train_tokens': WINDOWS * LENGTH + 1,
+                  'samples': list(range(2 * ROWS, 3 * ROWS))}
+        path = os.path.join(self.top, 'job-1', 'left_out.json')
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(listed, file)
+        run = self.run_whole(1, 1, self.poisoned('stop'))
+        self.assertEqual([row['step'] for row in run.metrics() if row.get('skipped')], [3])
+        self.assertEqual(run.weights(2)['roll/optimizer.safetensors'], run.weights(3)['roll/optimizer.safetensors'])
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write('{}')
+        self.refused(self.poisoned('stop', 1), 2, 'left_out.json: ', output=os.path.dirname(path))
+
+
+if __name__ == '__main__':
+    unittest.main()
