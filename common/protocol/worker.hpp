@@ -31,6 +31,7 @@ struct WrittenCheckpoint {
     std::optional<Token> writer{};  // set with deleted: whose it was
     std::uint64_t asked = 0;        // the request that it answers; 0: none
     std::int64_t save_ms = 0;       // what the save took; 0: not said
+    friend bool operator==(const WrittenCheckpoint&, const WrittenCheckpoint&) = default;
 };
 
 // One attempt on this worker.
@@ -90,6 +91,7 @@ struct StartOrder {
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // 0: none
     std::int64_t hang_after_seconds = 0;  // between two steps; 0: for ever, -1: learned
+    friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 
 struct StopOrder {
@@ -97,12 +99,14 @@ struct StopOrder {
     std::string reason;
     bool checkpoint = false;         // save at the next step boundary first
     std::int64_t grace_seconds = 0;  // until it is killed; 0: as long as the worker gives
+    friend bool operator==(const StopOrder&, const StopOrder&) = default;
 };
 
 // Somebody wants a checkpoint now. Said until one that answers it is recorded.
 struct SaveOrder {
     AttemptKey attempt;
     std::uint64_t asked = 0;  // grows with each request of an attempt
+    friend bool operator==(const SaveOrder&, const SaveOrder&) = default;
 };
 
 struct Recorded {
@@ -111,17 +115,22 @@ struct Recorded {
     bool exported = false;
 };
 
-struct Answer {
+// All that a worker should run.
+struct Orders {
+    std::vector<AttemptKey> keep{};
+    std::vector<StartOrder> start{};
+    std::vector<StopOrder> stop{};
+    std::vector<SaveOrder> save{};
+    friend bool operator==(const Orders&, const Orders&) = default;
+};
+
+struct Answer : Orders {
     int version = kVersion;  // of the worker that it is for
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // of the heartbeat that it echoes
     std::int64_t counted = 0;    // beats of silence counted when that heartbeat came
     std::uint64_t counter = 0;   // the beacon's counter from which rolld counts on
     std::string beacon{};        // path of the beacon file; empty: none
-    std::vector<AttemptKey> keep{};
-    std::vector<StartOrder> start{};
-    std::vector<StopOrder> stop{};
-    std::vector<SaveOrder> save{};
     std::vector<Recorded> recorded{};
     std::vector<AttemptKey>
         fenced{};  // the worker said that it runs these, and they are not current

@@ -151,8 +151,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     session.peer = peer;
     session.last = std::move(heartbeat);
     session.heard_at = now;
-    if (!session.owes_answer) owing_.push_back(session.last.session);
-    session.owes_answer = true;
+    owing_.insert(session.last.session);
     if (!worker) return inputs;
     if (renews && state.workers.at(*worker).quiet)
         inputs.push_back(core::WorkerHeard{*worker, true});
@@ -204,15 +203,13 @@ bool Sessions::has_company(Instant now) const {
     });
 }
 
-std::vector<std::string> Sessions::take_owing() { return std::exchange(owing_, {}); }
-
-bool Sessions::forget_gone(const core::State& state) {
+// Only once one came or went since the last time.
+void Sessions::forget_gone(const core::State& state) {
     const std::pair workers(state.workers.size(), state.next_worker);
-    if (std::exchange(tidied_for_, workers) == workers) return false;
+    if (std::exchange(tidied_for_, workers) == workers) return;
     std::erase_if(sessions_, [&](const auto& entry) { return !worker_of(state, entry.first); });
     std::erase_if(unheard_since_,
                   [&](const auto& entry) { return !state.workers.contains(entry.first); });
-    return true;
 }
 
 }  // namespace roll::gateway

@@ -48,7 +48,6 @@ struct Session {
     Instant renewed{};                        // when the last renewing one came
     std::map<AttemptKey, Instant> missing{};  // should run there, and since when it does not say so
     std::map<AttemptKey, Instant> ordered{};  // when its start order was last sent
-    bool owes_answer = false;
 };
 
 class Sessions {
@@ -78,18 +77,18 @@ class Sessions {
     std::map<std::string, Session>& all() { return sessions_; }
     const std::map<std::string, Session>& all() const { return sessions_; }
 
-    // Drops what is kept of workers that State no longer has. False: none came or went since.
-    bool forget_gone(const core::State& state);
+    // Drops what is kept of workers that State no longer has.
+    void forget_gone(const core::State& state);
 
-    // Names of the sessions that came to owe an answer since the last call.
-    std::vector<std::string> take_owing();
+    // Names of the sessions that were heard since the last call: each is to be answered.
+    std::set<std::string> take_owing() { return std::exchange(owing_, {}); }
 
   private:
     LeaseRules rules_;
     std::string cluster_;
     std::map<std::string, Session> sessions_;
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
-    std::vector<std::string> owing_;
+    std::set<std::string> owing_;
     std::optional<Instant> listened_at_;      // when quiet ones were last looked for
     std::optional<std::uint64_t> judged_at_;  // the beacon's counter when silence was last judged
     std::pair<std::size_t, std::uint64_t>

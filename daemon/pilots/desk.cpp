@@ -14,6 +14,8 @@ template <class... Fs>
 struct Overload : Fs... {
     using Fs::operator()...;
 };
+template <class... Fs>
+Overload(Fs...) -> Overload<Fs...>;  // clang 16 needs it told
 
 std::optional<Time> wall(const std::optional<std::int64_t>& seconds) {
     if (!seconds || *seconds <= 0) return std::nullopt;

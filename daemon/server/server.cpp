@@ -242,34 +242,34 @@ void Server::answer_requests(const engine::Turn& turn) {
 // what is heard and what runs, not how many workers there are.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
-    auto orders = dispatch::orders(state, turn.owed, options_.cluster);
-    std::set<WorkerId> due = std::exchange(with_orders_, {});
-    for (const auto& [id, answer] : orders) with_orders_.insert(id);
-    due.insert(with_orders_.begin(), with_orders_.end());
+    const auto before =
+        std::exchange(orders_, dispatch::orders(state, turn.owed, options_.cluster));
+    std::set<WorkerId> due;
+    for (const auto& [id, orders] : orders_) {
+        const auto known = before.find(id);
+        if (known == before.end() || known->second != orders) due.insert(id);
+    }
+    for (const auto& [id, orders] : before)
+        if (!orders_.contains(id)) due.insert(id);
     for (const std::string& session : sessions_.take_owing()) {
         const auto worker = state.index.by_session.find(session);
         if (worker != state.index.by_session.end()) due.insert(worker->second);
     }
     for (const WorkerId id : due) {
         const auto worker = state.workers.find(id);
-        if (worker != state.workers.end()) answer_worker(id, worker->second, std::move(orders[id]));
+        if (worker != state.workers.end()) answer_worker(id, worker->second);
     }
-    if (sessions_.forget_gone(state)) {
-        std::erase_if(sent_,
-                      [&](const auto& entry) { return !state.workers.contains(entry.first); });
-    }
+    sessions_.forget_gone(state);
 }
 
-void Server::answer_worker(WorkerId id, const core::Worker& worker, protocol::Answer answer) {
+void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     const core::State& state = engine_.state();
     const auto found = sessions_.all().find(worker.session);
     if (found == sessions_.all().end()) return;
     Session& session = found->second;
-    const bool orders = !answer.keep.empty() || !answer.start.empty() || !answer.stop.empty();
-    const std::string said = orders ? protocol::encode(answer) : "";
-    if (!session.owes_answer && sent_[id] == said) return;
-    sent_[id] = said;
-    session.owes_answer = false;
+    protocol::Answer answer;
+    if (const auto orders = orders_.find(id); orders != orders_.end())
+        static_cast<protocol::Orders&>(answer) = orders->second;
     for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
     dispatch::add_verdicts(state, id, session.last.running, answer);
     answer.version = session.last.version;

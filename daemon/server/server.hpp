@@ -118,7 +118,7 @@ class Server {
     void reply(const Peer& peer, std::uint64_t id, const Result<Json>& value);
     void answer_requests(const engine::Turn& turn);
     void answer_workers(const engine::Turn& turn);
-    void answer_worker(WorkerId id, const core::Worker& worker, protocol::Answer answer);
+    void answer_worker(WorkerId id, const core::Worker& worker);
     void answer_events(bool committed);
     query::Hearsay hearsay() const;
     void end(Error error);
@@ -140,8 +140,7 @@ class Server {
     std::vector<core::Input> inputs_{};
     std::vector<Asked> asked_{};
     std::list<Waiting> waiting_{};
-    std::map<WorkerId, std::string> sent_{};  // the last orders, to see a change
-    std::set<WorkerId> with_orders_{};        // whom the last turn had orders for
+    std::map<WorkerId, protocol::Orders> orders_{};  // of the last turn
     Time started_at_{};
     bool stopping_ = false;
     Result<void> ended_{};

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / 'tests/e2e'))
+sys.path[0] = str(ROOT / 'tests/e2e')  # not this folder, where queue.py would hide Python's own queue
 import slurm_cluster  # noqa: E402
 
 MANY = 100_000
