@@ -71,8 +71,9 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
     ::_exit(127);
 }
 
+// Nobody here handles or ignores the real-time signals behind SIGSYS.
 void reset_signals() {
-    for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+    for (int signal = 1; signal <= SIGSYS; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -86,6 +87,8 @@ void arrange_descriptors(Prepared& prepared) {
     }
     ::syscall(SYS_close_range, 3, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
     for (int standard = 0; standard < 3; ++standard) {
+        const auto given = [&](const auto& pair) { return pair.second == standard; };
+        if (std::ranges::any_of(prepared.descriptors, given)) continue;
         const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
         if (null != standard) ::dup2(null, standard);
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "common/json_text.hpp"
+#include "common/number.hpp"
 #include "common/protocol/fields.hpp"
 
 namespace roll::protocol {
@@ -11,18 +13,31 @@ constexpr std::array<std::string_view, 4> kPhases = {"starting", "running", "sto
 constexpr std::array<std::string_view, 6> kOutcomes = {"done",    "app",     "infra",
                                                        "invalid", "yielded", "stopped"};
 
-static Json to_json(const RunningAttempt& running) {
-    Json json = {{"attempt", to_json(running.attempt)}, {"phase", running.phase}};
+static JsonText text_of(const AttemptKey& key) {
+    return JsonText().add("job", key.job.value).add("token", to_string(key.token));
+}
+
+// The list of items that each have a text_of.
+template <class T>
+static std::vector<JsonText> texts_of(const std::vector<T>& items) {
+    std::vector<JsonText> texts;
+    texts.reserve(items.size());
+    for (const T& item : items) texts.push_back(text_of(item));
+    return texts;
+}
+
+static JsonText text_of(const RunningAttempt& running) {
+    JsonText text = JsonText().add("attempt", text_of(running.attempt)).add("phase", running.phase);
     if (running.phase == "ended") {
-        json["outcome"] = running.outcome;
-        json["exit_code"] = running.exit_code;
-        json["reason"] = running.reason;
-        if (!running.matched.empty()) json["matched"] = running.matched;
+        text.add("outcome", running.outcome);
+        text.add("exit_code", running.exit_code);
+        text.add("reason", running.reason);
+        if (!running.matched.empty()) text.add("matched", running.matched);
     }
-    if (!running.checkpoints.empty()) json["checkpoints"] = to_json_list(running.checkpoints);
-    if (!running.exported.empty()) json["exported"] = running.exported;
-    if (!running.progress.empty()) json["progress"] = running.progress;
-    return json;
+    if (!running.checkpoints.empty()) text.add("checkpoints", to_json_list(running.checkpoints));
+    if (!running.exported.empty()) text.add("exported", running.exported);
+    if (!running.progress.empty()) text.add("progress", running.progress);
+    return text;
 }
 
 // An ended attempt says how; the others do not.
@@ -57,21 +72,22 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
     return running;
 }
 
-static Json to_json(const StartOrder& order) {
-    return {{"attempt", to_json(order.attempt)},
-            {"kind", order.kind},
-            {"document", order.document},
-            {"output", order.output},
-            {"node_rank", order.node_rank},
-            {"nodes", order.nodes},
-            {"ranks_per_node", order.ranks_per_node},
-            {"slots", order.slots},
-            {"gpus", order.gpus},
-            {"gpu_percent", order.gpu_percent},
-            {"nonce", order.nonce},
-            {"checkpoints", to_json_list(order.checkpoints)},
-            {"time_limit_seconds", order.time_limit_seconds},
-            {"hang_after_seconds", order.hang_after_seconds}};
+static JsonText text_of(const StartOrder& order) {
+    return JsonText()
+        .add("attempt", text_of(order.attempt))
+        .add("kind", order.kind)
+        .add("document", order.document)
+        .add("output", order.output)
+        .add("node_rank", order.node_rank)
+        .add("nodes", order.nodes)
+        .add("ranks_per_node", order.ranks_per_node)
+        .add("slots", order.slots)
+        .add("gpus", order.gpus)
+        .add("gpu_percent", order.gpu_percent)
+        .add("nonce", order.nonce)
+        .add("checkpoints", to_json_list(order.checkpoints))
+        .add("time_limit_seconds", order.time_limit_seconds)
+        .add("hang_after_seconds", order.hang_after_seconds);
 }
 
 static Result<StartOrder> read_start(const Json& json, const std::string& path) {
@@ -98,11 +114,12 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     return order;
 }
 
-static Json to_json(const StopOrder& order) {
-    return {{"attempt", to_json(order.attempt)},
-            {"reason", order.reason},
-            {"checkpoint", order.checkpoint},
-            {"grace_seconds", order.grace_seconds}};
+static JsonText text_of(const StopOrder& order) {
+    return JsonText()
+        .add("attempt", text_of(order.attempt))
+        .add("reason", order.reason)
+        .add("checkpoint", order.checkpoint)
+        .add("grace_seconds", order.grace_seconds);
 }
 
 static Result<StopOrder> read_stop(const Json& json, const std::string& path) {
@@ -117,8 +134,8 @@ static Result<StopOrder> read_stop(const Json& json, const std::string& path) {
     return order;
 }
 
-static Json to_json(const SaveOrder& order) {
-    return {{"attempt", to_json(order.attempt)}, {"asked", order.asked}};
+static JsonText text_of(const SaveOrder& order) {
+    return JsonText().add("attempt", text_of(order.attempt)).add("asked", order.asked);
 }
 
 static Result<SaveOrder> read_save(const Json& json, const std::string& path) {
@@ -131,10 +148,11 @@ static Result<SaveOrder> read_save(const Json& json, const std::string& path) {
     return order;
 }
 
-static Json to_json(const Recorded& recorded) {
-    return {{"attempt", to_json(recorded.attempt)},
-            {"steps", recorded.steps},
-            {"exported", recorded.exported}};
+static JsonText text_of(const Recorded& recorded) {
+    return JsonText()
+        .add("attempt", text_of(recorded.attempt))
+        .add("steps", recorded.steps)
+        .add("exported", recorded.exported);
 }
 
 static Result<Recorded> read_recorded(const Json& json, const std::string& path) {
@@ -148,8 +166,11 @@ static Result<Recorded> read_recorded(const Json& json, const std::string& path)
     return recorded;
 }
 
-static Json to_json(const PilotNote& pilot) {
-    return {{"key", pilot.key}, {"slurm_job", pilot.slurm_job}, {"ends_at", pilot.ends_at}};
+static JsonText text_of(const PilotNote& pilot) {
+    return JsonText()
+        .add("key", pilot.key)
+        .add("slurm_job", pilot.slurm_job)
+        .add("ends_at", pilot.ends_at);
 }
 
 static Result<PilotNote> read_pilot(const Json& json) {
@@ -163,22 +184,23 @@ static Result<PilotNote> read_pilot(const Json& json) {
 }
 
 std::string encode(const Heartbeat& heartbeat) {
-    Json json({{"v", heartbeat.version},
-               {"session", heartbeat.session},
-               {"node", heartbeat.node},
-               {"generation", heartbeat.generation},
-               {"slots", heartbeat.slots},
-               {"gpus", heartbeat.gpus},
-               {"sequence", heartbeat.sequence},
-               {"bound_below_lease", heartbeat.bound_below_lease},
-               {"heard_recently", heartbeat.heard_recently},
-               {"draining", heartbeat.draining},
-               {"beat_ms", heartbeat.beat_ms},
-               {"running", to_json_list(heartbeat.running)}});
-    if (!heartbeat.segment.empty()) json["segment"] = heartbeat.segment;
-    if (!heartbeat.gpu_numa.empty()) json["gpu_numa"] = heartbeat.gpu_numa;
-    if (heartbeat.pilot) json["pilot"] = to_json(*heartbeat.pilot);
-    return dump(json);
+    JsonText text;
+    text.add("v", heartbeat.version)
+        .add("session", heartbeat.session)
+        .add("node", heartbeat.node)
+        .add("generation", heartbeat.generation)
+        .add("slots", heartbeat.slots)
+        .add("gpus", heartbeat.gpus)
+        .add("sequence", heartbeat.sequence)
+        .add("bound_below_lease", heartbeat.bound_below_lease)
+        .add("heard_recently", heartbeat.heard_recently)
+        .add("draining", heartbeat.draining)
+        .add("beat_ms", heartbeat.beat_ms)
+        .add("running", texts_of(heartbeat.running));
+    if (!heartbeat.segment.empty()) text.add("segment", heartbeat.segment);
+    if (!heartbeat.gpu_numa.empty()) text.add("gpu_numa", heartbeat.gpu_numa);
+    if (heartbeat.pilot) text.add("pilot", text_of(*heartbeat.pilot));
+    return text.text();
 }
 
 Result<Heartbeat> decode_heartbeat(std::string_view frame) {
@@ -212,20 +234,35 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
+// Of a frame that could be read: what stands there once is the heartbeat's own.
+std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
+    constexpr std::string_view kName = "\"sequence\":";
+    constexpr std::string_view kDigits = "0123456789";
+    const std::size_t at = before.find(kName);
+    if (at == before.npos || before.find(kName, at + 1) != before.npos) return std::nullopt;
+    const std::size_t begin = at + kName.size();
+    if (frame.substr(0, begin) != before.substr(0, begin)) return std::nullopt;
+    const std::size_t end = std::min(frame.find_first_not_of(kDigits, begin), frame.size());
+    const std::size_t old_end = std::min(before.find_first_not_of(kDigits, begin), before.size());
+    if (frame.substr(end) != before.substr(old_end)) return std::nullopt;
+    return parse_number<std::uint64_t>(frame.substr(begin, end - begin));
+}
+
 std::string encode(const Answer& answer) {
-    Json json({{"v", answer.version},
-               {"incarnation", answer.incarnation},
-               {"sequence", answer.sequence},
-               {"counted", answer.counted},
-               {"counter", answer.counter},
-               {"beacon", answer.beacon},
-               {"keep", to_json_list(answer.keep)},
-               {"start", to_json_list(answer.start)},
-               {"stop", to_json_list(answer.stop)},
-               {"recorded", to_json_list(answer.recorded)},
-               {"fenced", to_json_list(answer.fenced)}});
-    if (!answer.save.empty()) json["save"] = to_json_list(answer.save);
-    return dump(json);
+    JsonText text;
+    text.add("v", answer.version)
+        .add("incarnation", answer.incarnation)
+        .add("sequence", answer.sequence)
+        .add("counted", answer.counted)
+        .add("counter", answer.counter)
+        .add("beacon", answer.beacon)
+        .add("keep", texts_of(answer.keep))
+        .add("start", texts_of(answer.start))
+        .add("stop", texts_of(answer.stop))
+        .add("recorded", texts_of(answer.recorded))
+        .add("fenced", texts_of(answer.fenced));
+    if (!answer.save.empty()) text.add("save", texts_of(answer.save));
+    return text.text();
 }
 
 Result<Answer> decode_answer(std::string_view frame) {

@@ -113,32 +113,31 @@ struct Recorded {
     AttemptKey attempt;
     std::vector<std::int64_t> steps;  // recorded checkpoints of this attempt
     bool exported = false;
+    friend bool operator==(const Recorded&, const Recorded&) = default;
 };
 
-// All that a worker should run.
-struct Orders {
-    std::vector<AttemptKey> keep{};
-    std::vector<StartOrder> start{};
-    std::vector<StopOrder> stop{};
-    std::vector<SaveOrder> save{};
-    friend bool operator==(const Orders&, const Orders&) = default;
-};
-
-struct Answer : Orders {
+struct Answer {
     int version = kVersion;  // of the worker that it is for
     std::uint64_t incarnation = 0;
     std::uint64_t sequence = 0;  // of the heartbeat that it echoes
     std::int64_t counted = 0;    // beats of silence counted when that heartbeat came
     std::uint64_t counter = 0;   // the beacon's counter from which rolld counts on
     std::string beacon{};        // path of the beacon file; empty: none
+    std::vector<AttemptKey> keep{};
+    std::vector<StartOrder> start{};
+    std::vector<StopOrder> stop{};
+    std::vector<SaveOrder> save{};
     std::vector<Recorded> recorded{};
     std::vector<AttemptKey>
         fenced{};  // the worker said that it runs these, and they are not current
+    friend bool operator==(const Answer&, const Answer&) = default;
 };
 
 std::string encode(const Heartbeat& heartbeat);
 std::string encode(const Answer& answer);
 Result<Heartbeat> decode_heartbeat(std::string_view frame);
+// The sequence of a frame that says what `before` said but for that: most heartbeats do.
+std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame);
 Result<Answer> decode_answer(std::string_view frame);
 
 }  // namespace roll::protocol

@@ -1,6 +1,7 @@
 #include "common/spec/schema.hpp"
 
 #include <filesystem>
+#include <map>
 #include <regex>
 
 #include <fmt/format.h>
@@ -104,9 +105,16 @@ std::string words_of_limits(const OrderedJson& schema) {
     return text;
 }
 
+// Compiled once: that takes longer than all else that a job's check does.
+const std::regex& compiled(const std::string& pattern) {
+    static thread_local std::map<std::string, std::regex> known;
+    const auto found = known.find(pattern);
+    return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
+}
+
 class Checker {
   public:
-    explicit Checker(const OrderedJson& root) : known_(key_paths(root)) {}
+    explicit Checker(const OrderedJson& root) : root_(root) {}
 
     void check(const OrderedJson& schema, const Json& value, const std::string& path) {
         const OrderedJson* chosen = branch(schema, value);
@@ -162,7 +170,7 @@ class Checker {
 
     std::string unknown_key(const OrderedJson& properties, const std::string& path,
                             const std::string& key) const {
-        for (const std::string& elsewhere : known_) {
+        for (const std::string& elsewhere : key_paths(root_)) {
             if (elsewhere.ends_with("." + key) || elsewhere == key) {
                 return fmt::format("is no known key here; did you mean {}?", elsewhere);
             }
@@ -192,7 +200,7 @@ class Checker {
             schema.contains("minLength") && text.size() < schema["minLength"].get<std::size_t>();
         const bool other_pattern =
             schema.contains("pattern") &&
-            !std::regex_search(text, std::regex(schema["pattern"].get<std::string>()));
+            !std::regex_search(text, compiled(schema["pattern"].get<std::string>()));
         const bool other_format = !has_format(schema.value("format", ""), text);
         if (too_short) {
             note(path, "is empty");
@@ -281,7 +289,7 @@ class Checker {
     }
 
   private:
-    std::vector<std::string> known_;
+    const OrderedJson& root_;
 };
 
 void collect_keys(const OrderedJson& schema, const std::string& path,
@@ -344,8 +352,7 @@ void for_each_string(const OrderedJson& schema, Value& value, const std::string&
 
 }  // namespace
 
-// Parsed once: to copy it takes a tenth of the time.
-OrderedJson job_schema() {
+const OrderedJson& job_schema() {
     static const OrderedJson kSchema = OrderedJson::parse(job_schema_text());
     return kSchema;
 }

@@ -18,8 +18,8 @@
 
 namespace roll::spec {
 
-std::string_view job_schema_text();  // schemas/job.schema.json as it was at build time
-OrderedJson job_schema();
+std::string_view job_schema_text();     // schemas/job.schema.json as it was at build time
+const OrderedJson& job_schema();        // the same, parsed once
 std::string_view policy_schema_text();  // schemas/rolld.schema.json
 
 // A problem's message continues its path: "train.steps" "is missing".

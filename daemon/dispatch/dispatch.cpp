@@ -61,10 +61,10 @@ bool wants_checkpoint(const core::Job& job) {
 
 }  // namespace
 
-std::map<WorkerId, protocol::Orders> orders(const core::State& state,
+std::map<WorkerId, protocol::Answer> orders(const core::State& state,
                                             std::span<const core::Action> owed,
                                             const std::string& cluster) {
-    std::map<WorkerId, protocol::Orders> all;
+    std::map<WorkerId, protocol::Answer> all;
     for (const core::Action& action : owed) {
         if (const auto* start = std::get_if<core::StartMember>(&action))
             all[start->worker].start.push_back(start_order(state, *start, cluster));

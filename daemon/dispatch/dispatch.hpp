@@ -1,4 +1,4 @@
-// What each worker should hear: State's owed actions as the orders of the worker protocol. Pure.
+// What each worker should hear: State's owed actions as the answers of the worker protocol. Pure.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace roll::dispatch {
 // Per worker its keep, start and stop orders. A worker that owes nothing has no entry. `cluster`
 // names the ledger: the nonces of the ranks' rendezvous are drawn from it, so that a start order
 // said twice, or by a restarted rolld, names the same meeting place.
-std::map<WorkerId, protocol::Orders> orders(const core::State& state,
+std::map<WorkerId, protocol::Answer> orders(const core::State& state,
                                             std::span<const core::Action> owed,
                                             const std::string& cluster);
 

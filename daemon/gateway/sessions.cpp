@@ -124,9 +124,23 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
 
 }  // namespace
 
+std::optional<protocol::Heartbeat> Sessions::again(std::string_view frame) const {
+    constexpr std::string_view kName = "\"session\":\"";
+    const std::size_t at = frame.find(kName);
+    if (at == frame.npos) return std::nullopt;
+    const std::string_view rest = frame.substr(at + kName.size());
+    const auto session = sessions_.find(rest.substr(0, rest.find('"')));
+    if (session == sessions_.end()) return std::nullopt;
+    const auto sequence = protocol::repeated(session->second.frame, frame);
+    if (!sequence) return std::nullopt;
+    protocol::Heartbeat heartbeat = session->second.last;
+    heartbeat.sequence = *sequence;
+    return heartbeat;
+}
+
 std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& peer,
                                         protocol::Heartbeat heartbeat, std::uint64_t published,
-                                        Instant now) {
+                                        Instant now, std::string_view frame) {
     Inputs inputs;
     const auto worker = worker_of(state, heartbeat.session);
     if (!worker) {
@@ -150,6 +164,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     session.counted = static_cast<std::int64_t>(published - session.renewed_at);
     session.peer = peer;
     session.last = std::move(heartbeat);
+    if (!frame.empty()) session.frame = frame;
     session.heard_at = now;
     owing_.insert(session.last.session);
     if (!worker) return inputs;

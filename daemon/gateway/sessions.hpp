@@ -42,6 +42,7 @@ struct Peer {
 struct Session {
     Peer peer;
     protocol::Heartbeat last;
+    std::string frame;             // that said it; empty: not known
     std::uint64_t renewed_at = 0;  // the beacon's counter from which its silence counts
     std::int64_t counted = 0;      // silence once the last heartbeat had come, in beats
     Instant heard_at{};
@@ -57,11 +58,15 @@ class Sessions {
         : rules_(rules),
           cluster_(std::move(cluster)) {}
 
+    // The heartbeat of a frame that says what its session said last, but for the sequence. Nothing:
+    // it is to be parsed.
+    std::optional<protocol::Heartbeat> again(std::string_view frame) const;
+
     // Notes the heartbeat and says what it claims, as inputs of the core. `published` is the
-    // beacon's counter now.
+    // beacon's counter now, `frame` what it was parsed from; empty: it was known again.
     std::vector<core::Input> hear(const core::State& state, const Peer& peer,
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
-                                  Instant now);
+                                  Instant now, std::string_view frame = {});
 
     // Workers of State whose silence has run out: claims that they are gone.
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
@@ -74,8 +79,8 @@ class Sessions {
     bool has_company(Instant now) const;
 
     // By session name. A worker of State that has no entry has not been heard since this start.
-    std::map<std::string, Session>& all() { return sessions_; }
-    const std::map<std::string, Session>& all() const { return sessions_; }
+    std::map<std::string, Session, std::less<>>& all() { return sessions_; }
+    const std::map<std::string, Session, std::less<>>& all() const { return sessions_; }
 
     // Drops what is kept of workers that State no longer has.
     void forget_gone(const core::State& state);
@@ -86,7 +91,7 @@ class Sessions {
   private:
     LeaseRules rules_;
     std::string cluster_;
-    std::map<std::string, Session> sessions_;
+    std::map<std::string, Session, std::less<>> sessions_;
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
     std::set<std::string> owing_;
     std::optional<Instant> listened_at_;      // when quiet ones were last looked for

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "common/json.hpp"
+#include "common/json_text.hpp"
 #include "common/spec/job_json.hpp"
 #include "daemon/ledger/event_fields.hpp"
 
@@ -65,32 +65,34 @@ Enum enum_from(const Json& json, const std::array<const char*, N>& names) {
     return static_cast<Enum>(found - names.begin());
 }
 
-// To JSON.
+// What JsonText writes of a value.
 template <class T>
-Json put(const T& value) {
+const T& put(const T& value) {
     return value;
 }
 template <class Tag>
-Json put(const Id<Tag>& id) {
+auto put(const Id<Tag>& id) {
     return id.value;
 }
-Json put(const Token& token) { return to_string(token); }
-Json put(const AttemptKey& key) {
-    return {{"job", key.job.value}, {"token", to_string(key.token)}};
+std::string put(const Token& token) { return to_string(token); }
+JsonText put(const AttemptKey& key) {
+    return JsonText().add("job", key.job.value).add("token", to_string(key.token));
 }
-Json put(const Time& time) { return time.time_since_epoch().count(); }
-Json put(const core::JobPhase& phase) { return kPhases[static_cast<std::size_t>(phase)]; }
-Json put(const core::Outcome& outcome) { return kOutcomes[static_cast<std::size_t>(outcome)]; }
+std::int64_t put(const Time& time) { return time.time_since_epoch().count(); }
+const char* put(const core::JobPhase& phase) { return kPhases[static_cast<std::size_t>(phase)]; }
+const char* put(const core::Outcome& outcome) {
+    return kOutcomes[static_cast<std::size_t>(outcome)];
+}
 Json put(const spec::JobSpec& spec) { return spec::json_of(spec); }
 Json put(const spec::PilotQueue& queue) { return Json::parse(spec::to_json(queue)); }
 Json put(const spec::Policy& policy) { return Json::parse(spec::to_json(policy)); }
-Json put(const std::vector<core::Place>& places) {
-    Json all = Json::array();
+std::vector<JsonText> put(const std::vector<core::Place>& places) {
+    std::vector<JsonText> all;
     for (const core::Place& place : places) {
-        all.push_back(
-            {{"worker", place.worker.value}, {"slots", place.slots}, {"gpus", place.gpus}});
-        if (place.gpu_percent != 100) all.back()["gpu_percent"] = place.gpu_percent;
-        if (place.spare) all.back()["spare"] = true;
+        JsonText& text = all.emplace_back();
+        text.add("worker", place.worker.value).add("slots", place.slots).add("gpus", place.gpus);
+        if (place.gpu_percent != 100) text.add("gpu_percent", place.gpu_percent);
+        if (place.spare) text.add("spare", true);
     }
     return all;
 }
@@ -150,10 +152,10 @@ void take(const Json& json, std::vector<core::Place>& places) {
 }
 
 struct Writer {
-    Json object = Json::object();
+    JsonText text{};
     template <class T>
     void operator()(const char* name, const T& value) {
-        object[name] = put(value);
+        text.add(name, put(value));
     }
     // A field that older ledgers lack; not written where it says nothing.
     template <class T>
@@ -217,7 +219,7 @@ std::optional<JobId> job_of(const core::Event& event) {
 std::string body_of(const core::Event& event) {
     Writer writer;
     std::visit([&](auto e) { fields(writer, e); }, event);
-    return writer.object.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return writer.text.text();
 }
 
 Result<core::Event> event_from(std::string_view kind, std::string_view body) {

@@ -163,13 +163,15 @@ void Server::take(const io::ZmqMessage& message) {
 }
 
 void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
-    auto heartbeat = protocol::decode_heartbeat(frame);
+    auto again = sessions_.again(frame);
+    auto heartbeat =
+        again ? Result<protocol::Heartbeat>(*std::move(again)) : protocol::decode_heartbeat(frame);
     if (!heartbeat) {
         spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
         return;
     }
     auto claims = sessions_.hear(engine_.state(), peer, *std::move(heartbeat), beacon_.published(),
-                                 steady_now());
+                                 steady_now(), again ? std::string_view() : frame);
     for (core::Input& claim : claims) inputs_.push_back(std::move(claim));
 }
 
@@ -267,9 +269,8 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     const auto found = sessions_.all().find(worker.session);
     if (found == sessions_.all().end()) return;
     Session& session = found->second;
-    protocol::Answer answer;
-    if (const auto orders = orders_.find(id); orders != orders_.end())
-        static_cast<protocol::Orders&>(answer) = orders->second;
+    const auto orders = orders_.find(id);
+    protocol::Answer answer = orders == orders_.end() ? protocol::Answer{} : orders->second;
     for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
     dispatch::add_verdicts(state, id, session.last.running, answer);
     answer.version = session.last.version;

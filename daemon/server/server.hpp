@@ -140,7 +140,7 @@ class Server {
     std::vector<core::Input> inputs_{};
     std::vector<Asked> asked_{};
     std::list<Waiting> waiting_{};
-    std::map<WorkerId, protocol::Orders> orders_{};  // of the last turn
+    std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn, and nothing else of them
     Time started_at_{};
     bool stopping_ = false;
     Result<void> ended_{};

@@ -161,8 +161,10 @@ def precompile(options, folder):
     names = sorted(glob.glob('daemon/core/**/*.hpp', root_dir=options.root, recursive=True))
     header = os.path.join(folder, 'all.hpp')
     with open(header, 'w', encoding='utf-8') as file:
-        file.writelines(f'#include "{name}"\n' for name in names + ['daemon/engine/engine.hpp', 'daemon/pilots/desk.hpp'])
-    subprocess.run([options.compiler, *flags_of(options), '-x', 'c++-header', header, '-o', header + '.gch'], check=True)
+        for name in names + ['daemon/engine/engine.hpp', 'daemon/pilots/desk.hpp']:
+            file.write(f'#include "{name}"\n')
+    subprocess.run([options.compiler, *flags_of(options), '-x', 'c++-header', header, '-o', header + '.gch'],
+                   check=True)
     return header
 
 

@@ -33,10 +33,11 @@ constexpr int kKillingMillis = 20;  // between rounds of SIGKILL
 constexpr std::size_t kPlanBytesMax = 64u << 20;
 constexpr Millis kGpuPatience{50'000};  // then it starts, and may find too little memory
 
-// What roll-worker says.
-struct Orders {
+// What roll-worker says, and what it is told.
+struct Talk {
     LineReader lines{kPlanBytesMax};
     std::vector<io::Descriptor> passed{};  // of the programs of the next plan
+    std::string unsaid{};
 
     // False: roll-worker has ended.
     bool fill() {
@@ -45,21 +46,24 @@ struct Orders {
         lines.feed(bytes);
         return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
     }
-};
 
-void say(const std::string& line) {
-    const std::string whole = line + "\n";
-    [[maybe_unused]] const ssize_t n = ::write(kGuardSocket, whole.data(), whole.size());
-}
+    // Goes out with flush(), before anything is waited for: roll-worker wakes up once.
+    void say(const std::string& line) { unsaid += line + "\n"; }
+    void flush() {
+        if (unsaid.empty()) return;
+        [[maybe_unused]] const ssize_t n = ::write(kGuardSocket, unsaid.data(), unsaid.size());
+        unsaid.clear();
+    }
+};
 
 // One attempt.
 class Guard {
   public:
-    Guard(const Leash& leash, const io::Descriptor& signals, Orders& orders)
+    Guard(const Leash& leash, const io::Descriptor& signals, Talk& talk)
         : leash_(leash),
           signals_(signals),
-          orders_(orders),
-          passed_(std::exchange(orders.passed, {})) {}
+          talk_(talk),
+          passed_(std::exchange(talk.passed, {})) {}
 
     // Returns once nothing is left below this process.
     void run(const GuardPlan& plan);
@@ -85,7 +89,7 @@ class Guard {
 
     const Leash& leash_;
     const io::Descriptor& signals_;
-    Orders& orders_;
+    Talk& talk_;
     std::vector<io::Descriptor> passed_;  // two of each program
     std::vector<pid_t> programs_{};       // 0 once it has ended
     pid_t group_ = 0;
@@ -118,10 +122,21 @@ Result<io::Descriptor> open_log(const std::string& file) {
                 "cannot open log " + file + ": " + std::generic_category().message(errno));
 }
 
+// This process's own, without what the program has instead.
+std::vector<std::string> environment_with(const std::vector<std::string>& more) {
+    std::vector<std::string> all = more;
+    for (std::string& variable : io::current_environment()) {
+        const std::string name = variable.substr(0, variable.find('=') + 1);
+        const auto has_name = [&](const std::string& other) { return other.starts_with(name); };
+        if (std::ranges::none_of(more, has_name)) all.push_back(std::move(variable));
+    }
+    return all;
+}
+
 io::Spawn spawn_of(const Program& program, pid_t group) {
     io::Spawn spawn;
     spawn.arguments = program.arguments;
-    spawn.environment = program.environment;
+    spawn.environment = environment_with(program.environment);
     spawn.directory = program.directory;
     spawn.group = group;
     spawn.cpus = program.cpus;
@@ -184,10 +199,10 @@ void Guard::end_check(const NodeCheck& check, std::string trouble) {
         ++checked_;
         return;
     }
-    say("failed " +
-        encode(Verdict{"infra", check.site ? protocol::kExitUnhealthy : protocol::kExitUnfit,
-                       "the check of this node failed: " + check.program.arguments.front() + " " +
-                           trouble + "; see " + check.program.log}));
+    talk_.say("failed " +
+              encode(Verdict{"infra", check.site ? protocol::kExitUnhealthy : protocol::kExitUnfit,
+                             "the check of this node failed: " + check.program.arguments.front() +
+                                 " " + trouble + "; see " + check.program.log}));
     killing_ = true;
 }
 
@@ -213,9 +228,9 @@ void Guard::advance(const GuardPlan& plan) {
 
 void Guard::fail_preparing(const Error& error) {
     const bool full = error.code == ErrorCode::Refused;
-    say("failed " +
-        encode(Verdict{full ? "infra" : "invalid",
-                       full ? protocol::kExitRefused : protocol::kExitInvalid, error.message}));
+    talk_.say("failed " + encode(Verdict{full ? "infra" : "invalid",
+                                         full ? protocol::kExitRefused : protocol::kExitInvalid,
+                                         error.message}));
     killing_ = true;
 }
 
@@ -229,13 +244,13 @@ void Guard::fail_with(const Error& error, bool own_programs) {
         verdict.outcome = "invalid";
         verdict.exit_code = error.code == ErrorCode::NotFound ? 127 : 126;
     }
-    say("failed " + encode(verdict));
+    talk_.say("failed " + encode(verdict));
     killing_ = true;
 }
 
 void Guard::read_orders() {
-    if (!orders_.fill()) killing_ = true;  // roll-worker has ended
-    while (const auto order = orders_.lines.next()) obey(*order);
+    if (!talk_.fill()) killing_ = true;  // roll-worker has ended
+    while (const auto order = talk_.lines.next()) obey(*order);
 }
 
 void Guard::obey(const std::string& order) {
@@ -276,8 +291,8 @@ void Guard::reap() {
         if (program == programs_.end()) continue;  // an orphan
         *program = 0;
         failed_ |= status != 0;
-        say("exit " + std::to_string(program - programs_.begin()) +
-            (signaled ? " signal " : " code ") + std::to_string(number));
+        talk_.say("exit " + std::to_string(program - programs_.begin()) +
+                  (signaled ? " signal " : " code ") + std::to_string(number));
     }
     nothing_left_ = pid < 0 && errno == ECHILD;
 }
@@ -288,7 +303,7 @@ void Guard::look_into_logs(const GuardPlan& plan) {
     for (const Program& program : plan.programs) logs.push_back(program.log);
     std::string line = "matched";
     for (const int found : scan_logs(plan.patterns, logs)) line += " " + std::to_string(found);
-    say(line);
+    talk_.say(line);
 }
 
 void Guard::cap_logs(const GuardPlan& plan) {
@@ -312,12 +327,13 @@ void Guard::run(const GuardPlan& plan) {
         advance(plan);
         cap_logs(plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {
-            say("leash");
+            talk_.say("leash");
             killing_ = true;
         }
         killing_ |= started_ && programs_ended();  // what they left behind goes too
         if (killing_ && nothing_left_) return look_into_logs(plan);
         if (killing_) kill_round();
+        talk_.flush();
         std::array<pollfd, 2> polled{pollfd{signals_.get(), POLLIN, 0},
                                      pollfd{kGuardSocket, POLLIN, 0}};
         ::poll(polled.data(), killing_ ? 1 : 2, killing_ ? kKillingMillis : kPollMillis);
@@ -326,14 +342,15 @@ void Guard::run(const GuardPlan& plan) {
 }
 
 // The next plan; none: roll-worker has ended. Orders that come before it were for what has ended.
-std::optional<GuardPlan> next_plan(Orders& orders) {
+std::optional<GuardPlan> next_plan(Talk& talk) {
     for (;;) {
-        while (const auto line = orders.lines.next()) {
+        while (const auto line = talk.lines.next()) {
             if (*line == "term" || *line == "kill" || *line == "stacks") continue;
             auto plan = decode_guard_plan(*line);
             return plan ? std::optional(*std::move(plan)) : std::nullopt;
         }
-        if (!orders.fill()) return std::nullopt;
+        talk.flush();
+        if (!talk.fill()) return std::nullopt;
     }
 }
 
@@ -349,10 +366,10 @@ int run_guard() {
     for (const int fd : {kGuardSocket, kGuardLeash}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     const auto leash = Leash::open(io::Descriptor(kGuardLeash));
     if (!leash) return 1;
-    Orders orders;
-    while (const auto plan = next_plan(orders)) {
-        Guard(*leash, signals, orders).run(*plan);
-        say("gone");
+    Talk talk;
+    while (const auto plan = next_plan(talk)) {
+        Guard(*leash, signals, talk).run(*plan);
+        talk.say("gone");
     }
     return 0;
 }

@@ -9,7 +9,7 @@
 //   descriptor 0  a Unix socket. Down: a GuardPlan as one line of JSON, with the descriptors of
 //                 each program (its stdin, its report pipe); then "term", "stacks" and "kill".
 //                 Up: "exit PROGRAM code|signal N", "leash", "failed {verdict}", "matched N...",
-//                 and "gone" as the last word on an attempt
+//                 and "gone" as the last word on an attempt; what follows at once comes together
 //   descriptor 3  the leash
 #pragma once
 
@@ -27,7 +27,7 @@ constexpr int kGuardLeash = 3;
 
 struct Program {
     std::vector<std::string> arguments;
-    std::vector<std::string> environment;
+    std::vector<std::string> environment;  // beyond the guard's own, or instead of it
     std::string directory;
     std::string log;          // stdout and stderr are appended to it
     std::vector<int> cpus{};  // the only ones that it runs on; empty: any

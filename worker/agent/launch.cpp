@@ -21,9 +21,8 @@ struct CommandDocument {
 };
 
 // Only what is used here: the document was checked when it was submitted.
-Result<CommandDocument> read_command(const std::string& document) {
-    ROLL_TRY(const Json json, parse_json(document));
-    JsonReader r(json, "job");
+Result<CommandDocument> read_command(const Json& document) {
+    JsonReader r(document, "job");
     CommandDocument result;
     result.command = r.get<std::vector<std::string>>("command");
     result.script = r.get_or("script", std::string{});
@@ -37,13 +36,10 @@ Result<CommandDocument> read_command(const std::string& document) {
     return result;
 }
 
-Environment split(const std::vector<std::string>& variables) {
-    Environment result;
-    for (const std::string& variable : variables) {
-        const std::size_t at = variable.find('=');
-        if (at != std::string::npos) result[variable.substr(0, at)] = variable.substr(at + 1);
-    }
-    return result;
+bool is_set(const std::vector<std::string>& variables, const std::string& name) {
+    return std::ranges::any_of(variables, [start = name + "="](const std::string& variable) {
+        return variable.starts_with(start);
+    });
 }
 
 std::vector<std::string> join(const Environment& environment) {
@@ -85,22 +81,27 @@ std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& si
 
 // Its part of a GPU that others share: of the memory (JAX reads its own name for it), and of the
 // processors where the site runs CUDA's MPS.
-void add_gpu_share(int percent, Environment& environment) {
+void add_gpu_share(int percent, const LaunchSite& site, Environment& environment) {
     const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
     environment["ROLL_GPU_FRACTION"] = fraction;
-    environment.try_emplace("XLA_PYTHON_CLIENT_MEM_FRACTION", fraction);
-    environment.try_emplace("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
+    const auto add = [&](const char* name, const std::string& value) {
+        if (!is_set(site.environment, name)) environment[name] = value;
+    };
+    add("XLA_PYTHON_CLIENT_MEM_FRACTION", fraction);
+    add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
 }
 
+// Beyond roll-worker's own.
 Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
-    Environment result = split(site.environment);
+    Environment result;
     const int programs = programs_of(order);
     const int held = std::max<int>(static_cast<int>(order.slots.size()), 1);
     const int threads = site.cores * held / (std::max(site.slots, 1) * programs);
-    result.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(threads, 1)));
+    if (!is_set(site.environment, "OMP_NUM_THREADS"))
+        result["OMP_NUM_THREADS"] = std::to_string(std::max(threads, 1));
     if (site.gpus > 0 || !order.gpus.empty())
         result["CUDA_VISIBLE_DEVICES"] = visible_devices(order.gpus, site.gpu_names);
-    if (order.gpu_percent < 100) add_gpu_share(order.gpu_percent, result);
+    if (order.gpu_percent < 100) add_gpu_share(order.gpu_percent, site, result);
     result["ROLL_WORKER"] = site.session;
     result["ROLL_JOB"] = std::to_string(order.attempt.job.value);
     result["ROLL_TOKEN"] = to_string(order.attempt.token);
@@ -198,17 +199,17 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
 }
 
 // retry.on_log of the document; none where it has none.
-std::vector<std::string> patterns_of(const std::string& document) {
+std::vector<std::string> patterns_of(const Json& document) {
     std::vector<std::string> patterns;
-    const Json json = Json::parse(document, nullptr, false);
-    const Json::json_pointer path("/retry/on_log");
-    if (!json.is_object() || !json.contains(path)) return patterns;
-    for (const Json& one : json[path]) patterns.push_back(one.value("match", ""));
+    const auto retry = document.find("retry");
+    if (retry == document.end() || !retry->contains("on_log")) return patterns;
+    for (const Json& one : (*retry)["on_log"]) patterns.push_back(one.value("match", ""));
     return patterns;
 }
 
 // The site's check, then the job's own.
-std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const LaunchSite& site,
+std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& document,
+                                 const LaunchSite& site,
                                  const std::vector<std::string>& environment) {
     std::vector<NodeCheck> checks;
     const std::string node = std::to_string(order.node_rank);
@@ -218,8 +219,7 @@ std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Launch
             {{std::move(words), environment, order.output, log + ".log", {}}, seconds, is_site});
     };
     if (!site.check.empty()) add(site.check, site.check_seconds, true);
-    const Json json = Json::parse(order.document, nullptr, false);
-    const Json check = json.is_object() ? json.value("check", Json()) : Json();
+    const Json check = document.value("check", Json());
     if (check == "builtin") {
         const std::string gpus = std::to_string(order.gpus.empty() ? 0 : site.gpus);
         add({site.programs + "/roll-worker", "--check-node", order.output, "--gpus", gpus}, 60,
@@ -232,9 +232,8 @@ std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Launch
     return checks;
 }
 
-std::int64_t log_bytes_max(const std::string& document) {
-    const Json json = Json::parse(document, nullptr, false);
-    const Json size = json.is_object() ? json.value("log_size", Json()) : Json();
+std::int64_t log_bytes_max(const Json& document) {
+    const Json size = document.value("log_size", Json());
     const auto bytes =
         size.is_string() ? spec::parse_size(size.get<std::string>()) : Result<std::uint64_t>(0);
     return bytes ? static_cast<std::int64_t>(*bytes) : 0;
@@ -248,16 +247,18 @@ std::string logs_of(const protocol::StartOrder& order) {
 
 Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site) {
     GuardPlan plan;
-    plan.directories = {order.output, logs_of(order)};
-    plan.patterns = patterns_of(order.document);
+    ROLL_TRY(const Json document, parse_json(order.document));
+    if (!document.is_object()) return fail(ErrorCode::Corrupt, "the job's document is no object");
+    plan.directories = {order.output, order.output + "/logs", logs_of(order)};
+    plan.patterns = patterns_of(document);
     // Of a GPU that others share somebody may hold memory at any time.
     if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);
-    plan.log_bytes_max = log_bytes_max(order.document);
+    plan.log_bytes_max = log_bytes_max(document);
     const Environment environment = environment_of(order, site);
-    plan.checks = checks_of(order, site, join(environment));
+    plan.checks = checks_of(order, document, site, join(environment));
     if (order.kind == "command") {
-        ROLL_TRY(CommandDocument document, read_command(order.document));
-        plan_command(order, site, std::move(document), environment, plan);
+        ROLL_TRY(CommandDocument command, read_command(document));
+        plan_command(order, site, std::move(command), environment, plan);
     } else {
         plan_programs(order, site, environment, plan);
     }

@@ -14,7 +14,7 @@
 
 #include "common/files.hpp"
 #include "common/io/process.hpp"
-#include "common/json.hpp"
+#include "common/json_text.hpp"
 #include "common/protocol/fields.hpp"
 #include "common/time.hpp"
 
@@ -96,10 +96,12 @@ std::string RunDirectory::encode(const Record& record) {
     report.session = record.session;
     report.node = "here";
     report.running = {record.entry};
-    return dump({{"guard", record.guard},
-                 {"guard_started", record.guard_started},
-                 {"boot", record.boot},
-                 {"report", protocol::encode(report)}}) +
+    return JsonText()
+               .add("guard", record.guard)
+               .add("guard_started", record.guard_started)
+               .add("boot", record.boot)
+               .add("report", protocol::encode(report))
+               .text() +
            "\n";
 }
 

@@ -29,7 +29,8 @@ struct Passed {
     }
 };
 
-void unblock(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+// One that has just been made: no other flag is set.
+void unblock(int fd) { ::fcntl(fd, F_SETFL, O_NONBLOCK); }
 
 // What does not fit now goes out later; a reader that never reads loses what is beyond a megabyte.
 void write_lines(const io::Descriptor& to, std::string& unsent, const std::string& line) {

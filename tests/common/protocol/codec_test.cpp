@@ -106,6 +106,25 @@ TEST(Codecs, BytesThatAreNoTextStillTravel) {
     EXPECT_NE(decoded->running[0].reason.find("dumped"), std::string::npos);
 }
 
+TEST(Codecs, AHeartbeatThatSaysTheSameAgainIsKnownByItsText) {
+    Heartbeat heartbeat;
+    heartbeat.session = "s";
+    heartbeat.node = "a";
+    heartbeat.sequence = 9;
+    const std::string before = encode(heartbeat);
+    heartbeat.sequence = 10;
+    EXPECT_EQ(repeated(before, encode(heartbeat)), 10u);
+    EXPECT_EQ(repeated(before, encode(heartbeat) + " "), std::nullopt);
+    heartbeat.draining = true;  // stands before the sequence
+    EXPECT_EQ(repeated(before, encode(heartbeat)), std::nullopt);
+    heartbeat.draining = false;
+    heartbeat.slots = 3;  // stands behind it
+    EXPECT_EQ(repeated(before, encode(heartbeat)), std::nullopt);
+    EXPECT_EQ(repeated("", before), std::nullopt);
+    const std::string twice = R"({"running":[{"sequence":1}],"sequence":2})";
+    EXPECT_EQ(repeated(twice, twice), std::nullopt);
+}
+
 TEST(Replies, CarryAValueOrAnError) {
     const auto ok = decode_reply(encode_reply(7, Json{{"a", 1}}), 7);
     ASSERT_TRUE(ok);

@@ -11,7 +11,7 @@ using core::Desk;
 
 constexpr const char* kCluster = "c1";
 
-std::map<WorkerId, protocol::Orders> orders_of(const Desk& desk) {
+std::map<WorkerId, protocol::Answer> orders_of(const Desk& desk) {
     const auto owed = core::actions(desk.state);
     return orders(desk.state, owed, kCluster);
 }

@@ -182,6 +182,29 @@ TEST(Sessions, AHeartbeatFromADeafWorkerWithAnAttemptRenewsNothingButIsAnswered)
     EXPECT_TRUE(room.lost());
 }
 
+TEST(Sessions, AHeartbeatThatSaysTheSameAgainIsNotParsed) {
+    Room room;
+    protocol::Heartbeat heartbeat = room.session().last;
+    const auto say = [&] {
+        ++heartbeat.sequence;
+        const std::string frame = protocol::encode(heartbeat);
+        const auto again = room.sessions.again(frame);
+        room.sessions.hear(room.desk.state, {"route", "key"}, again.value_or(heartbeat),
+                           room.published, room.now, again ? "" : frame);
+        EXPECT_EQ(room.session().last.sequence, heartbeat.sequence);
+        EXPECT_EQ(room.session().last.draining, heartbeat.draining);
+        return again.has_value();
+    };
+    EXPECT_FALSE(say()) << "the text of the one before is not known";
+    EXPECT_TRUE(say());
+    EXPECT_TRUE(say());
+    heartbeat.draining = true;
+    EXPECT_FALSE(say());
+    EXPECT_TRUE(say());
+    heartbeat.session = "s2";
+    EXPECT_FALSE(room.sessions.again(protocol::encode(heartbeat)));
+}
+
 TEST(Sessions, ADeafWorkerWithoutAnAttemptRenews) {
     Room room;
     room.published = 20;

@@ -124,6 +124,18 @@ TEST_F(SupervisorTest, RanksTalkAndTheirEndsAreSeen) {
     EXPECT_TRUE(nothing_left());
 }
 
+TEST_F(SupervisorTest, ACommandHasTheWorkersEnvironmentUnderTheJobsOwn) {
+    ::setenv("ROLL_TEST_SITE", "site", 1);
+    ::setenv("ROLL_TEST_JOB", "site", 1);
+    restart();
+    start(
+        R"({"command": ["sh", "-c", "echo $ROLL_TEST_SITE $ROLL_TEST_JOB; env | grep -c ^ROLL_TEST_JOB="],
+              "env": {"ROLL_TEST_JOB": "job"}})",
+        1, "command");
+    wait<Gone>();
+    EXPECT_EQ(log(0), "site job\n1\n");
+}
+
 TEST_F(SupervisorTest, AStopReachesStdinAndTheGroup) {
     start(R"({"rank": ["deaf", "ready", "stop", "exit 75"]})");
     wait<Reported>();

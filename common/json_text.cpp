@@ -1,0 +1,35 @@
+#include "common/json_text.hpp"
+
+#include <algorithm>
+
+namespace roll {
+
+// What needs no escape is copied; the rest is the library's.
+void JsonText::append(std::string_view value) {
+    const bool plain = std::ranges::all_of(
+        value, [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
+    if (!plain) {
+        values_ += dump(Json(value));
+        return;
+    }
+    values_ += '"';
+    values_ += value;
+    values_ += '"';
+}
+
+std::string JsonText::text() const {
+    std::vector<Field> fields = fields_;
+    std::ranges::sort(fields, {}, &Field::key);
+    std::string text = "{";
+    text.reserve(values_.size() + 24 * fields.size());
+    for (const Field& field : fields) {
+        if (text.size() > 1) text += ',';
+        text += '"';
+        text += field.key;
+        text += "\":";
+        text.append(values_, field.begin, field.end - field.begin);
+    }
+    return text + "}";
+}
+
+}  // namespace roll

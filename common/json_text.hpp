@@ -1,0 +1,62 @@
+// JSON objects written without a tree in between, for what is said or stored thousands of times a
+// second: the same text as dump() makes of such an object, keys sorted, at a fifth of its cost.
+//
+//   JsonText().add("job", 7).add("token", "3-1").text()   {"job":7,"token":"3-1"}
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.hpp"
+
+namespace roll {
+
+class JsonText {
+  public:
+    // A key is added once, and must outlive this object. value: bool, an integer, text, another
+    // JsonText, a Json, or a list of such.
+    template <class T>
+    JsonText& add(const char* key, const T& value) {
+        const std::size_t begin = values_.size();
+        append(value);
+        fields_.push_back({key, begin, values_.size()});
+        return *this;
+    }
+    std::string text() const;
+
+  private:
+    struct Field {
+        std::string_view key;
+        std::size_t begin = 0;  // of its value
+        std::size_t end = 0;
+    };
+    void append(bool value) { values_ += value ? "true" : "false"; }
+    void append(std::string_view value);  // bad UTF-8 becomes U+FFFD
+    void append(const std::string& value) { append(std::string_view(value)); }
+    void append(const char* value) { append(std::string_view(value)); }
+    void append(const JsonText& value) { values_ += value.text(); }
+    void append(const Json& value) { values_ += dump(value); }
+    void append(std::integral auto value) {
+        char digits[24];
+        const auto end = std::to_chars(digits, digits + sizeof digits, value);
+        values_.append(digits, end.ptr);
+    }
+    template <class T>
+    void append(const std::vector<T>& list) {
+        values_ += '[';
+        for (const T& one : list) {
+            if (&one != &list.front()) values_ += ',';
+            append(one);
+        }
+        values_ += ']';
+    }
+
+    std::string values_{};
+    std::vector<Field> fields_{};
+};
+
+}  // namespace roll
