@@ -69,8 +69,9 @@ def zip_seeds(program, top):
     yield torch_bytes({'w': torch.nn.Parameter(torch.zeros(3)), 'empty': torch.zeros(0, 2)})
     yield torch_bytes({'w': torch.ones(2)}, _use_new_zipfile_serialization=False)
     tiny_model(top / 'hf')
-    for path in convert(program, top / 'hf', top / 'mca', '--tp', '2').rglob('*.pt'):
-        yield path.read_bytes()
+    for to in ('mca', 'megatron'):
+        for path in convert(program, top / 'hf', top / to, '--tp', '2', '--to', to).rglob('*.pt'):
+            yield path.read_bytes()
 
 
 def safetensors_seeds(_program, top):
@@ -87,7 +88,18 @@ def metadata_seeds(program, top):
     tensors = tiny_model(top / 'hf')
     dcp.save({**tensors, 'step': 3}, checkpoint_id=top / 'dcp', no_dist=True)
     yield (top / 'dcp/.metadata').read_bytes()
-    for to in ('torch_dist', 'dcp'):
+    metadata = pickle.loads((top / 'dcp/.metadata').read_bytes())
+    metadata.mcore_data = {name: {'nd_reformulated_orig_global_shape': (4, 2)}  # of [2, 2, 2]
+                           for name in metadata.state_dict_metadata}
+    for name, one in metadata.state_dict_metadata.items():
+        if name != 'step':
+            one.size = torch.Size((2, 2, 2))
+            one.chunks[0].sizes = torch.Size((2, 2, 2))
+            one.chunks[0].offsets = torch.Size((0, 0, 0))
+    metadata.storage_data = {type(at)(at.fqn, torch.Size((0, 0, 0)) if at.offset is not None else None):
+                             place for at, place in metadata.storage_data.items()}
+    yield pickle.dumps(metadata)
+    for to in ('torch_dist', 'dcp', 'fsdp_dtensor'):
         target = convert(program, top / 'hf', top / f'made-{to}', '--to', to)
         yield next(path for path in target.rglob('.metadata')).read_bytes()
 
@@ -104,8 +116,20 @@ def json_seeds(program, top):
     yield b'{"metadata": {}, "weight_map": {"a": "model-00001-of-00001.safetensors"}}'
 
 
+def words_seeds(_program, _top):
+    for line in ('convert a b --tp 2 --pp 3 --vpp 2 --layout E,t*4|t*4|t*4|t*4|t*4|t*4,L --bf16 --json',
+                 '--checkpoint_path a --output_path b --tensor_model_parallel_size 2 --fp16 False',
+                 '--model_path a --output_folder b --total_tp 2 --name word',
+                 'convert a b --account_for_embedding_in_pipeline_split --decoder_first_pipeline_num_layers=3 '
+                 '--pp 4 --max-shard-size 5GB --strictness log_all --state exp_avg --reuse c --dtype fp8',
+                 'merge a b c --unmerge --threads 2 --verify --overwrite', 'verify a --strictness ignore_all',
+                 'rename a b model.*.weight=*.w model.layers.*.mlp.*=l*m* --overwrite',
+                 'remove a b *.mlp.* lm_head.weight', 'diff a b --cast --config c', 'families check a'):
+        yield line.replace(' ', '\n').encode()
+
+
 SEEDS = {'pickle': pickle_seeds, 'zip': zip_seeds, 'safetensors': safetensors_seeds,
-         'metadata': metadata_seeds, 'json': json_seeds}
+         'metadata': metadata_seeds, 'json': json_seeds, 'words': words_seeds}
 
 
 def main():

@@ -10,6 +10,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto metadata = parse_dcp_metadata(roll::fuzz::bytes_of(data, size));
     if (!metadata) return 0;
     for (const roll::formats::DcpTensor& tensor : metadata->tensors) {
+        if (tensor.original)  // ranks' parts are whole numbers of it
+            for (std::size_t dim = 0; dim < tensor.original->size(); ++dim)
+                ROLL_CHECK((*tensor.original)[dim] % tensor.info.shape[dim] == 0);
         for (const roll::formats::DcpChunk& chunk : tensor.chunks) {
             ROLL_CHECK(chunk.begin.size() == tensor.info.shape.size());
             for (std::size_t dim = 0; dim < chunk.begin.size(); ++dim)
@@ -21,5 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string again = roll::formats::dcp_metadata_pickle(*metadata);
     const auto reread = parse_dcp_metadata(roll::tensor::as_bytes(again));
     ROLL_CHECK(reread && reread->tensors.size() == metadata->tensors.size());
+    for (std::size_t i = 0; i < metadata->tensors.size(); ++i)
+        ROLL_CHECK(reread->tensors[i].original == metadata->tensors[i].original);
     return 0;
 }

@@ -1,9 +1,10 @@
 // Files of torch.save: members lie inside the archive, tensors inside their storage. Every byte
-// that a view claims is read.
+// that a view claims is read, and a run's arguments are numbers that a layout may have.
 #include "worker/formats/zip.hpp"
 
 #include "common/check.hpp"
 #include "tests/fuzz/input.hpp"
+#include "worker/formats/megatron.hpp"
 #include "worker/formats/torch_file.hpp"
 
 namespace {
@@ -36,6 +37,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     const auto file = roll::formats::TorchFile::parse("fuzz.pt", bytes);
     if (!file) return 0;
+    if (const auto state = roll::formats::read_megatron_state(*file)) {
+        ROLL_CHECK(state->layout.tp > 0 && state->layout.pp > 0);
+        roll::formats::native_of_args(state->args);
+    }
     const roll::formats::PickleId root = file->pickle().root();
     for (const char* section : {"", "model", "model0"}) {
         const auto* found = file->pickle().find(root, section);

@@ -22,23 +22,6 @@ constexpr const char* kPeftFile = "adapter_model.safetensors";
 
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
-// Where the config of the model that the adapters belong to is.
-Result<Source> open_base(const Request& request, const fs::path& adapters,
-                         const families::Families& families) {
-    Source base;
-    base.directory = adapters;
-    const fs::path given = request.adapter_source.empty() ? request.config : request.source;
-    std::vector<fs::path> places{adapters};
-    if (const auto config = formats::read_adapter_config(adapters)) {
-        const auto name = config->find("base_model_name_or_path");
-        if (name != config->end() && name->is_string())
-            places.emplace_back(name->get<std::string>());
-    }
-    ROLL_TRY_VOID(find_config(base, families, places, given));
-    ROLL_TRY_VOID(use_tensors(base, false));
-    return base;
-}
-
 std::vector<std::string> modules_with_weights(const Source& base, bool native) {
     std::vector<std::string> modules;
     for (const families::NativeTensor& tensor : base.native) {
@@ -168,6 +151,22 @@ Result<void> write_root(const Source& base, const Request& request, Format to, t
 
 }  // namespace
 
+Result<Source> open_base(const fs::path& base_directory, const fs::path& config,
+                         const fs::path& adapters, const families::Families& families) {
+    Source base;
+    base.directory = adapters;
+    std::vector<fs::path> places{adapters};
+    if (const auto adapter = formats::read_adapter_config(adapters)) {
+        const auto name = adapter->find("base_model_name_or_path");
+        if (name != adapter->end() && name->is_string())
+            places.emplace_back(name->get<std::string>());
+    }
+    const fs::path& given = base_directory.empty() ? config : base_directory;
+    ROLL_TRY_VOID(find_config(base, families, places, given));
+    ROLL_TRY_VOID(use_tensors(base, false));
+    return base;
+}
+
 Result<Report> convert_adapters(const Request& request, const families::Families& families,
                                 const Hooks& hooks) {
     const fs::path adapters =
@@ -175,7 +174,8 @@ Result<Report> convert_adapters(const Request& request, const families::Families
     const std::vector<AdapterPlace> places = find_adapters(adapters);
     if (places.empty())
         return fail(ErrorCode::NotFound, adapters.string() + " holds no adapter_config.json");
-    ROLL_TRY(const Source base, open_base(request, adapters, families));
+    const fs::path given = request.adapter_source.empty() ? fs::path() : request.source;
+    ROLL_TRY(const Source base, open_base(given, request.config, adapters, families));
     const Format from = places.front().native ? Format::Mca : Format::Peft;
     const Format to = request.to.value_or(from == Format::Mca ? Format::Peft : Format::Mca);
     if (to != Format::Peft && to != Format::Mca && to != Format::TorchDist)

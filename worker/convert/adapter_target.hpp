@@ -10,4 +10,10 @@ namespace roll::convert {
 Result<Report> convert_adapters(const Request& request, const families::Families& families,
                                 const Hooks& hooks);
 
+// The model that the adapters belong to, its config and tensors' names alone: of `base_directory`,
+// else of `config`, else of what lies beside the adapters or is named by them.
+Result<Source> open_base(const std::filesystem::path& base_directory,
+                         const std::filesystem::path& config, const std::filesystem::path& adapters,
+                         const families::Families& families);
+
 }  // namespace roll::convert

@@ -7,6 +7,7 @@
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "worker/convert/adapter_config.hpp"
+#include "worker/convert/adapter_report.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/pace.hpp"
@@ -105,8 +106,22 @@ Json inspect_json(const Source& source, const Plan& plan) {
     return json;
 }
 
+bool holds_adapters(const std::string& directory) {
+    const auto format = detect_format(directory);
+    return format && *format == Format::Peft;
+}
+
 Result<int> run(const InspectCommand& command, const families::Families& families,
                 const Environment& /*environment*/) {
+    if (holds_adapters(command.directory)) {
+        ROLL_TRY(const auto adapters,
+                 open_adapters(command.directory, command.open.config, families));
+        if (command.json)
+            print(to_json(command.directory, adapters));
+        else
+            fmt::print("{}", to_text(adapters));
+        return 0;
+    }
     ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     const Disagreement disagreement = disagreement_of(source, plan);
@@ -129,6 +144,18 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
 
 Result<int> run(const VerifyCommand& command, const families::Families& families,
                 const Environment& environment) {
+    if (holds_adapters(command.directory)) {
+        ROLL_TRY(const auto adapters,
+                 open_adapters(command.directory, command.open.config, families));
+        if (command.json)
+            print({{"schema", "roll.verify/1"},
+                   {"directory", command.directory},
+                   {"ok", true},
+                   {"adapters", adapters.size()}});
+        else
+            fmt::print("{}: whole; {} adapters\n", command.directory, adapters.size());
+        return 0;
+    }
     ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     for (const Comparison& comparison : plan.comparisons) {

@@ -75,6 +75,8 @@ Result<void> clean_stale(const fs::path& directory) {
 }  // namespace
 
 Result<void> check_apart(const fs::path& source, const fs::path& target) {
+    if (source.empty() || target.empty())
+        return fail(ErrorCode::InvalidArgument, "the name of a directory is empty");
     const fs::path from = fs::weakly_canonical(source);
     const fs::path to = fs::weakly_canonical(target);
     const fs::path relative = from.lexically_relative(to);

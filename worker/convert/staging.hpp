@@ -9,7 +9,8 @@
 
 namespace roll::convert {
 
-// InvalidArgument: the target is the source or holds it, and would replace what is being read.
+// InvalidArgument: the target is the source or holds it, and would replace what is being read; or
+// one of them has no name.
 Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
 
 class Staging {

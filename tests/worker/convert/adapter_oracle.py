@@ -117,6 +117,26 @@ class Adapters(FolderCase):
                 for name, tensor in want.items():
                     self.assertTrue(torch.equal(bits(tensor), bits(got[name])), name)
 
+    def test_what_adapters_hold_is_said_of_any_format(self):
+        self.adapter('patterns')
+        run('convert', self.root / 'base', self.root / 'mca', '--adapter', self.root / 'patterns',
+            '--tp', 2, '--pp', 1)
+        run('convert', self.root / 'base', self.root / 'dist', '--adapter', self.root / 'patterns',
+            '--to', 'torch_dist')
+        want = load_file(self.root / 'patterns/adapter_model.safetensors')
+        ranks = {name.removeprefix('base_model.model.').removesuffix('.lora_A.weight'): len(tensor)
+                 for name, tensor in want.items() if 'lora_A' in name}
+        for place in ('patterns', 'mca', 'dist'):
+            one, = json.loads(run('inspect', self.root / place, '--json').stdout)['adapters']
+            self.assertEqual({module['name']: module['rank'] for module in one['modules']}, ranks)
+            scales = {module['name'].split('.')[-1]: module['scale'] for module in one['modules']}
+            self.assertEqual((scales['q_proj'], scales['o_proj'], scales['up_proj']), (2, 1.25, 2))
+            self.assertIn('1 adapters', run('verify', self.root / place).stdout)
+            self.assertIn('rank 8', run('inspect', self.root / place).stdout)
+        path = self.root / 'mca/default/iter_0000001/mp_rank_01/model_optim_rng.pt'
+        path.write_bytes(path.read_bytes()[:-1])
+        run('verify', self.root / 'mca', code=1)
+
     def test_modules_that_all_linear_means_are_pefts(self):
         base = transformers.LlamaForCausalLM.from_pretrained(self.root / 'base')
         model = peft.get_peft_model(base, peft.LoraConfig(target_modules='all-linear'))
@@ -251,7 +271,7 @@ class Adapters(FolderCase):
         self.adapter('some')
         done = run('convert', self.root / 'base', self.root / 'out', '--adapter',
                    self.root / 'some', '--to', 'hf', code=2)
-        done = run('inspect', self.root / 'some', code=2)
+        done = run('diff', self.root / 'some', self.root / 'base', code=2)
         self.assertIn('is a LoRA adapter', done.stderr)
 
     def test_damaged_native_adapters_are_refused(self):

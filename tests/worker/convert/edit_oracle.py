@@ -125,6 +125,8 @@ class Names(FolderCase):
         self.assertIn('holds the source',
                       run('remove', self.hf, self.hf, 'lm_head.weight', code=2).stderr)
         run('remove', self.hf, self.root / 'mca', 'lm_head.weight', code=4)
+        for words in (('remove', self.hf, '', 'lm_head.weight'), ('convert', self.hf, '')):
+            self.assertIn('is empty', run(*words, code=2).stderr)
         self.assertFalse((self.root / 'new').exists())
 
 

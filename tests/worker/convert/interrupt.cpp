@@ -71,6 +71,16 @@ int rename(const char* from, const char* to) {
     return interrupted(false) ? -1 : real(from, to);
 }
 
+int link(const char* from, const char* to) {
+    static auto* const real = next<int(const char*, const char*)>("link");
+    return interrupted(true) ? -1 : real(from, to);
+}
+
+int symlink(const char* from, const char* to) {
+    static auto* const real = next<int(const char*, const char*)>("symlink");
+    return interrupted(true) ? -1 : real(from, to);
+}
+
 int unlinkat(int directory, const char* path, int flags) {
     static auto* const real = next<int(int, const char*, int)>("unlinkat");
     return interrupted(false) ? -1 : real(directory, path, flags);

@@ -47,7 +47,9 @@ class Interrupted(unittest.TestCase):
         self.fail('it never ends')
 
     def test_killed_at_any_change_it_leaves_no_target(self):
-        for flags in (['--tp', '2'], ['--to', 'hf', '--max-shard-size', '3KB']):
+        run('convert', self.root / 'hf', self.root / 'earlier', '--to', 'hf', '--max-shard-size', '3KB')
+        for flags in (['--tp', '2'], ['--to', 'hf', '--max-shard-size', '3KB'], ['--to', 'torch_dist'],
+                      ['--to', 'hf', '--max-shard-size', '3KB', '--reuse', self.root / 'earlier']):
             for at, done in self.conversions(*flags):
                 if self.out.exists():  # the rename is done: what is missing is only its fsync
                     self.assertTrue(self.is_whole(self.out, 'hf'), at)
