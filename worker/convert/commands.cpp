@@ -11,6 +11,7 @@
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/pace.hpp"
+#include "worker/convert/statistics.hpp"
 #include "worker/convert/target.hpp"
 
 namespace roll::convert {
@@ -123,6 +124,11 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
         return 0;
     }
     ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
+    if (!command.tensor.empty()) {
+        ROLL_TRY(const Statistics found, statistics_of(source, command.tensor));
+        command.json ? print(to_json(found)) : fmt::print("{}", to_text(found));
+        return 0;
+    }
     ROLL_TRY(const Plan plan, make_plan(source, hf_layout(source.model), std::nullopt));
     const Disagreement disagreement = disagreement_of(source, plan);
     tell(disagreement, is_logged(source.strictness), command.json);
@@ -194,7 +200,9 @@ Json diff_json(const DiffCommand& command, const Diff& found) {
 Result<int> run(const DiffCommand& command, const families::Families& families,
                 const Environment& environment) {
     ROLL_TRY(const Source first, open_source(command.first, families, command.open));
-    ROLL_TRY(const Source second, open_source(command.second, families, command.open));
+    OpenOptions of_second = command.open;
+    of_second.state.clear();
+    ROLL_TRY(const Source second, open_source(command.second, families, of_second));
     ROLL_TRY(const Diff found, diff(first, second, command.cast, environment.hooks.stopped));
     if (command.json) {
         print(diff_json(command, found));

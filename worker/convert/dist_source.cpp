@@ -101,10 +101,12 @@ class DistOpener {
         if (!source_.state.empty()) ROLL_TRY_VOID(take_state(metadata));
         for (const formats::DcpTensor& tensor : metadata.tensors)
             ROLL_TRY_VOID(take(tensor, prefix));
-        for (const formats::DcpObject& object : metadata.objects)
+        for (const formats::DcpObject& object : metadata.objects) {
+            ROLL_TRY_VOID(check_object(object));
             drop(object.name, object.name.find("_extra_state") != std::string::npos
                                   ? "TransformerEngine's state"
                                   : "is no tensor");
+        }
         if (!unexpected_.empty() && !allows_missing(source_.strictness))
             return no_rule_names(source_, directory_ / formats::kDcpMetadataFile, unexpected_, {});
         for (const std::string& name : unexpected_)
@@ -113,6 +115,17 @@ class DistOpener {
     }
 
   private:
+    // What is not read is not damaged either, as far as its place in a file tells.
+    Result<void> check_object(const formats::DcpObject& object) const {
+        std::error_code error;
+        const fs::path path = directory_ / object.extent.file;
+        const auto size = static_cast<std::int64_t>(fs::file_size(path, error));
+        if (error ||
+            (object.extent.begin <= size && object.extent.size <= size - object.extent.begin))
+            return {};
+        return fail(ErrorCode::Corrupt, path.string() + " ends before " + object.name);
+    }
+
     void drop(const std::string& key, const std::string& rule) {
         source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }

@@ -27,6 +27,7 @@ std::string help_text() {
   roll-convert merge BASE ADAPTER DST       a LoRA adapter into its base; the same options, and
       --unmerge                             out of a model that it was merged into
   roll-convert inspect DIR [--json]         what a checkpoint holds
+      --tensor NAME                         what the numbers of one of its model are like
   roll-convert verify DIR [--json]          every tensor there, replicas equal, bytes as written
   roll-convert diff A B [--cast] [--json]   two checkpoints of any formats, tensor by tensor
   roll-convert rename SRC DST OLD=NEW...    tensors of any checkpoint by name; * is any text

@@ -170,17 +170,19 @@ Result<CommandLine> parse_other(const std::string& name, Words words) {
     Options options(std::move(words.options));
     const bool json = options.flag("json");
     const bool cast = options.flag("cast");
+    const std::string tensor = options.text("tensor").value_or("");
     OpenOptions open;
     open.config = options.text("config").value_or("");
     open.state = options.text("state").value_or("");
     ROLL_TRY(open.strictness, parse_strictness(options.text("strictness").value_or("raise_all")));
     ROLL_TRY_VOID(options.finish());
+    if (!tensor.empty() && name != "inspect") return invalid("--tensor belongs to inspect");
     if (cast && name != "diff") return invalid("--cast belongs to diff");
     if (!open.config.empty() && name == "families")
         return invalid("--config belongs to a checkpoint");
     if (name == "inspect") {
         ROLL_TRY(std::string directory, one_directory(words, "inspect"));
-        return InspectCommand{std::move(directory), open, json};
+        return InspectCommand{std::move(directory), open, tensor, json};
     }
     if (name == "verify") {
         ROLL_TRY(std::string directory, one_directory(words, "verify"));

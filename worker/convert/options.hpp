@@ -19,6 +19,7 @@ struct ConvertCommand {
 struct InspectCommand {
     std::string directory;
     OpenOptions open;
+    std::string tensor;  // whose numbers are told instead; empty: none
     bool json = false;
 };
 struct VerifyCommand {

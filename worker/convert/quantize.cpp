@@ -132,16 +132,15 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 
 Json quantization_of(const Source& source, const Plan& plan) {
     if (!source.quantization.is_null()) return source.quantization;
-    Json plain = Json::array();
+    std::set<std::string> plain;  // modules, those of packed experts too
     for (const TargetTensor& target : plan.tensors)
-        if (target.making == Making::Copies && target.info.name.ends_with(".weight") &&
-            target.info.shape.size() >= 2)
-            plain.push_back(target.info.name.substr(0, target.info.name.rfind('.')));
+        if (target.making == Making::Copies && target.info.shape.size() >= 2)
+            plain.insert(target.info.name.substr(0, target.info.name.rfind('.')));
     return {{"quant_method", "fp8"},
             {"fmt", "e4m3"},
             {"activation_scheme", "dynamic"},
             {"weight_block_size", {kBlock, kBlock}},
-            {"modules_to_not_convert", std::move(plain)}};
+            {"modules_to_not_convert", plain}};
 }
 
 Result<void> gather_blocks(const Source& source, const TargetTensor& target, const Window& write) {
@@ -158,9 +157,13 @@ Result<void> gather_blocks(const Source& source, const TargetTensor& target, con
     for (std::int64_t begin = 0; begin < rows; begin += target.block_rows) {
         const std::int64_t end = std::min(rows, begin + target.block_rows);
         gather_rows(source, weight, begin, end, reinterpret_cast<std::byte*>(values.data()));
+        const auto elements = static_cast<std::size_t>((end - begin) * columns);
+        if (!all_finite(tensor::DType::F32, std::as_bytes(std::span(values).first(elements))))
+            return fail(ErrorCode::Corrupt, weight.info.name +
+                                                " has numbers that are not finite, of which no "
+                                                "block can be made");
         quantize(values.data(), end - begin, columns, target.block_columns, scales.data(),
                  numbers ? eight.data() : nullptr);
-        const auto elements = static_cast<std::size_t>((end - begin) * columns);
         ROLL_TRY_VOID(write(numbers ? std::as_bytes(std::span(eight).first(elements))
                                     : std::as_bytes(std::span(scales))));
     }

@@ -129,6 +129,7 @@ Result<void> open_with_config(Source& source, const families::Families& families
     std::vector<Source> fits;
     std::string names;
     for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
+        if (!is_family) choice.strictness = Strictness::RaiseAll;  // which is how it is known
         const auto done = read(choice);
         if (!done) reason = done.error().message;
         if (!done) continue;

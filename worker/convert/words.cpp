@@ -17,7 +17,7 @@ struct Option {
 };
 
 // ROLL's arguments under our names, and those that change only how a model is run.
-constexpr std::array<Option, 79> kOptions{{
+constexpr std::array<Option, 80> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},
     {"pp", Takes::Value, nullptr},
@@ -42,6 +42,7 @@ constexpr std::array<Option, 79> kOptions{{
     {"strictness", Takes::Value, nullptr},
     {"state", Takes::Value, nullptr},
     {"reuse", Takes::Value, nullptr},
+    {"tensor", Takes::Value, nullptr},
     {"dist-ckpt-strictness", Takes::Value, "strictness"},
     {"json", Takes::Nothing, nullptr},
     {"cast", Takes::Nothing, nullptr},

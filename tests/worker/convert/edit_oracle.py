@@ -109,6 +109,27 @@ class Names(FolderCase):
         names = dcp.FileSystemReader(self.root / 'new').read_metadata().state_dict_metadata
         self.assertFalse([name for name in names if name.startswith('rng') or name.endswith(UP)])
 
+    def test_numbers_of_a_tensor_are_torchs(self):
+        tensor = self.tensors[UP]
+        tensor.view(-1)[3], tensor.view(-1)[5], tensor.view(-1)[40] = 0, float('nan'), float('-inf')
+        save_file(self.tensors, self.hf / 'model.safetensors', {'format': 'pt'})
+        run('convert', self.hf, self.root / 'mca', '--tp', 2)
+        finite = tensor[tensor.isfinite()].double()
+        for place in (self.hf, self.root / 'mca'):
+            said = json.loads(run('inspect', place, '--tensor', UP, '--json').stdout)
+            self.assertEqual((said['zeros'], said['not_finite'], said['elements'], said['first'][5]),
+                             (1, 2, tensor.numel(), None))
+            for key, value in (('min', finite.min()), ('max', finite.max()), ('mean', finite.mean()),
+                               ('std', finite.std())):
+                self.assertAlmostEqual(said[key], value.item(), delta=1e-12)
+        self.assertIn('no tensor model.x', run('inspect', self.hf, '--tensor', 'model.x', code=2).stderr)
+
+    def test_objects_that_are_cut_off_are_noticed(self):
+        run('convert', self.hf, self.root / 'fsdp', '--to', 'fsdp_dtensor')
+        path = self.root / 'fsdp/iter_0000001/__0_1.distcp'
+        path.write_bytes(path.read_bytes()[:-1])
+        self.assertIn('ends before args', run('verify', self.root / 'fsdp', code=1).stderr)
+
     def test_wishes_that_cannot_be_meant_are_refused(self):
         for words, what in ((('remove', 'model.layer.1.*'), 'no tensor is named model.layer.1.*'),
                             (('remove', '*'), 'not a single tensor'),

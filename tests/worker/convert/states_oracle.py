@@ -95,6 +95,7 @@ class Optimizer(FolderCase):
         self.check(self.root / 'all', 1)
         self.check(self.root / 'all', 2, '--state', 'fp32_param')
         self.check(self.root / 'all', -1, '--state', 'exp_avg')
+        run('diff', self.root / 'all', self.root / 'out', '--config', self.hf, '--state', 'exp_avg')
         run('convert', self.root / 'all', self.root / 'mca', '--config', self.hf, '--to', 'mca',
             '--tp', 2, '--ep', 2, '--state', 'fp32_param')
         self.check(self.root / 'mca', 2)

@@ -143,7 +143,8 @@ class Quantized(FolderCase):
             self.assertEqual((eight, len(got)), (14, len(tensors) + 14))
 
     def test_transformers_loads_it_as_we_do(self):
-        for model_type, changes in (('qwen3', self.SIZES), ('qwen3_moe', self.SIZES)):
+        for model_type, changes in (('qwen3', self.SIZES), ('qwen3_moe', self.SIZES),
+                                    ('gpt_oss', self.SIZES)):
             with self.subTest(model_type=model_type):
                 make(model_type, dict(MODELS[model_type][0], **changes), self.root / model_type)
                 hf = self.root / 'bf16'
@@ -157,6 +158,15 @@ class Quantized(FolderCase):
                 one, other = (transformers.AutoModelForCausalLM.from_pretrained(
                     self.root / name, dtype=torch.bfloat16)(ids).logits for name in ('fp8', 'plain'))
                 self.assertTrue(torch.equal(one, other))
+
+    def test_what_is_not_finite_has_no_blocks(self):
+        hf = make('llama', MODELS['llama'][0], self.root / 'hf')
+        tensors = load_file(hf / 'model.safetensors')
+        name = 'model.layers.1.mlp.up_proj.weight'
+        tensors[name][2, 3] = float('inf')
+        save_file(tensors, hf / 'model.safetensors', {'format': 'pt'})
+        done = run('convert', hf, self.root / 'out', '--to', 'hf', '--dtype', 'fp8', code=1)
+        self.assertIn('not finite', done.stderr)
 
     def test_blocks_at_the_edges_are_smaller(self):
         hf = make('llama', MODELS['llama'][0], self.root / 'hf')

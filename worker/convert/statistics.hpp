@@ -1,0 +1,30 @@
+// What the numbers of one tensor are like, read window by window.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "worker/convert/source.hpp"
+
+namespace roll::convert {
+
+struct Statistics {
+    std::string name;
+    tensor::DType dtype = tensor::DType::F32;
+    tensor::Shape shape;
+    std::int64_t elements = 0;
+    std::int64_t zeros = 0;
+    std::int64_t not_finite = 0;
+    double min = 0, max = 0, mean = 0, deviation = 0;  // of the finite ones
+    std::vector<double> first;                         // at most eight
+};
+
+// Of a tensor of the model, by its HuggingFace name. InvalidArgument: there is none of that name,
+// or its type is no floating one.
+Result<Statistics> statistics_of(const Source& source, const std::string& name);
+
+Json to_json(const Statistics& statistics);
+std::string to_text(const Statistics& statistics);
+
+}  // namespace roll::convert
