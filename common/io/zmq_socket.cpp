@@ -12,7 +12,8 @@ namespace roll::io {
 namespace {
 
 constexpr int kLingerMs = 1000;
-constexpr int kFramesMax = 8;  // more is no message of ours
+constexpr int kBacklog = 4096;  // after a restart a whole cluster connects at once
+constexpr int kFramesMax = 8;   // more is no message of ours
 
 int type_of(ZmqType type) {
     switch (type) {
@@ -79,6 +80,7 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_CURVE_SERVER, 1);
     set(ZMQ_CURVE_SECRETKEY, keys.secret_key);
     set(ZMQ_ZAP_DOMAIN, domain);
+    set(ZMQ_BACKLOG, kBacklog);
     // A peer that vanished without a FIN is forgotten after half a minute, by the kernel: libzmq's
     // own heartbeats walk the timers of all connections at each message of one.
     set(ZMQ_TCP_KEEPALIVE, 1);

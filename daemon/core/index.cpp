@@ -62,6 +62,7 @@ void add(const State& state, JobId id, Index& index) {
     const bool exports = job.phase == JobPhase::Done && !job.spec.export_document.empty();
     if (exports && !job.export_job) index.to_export.insert(id);
     if (is_over(job.phase)) return;
+    index.open.insert(id);
     if (job.spec.deadline) index.deadlines.insert({last_instant(job), id});
     for (const spec::After& after : job.spec.after) {
         if (may_change(state, after)) index.dependents[awaited(state, after)].insert(id);
@@ -99,6 +100,7 @@ Time ready_since(const State& state, const Job& job) {
 void unfile(State& state, JobId id) {
     const Job& job = state.jobs.at(id);
     Index& index = state.index;
+    index.open.erase(id);
     index.running.erase(id);
     index.doomed.erase(id);
     index.to_export.erase(id);

@@ -46,6 +46,7 @@ struct Line {
 };
 
 struct Index {
+    std::set<JobId> open;                         // not over
     std::set<JobId> running;                      // have an attempt
     std::map<Group, Line> ready;                  // nothing but room keeps them from starting
     std::set<std::pair<Time, JobId>> sleeping;    // queued and not due: when they will be

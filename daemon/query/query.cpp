@@ -290,7 +290,11 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
         list.push_back(summary({state, id, job, hearsay, waits}, fields));
         return true;
     };
-    if (selector.empty() || selector == "all") {
+    if (selector.empty() && !all && wanted_state.empty()) {
+        const std::set<JobId>& open = state.index.open;  // however many have ended
+        auto at = open.lower_bound(from);
+        while (at != open.end() && add(*at, state.jobs.at(*at))) ++at;
+    } else if (selector.empty() || selector == "all") {
         auto at = state.jobs.lower_bound(from);
         while (at != state.jobs.end() && add(at->first, at->second)) ++at;
     } else {
