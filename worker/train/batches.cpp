@@ -86,7 +86,7 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::T
     return batches;
 }
 
-std::vector<Microbatch> valid_batches(const std::vector<data::Window>& windows,
+std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab,
                                       int dp_rank) {
     const RowRules rules{vocab, spec.data.documents_apart};
@@ -96,7 +96,8 @@ std::vector<Microbatch> valid_batches(const std::vector<data::Window>& windows,
         batches.push_back(empty_batch(spec));
         for (std::int64_t row = 0; row < spec.micro_batch_size; ++row) {
             const std::int64_t window = begin + dp_rank * spec.micro_batch_size + row;
-            if (window < std::ssize(windows)) fill_row(batches.back(), row, rules, windows[window]);
+            if (window < std::ssize(windows))
+                fill_row(batches.back(), row, rules, windows[static_cast<std::size_t>(window)]);
         }
     }
     return batches;

@@ -23,7 +23,7 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::T
 
 // This rank's share of the held-out windows, as many micro-batches on every rank. Short rows are
 // filled up with targets that do not count.
-std::vector<Microbatch> valid_batches(const std::vector<data::Window>& windows,
+std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank);
 
 // The bytes of text that the windows' targets are: all tokens but each window's first, special ones

@@ -41,12 +41,33 @@ std::vector<const ValidSet*> Validation::due(const Moment& m) const {
     return found;
 }
 
+namespace {
+
+// So many micro-batches at a time: memory does not grow with the set.
+constexpr std::int64_t kMicrobatches = 16;
+
+LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,
+                 const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank) {
+    const auto most =
+        static_cast<std::size_t>(kMicrobatches * spec.micro_batch_size * spec.parallel.dp);
+    LossSum sum;
+    for (; !windows.empty(); windows = windows.subspan(std::min(most, windows.size()))) {
+        const auto part = windows.first(std::min(most, windows.size()));
+        const LossSum added = step.evaluate(valid_batches(part, spec, vocab, dp_rank));
+        sum.loss += added.loss;
+        sum.tokens += added.tokens;
+    }
+    return sum;
+}
+
+}  // namespace
+
 std::vector<ValidResult> Validation::run(const std::vector<const ValidSet*>& sets, TrainStep& step,
                                          const spec::TrainSpec& spec, std::int64_t vocab,
                                          int dp_rank) const {
     std::vector<ValidResult> results;
     for (const ValidSet* set : sets) {
-        const LossSum sum = step.evaluate(valid_batches(set->windows, spec, vocab, dp_rank));
+        const LossSum sum = evaluate(set->windows, step, spec, vocab, dp_rank);
         ValidResult result{.name = set->name,
                            .tracked = set->tracked,
                            .loss = sum.loss / static_cast<double>(sum.tokens),

@@ -86,15 +86,16 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
 
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M) {
-    at::Tensor loss = at::zeros({}, x_MC.options().dtype(at::kDouble));
-    const std::int64_t block = block_rows(x_MC, head.w_VC);
-    for (std::int64_t begin = 0; begin < x_MC.size(0); begin += block) {
-        const std::int64_t end = std::min(x_MC.size(0), begin + block);
-        const at::Tensor logits_RV = wide(logits(x_MC.slice(0, begin, end), head));
-        loss.add_(at::cross_entropy_loss(logits_RV, targets_M.slice(0, begin, end), {},
-                                         at::Reduction::Sum, kIgnored));
+    const std::int64_t rows = x_MC.size(0), block = block_rows(x_MC, head.w_VC);
+    const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
+    for (std::int64_t begin = 0; begin < rows; begin += block) {
+        const std::int64_t count = std::min(block, rows - begin);
+        const at::Tensor logits_RV = logits(x_MC.narrow(0, begin, count), head);
+        const auto loss_of = logits_RV.is_cpu() ? losses : gpu::cross_entropy;
+        loss_of(logits_RV, targets_M.narrow(0, begin, count), /*scale=*/0,
+                loss_M.narrow(0, begin, count));
     }
-    return loss;
+    return loss_M.sum();
 }
 
 }  // namespace roll::ops

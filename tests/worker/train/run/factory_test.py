@@ -57,13 +57,13 @@ class Factory(RankCase):
                   '*q_layernorm.weight': ['model.layers.1.self_attn.q_norm.weight'], 'output_layer.weight':
                   ['lm_head.weight']}
         model = {'from': self.start, 'freeze': list(frozen)}
-        run = self.run_whole(1, 1, self.document(3, dp=1, model=model))
+        run = self.run_whole(1, 1, self.document(100, dp=1, model=model))
         before, after = self.tensors(), self.trained(run)
         self.assertIn(' parameters are frozen', run.log())
         kept = {name for names in frozen.values() for name in names}
         self.assertEqual({name for name in before if before[name] == after[name]}, kept)
         self.assertEqual(before.keys(), after.keys())
-        loose = self.run_whole(2, 1, self.document(3, dp=1, model={'from': self.start}))
+        loose = self.run_whole(2, 1, self.document(100, dp=1, model={'from': self.start}))
         self.assertLess(run.metrics()[0]['grad_norm'], loose.metrics()[0]['grad_norm'])
         self.assertEqual(run.metrics()[0]['loss'], loose.metrics()[0]['loss'])
         model['freeze'] = ['decoder.layers.7.*']

@@ -33,7 +33,7 @@ class MemoryTest(RankCase):
         with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
             return max(row.get('memory_peak_bytes', 0) for row in map(json.loads, file))
 
-    def test_the_plan_is_within_a_tenth_of_the_measured_peak(self):
+    def test_the_plan_is_within_a_twentieth_of_the_measured_peak(self):
         nothing = self.job(**SMALL)
         own = self.peak(1, nothing) - self.planned(nothing)['total']
         wide = {'model__hidden_size': 256, 'model__intermediate_size': 768, 'model__num_hidden_layers': 6,
@@ -58,7 +58,15 @@ class MemoryTest(RankCase):
             parts = {key: round(value / 2**20, 1) for key, value in planned.items()}
             print(f'{name}: measured {measured / 2**20:.1f} MiB, off by {off:+.1%}, planned {parts}')
             worst = max(worst, abs(off))
-        self.assertLess(worst, 0.1)
+        self.assertLess(worst, 0.05)
+
+    def test_validation_needs_no_more_than_training(self):
+        sizes = {'train__micro_batch_size': 8, 'train__seq_length': 256, 'model__vocab_size': 16384,
+                 'model__hidden_size': 64, 'model__intermediate_size': 128}
+        plain = self.peak(1, self.job(data__valid=0.0, **sizes))
+        valid = self.peak(2, self.job(data__valid=0.1, train__valid_every=1, **sizes))
+        print(f'peak {plain / 2**20:.1f} MiB, with validation {valid / 2**20:.1f} MiB')
+        self.assertLess(valid, 1.02 * plain)
 
 
 if __name__ == '__main__':
