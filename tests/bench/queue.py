@@ -5,6 +5,9 @@
 
 Parts: submit process dispatch drain large workers (all without an argument). DIR: where `pip install --target DIR
 hyperqueue` put HyperQueue; Slurm is the test cluster of tests/e2e (root). Prints; judges nothing.
+
+A drain takes from the first submit until no job is open. Each job has three folders and a log made, which takes an ext4
+volume several times as long for some minutes after much was deleted there: `drain` prints what the volume does.
 """
 import argparse
 import concurrent.futures
