@@ -34,6 +34,7 @@ int g_at = 0;
 bool g_broken = false;
 int* g_count = nullptr;  // shared with the parent
 std::vector<Undo> g_unsynced;
+std::vector<std::string> g_deleted;  // whose deletion is not synced; hard links keep them
 
 sqlite3_file* real(sqlite3_file* file) { return reinterpret_cast<File*>(file)->real; }
 
@@ -50,6 +51,9 @@ void lose_unsynced() {
         file->pMethods->xWrite(file, undo->bytes.data(), static_cast<int>(undo->bytes.size()),
                                undo->at);
         file->pMethods->xTruncate(file, undo->size);
+    }
+    for (const std::string& name : g_deleted) {
+        if (::access(name.c_str(), F_OK) != 0) ::rename((name + ".deleted").c_str(), name.c_str());
     }
 }
 
@@ -150,6 +154,9 @@ int on_open(sqlite3_vfs*, sqlite3_filename name, sqlite3_file* file, int flags, 
 
 int on_delete(sqlite3_vfs*, const char* name, int sync_directory) {
     if (crashes()) return SQLITE_IOERR_DELETE;
+    const std::string kept = std::string(name) + ".deleted";
+    if (g_crash == Crash::PowerLoss && sync_directory == 0 && ::link(name, kept.c_str()) == 0)
+        g_deleted.emplace_back(name);
     return g_disk->xDelete(g_disk, name, sync_directory);
 }
 

@@ -8,7 +8,8 @@ namespace roll::ledger {
 enum class Crash {
     Kill,       // the process ends before the operation; what was written stays
     Torn,       // half of a write is done, then the process ends
-    PowerLoss,  // all that was written since each file's last sync is gone, too
+    PowerLoss,  // all that was written since each file's last sync is gone, too, and files whose
+                // deletion was not synced are back
     Error,      // the operation fails (EIO), and so does every later one
 };
 

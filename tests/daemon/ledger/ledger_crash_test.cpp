@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/ledger/ledger.hpp"
+#include "daemon/ledger/mark.hpp"
 #include "tests/daemon/ledger/crash_disk.hpp"
 
 namespace roll::ledger {
@@ -90,6 +91,23 @@ TEST_F(LedgerCrash, KilledAnywhereItHasWhatItAcknowledged) { crash_everywhere(Cr
 TEST_F(LedgerCrash, WithATornWriteItHasWhatItAcknowledged) { crash_everywhere(Crash::Torn); }
 TEST_F(LedgerCrash, AfterALossOfPowerItHasWhatItAcknowledged) {
     crash_everywhere(Crash::PowerLoss);
+}
+// The rows that a killed rolld wrote and did not sync may be lost yet. Where they cannot be synced
+// either, the mark must not say that they are there.
+TEST_F(LedgerCrash, TheMarkNamesNothingThatIsNotSynced) {
+    int ahead = 0;  // the newest row is not the mark's
+    for (int at = 0;; ++at) {
+        std::filesystem::remove_all(folder_);
+        std::filesystem::create_directory(folder_);
+        const int count = run_with_crash(Crash::Kill, at, [this] { write_batches(); });
+        const auto mark = [&] { return MarkFile::open(folder_ / "ledger.mark").value().read(); };
+        const auto before = mark();
+        run_with_crash(Crash::Error, 0, [this] { static_cast<void>(Ledger::open(folder_)); });
+        ASSERT_EQ(mark(), before) << "operation " << at;
+        ahead += Ledger::open(folder_).value().newest() > before.value_or(Mark{}).seq;
+        if (count <= at) break;
+    }
+    EXPECT_GT(ahead, 3);
 }
 TEST_F(LedgerCrash, OnAFailingDiskItHasWhatItAcknowledged) { crash_everywhere(Crash::Error); }
 
