@@ -93,7 +93,7 @@ void Auditor::check_allocations(Time now) const {
     if (!queue_) return;
     int wanted = 0;
     for (const auto& [id, j] : jobs_) {
-        if (!allowed(j) || j.not_before > now + kSoon) continue;
+        if (!allowed(j) || (!j.was_due && j.not_before > now + kSoon)) continue;
         int most = 0;
         for (int i = 0; i < j.spec.shapes(); ++i) most = std::max(most, j.spec.shape(i).workers());
         wanted += (most + queue_->nodes - 1) / queue_->nodes;

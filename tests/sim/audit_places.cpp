@@ -67,4 +67,22 @@ bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) co
     return whole * wanted.segment >= wanted.nodes;
 }
 
+// A machine is left out for faults that were really seen, of two jobs, and never the last one.
+void Auditor::on(const core::MachineExcluded& e) {
+    ROLL_CHECK(excluded_.insert(e.machine).second && e.until > now_);
+    std::set<JobId> jobs;
+    int count = 0;
+    bool certain = false;
+    for (const Fault& fault : faults_[e.machine]) {
+        if (fault.at + policy_.bad_nodes.within < now_) continue;
+        jobs.insert(fault.job);
+        ++count;
+        certain |= fault.certain;
+    }
+    ROLL_CHECK(certain || (jobs.size() >= 2 && count >= policy_.bad_nodes.failures));
+    ROLL_CHECK(policy_.bad_nodes.failures > 0);
+    ROLL_CHECK(std::ranges::any_of(workers_, [&](const auto& w) { return takes_work(w.second); }));
+    faults_[e.machine].clear();
+}
+
 }  // namespace roll::sim

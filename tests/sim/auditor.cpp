@@ -10,6 +10,8 @@ using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 using core::JobPhase;
 using core::Outcome;
 
+constexpr int kUnhealthy = 78;  // the check of a node failed
+
 void Auditor::observe(const core::Event& event, Time at) {
     now_ = at;
     std::visit([&](const auto& e) { on(e); }, event);
@@ -60,6 +62,7 @@ void Auditor::on(const core::JobSubmitted& e) {
     if (e.cron != JobId{}) check_cron(e);
     jobs_[e.job] = Job{
         .spec = e.spec, .user = e.user, .submitted = e.at, .held = e.spec.hold, .array = e.array};
+    jobs_[e.job].was_due = due_at(jobs_[e.job]) <= now_;
     ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
     for (const auto& [condition, other] : e.spec.after) {
         const JobId first = job(other).array;
@@ -97,10 +100,12 @@ void Auditor::on(const core::JobCancelRequested& e) {
 void Auditor::on(const core::JobDue& e) {
     const Job& j = job(e.job);
     ROLL_CHECK(!j.run && !j.over && due_at(j) <= now_);
+    job(e.job).was_due = true;
 }
 void Auditor::on(const core::JobBeginChanged& e) {
     job(e.job).spec.begin = e.begin;
     job(e.job).not_before = std::min(job(e.job).not_before, e.begin);
+    job(e.job).was_due = due_at(job(e.job)) <= now_;
 }
 
 // Every end that is not the last is followed by exactly one of requeue and end.
@@ -112,6 +117,13 @@ void Auditor::on(const core::JobRequeued& e) {
     const Outcome outcome = j.last_end.value().outcome;
     const spec::Retry& retry = j.spec.retry;
     ROLL_CHECK(outcome != Outcome::Done && outcome != Outcome::Invalid);
+    if (!(j.infra <= retry.infra && j.app <= retry.app && j.timeouts <= retry.timeout))
+        fprintf(stderr,
+                "job %lu infra %d/%d app %d/%d timeouts %d/%d core %d %d %d outcome %d code %d "
+                "reason %s clock %ld\n",
+                e.job.value, j.infra, retry.infra, j.app, retry.app, j.timeouts, retry.timeout,
+                e.infra_failures, e.app_failures, e.timeouts, (int)outcome, j.last_end->exit_code,
+                j.last_end->reason.c_str(), now_.time_since_epoch().count());
     ROLL_CHECK(j.infra <= retry.infra && j.app <= retry.app && j.timeouts <= retry.timeout);
     ROLL_CHECK(retry.no_progress == 0 || j.stalled < retry.no_progress);
     ROLL_CHECK(e.infra_failures == j.infra && e.app_failures == j.app);
@@ -122,6 +134,7 @@ void Auditor::on(const core::JobRequeued& e) {
     ROLL_CHECK(j.replacing || !spares_suffice(j));
     if (j.replacing) j.not_before = now_;
     ROLL_CHECK(e.not_before == j.not_before);
+    j.was_due = due_at(j) <= now_;
 }
 
 void Auditor::on(const core::JobEnded& e) {
@@ -202,10 +215,18 @@ void Auditor::on(const core::AttemptStopping& e) {
     });
     ROLL_CHECK(late(j, r, now_) || broken || j.cancelled || moves || e.preempted);
     if (e.preempted) check_preemption(e);
-    run(e.attempt).limit_at_stop = !j.cancelled && !broken && limit_is_over(j, r, now_);
-    run(e.attempt).deadline_at_stop =
-        !j.cancelled && !broken && j.spec.deadline && *j.spec.deadline < now_;
+    // What it is stopped for stands, though a clock may go back before it ends.
+    const bool by_limit = e.reason == "reached its time limit";
+    ROLL_CHECK(!by_limit || limit_is_over(j, r, now_));
+    run(e.attempt).limit_at_stop = by_limit;
+    run(e.attempt).deadline_at_stop = e.reason == "reached its deadline";
     run(e.attempt).stopping = true;
+    if (getenv("DBG"))
+        fprintf(stderr,
+                "stopping %lu %s at %ld limit %d deadline %d broken %d since %ld limit %ld\n",
+                e.attempt.job.value, e.reason.c_str(), now_.time_since_epoch().count(),
+                run(e.attempt).limit_at_stop, run(e.attempt).deadline_at_stop, broken,
+                r.since.time_since_epoch().count(), r.given.time.count());
     run(e.attempt).preempted = e.preempted;
 }
 void Auditor::on(const core::MemberEnded& e) {
@@ -247,22 +268,6 @@ std::optional<spec::OnExit> Auditor::meaning(const Job& j, Outcome outcome, int 
     return std::nullopt;
 }
 
-// A machine is left out for faults that were really seen, of two jobs, and never the last one.
-void Auditor::on(const core::MachineExcluded& e) {
-    ROLL_CHECK(excluded_.insert(e.machine).second && e.until > now_);
-    std::set<JobId> jobs;
-    int count = 0;
-    for (const auto& [at, job] : faults_[e.machine]) {
-        if (at + policy_.bad_nodes.within < now_) continue;
-        jobs.insert(job);
-        ++count;
-    }
-    ROLL_CHECK(jobs.size() >= 2 && count >= policy_.bad_nodes.failures);
-    ROLL_CHECK(policy_.bad_nodes.failures > 0);
-    ROLL_CHECK(std::ranges::any_of(workers_, [&](const auto& w) { return takes_work(w.second); }));
-    faults_[e.machine].clear();
-}
-
 void Auditor::on(const core::AttemptEnded& e) {
     Run& r = run(e.attempt);
     for (const Member& m : r.members) ROLL_CHECK(m.ended.has_value() != m.place.spare);
@@ -278,7 +283,8 @@ void Auditor::on(const core::AttemptEnded& e) {
     j.last_given = r.given;
     for (const Member& m : r.members)
         if (m.ended && m.ended->outcome == Outcome::Infra)
-            faults_[core::machine_of(m.node)].push_back({now_, e.attempt.job});
+            faults_[core::machine_of(m.node)].push_back(
+                {now_, e.attempt.job, m.ended->exit_code == kUnhealthy});
     count_end(j, e);
     Time::duration held = now_ - j.placed;
     if (r.given.time.count() > 0) held = std::min(held, Time::duration(r.given.time));

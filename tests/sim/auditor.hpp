@@ -84,6 +84,7 @@ class Auditor {
         std::optional<Time> ended{};
         bool time_was_up = false;
         Time not_before{};
+        bool was_due = false;  // once it is, a clock that goes back changes nothing
         JobId array{};
         std::optional<core::JobPhase> over{};
         bool requeue_due = false;
@@ -105,6 +106,11 @@ class Auditor {
         bool releasing = false;
         Time ends_at{};
         Time used_at{};
+    };
+    struct Fault {
+        Time at{};
+        JobId job{};
+        bool certain = false;  // the machine failed its check
     };
     // Free slots, and what is free of each GPU in hundredths.
     using Room = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
@@ -167,7 +173,7 @@ class Auditor {
     void check_cron(const core::JobSubmitted& e);
     bool exported(JobId id) const;
     bool due(const Job& job, Time now) const {
-        return allowed(job) && due_at(job) <= now && !array_is_full(job);
+        return allowed(job) && (job.was_due || due_at(job) <= now) && !array_is_full(job);
     }
     static Time due_at(const Job& job) {
         return std::max(job.not_before, job.spec.begin.value_or(Time{}));
@@ -221,8 +227,8 @@ class Auditor {
     std::uint64_t incarnation_ = 0;
     std::map<JobId, Job> jobs_;
     std::map<WorkerId, Worker> workers_;
-    std::set<std::string> excluded_;                                     // machines
-    std::map<std::string, std::vector<std::pair<Time, JobId>>> faults_;  // by machine
+    std::set<std::string> excluded_;                    // machines
+    std::map<std::string, std::vector<Fault>> faults_;  // by machine
     std::optional<spec::PilotQueue> queue_{};
     bool paused_ = false;
     std::map<AllocationId, Allocation> allocations_{};

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "tests/sim/world.hpp"
@@ -31,6 +32,10 @@ void add(const roll::sim::Totals& world, roll::sim::Totals& sum) {
     sum.jobs += world.jobs;
     sum.attempts += world.attempts;
     sum.checkpoints += world.checkpoints;
+    sum.messages += world.messages;
+    sum.stored += world.stored;
+    sum.damaged += world.damaged;
+    sum.leashes += world.leashes;
     sum.orders += world.orders;
     sum.polls += world.polls;
     sum.allocations += world.allocations;
@@ -62,6 +67,7 @@ int main(int argc, char** argv) {
         }
     }
     std::signal(SIGABRT, on_abort);
+    spdlog::set_level(spdlog::level::off);  // the ledger's, of snapshots that it does not use
     roll::sim::Totals sum;
     for (unsigned long seed = first; seed <= last; ++seed) simulate(seed, sum);
     if (option.empty()) {
@@ -69,9 +75,12 @@ int main(int argc, char** argv) {
     }
     std::printf(
         "%lu worlds: %ld hours, %ld events, %ld jobs, %ld attempts, %ld checkpoints kept, "
-        "%ld restarts of rolld, %ld turns refused by a full volume\n",
+        "%ld restarts of rolld, %ld turns refused by a full volume, %ld messages, %ld attempts "
+        "killed by their leash\n",
         last - first + 1, sum.seconds / 3600, sum.events, sum.jobs, sum.attempts, sum.checkpoints,
-        sum.restarts, sum.refused_turns);
+        sum.restarts, sum.refused_turns, sum.messages, sum.leashes);
+    std::printf("%ld of them on SQLite, %ld starts from a damaged file refused\n", sum.stored,
+                sum.damaged);
     std::printf(
         "Slurm: %ld sbatch, %ld squeue; %ld allocations, %ld of them doubled by a lost answer, at "
         "most %ld beyond max_jobs; of no use for at most %ld s\n",

@@ -99,8 +99,8 @@ void World::live_slurm() {
     }
     for (const SlurmJob* job : changes.ended) {
         for (Node& node : nodes_) {
-            if (node.pilot && node.slurm_key == job->key && node.pilot->slurm_job == job->id)
-                node.process.reset();
+            if (node.pilot && node.pilot->key == job->key && node.pilot->slurm_job == job->id)
+                end_worker(node, true);
         }
     }
     check_given_back();
@@ -122,20 +122,13 @@ void World::note_excess() {
 
 void World::start_pilot(const SlurmJob& job, int index) {
     if (chance(10)) return;  // its node is broken
-    core::Pilot pilot;
-    pilot.slurm_job = job.id;
-    pilot.ends_at = Time{std::chrono::seconds(100'000 + job.ends_at)};
-    const auto dot = job.key.rfind('.');
-    pilot.incarnation = std::stoull(job.key.substr(2));
-    pilot.allocation = AllocationId{std::stoull(job.key.substr(dot + 1))};
     Node node{.name = "s" + std::to_string(index) + "." + job.id + "." + job.key};
     node.slots = job.queue.slots;
     node.gpus = job.queue.gpus;
     node.segment = "s" + std::to_string(index);
-    node.pilot = pilot;
-    node.slurm_key = job.key;
+    node.pilot = protocol::PilotNote{job.key, job.id, 100'000 + job.ends_at};
     nodes_.push_back(std::move(node));
-    start_process(nodes_.back());
+    start_worker(nodes_.back());
 }
 
 // What is of no use is not held for long, once nothing goes wrong any more: the auditor of leaks.

@@ -30,6 +30,7 @@ void World::invent_shapes(spec::JobSpec& spec) {
         other.slots_per_node = random_.between(1, 3);
         if (random_.percent(50)) other.time = std::chrono::seconds(random_.between(20, 120));
         spec.variants.push_back(other);
+        spec.document = R"({"resources":{}})";  // what the worker gets is made of it
     }
 }
 
@@ -50,6 +51,7 @@ spec::JobSpec World::invent(int number) {
         spec.retry.on_exit[1] = {static_cast<spec::OnExit>(random_.between(0, 2)), "one"};
     if (random_.percent(20)) spec.retry.on_log = {{"x", {spec::OnExit::Retry, ""}}, {"y", {}}};
     if (random_.percent(20)) spec.retry.on_log.push_back({"z", {spec::OnExit::Stop, "z"}});
+    if (random_.percent(30)) spec.hang_after = std::chrono::seconds(random_.between(15, 60));
     spec.priority = random_.percent(70) ? 0 : random_.between(-2, 2);
     spec.hold = random_.percent(8);
     spec.output = "/runs/x-{id}";
@@ -158,8 +160,9 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
 
 // One thing that may go wrong, or be asked for, each second.
 void World::meddle() {
-    Node& node =
-        nodes_[static_cast<std::size_t>(random_.between(0, static_cast<int>(machines_) - 1))];
+    const bool any = random_.percent(50);  // pilots too, the late ones among them
+    const auto last = static_cast<int>(any ? nodes_.size() : machines_) - 1;
+    Node& node = nodes_[static_cast<std::size_t>(random_.between(0, last))];
     const JobId job{static_cast<std::uint64_t>(random_.between(1, 40))};
     switch (random_.between(1, 200)) {
         case 1: inbox_.push_back({core::Cancel{job, "not wanted"}}); break;
@@ -176,22 +179,54 @@ void World::meddle() {
             break;
         case 18:
         case 19: inbox_.push_back({core::AskCheckpoint{job}}); break;
-        case 9:  // roll-worker dies, its copies with it; a new one starts
-            node.process.reset();
-            later(random_.between(1, 60), [this, &node] {
-                if (!node.process) start_process(node);
-            });
-            break;
-        case 10: die(); break;
+        case 9:
+        case 20:
+        case 21: break_something(node); break;
+        case 10: die(random_.percent(30)); break;
         case 11: crash_ = Crash::BeforeCommit; break;
         case 12: crash_ = Crash::AfterCommit; break;
         case 13: full_ = true; break;
         case 14:
         case 15:
         case 16: full_ = false; break;
+        case 22: stalled_until_ = second_ + random_.between(1, 40); break;
+        case 23:
+        case 24: slow_commit_ = random_.between(1, 20); break;
+        case 25: volume_lost_until_ = second_ + random_.between(1, 60); break;
+        case 26:
+        case 27:
+            if (clock_jumps_) clock_is_off_ += random_.between(-600, 600);
+            break;
         default: break;
     }
     if (!engine_) inbox_.clear();
+}
+
+// A roll-worker dies, with its node or alone, is asked to end, or stands still, with its node or
+// alone; or it cannot be reached.
+void World::break_something(Node& node) {
+    const int what = random_.between(1, 9);
+    const int how_long = random_.between(1, 80);
+    if (what == 3 && node.worker) {
+        node.worker->ending = true;
+        node.worker->core.on_drain(boot_now());
+    } else if (what == 4) {
+        node.frozen_until = second_ + how_long;
+    } else if (what == 5) {
+        node.suspended_until = second_ + how_long;
+    } else if (what >= 6) {
+        cut(node);
+    }
+    if (what < 3) end_worker(node, what == 1);
+}
+
+// One way, or both, or the volume.
+void World::cut(Node& node) {
+    const int until = second_ + random_.between(1, 80);
+    node.held_up = random_.percent(50);
+    if (random_.percent(60)) node.mute_until = until;
+    if (random_.percent(60)) node.deaf_until = until;
+    if (random_.percent(40)) node.blind_until = until;
 }
 
 // Faults end: machines are mended, what is held or can never run is let go.
@@ -205,8 +240,11 @@ void World::calm_down() {
         policy_.users.clear();
         if (engine_) inbox_.push_back({core::SetPolicy{policy_}});
     });
+    stalled_until_ = std::min(stalled_until_, second_);
+    slow_commit_ = volume_lost_until_ = clock_is_off_ = 0;
     for (Node& node : nodes_) {
-        if (!node.process && !node.pilot) start_process(node);
+        node.frozen_until = node.suspended_until = 0;
+        node.deaf_until = node.mute_until = node.blind_until = 0;
     }
     for (const auto& [key, spec] : keys_) submit(key, spec);
     for (int again = 10; again <= 2000; again += again < 200 ? 10 : 100) {

@@ -1,6 +1,9 @@
-// One seeded world: users, a network that loses, doubles and delays, nodes that die and come back,
-// a volume that fills up, and a rolld (the real core and engine) that is killed and reads its
-// ledger.
+// One seeded world: users, a network that loses, doubles, delays and is cut one way or both, nodes
+// that die, freeze and come back, clocks that jump, a disk that fills up or is slow, and a rolld
+// that is killed and reads its ledger.
+//
+// Real: the core and the engine, the codec of the messages, gateway's Sessions, dispatch, the
+// pilots' desk, AgentCore. Of this folder: sockets, processes, volume, Slurm and the clock.
 //
 // Time goes in seconds. Faults stop after kFaultsEnd; from then on everything must come to its end.
 #pragma once
@@ -9,14 +12,18 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "daemon/engine/engine.hpp"
+#include "daemon/gateway/sessions.hpp"
 #include "tests/sim/auditor.hpp"
-#include "tests/sim/process.hpp"
+#include "tests/sim/copies.hpp"
 #include "tests/sim/random.hpp"
 #include "tests/sim/slurm.hpp"
+#include "tests/sim/stored_ledger.hpp"
+#include "worker/agent/volume.hpp"
 
 namespace roll::sim {
 
@@ -28,6 +35,10 @@ struct Totals {
     long jobs = 0;
     long attempts = 0;
     long checkpoints = 0;
+    long messages = 0;     // encoded and decoded
+    long stored = 0;       // worlds with the real ledger
+    long damaged = 0;      // starts of these that were refused for a damaged file
+    long leashes = 0;      // attempts that their guard killed
     long orders = 0;       // sbatch commands
     long polls = 0;        // squeue commands
     long allocations = 0;  // that Slurm made of them
@@ -46,7 +57,22 @@ class World {
   private:
     static constexpr int kFaultsEnd = 900;
     static constexpr int kEnd = 8'000;
+    // Some worlds have what takes long: the codec of the messages; SQLite.
+    static constexpr int kInBytesOneIn = 20;
+    static constexpr int kStoredOneIn = 10;
 
+    // A roll-worker process: AgentCore, and what its loop keeps.
+    struct RollWorker {
+        agent::AgentCore core;
+        std::string session{};
+        std::uint64_t generation = 0;
+        std::vector<protocol::Answer> heard{};                // and not taken in yet
+        std::multimap<Instant, agent::VolumeEvent> volume{};  // what is under way there
+        std::optional<Instant> beat_at{};
+        std::optional<Instant> leaves_at{};  // it was asked to end, and nothing runs any more
+        bool changed = false;                // a heartbeat is due before its time
+        bool ending = false;                 // it was asked to end
+    };
     struct Node {
         std::string name;
         int slots = 0;
@@ -54,49 +80,85 @@ class World {
         std::string segment{};
         std::vector<int> gpu_numa{};
         bool old = false;  // its roll-worker is of version 1, which says no generation
-        std::unique_ptr<Process> process{};
-        std::optional<core::Pilot> pilot{};  // of one that comes and goes with a Slurm job
-        std::string slurm_key{};
+        std::unique_ptr<RollWorker> worker{};
+        std::map<AttemptKey, Copy> copies{};
+        std::map<AttemptKey, protocol::RunningAttempt> remembered{};  // in the run directory
+        std::optional<protocol::PilotNote> pilot{};  // of one that comes and goes with a Slurm job
+        std::optional<int> back_at{};                // there is no roll-worker until then
+        int frozen_until = 0;                        // roll-worker stands still
+        int suspended_until = 0;                     // the whole node does; its clock runs
+        int deaf_until = 0;                          // what rolld says does not arrive
+        int mute_until = 0;                          // what it says does not arrive
+        int blind_until = 0;                         // it cannot read the volume
+        bool held_up = false;                        // what a cut keeps back arrives after it
     };
     struct Request {
         core::Input input;
         std::function<void(const Result<core::Events>&)> reply{};
+    };
+    // A turn whose events are, or are about to be, on disk, and of which nothing has been said.
+    struct Pending {
+        engine::Turn turn;
+        std::vector<Request> requests;
+        Time at{};
+        bool stepped = false;  // else there was nothing to do
+    };
+    struct Beat {  // in the beacon
+        int second = 0;
+        std::uint64_t incarnation = 0;
+        std::uint64_t counter = 0;
     };
     enum class Crash { None, BeforeCommit, AfterCommit };
 
     // The network and the clock.
     bool faulty() const { return second_ < kFaultsEnd; }
     bool chance(int percent) { return faulty() && random_.percent(percent); }
-    Time now() const { return Time{std::chrono::seconds(100'000 + second_)}; }
+    Time now() const { return Time{std::chrono::seconds(100'000 + second_ + clock_is_off_)}; }
+    Instant boot_now() const { return std::chrono::seconds(second_); }
+    gateway::Instant steady_now() const { return gateway::Instant{std::chrono::seconds(second_)}; }
+    protocol::Heartbeat travelled(protocol::Heartbeat said);
+    protocol::Answer travelled(protocol::Answer said);
     void later(int delay, std::function<void()> what);
     void send(std::function<void()> what);
+    void send(const Node& node, int cut_until, std::function<void()> what);
     void deliver();
 
     // rolld.
+    Result<core::State> read_ledger();
+    Result<core::State> reload() const;
     void boot();
-    void die();
-    Result<void> commit(std::span<const core::Event> events);
+    void die(bool asked = false);
+    Result<void> commit(std::span<const core::Event> events, Time at);
+    Result<void> store(std::span<const core::Event> events, Time at);
     void serve();
-    void audit();
-    void step();
-    void settle_turn(const engine::Turn& turn, const std::vector<Request>& requests);
-    void receive(const Heartbeat& heartbeat, std::uint64_t life);
-    void claim(WorkerId worker, const Heartbeat& heartbeat);
-    bool joined(const Heartbeat& heartbeat) const;
+    void audit(Time at);
+    bool step();
+    void finish(const Pending& pending);
+    void settle_turn(const Pending& pending);
+    void arrive(const Node& node, const protocol::Heartbeat& said, std::uint64_t life);
+    void listen();
+    bool joined(const std::string& node, const std::string& session) const;
     bool is_alive(const std::string& session) const;
-    void answer_all();
-    Answer answer_to(const Heartbeat& heartbeat) const;
-    void count_silence();
-    std::optional<WorkerId> worker_of(const std::string& session) const;
+    void answer_workers(const engine::Turn& turn);
+    void answer(WorkerId id, const core::Worker& worker, protocol::Answer answer);
+    void beat();
+    bool all_have_ended() const;
     void check_replay() const;
 
     // Nodes.
     void live();
-    void start_process(Node& node);
-    void take_answer(const std::string& session, const Answer& answer);
+    void live_node(Node& node);
+    void work(Node& node);
+    void take_in(Node& node);
+    void carry_out(Node& node);
+    void carry_out(Node& node, const agent::Publish& publish);
+    void look(Node& node);
+    void say(Node& node);
+    void start_worker(Node& node);
+    void end_worker(Node& node, bool at_once);
+    void leave(Node& node);
     void check_started(const Node& node, const Copy& started) const;
-    void note_writings(const Copy& copy);
-    Peers peers_of(const Copy& copy) const;
+    bool peer_failed(const Node& node, const Copy& copy) const;
 
     // Slurm.
     pilots::Instant steady() const { return std::chrono::seconds(second_); }
@@ -119,6 +181,8 @@ class World {
     void invent_shapes(spec::JobSpec& spec);
     void submit(const std::string& key, const spec::JobSpec& spec);
     void meddle();
+    void break_something(Node& node);
+    void cut(Node& node);
     void calm_down();
     void cancel_impossible();
     bool done() const;
@@ -127,24 +191,34 @@ class World {
 
     Random random_;
     int second_ = 0;
-    std::int64_t beats_ = 0;
+    bool in_bytes_ = false;  // what travels is encoded and decoded
+    bool clock_jumps_ = false;
+    int clock_is_off_ = 0;  // rolld's wall clock, in seconds
     std::uint64_t order_ = 0;
     std::map<std::pair<int, std::uint64_t>, std::function<void()>> network_;
 
-    core::Events ledger_;
+    core::Events ledger_;                     // what was committed
+    std::unique_ptr<StoredLedger> stored_{};  // and where, in some worlds
     std::vector<Time> ledger_times_;
     std::unique_ptr<engine::Engine> engine_;
     std::uint64_t life_ = 0;
     int down_until_ = 0;
+    int stalled_until_ = 0;  // rolld stands still, in a commit or anywhere
+    int slow_commit_ = 0;    // seconds that the next commit takes
+    std::optional<Pending> pending_{};
+    std::size_t synced_ = 0;  // of ledger_: what follows was being committed
     bool full_ = false;
     bool behind_ = false;  // the last turn was refused
     Crash crash_ = Crash::None;
     std::optional<Time> wakeup_;
     std::size_t audited_ = 0;
     std::vector<Request> inbox_;
-    std::map<std::string, Heartbeat> heard_;         // this turn, by session
-    std::map<std::string, std::uint64_t> newest_;    // heartbeat taken, by session
-    std::map<WorkerId, std::int64_t> last_renewal_;  // beat
+    std::vector<protocol::Heartbeat> socket_;  // that have come
+    std::optional<gateway::Sessions> sessions_;
+    std::map<WorkerId, std::set<AttemptKey>> told_;  // the last orders
+    std::uint64_t published_ = 0;                    // beats
+    std::deque<Beat> beacon_;                        // what the file has held, newest last
+    int volume_lost_until_ = 0;                      // rolld cannot write the beacon
 
     spec::Policy policy_;
     std::map<std::pair<int, std::uint64_t>, std::function<void()>> errands_;
@@ -157,7 +231,8 @@ class World {
 
     std::deque<Node> nodes_;
     std::size_t machines_ = 0;  // the first of nodes_, which are always there
-    std::uint64_t sessions_ = 0;
+    std::uint64_t sessions_made_ = 0;
+    std::set<std::string> volume_{};             // directories of checkpoints
     std::map<std::string, spec::JobSpec> keys_;  // what users submit
     std::map<std::string, JobId> known_;         // what users were told
     Auditor auditor_;

@@ -1,0 +1,239 @@
+// The nodes of a world: on each a roll-worker, which is the real AgentCore with what worker/agent's
+// loop does around it, and the programs that it starts.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "tests/sim/world.hpp"
+
+namespace roll::sim {
+
+using agent::AgentCore;
+
+namespace {
+
+template <class... Fs>
+struct Overload : Fs... {
+    using Fs::operator()...;
+};
+
+void tell(AgentCore& core, const agent::ProcessEvent& event, Instant now) {
+    std::visit(
+        Overload{
+            [&](const agent::Reported& e) { core.on_report(e.attempt, e.rank, e.report, now); },
+            [&](const agent::Exited& e) { core.on_exit(e.attempt, e.rank, e.exit, now); },
+            [&](const agent::LeashRanOut& e) { core.on_leash(e.attempt, now); },
+            [&](const agent::StartFailed& e) { core.on_start_failed(e.attempt, e.verdict); },
+            [&](const agent::Matched& e) { core.on_matched(e.attempt, e.patterns); },
+            [&](const agent::Gone& e) { core.on_gone(e.attempt, now); }, [](const agent::Junk&) {}},
+        event);
+}
+
+void tell(AgentCore& core, const agent::VolumeEvent& event, Instant now) {
+    if (const auto* looked = std::get_if<agent::Looked>(&event)) {
+        if (looked->look) core.on_look(*looked->look, now);
+    } else {
+        const auto& published = std::get<agent::Published>(event);
+        core.on_published(published.attempt, published.step, published.done, now);
+    }
+}
+
+}  // namespace
+
+// The run directory outlives the process: its leftovers are ended first, then reported.
+void World::start_worker(Node& node) {
+    node.back_at.reset();
+    protocol::Heartbeat self;
+    self.version = node.old ? 1 : protocol::kVersion;
+    self.node = node.name;
+    self.session = node.name + "/" + std::to_string(++sessions_made_);
+    self.generation = node.old ? 0 : sessions_made_;
+    self.slots = node.slots;
+    self.gpus = node.gpus;
+    self.segment = node.segment;
+    self.gpu_numa = node.gpu_numa;
+    self.pilot = node.pilot;
+    node.worker.reset(
+        new RollWorker{.core = AgentCore(self, agent::LeaseRules{}, agent::StopRules{}),
+                       .session = self.session,
+                       .generation = self.generation});
+    for (const auto& [key, entry] : node.remembered) node.worker->core.add_leftover(entry);
+}
+
+// Its guards see the end of their pipe; a node that fails as a whole, or a Slurm job that ends,
+// leaves nothing for them to do.
+void World::end_worker(Node& node, bool at_once) {
+    node.worker.reset();
+    node.frozen_until = 0;
+    if (at_once) node.suspended_until = 0;
+    const CopyRules rules(random_, faulty());
+    for (auto& [key, copy] : node.copies) rules.kill(copy, boot_now());
+    if (at_once) node.copies.clear();
+}
+
+void World::live() {
+    for (Node& node : nodes_) {
+        if (second_ >= node.suspended_until) live_node(node);
+    }
+}
+
+void World::live_node(Node& node) {
+    const CopyRules rules(random_, faulty());
+    for (auto& [key, copy] : node.copies) {
+        const bool outlived = boot_now() >= copy.killed_at + std::chrono::seconds(2);
+        copy.late |= outlived && !copy.dies_at;
+        rules.live(copy, peer_failed(node, copy), boot_now());
+    }
+    if (node.worker) {
+        if (second_ >= node.frozen_until) work(node);
+        return;
+    }
+    std::erase_if(node.copies, [](const auto& item) { return item.second.gone; });
+    if (node.pilot || !node.copies.empty()) return;
+    if (!node.back_at) node.back_at = second_ + random_.between(1, faulty() ? 60 : 5);
+    if (second_ >= *node.back_at) start_worker(node);
+}
+
+// A turn of roll-worker's loop.
+void World::work(Node& node) {
+    take_in(node);
+    node.worker->core.on_clock(boot_now());
+    carry_out(node);
+    look(node);
+    say(node);
+    carry_out(node);
+    leave(node);
+}
+
+void World::take_in(Node& node) {
+    RollWorker& worker = *node.worker;
+    for (const protocol::Answer& answer : std::exchange(worker.heard, {}))
+        worker.core.on_answer(answer, boot_now());
+    while (!worker.volume.empty() && worker.volume.begin()->first <= boot_now())
+        tell(worker.core, worker.volume.extract(worker.volume.begin()).mapped(), boot_now());
+    for (auto& [key, copy] : node.copies) {
+        for (const agent::ProcessEvent& event : std::exchange(copy.said, {})) {
+            totals_.leashes += std::holds_alternative<agent::LeashRanOut>(event);
+            if (const auto* said = std::get_if<agent::Reported>(&event)) {
+                const auto* pruned = std::get_if<protocol::CheckpointPruned>(&said->report);
+                if (pruned != nullptr) auditor_.deleted(key.job, pruned->step, pruned->writer);
+            }
+            tell(worker.core, event, boot_now());
+        }
+    }
+    std::erase_if(node.copies, [](const auto& item) { return item.second.gone; });
+}
+
+void World::carry_out(Node& node) {
+    const CopyRules rules(random_, faulty());
+    const auto with = [&](const AttemptKey& key, const auto& what) {
+        if (const auto found = node.copies.find(key); found != node.copies.end())
+            what(found->second);
+    };
+    RollWorker& worker = *node.worker;
+    for (const agent::Effect& effect : worker.core.take_effects()) {
+        std::visit(
+            Overload{[&](const agent::Start& e) {
+                         Copy& copy = node.copies[e.order.attempt];
+                         copy = rules.start(e, boot_now());
+                         check_started(node, copy);
+                     },
+                     [&](const agent::SetLeash& e) {
+                         with(e.attempt, [&](Copy& copy) { copy.killed_at = e.killed_at; });
+                     },
+                     [&](const agent::Tell& e) {
+                         with(e.attempt, [&](Copy& copy) { rules.tell(copy, e.command); });
+                     },
+                     [&](const agent::Terminate& e) {
+                         with(e.attempt, [&](Copy& copy) { rules.terminate(copy); });
+                     },
+                     [&](const agent::Kill& e) {
+                         with(e.attempt, [&](Copy& copy) { rules.kill(copy, boot_now()); });
+                     },
+                     [&](const agent::Publish& e) { carry_out(node, e); },
+                     [&](const agent::Remember& e) { node.remembered[e.entry.attempt] = e.entry; },
+                     [&](const agent::Forget& e) { node.remembered.erase(e.attempt); },
+                     [&](const agent::BeatNow&) { worker.changed = true; },
+                     [&](const agent::BeatSoon&) { worker.changed = true; },
+                     [](const agent::DumpStacks&) {}, [](const agent::Note&) {}},
+            effect);
+    }
+}
+
+// The rename may take a while, come too late, or fail; roll-worker hears of it later still.
+void World::carry_out(Node& node, const agent::Publish& publish) {
+    const Instant at = boot_now() + std::chrono::seconds(chance(20) ? random_.between(1, 20) : 0);
+    agent::Published result{.attempt = publish.attempt, .step = publish.step, .done = {}};
+    if (at >= publish.before) {
+        result.done = fail(ErrorCode::Unavailable, "the lease ran out before it was published");
+    } else if (chance(5)) {
+        result.done = fail(ErrorCode::Failed, "no such directory");
+    } else {
+        ROLL_CHECK(volume_.insert(publish.to).second);  // never over an existing one
+        auditor_.wrote(publish.attempt.job, publish.step, publish.attempt.token);
+    }
+    node.worker->volume.emplace(at + std::chrono::seconds(random_.between(0, 1)), result);
+}
+
+// Shows the beacon as it was up to `volume_delay` ago.
+void World::look(Node& node) {
+    if (node.worker->core.look_due(boot_now()).empty()) return;
+    if (second_ < node.blind_until || chance(5)) return;
+    const int shown = second_ - random_.between(0, 3);
+    const auto found = std::ranges::find_if(beacon_.rbegin(), beacon_.rend(),
+                                            [&](const Beat& beat) { return beat.second <= shown; });
+    if (found == beacon_.rend()) return;
+    const Instant ended = boot_now() + std::chrono::seconds(chance(10) ? random_.between(1, 5) : 0);
+    node.worker->volume.emplace(
+        ended, agent::Looked{agent::Look{found->incarnation, found->counter, boot_now(), ended}});
+}
+
+void World::say(Node& node) {
+    RollWorker& worker = *node.worker;
+    const bool due = !worker.beat_at || random_.percent(75);
+    if (!due && !std::exchange(worker.changed, false)) return;
+    worker.beat_at = boot_now();
+    send(node, node.mute_until,
+         [this, &node, said = travelled(worker.core.heartbeat(boot_now())), life = life_] {
+             arrive(node, said, life);
+         });
+}
+
+// Asked to end, it goes once rolld knows of every end, and without rolld a little later.
+void World::leave(Node& node) {
+    RollWorker& worker = *node.worker;
+    if (!worker.ending) return;
+    if (worker.core.idle() && !worker.leaves_at)
+        worker.leaves_at = boot_now() + std::chrono::seconds(3);
+    if (!worker.core.settled(boot_now()) && !(worker.leaves_at && boot_now() >= *worker.leaves_at))
+        return;
+    node.worker.reset();
+}
+
+// The point of it all: no two copies of a job, no slot or GPU used twice, seen from outside.
+void World::check_started(const Node& node, const Copy& started) const {
+    std::map<int, int> used;  // of each GPU, in hundredths
+    for (const Node& other : nodes_) {
+        for (const auto& [key, copy] : other.copies) {
+            const bool stands_still = second_ < other.suspended_until || copy.late;
+            if (copy.gone || stands_still || &copy == &started) continue;
+            ROLL_CHECK(key.job != started.key().job || key.token == started.key().token);
+            if (&other != &node) continue;
+            for (int slot : copy.order.slots)
+                ROLL_CHECK(!std::ranges::count(started.order.slots, slot));
+            for (int gpu : copy.order.gpus) used[gpu] += copy.order.gpu_percent;
+        }
+    }
+    for (int gpu : started.order.gpus) ROLL_CHECK(used[gpu] + started.order.gpu_percent <= 100);
+}
+
+bool World::peer_failed(const Node& node, const Copy& copy) const {
+    if (copy.order.nodes == 1) return false;
+    return std::ranges::any_of(nodes_, [&](const Node& other) {
+        if (&other == &node) return false;
+        const auto entry = other.remembered.find(copy.key());
+        return entry != other.remembered.end() && entry->second.phase == "ended" &&
+               entry->second.outcome != "done";
+    });
+}
+
+}  // namespace roll::sim

@@ -1,0 +1,296 @@
+// rolld of a world: what daemon/server does around the engine, with neither sockets nor a disk.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "daemon/dispatch/dispatch.hpp"
+#include "daemon/ledger/event_json.hpp"
+#include "daemon/ledger/state_bytes.hpp"
+#include "tests/sim/world.hpp"
+
+namespace roll::sim {
+
+using core::Input;
+
+constexpr const char* kCluster = "c";
+
+// What a rolld that starts finds: every commit that was acknowledged, and the one that was under
+// way whole or not at all.
+Result<core::State> World::read_ledger() {
+    if (stored_) {
+        stored_->disk().set_full(full_);
+        const auto unsure = std::ssize(ledger_) - static_cast<std::int64_t>(synced_);
+        if (!stored_->open(random_, {ledger_, unsure}, faulty()))
+            return fail(ErrorCode::Refused, "no room to start");
+        const auto found = static_cast<std::size_t>(stored_->newest());
+        ROLL_CHECK(found == ledger_.size() || found == synced_);
+        ledger_.resize(found);
+        ledger_times_.resize(found);
+    }
+    core::State state;
+    for (const core::Event& event : ledger_) core::apply(state, event);
+    if (stored_) {
+        const auto loaded = stored_->load();
+        ROLL_CHECK(loaded && *loaded == state);
+    }
+    auditor_.check_acknowledged(state);
+    return state;
+}
+
+Result<core::State> World::reload() const {
+    if (stored_) return stored_->load();
+    core::State state;
+    for (const core::Event& event : ledger_) core::apply(state, event);
+    return state;
+}
+
+void World::boot() {
+    auto state = read_ledger();
+    if (!state) return die();
+    const auto load = [this] { return reload(); };
+    const auto append = [this](std::span<const core::Event> events, Time at) {
+        return commit(events, at);
+    };
+    engine_ = std::make_unique<engine::Engine>(*std::move(state), engine::Ledger{append, load});
+    sessions_.emplace(gateway::LeaseRules{}, kCluster);
+    ++life_;
+    published_ = 0;
+    slow_commit_ = 0;
+    polled_.reset();
+    open_desk();
+    wakeup_ = now();
+    const std::vector<Input> first{core::Started{}, core::SetPolicy{policy_}};
+    const auto begun = engine_->step(first, now());
+    if (!begun || !begun->replies[0]) return die();  // the volume is full: it cannot serve
+    if (second_ >= volume_lost_until_) beacon_.push_back({second_, engine_->state().incarnation});
+}
+
+// It is killed, with its machine or alone, or was asked to end.
+void World::die(bool asked) {
+    if (stored_ && asked && engine_ && !pending_ && !behind_)
+        stored_->close(engine_->state());
+    else if (stored_)
+        stored_->crash(random_, random_.percent(50));
+    // What was being written when it was killed may be there, and may not.
+    if (!stored_ && pending_ && random_.percent(50)) {
+        ledger_.resize(synced_);
+        ledger_times_.resize(synced_);
+    }
+    pending_.reset();
+    engine_.reset();
+    sessions_.reset();
+    desk_.reset();
+    inbox_.clear();
+    socket_.clear();
+    told_.clear();
+    crash_ = Crash::None;
+    behind_ = false;
+    stalled_until_ = 0;
+    ++totals_.restarts;
+    down_until_ = second_ + random_.between(1, faulty() ? 60 : 2);
+}
+
+Result<void> World::commit(std::span<const core::Event> events, Time at) {
+    if (stored_) return store(events, at);
+    synced_ = ledger_.size();
+    if (crash_ == Crash::BeforeCommit) return fail(ErrorCode::Failed, "killed before the commit");
+    if (full_) return fail(ErrorCode::Refused, "the volume is full");
+    for (const core::Event& event : events) {  // as the ledger writes and reads it
+        auto written = ledger::event_from(ledger::kind_of(event), ledger::body_of(event));
+        ROLL_CHECK(written);
+        ledger_.push_back(*std::move(written));
+    }
+    ledger_times_.resize(ledger_.size(), at);
+    if (crash_ == Crash::AfterCommit) return fail(ErrorCode::Failed, "killed after the commit");
+    return {};
+}
+
+// The same in SQLite, whose disk ends anywhere in the commit.
+Result<void> World::store(std::span<const core::Event> events, Time at) {
+    FakeDisk& disk = stored_->disk();
+    disk.set_full(full_);
+    if (crash_ == Crash::BeforeCommit) disk.break_after(random_.between(0, 12));
+    const auto stored = stored_->append(events, at);
+    if (!stored && stored.error().code == ErrorCode::Refused) {
+        disk.break_after(std::nullopt);  // it is killed in a later commit
+        return stored;
+    }
+    ledger_.insert(ledger_.end(), events.begin(), events.end());
+    ledger_times_.resize(ledger_.size(), at);
+    if (!stored) ROLL_CHECK(crash_ == Crash::BeforeCommit);
+    if (stored) synced_ = ledger_.size();
+    if (crash_ != Crash::None) return fail(ErrorCode::Failed, "killed in the commit, or after it");
+    return {};
+}
+
+void World::serve() {
+    if (!engine_ && second_ >= down_until_) boot();
+    if (!engine_ || second_ < stalled_until_) return;
+    if (pending_) return finish(*std::exchange(pending_, std::nullopt));
+    listen();
+    for (Input& gone : sessions_->lost(engine_->state(), published_))
+        inbox_.push_back({std::move(gone)});
+    for (Input& quiet : sessions_->quiet(engine_->state(), steady_now()))
+        inbox_.push_back({std::move(quiet)});
+    if (!step() || !engine_) return;
+    finish(*std::exchange(pending_, std::nullopt));
+}
+
+// Takes a turn, if there is anything to do. False: its commit takes a while.
+bool World::step() {
+    Pending pending{.turn = {}, .requests = std::exchange(inbox_, {}), .at = now()};
+    const bool due = !pending.requests.empty() || behind_ || (wakeup_ && *wakeup_ <= now());
+    const std::size_t before = ledger_.size();
+    if (due) {
+        std::vector<Input> inputs;
+        for (const Request& request : pending.requests) inputs.push_back(request.input);
+        auto turn = engine_->step(inputs, now());
+        if (!turn) {
+            die();
+            return false;
+        }
+        pending.turn = *std::move(turn);
+        pending.stepped = true;
+        behind_ = pending.turn.full;
+        totals_.refused_turns += behind_;
+    } else {
+        pending.turn.owed = core::actions(engine_->state());
+    }
+    pending_ = std::move(pending);
+    if (ledger_.size() == before || slow_commit_ == 0) return true;
+    stalled_until_ = second_ + std::exchange(slow_commit_, 0);
+    return false;
+}
+
+// Everything is on disk: now others may see it.
+void World::finish(const Pending& pending) {
+    if (pending.stepped) settle_turn(pending);
+    audit(pending.at);
+    answer_workers(pending.turn);
+    run_errands();
+    beat();
+    if (pending.stepped && random_.percent(2)) check_replay();
+}
+
+void World::audit(Time at) {
+    if (behind_) return;  // consequences are owed, and cannot be written down
+    for (; audited_ < ledger_.size(); ++audited_)
+        auditor_.observe(ledger_[audited_], ledger_times_[audited_]);
+    auditor_.check(engine_->state(), at, second_ > kFaultsEnd + 120);
+}
+
+void World::settle_turn(const Pending& pending) {
+    const engine::Turn& turn = pending.turn;
+    ROLL_CHECK(turn.replies.size() == pending.requests.size() && !turn.restless);
+    wakeup_ = core::next_wakeup(engine_->state(), pending.at);
+    core::check_invariants(engine_->state());
+    if (!turn.full) {
+        for (const core::Rule rule : core::rules())
+            ROLL_CHECK(rule(engine_->state(), pending.at).empty());
+    }
+    for (std::size_t i = 0; i < pending.requests.size(); ++i) {
+        if (pending.requests[i].reply) pending.requests[i].reply(turn.replies[i]);
+    }
+}
+
+// State is the fold of the ledger's events, and comes back from a snapshot as it was.
+void World::check_replay() const {
+    core::State state;
+    for (const core::Event& event : ledger_) core::apply(state, event);
+    ROLL_CHECK(state == engine_->state());
+    const auto again = ledger::state_from(ledger::bytes_of(state));
+    ROLL_CHECK(again && *again == state);
+    auditor_.check_acknowledged(state);
+}
+
+// What comes while rolld is down waits for the next one, or is lost with the connection.
+void World::arrive(const Node& node, const protocol::Heartbeat& said, std::uint64_t life) {
+    const bool alive = is_alive(said.session);
+    if (!engine_ && alive && life == life_ && random_.percent(50)) {
+        const int delay = down_until_ - second_ + random_.between(1, 5);
+        return later(delay, [this, &node, said, next = life_ + 1] { arrive(node, said, next); });
+    }
+    if (!engine_ || life != life_) return;
+    // Without a generation the first word of a process that is dead by now cannot be told from a
+    // new one's; it is taken to have died with its connection.
+    if (said.generation == 0 && !alive && !joined(node.name, said.session)) return;
+    socket_.push_back(said);
+}
+
+bool World::joined(const std::string& node, const std::string& session) const {
+    const auto known = engine_->state().sessions.find(node);
+    return known != engine_->state().sessions.end() &&
+           std::ranges::count(known->second, session) > 0;
+}
+
+bool World::is_alive(const std::string& session) const {
+    return std::ranges::any_of(
+        nodes_, [&](const Node& node) { return node.worker && node.worker->session == session; });
+}
+
+void World::listen() {
+    for (protocol::Heartbeat& said : std::exchange(socket_, {})) {
+        const gateway::Peer peer{said.session, ""};
+        auto claims =
+            sessions_->hear(engine_->state(), peer, std::move(said), published_, steady_now());
+        for (Input& claim : claims) inbox_.push_back({std::move(claim)});
+    }
+}
+
+static std::set<AttemptKey> named_by(const protocol::Answer& answer) {
+    std::set<AttemptKey> named(answer.keep.begin(), answer.keep.end());
+    for (const auto& order : answer.start) named.insert(order.attempt);
+    for (const auto& order : answer.stop) named.insert(order.attempt);
+    return named;
+}
+
+// As Server::answer_workers: whoever was heard, and whose orders changed.
+void World::answer_workers(const engine::Turn& turn) {
+    const core::State& state = engine_->state();
+    auto orders = dispatch::orders(state, turn.owed, kCluster);
+    (void)sessions_->take_owing();
+    for (const auto& [id, worker] : state.workers) answer(id, worker, std::move(orders[id]));
+    if (sessions_->forget_gone(state))
+        std::erase_if(told_, [&](const auto& item) { return !state.workers.contains(item.first); });
+}
+
+void World::answer(WorkerId id, const core::Worker& worker, protocol::Answer answer) {
+    const auto found = sessions_->all().find(worker.session);
+    if (found == sessions_->all().end()) return;
+    gateway::Session& session = found->second;
+    const std::set<AttemptKey> said = named_by(answer);
+    if (!session.owes_answer && told_[id] == said) return;
+    told_[id] = said;
+    session.owes_answer = false;
+    for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
+    dispatch::add_verdicts(engine_->state(), id, session.last.running, answer);
+    answer.version = session.last.version;
+    answer.incarnation = engine_->state().incarnation;
+    answer.sequence = session.last.sequence;
+    answer.counted = session.counted;
+    answer.counter = session.renewed_at;
+    answer.beacon = "/volume/beacon";
+    const auto node = std::ranges::find(nodes_, worker.node, &Node::name);
+    send(*node, node->deaf_until,
+         [&node = *node, to = worker.session, said = travelled(std::move(answer))] {
+             if (node.worker && node.worker->session == to) node.worker->heard.push_back(said);
+         });
+}
+
+// Each worker beside rolld has ended, as the locks of their run directories show.
+bool World::all_have_ended() const {
+    const auto& workers = engine_->state().workers;
+    return machines_ == 1 && !workers.empty() &&
+           std::ranges::all_of(workers, [&](const auto& item) {
+               return item.second.allocation == AllocationId{} && !nodes_.front().worker;
+           });
+}
+
+void World::beat() {
+    const bool company = sessions_->has_company(steady_now()) || all_have_ended() ||
+                         (desk_ && desk_->only_gone_are_left(engine_->state()));
+    if (!company || second_ < volume_lost_until_) return;
+    beacon_.push_back({second_, engine_->state().incarnation, ++published_});
+    if (beacon_.size() > 8) beacon_.pop_front();
+}
+
+}  // namespace roll::sim
