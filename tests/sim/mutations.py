@@ -1,7 +1,7 @@
-"""Does the simulator notice? Breaks the core in one place at a time and requires that worlds fail.
+"""Does the simulator notice? Breaks what it runs in one place at a time and requires that worlds fail.
 
 mutations.py --root DIR --build DIR --compiler CXX --worlds N --objects A;B --libraries A;B
-Each mutation replaces one text in one file of a copy of daemon/core (or daemon/engine); only that file is
+Each mutation replaces one text in one file of a copy; only that file is
 compiled anew and linked before the library, as many at a time as there are cores. Compiling is most of the time:
 so there is a precompiled header, no optimization, and CXX is clang++ where there is one (a third of g++'s time).
 Exit 0: at least 19 of 20 are killed.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-# file below daemon/: (text, replacement, what it breaks)
+# file below daemon/, or from the top: (text, replacement, what it breaks)
 MUTATIONS = {
     'core/decide.cpp': [
         ('job->attempt->token == key.token', 'true', 'stale tokens are believed'),
@@ -149,6 +149,40 @@ MUTATIONS = {
     'engine/engine.cpp': [
         ('state_ = *durable_;', '', 'a turn that was not written stays'),
     ],
+    'gateway/sessions.cpp': [
+        ('!held.up && on_its_way ? rules.start_on_its_way : rules.missing_grace', 'std::chrono::milliseconds(0)',
+         'a start order that is on its way is forgotten'),
+        ('if (renews || fresh) session.renewed = now;', 'if (fresh) session.renewed = now;',
+         'who was heard once is silent'),
+    ],
+    'dispatch/dispatch.cpp': [
+        ('if (!current && entry.phase != "ended")', 'if (false)', 'nobody is told FENCED'),
+        ('if (!recorded.steps.empty() || recorded.exported)', 'if (false)', 'nobody is told what is recorded'),
+    ],
+    'common/protocol/worker.cpp': [
+        ('&read_stop));', '&read_stop)); answer.stop.clear();', 'orders to stop get lost on the wire'),
+        ('r.get<std::vector<std::int64_t>>("steps")', '{}', 'recorded steps get lost on the wire'),
+        ('r.get<std::int64_t>("counted")', '0', 'the silence that was counted gets lost on the wire'),
+    ],
+    'worker/agent/agent_core.cpp': [
+        ('if (draining_ || ran_.contains(order.attempt) ||', 'if (draining_ ||', 'an attempt starts twice on a node'),
+        ('if (attempt != nullptr) kill(*attempt, StopCause::Fenced,',
+         'if (attempt == nullptr) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),
+        ('attempt.bound.answered(', 'if (false) attempt.bound.answered(', 'answers lower no bound'),
+    ],
+    'worker/agent/lease.cpp': [
+        ('silent_since_ = std::max(silent_since_, answer.silent_since_);', 'silent_since_ = sent + rules.lease;',
+         'an answer lowers the bound too far'),
+    ],
+    'ledger/ledger.cpp': [
+        ('"PRAGMA synchronous=FULL"', '"PRAGMA synchronous=OFF"', 'commits are not synced'),
+        ('if (execute(impl->database.get(), "PRAGMA wal_checkpoint")) ', '', 'the mark names what is not synced'),
+        ('if (!next) {\n        impl_->roll_back();', 'if (!next) {', 'a failed commit leaves its transaction open'),
+    ],
+    'ledger/chain.cpp': [
+        ('if (head.hash != stored)', 'if (false)', 'bits that turned are served'),
+        ('if (mark_found) return head;', 'return head;', 'what a WAL lost is not missed'),
+    ],
 }
 
 
@@ -169,7 +203,7 @@ def precompile(options, folder):
 
 
 def build(options, header, file_name, mutation, folder):
-    path = os.path.join('daemon', file_name)
+    path = file_name if file_name.startswith(('common/', 'worker/')) else os.path.join('daemon', file_name)
     old, new, _ = mutation
     with open(os.path.join(options.root, path), encoding='utf-8') as file:
         text = file.read()

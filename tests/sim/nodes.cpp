@@ -192,10 +192,11 @@ void World::say(Node& node) {
     const bool due = !worker.beat_at || random_.percent(75);
     if (!due && !std::exchange(worker.changed, false)) return;
     worker.beat_at = boot_now();
+    Said said{worker.core.heartbeat(boot_now())};
+    if (in_bytes_) said.frame = protocol::encode(said.heartbeat);
+    totals_.messages += in_bytes_;
     send(node, node.mute_until,
-         [this, &node, said = travelled(worker.core.heartbeat(boot_now())), life = life_] {
-             arrive(node, said, life);
-         });
+         [this, &node, said = std::move(said), life = life_] { arrive(node, said, life); });
 }
 
 // Asked to end, it goes once rolld knows of every end, and without rolld a little later.

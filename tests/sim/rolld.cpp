@@ -81,7 +81,7 @@ void World::die(bool asked) {
     desk_.reset();
     inbox_.clear();
     socket_.clear();
-    told_.clear();
+    orders_.clear();
     crash_ = Crash::None;
     behind_ = false;
     stalled_until_ = 0;
@@ -203,8 +203,8 @@ void World::check_replay() const {
 }
 
 // What comes while rolld is down waits for the next one, or is lost with the connection.
-void World::arrive(const Node& node, const protocol::Heartbeat& said, std::uint64_t life) {
-    const bool alive = is_alive(said.session);
+void World::arrive(const Node& node, const Said& said, std::uint64_t life) {
+    const bool alive = is_alive(said.heartbeat.session);
     if (!engine_ && alive && life == life_ && random_.percent(50)) {
         const int delay = down_until_ - second_ + random_.between(1, 5);
         return later(delay, [this, &node, said, next = life_ + 1] { arrive(node, said, next); });
@@ -212,7 +212,8 @@ void World::arrive(const Node& node, const protocol::Heartbeat& said, std::uint6
     if (!engine_ || life != life_) return;
     // Without a generation the first word of a process that is dead by now cannot be told from a
     // new one's; it is taken to have died with its connection.
-    if (said.generation == 0 && !alive && !joined(node.name, said.session)) return;
+    if (said.heartbeat.generation == 0 && !alive && !joined(node.name, said.heartbeat.session))
+        return;
     socket_.push_back(said);
 }
 
@@ -228,39 +229,42 @@ bool World::is_alive(const std::string& session) const {
 }
 
 void World::listen() {
-    for (protocol::Heartbeat& said : std::exchange(socket_, {})) {
-        const gateway::Peer peer{said.session, ""};
-        auto claims =
-            sessions_->hear(engine_->state(), peer, std::move(said), published_, steady_now());
+    for (Said& said : std::exchange(socket_, {})) {
+        const gateway::Peer peer{said.heartbeat.session, ""};
+        std::string frame;
+        if (in_bytes_ && sessions_->again(said.frame)) {
+            said.heartbeat = *sessions_->again(said.frame);
+        } else if (in_bytes_) {
+            frame = said.frame;
+            said.heartbeat = protocol::decode_heartbeat(frame).value();
+        }
+        auto claims = sessions_->hear(engine_->state(), peer, std::move(said.heartbeat), published_,
+                                      steady_now(), frame);
         for (Input& claim : claims) inbox_.push_back({std::move(claim)});
     }
-}
-
-static std::set<AttemptKey> named_by(const protocol::Answer& answer) {
-    std::set<AttemptKey> named(answer.keep.begin(), answer.keep.end());
-    for (const auto& order : answer.start) named.insert(order.attempt);
-    for (const auto& order : answer.stop) named.insert(order.attempt);
-    return named;
 }
 
 // As Server::answer_workers: whoever was heard, and whose orders changed.
 void World::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_->state();
-    auto orders = dispatch::orders(state, turn.owed, kCluster);
-    (void)sessions_->take_owing();
-    for (const auto& [id, worker] : state.workers) answer(id, worker, std::move(orders[id]));
-    if (sessions_->forget_gone(state))
-        std::erase_if(told_, [&](const auto& item) { return !state.workers.contains(item.first); });
+    const auto before = std::exchange(orders_, dispatch::orders(state, turn.owed, kCluster));
+    const std::set<std::string> heard = sessions_->take_owing();
+    for (const auto& [id, worker] : state.workers) {
+        const auto orders = orders_.find(id);
+        const auto old = before.find(id);
+        const bool none = orders == orders_.end();
+        const bool changed =
+            none ? old != before.end() : old == before.end() || !(old->second == orders->second);
+        if (!changed && !heard.contains(worker.session)) continue;
+        answer(id, worker, none ? protocol::Answer{} : orders->second);
+    }
+    sessions_->forget_gone(state);
 }
 
 void World::answer(WorkerId id, const core::Worker& worker, protocol::Answer answer) {
     const auto found = sessions_->all().find(worker.session);
     if (found == sessions_->all().end()) return;
     gateway::Session& session = found->second;
-    const std::set<AttemptKey> said = named_by(answer);
-    if (!session.owes_answer && told_[id] == said) return;
-    told_[id] = said;
-    session.owes_answer = false;
     for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
     dispatch::add_verdicts(engine_->state(), id, session.last.running, answer);
     answer.version = session.last.version;

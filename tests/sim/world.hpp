@@ -103,6 +103,10 @@ class World {
         Time at{};
         bool stepped = false;  // else there was nothing to do
     };
+    struct Said {
+        protocol::Heartbeat heartbeat;
+        std::string frame{};  // in some worlds that is all that arrives
+    };
     struct Beat {  // in the beacon
         int second = 0;
         std::uint64_t incarnation = 0;
@@ -116,7 +120,6 @@ class World {
     Time now() const { return Time{std::chrono::seconds(100'000 + second_ + clock_is_off_)}; }
     Instant boot_now() const { return std::chrono::seconds(second_); }
     gateway::Instant steady_now() const { return gateway::Instant{std::chrono::seconds(second_)}; }
-    protocol::Heartbeat travelled(protocol::Heartbeat said);
     protocol::Answer travelled(protocol::Answer said);
     void later(int delay, std::function<void()> what);
     void send(std::function<void()> what);
@@ -135,7 +138,7 @@ class World {
     bool step();
     void finish(const Pending& pending);
     void settle_turn(const Pending& pending);
-    void arrive(const Node& node, const protocol::Heartbeat& said, std::uint64_t life);
+    void arrive(const Node& node, const Said& said, std::uint64_t life);
     void listen();
     bool joined(const std::string& node, const std::string& session) const;
     bool is_alive(const std::string& session) const;
@@ -213,9 +216,9 @@ class World {
     std::optional<Time> wakeup_;
     std::size_t audited_ = 0;
     std::vector<Request> inbox_;
-    std::vector<protocol::Heartbeat> socket_;  // that have come
+    std::vector<Said> socket_;  // that have come
     std::optional<gateway::Sessions> sessions_;
-    std::map<WorkerId, std::set<AttemptKey>> told_;  // the last orders
+    std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn
     std::uint64_t published_ = 0;                    // beats
     std::deque<Beat> beacon_;                        // what the file has held, newest last
     int volume_lost_until_ = 0;                      // rolld cannot write the beacon
