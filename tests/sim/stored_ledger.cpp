@@ -116,7 +116,7 @@ void StoredLedger::crash(Random& random, bool power_lost) {
 // The mark is never synced: an older one may have reached the disk.
 void StoredLedger::age_mark(Random& random) {
     const auto which = random.between(0, static_cast<int>(marks_.size()) - 1);
-    old_mark_ = which + 1 < std::ssize(marks_);
+    old_mark_ = old_mark_ || which + 1 < std::ssize(marks_);
     std::ofstream(directory_ / "ledger.mark", std::ios::binary)
         << marks_[static_cast<std::size_t>(which)];
 }
