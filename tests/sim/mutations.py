@@ -1,9 +1,8 @@
 """Does the simulator notice? Breaks what it runs in one place at a time and requires that worlds fail.
 
 mutations.py --root DIR --build DIR --compiler CXX --worlds N --objects A;B --libraries A;B
-Each mutation replaces one text in one file of a copy; only that file is
-compiled anew and linked before the library, as many at a time as there are cores. Compiling is most of the time:
-so there is a precompiled header, no optimization, and CXX is clang++ where there is one (a third of g++'s time).
+Each mutation replaces one text in one file of a copy; only that file is compiled anew and linked before the
+library, as many at a time as there are cores. Compiling is most of the time: so there is a precompiled header, no optimization, and CXX is clang++ where there is one (a third of g++'s time).
 Exit 0: at least 19 of 20 are killed.
 """
 import argparse
@@ -167,8 +166,8 @@ MUTATIONS = {
     'worker/agent/agent_core.cpp': [
         ('if (draining_ || ran_.contains(order.attempt) ||', 'if (draining_ ||', 'an attempt starts twice on a node'),
         ('if (attempt != nullptr) kill(*attempt, StopCause::Fenced,',
-         'if (attempt == nullptr) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),
-        ('attempt.bound.answered(', 'if (false) attempt.bound.answered(', 'answers lower no bound'),
+         'if (false) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),
+        ('attempt->bound.answered(', 'if (false) attempt->bound.answered(', 'answers lower no bound'),
     ],
     'worker/agent/lease.cpp': [
         ('silent_since_ = std::max(silent_since_, answer.silent_since_);', 'silent_since_ = sent + rules.lease;',
@@ -226,7 +225,9 @@ def killed(program, worlds):
                               check=False)
     except subprocess.TimeoutExpired:
         return 'it hangs'
-    return done.stderr.strip().replace('\n', '; ') if done.returncode != 0 else None
+    if done.returncode == 0:
+        return None
+    return done.stderr.strip().replace('\n', '; ') or f'it ends with {done.returncode}'
 
 
 def judge(options, header, file_name, mutation):
