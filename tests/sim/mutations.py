@@ -1,8 +1,9 @@
 """Does the simulator notice? Breaks what it runs in one place at a time and requires that worlds fail.
 
 mutations.py --root DIR --build DIR --compiler CXX --worlds N --objects A;B --libraries A;B
-Each mutation replaces one text in one file of a copy; only that file is compiled anew and linked before the
-library, as many at a time as there are cores. Compiling is most of the time: so there is a precompiled header, no optimization, and CXX is clang++ where there is one (a third of g++'s time).
+Each mutation replaces one text in one file of a copy; only that file is compiled anew and linked before the library,
+as many at a time as there are cores. Compiling is most of the time: so there is a precompiled header, no
+optimization, and CXX is clang++ where there is one (a third of g++'s time).
 Exit 0: at least 19 of 20 are killed.
 """
 import argparse
