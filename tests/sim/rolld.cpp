@@ -22,7 +22,8 @@ Result<core::State> World::read_ledger() {
         if (!stored_->open(random_, {ledger_, unsure}, faulty()))
             return fail(ErrorCode::Refused, "no room to start");
         const auto found = static_cast<std::size_t>(stored_->newest());
-        ROLL_CHECK(found == ledger_.size() || found == synced_);
+        ROLL_CHECK(found == synced_ || std::ranges::count(unsure_ends_, found) > 0);
+        std::erase_if(unsure_ends_, [&](std::size_t end) { return end > found; });
         ledger_.resize(found);
         ledger_times_.resize(found);
     }
@@ -117,6 +118,8 @@ Result<void> World::store(std::span<const core::Event> events, Time at) {
     ledger_.insert(ledger_.end(), events.begin(), events.end());
     ledger_times_.resize(ledger_.size(), at);
     if (!stored) ROLL_CHECK(crash_ == Crash::BeforeCommit);
+    if (!stored) unsure_ends_.push_back(ledger_.size());
+    if (stored) unsure_ends_.clear();
     if (stored) synced_ = ledger_.size();
     if (crash_ != Crash::None) return fail(ErrorCode::Failed, "killed in the commit, or after it");
     return {};

@@ -209,7 +209,8 @@ class World {
     int stalled_until_ = 0;  // rolld stands still, in a commit or anywhere
     int slow_commit_ = 0;    // seconds that the next commit takes
     std::optional<Pending> pending_{};
-    std::size_t synced_ = 0;  // of ledger_: what follows was being committed
+    std::size_t synced_ = 0;                  // of ledger_: what follows was being committed
+    std::vector<std::size_t> unsure_ends_{};  // of the commits that follow it
     bool full_ = false;
     bool behind_ = false;  // the last turn was refused
     Crash crash_ = Crash::None;
