@@ -16,7 +16,7 @@ namespace roll::core {
 struct AllocationQueue {
     spec::PilotQueue spec;
     bool paused = false;
-    std::string reason{};  // why it was paused
+    std::string reason{};  // why it was paused, or what its last order came to if it failed
     bool removing = false;
     bool proven = false;           // a pilot of it has come: until then one order at a time
     int failures = 0;              // in a row

@@ -133,6 +133,7 @@ void on(State& s, const AllocationEnded& e) {
         const int doublings = std::min(queue.failures, kBackoffDoublingsMax);
         ++queue.failures;
         queue.not_before = e.at + kBackoffFirst * (1 << doublings);
+        if (!queue.paused) queue.reason = e.reason;
     }
     if (allocation.granted_at != Time{}) {  // requeued meanwhile: used all the same
         const Time until = std::min(e.at, allocation.ends_at);
@@ -155,6 +156,7 @@ void on(State& s, const PilotJoined& e) {
     AllocationQueue& queue = queue_at(s, allocation.queue);
     queue.proven = true;
     queue.failures = 0;
+    if (!queue.paused) queue.reason.clear();
 }
 
 void note_used(State& s, WorkerId worker, Time at) {

@@ -73,33 +73,57 @@ Json allocations(const core::State& state, const Hearsay& hearsay, Time now) {
             {"slurm_trouble", hearsay.slurm_trouble}};
 }
 
-std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted) {
-    if (state.queues.empty()) return std::nullopt;
+namespace {
+
+bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted) {
+    return queue.slots >= wanted.slots_per_node && queue.gpus >= wanted.gpus_per_node &&
+           wanted.time <= queue.time - queue.margin();
+}
+
+// Of a queue that orders nothing now.
+Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, Time now) {
     const auto hold = [](std::string why, std::string remedy) {
         return Hold{"allocation", std::move(why), std::move(remedy)};
     };
+    if (queue.paused)
+        return hold(fmt::format("allocation queue {} is paused: {}", name, queue.reason),
+                    fmt::format("rollctl alloc resume {}", name));
+    if (queue.not_before > now)
+        return hold(fmt::format("allocation queue {} backs off until {}, its last order failed: {}",
+                                name, to_iso8601(queue.not_before), queue.reason),
+                    fmt::format("it orders again by itself then, or at once: rollctl alloc resume "
+                                "{0}; to change what it says, rollctl alloc remove {0} and add",
+                                name));
+    return hold(fmt::format("allocation queue {} is at its limits", name),
+                "one is ordered by itself as soon as it may; rollctl alloc list");
+}
+
+}  // namespace
+
+std::string on_order(const core::State& state, const spec::Resources& wanted) {
+    for (const auto& [id, a] : state.allocations) {
+        if (a.phase == core::AllocationPhase::Granted || a.releasing) continue;
+        if (offers(state.queues.at(a.queue).spec, wanted))
+            return fmt::format("allocation {} of queue {}", id.value, a.queue);
+    }
+    return {};
+}
+
+std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now) {
+    if (state.queues.empty()) return std::nullopt;
+    if (const std::string order = on_order(state, wanted); !order.empty())
+        return Hold{"allocation", "waits for " + order,
+                    "it starts by itself when Slurm has granted it; rollctl alloc list"};
     std::optional<Hold> paused;
     for (const auto& [name, queue] : state.queues) {
-        const spec::PilotQueue& spec = queue.spec;
-        if (spec.slots < wanted.slots_per_node || spec.gpus < wanted.gpus_per_node) continue;
-        if (wanted.time > spec.time - spec.margin()) continue;
-        if (queue.paused) {
-            paused = hold(fmt::format("allocation queue {} is paused: {}", name, queue.reason),
-                          fmt::format("rollctl alloc resume {}", name));
-            continue;
-        }
-        for (const auto& [id, a] : state.allocations) {
-            if (a.queue == name && a.phase != core::AllocationPhase::Granted && !a.releasing)
-                return hold(fmt::format("waits for allocation {} of queue {}", id.value, name),
-                            "it starts by itself when Slurm has granted it; rollctl alloc list");
-        }
-        return hold(fmt::format("allocation queue {} is at its limits or backs off", name),
-                    "one is ordered by itself as soon as it may; rollctl alloc list");
+        if (!offers(queue.spec, wanted)) continue;
+        if (!queue.paused) return queue_hold(name, queue, now);
+        paused = queue_hold(name, queue, now);
     }
     if (paused) return paused;
-    return hold("no allocation queue offers such nodes for so long",
+    return Hold{"allocation", "no allocation queue offers such nodes for so long",
                 "rollctl alloc add one with larger nodes or more time, or submit it again with "
-                "less in resources");
+                "less in resources"};
 }
 
 }  // namespace roll::query

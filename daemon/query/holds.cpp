@@ -107,7 +107,7 @@ class Finder {
                        "it starts by itself after 35 beats");
         }
         const bool fits = !core::find_places(wanted, known).empty();
-        const auto supply = fits ? std::nullopt : supply_hold(state_, wanted);
+        const auto supply = fits ? std::nullopt : supply_hold(state_, wanted, now_);
         if (supply) return add("allocation", supply->why, supply->remedy);
         if (state_.workers.empty())
             return add("workers", "no worker is connected", "rollctl up, or start a roll-worker");
@@ -119,9 +119,11 @@ class Finder {
         }
         if (!core::find_places(wanted, core::free_room(state_, now_)).empty() && reservation())
             return;
+        const std::string order = on_order(state_, wanted);
         add("room", "waits for free slots: it needs " + need,
-            fmt::format("it starts when jobs before it end; rollctl update {} priority=N moves it "
-                        "forward, rollctl jobs shows the others",
+            fmt::format("it starts when jobs before it end{}; rollctl update {} priority=N moves "
+                        "it forward, rollctl jobs shows the others",
+                        order.empty() ? "" : " or Slurm grants " + order + " (rollctl alloc list)",
                         id_.value));
     }
 

@@ -55,7 +55,10 @@ std::string condition_text(const spec::After& after);  // "ok:12"
 std::string waiting(const core::State& state, JobId id, Time now);
 
 // What allocation queues have to do with a job that no live worker can hold; none without any.
-std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted);
+std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
+
+// "allocation 3 of queue gpu", where one that could hold such a job is on order; else empty.
+std::string on_order(const core::State& state, const spec::Resources& wanted);
 
 // What keeps a member of such a job from each worker, at most 64 of them.
 std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::State& state,

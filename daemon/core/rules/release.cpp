@@ -84,8 +84,10 @@ Events settle_queues(const State& state, Time) {
     Events events;
     for (const auto& [name, queue] : state.queues) {
         if (queue.failures >= kFailuresMax && !queue.paused && !queue.removing) {
-            events.push_back(QueuePaused{
-                name, true, std::to_string(queue.failures) + " orders in a row came to nothing"});
+            events.push_back(
+                QueuePaused{name, true,
+                            std::to_string(queue.failures) +
+                                " orders in a row came to nothing, the last: " + queue.reason});
         }
         const bool in_use = std::ranges::any_of(
             state.allocations, [&](const auto& item) { return item.second.queue == name; });

@@ -215,6 +215,7 @@ TEST(Failure, BacksOffThenPausesUntilResumed) {
     }
     site.refuse(5);
     EXPECT_TRUE(site.queue().paused);
+    EXPECT_NE(site.queue().reason.find("in a row came to nothing, the last: "), std::string::npos);
     site.pass(24h);
     EXPECT_EQ(site.alive(), 0U);
     site.tell(PauseQueue{"gpu", false});
