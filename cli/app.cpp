@@ -222,12 +222,17 @@ class Parser {
                     [this] { return run_checkpoint(context_, word_, timeout_); });
         checkpoint->add_option("JOB", word_)->required();
         checkpoint->add_option("--timeout", timeout_, "How long to wait for it [10m]");
-        CLI::App* drain = command("drain", "Give a node nothing new",
-                                  [this] { return run_drain(context_, word_, true); });
-        drain->add_option("NODE", word_)->required();
-        CLI::App* undrain = command("undrain", "Use a node again",
+        CLI::App* drain = command("drain", "Give a node, or all, nothing new",
+                                  [this] { return run_drain(context_, word_, true, reason_); });
+        CLI::App* undrain = command("undrain", "Use a node, or all, again",
                                     [this] { return run_drain(context_, word_, false); });
-        undrain->add_option("NODE", word_)->required();
+        for (CLI::App* one : {drain, undrain}) {
+            CLI::Option* node = one->add_option("NODE", word_);
+            one->add_flag("--all", all_, "All nodes, those to come too")->excludes(node);
+            one->require_option(1, 0);
+        }
+        drain->add_option("-m,--message", reason_, "Why; with --all every waiting job tells it")
+            ->needs("--all");
     }
 
     void add_alloc() {
@@ -369,6 +374,7 @@ class Parser {
     std::string timeout_ = "10m";
     bool now_ = false;
     bool failed_ = false;
+    bool all_ = false;
     bool slurm_ = false;
     bool submits_ = false;
     bool follow_ = false;

@@ -98,7 +98,9 @@ Result<int> run_update(const Context& context, const std::string& selector,
 Result<int> run_checkpoint(const Context& context, const std::string& selector,
                            const std::string& timeout);
 Result<int> run_nodes(const Context& context);
-Result<int> run_drain(const Context& context, const std::string& node, bool draining);
+// Without a node: all that are and will be there.
+Result<int> run_drain(const Context& context, const std::string& node, bool draining,
+                      const std::string& message = {});
 struct AllocOptions {
     std::string name;
     std::string partition;

@@ -15,17 +15,24 @@ Result<int> run_nodes(const Context& context) {
         for (const Json& node : nodes) print(field_text(node, "node") + "\n");
     } else {
         print(nodes_text(nodes));
+        const std::string stopped = field_text(reply, "stopped");
+        if (!stopped.empty()) say("no job is started: " + stopped + "; rollctl undrain --all");
     }
     return 0;
 }
 
-Result<int> run_drain(const Context& context, const std::string& node, bool draining) {
+Result<int> run_drain(const Context& context, const std::string& node, bool draining,
+                      const std::string& message) {
+    Json args = Json::object();
+    if (!node.empty()) args["node"] = node;
+    if (!message.empty()) args["message"] = message;
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask(draining ? "drain" : "undrain", {{"node", node}}));
+    ROLL_TRY(const Json reply, daemon.ask(draining ? "drain" : "undrain", args));
     if (context.json) {
         print_json(reply);
     } else {
-        print(node + (draining ? " starts nothing new\n" : " is in use again\n"));
+        print(node.empty() ? draining ? "no job is started\n" : "jobs are started again\n"
+                           : node + (draining ? " starts nothing new\n" : " is in use again\n"));
     }
     return 0;
 }

@@ -223,6 +223,9 @@ void on(State& s, const WorkerJoined& e) {
 }
 void on(State& s, const MachineExcluded& e) { s.machines[e.machine] = {{}, e.until, e.reason}; }
 void on(State& s, const MachineForgiven& e) { s.machines.erase(e.machine); }
+void on(State& s, const DispatchStopped& e) {
+    s.stopped = e.stopped ? std::optional(e.why) : std::nullopt;
+}
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
 void on(State& s, const WorkerQuiet& e) { at(s.workers, e.worker).quiet = e.quiet; }
 void on(State& s, const WorkerLost& e) {

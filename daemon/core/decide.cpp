@@ -246,6 +246,11 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1}};
 }
 
+Result<Events> on(const State& s, const StopDispatch& in, Time) {
+    if (s.stopped == in.why) return Events{};
+    return Events{DispatchStopped{in.why.has_value(), in.why.value_or("")}};
+}
+
 // To use a node again is to forget the faults of its machine, too.
 Result<Events> on(const State& s, const Drain& in, Time) {
     Events events;

@@ -42,6 +42,7 @@ struct WorkerJoined {
     std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
     std::string segment{}; std::vector<int> gpu_numa{};
 };
+struct DispatchStopped { bool stopped = true; std::string why; };          // nothing new is started
 struct WorkerDrained { WorkerId worker; bool draining = true; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // not heard just now; false: it is again
 struct AdoptingSet { bool adopting = true; };                             // nothing is started: an older rolld may have
@@ -65,15 +66,14 @@ struct UseCarried {                                                             
 };
 // clang-format on
 
-using Event =
-    std::variant<IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged,
-                 JobCancelRequested, JobRequeued, JobEnded, AttemptPlaced, AttemptStarted,
-                 AttemptStopping, MemberEnded, AttemptEnded, CheckpointRecorded, CheckpointPruned,
-                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
-                 JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
-                 AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
-                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
-                 MachineExcluded, MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet>;
+using Event = std::variant<
+    IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged, JobCancelRequested,
+    JobRequeued, JobEnded, AttemptPlaced, AttemptStarted, AttemptStopping, MemberEnded,
+    AttemptEnded, CheckpointRecorded, CheckpointPruned, ExportRecorded, WorkerJoined, WorkerDrained,
+    WorkerLost, MemberUp, JobDue, JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving,
+    QueueRemoved, AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
+    AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked, MachineExcluded,
+    MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -17,6 +17,7 @@ struct SetPriority { JobId job; int priority = 0; };
 struct SetBegin { JobId job; Time begin{}; };          // ends a back-off too
 struct AskCheckpoint { JobId job; };                   // at the next step boundary
 struct Drain { std::string node; bool draining = true; };
+struct StopDispatch { std::optional<std::string> why; };   // of all nodes, present and to come; none: go on
 struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
     std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
@@ -52,6 +53,6 @@ using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority
                            WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                            CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
                            PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing,
-                           AskCheckpoint, WorkerHeard, Adopted>;
+                           AskCheckpoint, WorkerHeard, Adopted, StopDispatch>;
 
 }  // namespace roll::core

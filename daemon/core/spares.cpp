@@ -32,7 +32,8 @@ Room held_room(const State& state, const Attempt& attempt, Time now) {
 std::vector<Place> places_with_spares(const State& state, const Job& job, Outcome outcome,
                                       Time now) {
     spec::Resources wanted = job.resources();
-    if (wanted.spares == 0 || outcome != Outcome::Infra || state.adopting || job.held) return {};
+    if (wanted.spares == 0 || outcome != Outcome::Infra || job.held) return {};
+    if (state.adopting || state.stopped) return {};
     if (job.spec.begin.value_or(now) > now) return {};  // somebody has said so meanwhile
     Limits others(state, now);
     others.add(job, wanted, -1);

@@ -80,8 +80,9 @@ struct Worker {
 };
 
 struct State {
-    std::uint64_t incarnation = 0;  // of rolld; raised at each start before anything else
-    bool adopting = false;          // after a take-over or a restore: nothing is started
+    std::uint64_t incarnation = 0;         // of rolld; raised at each start before anything else
+    bool adopting = false;                 // after a take-over or a restore: nothing is started
+    std::optional<std::string> stopped{};  // a user's word on why nothing new is started or ordered
     spec::Policy policy;
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;

@@ -59,6 +59,7 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
 template <class V> void fields(V& v, core::WorkerQuiet& e) { v("worker", e.worker); v("quiet", e.quiet); }
+template <class V> void fields(V& v, core::DispatchStopped& e) { v("stopped", e.stopped); v("why", e.why); }
 template <class V> void fields(V& v, core::AdoptingSet& e) { v("adopting", e.adopting); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
 template <class V> void fields(V& v, core::JobBeginChanged& e) { v("job", e.job); v("begin", e.begin); v("at", e.at); }

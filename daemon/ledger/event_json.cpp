@@ -51,6 +51,7 @@ constexpr std::array kKinds = {
     "use_carried",
     "worker_quiet",
     "adopting_set",
+    "dispatch_stopped",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

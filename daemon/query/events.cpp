@@ -96,6 +96,9 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "machine_forgiven") return text_of(body, "machine") + " is used again";
     if (kind == "worker_quiet")
         return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is heard again";
+    if (kind == "dispatch_stopped")
+        return text_of(body, "stopped") == "false" ? "jobs are started again"
+                                                   : "no job is started: " + text_of(body, "why");
     if (kind == "adopting_set")
         return text_of(body, "adopting") == "true" ? "took over: starts nothing for 35 beats"
                                                    : "starts jobs again";

@@ -30,6 +30,8 @@ class Finder {
           now_(now) {}
 
     std::vector<Hold> find() {
+        if (state_.stopped)
+            add("stopped", "no job is started: " + *state_.stopped, "rollctl undrain --all");
         hold();
         dependencies();
         times();

@@ -369,7 +369,10 @@ Json nodes(const core::State& state, const Hearsay& hearsay) {
     for (const auto& [name, machine] : state.machines) {
         if (machine.excluded_until) excluded.push_back(excluded_json(state, name));
     }
-    return {{"schema", "roll.nodes/1"}, {"nodes", std::move(list)}, {"excluded", excluded}};
+    return {{"schema", "roll.nodes/1"},
+            {"stopped", state.stopped ? Json(*state.stopped) : Json(nullptr)},
+            {"nodes", std::move(list)},
+            {"excluded", excluded}};
 }
 
 }  // namespace roll::query

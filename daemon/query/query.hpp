@@ -37,9 +37,9 @@ Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // All that can hold a queued job. For each a test makes that state, does what the remedy says, and
 // sees the job start.
-inline constexpr std::array kHoldRules = {"hold",   "after",   "cron",     "begin",      "retry",
-                                          "array",  "quota",   "adopting", "allocation", "workers",
-                                          "silent", "segment", "room",     "reservation"};
+inline constexpr std::array kHoldRules = {
+    "stopped",  "hold",       "after",   "cron",   "begin",   "retry", "array",      "quota",
+    "adopting", "allocation", "workers", "silent", "segment", "room",  "reservation"};
 
 // One rule that holds a queued job, and what would make it start.
 struct Hold {

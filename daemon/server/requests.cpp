@@ -121,20 +121,28 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
         return claim_each(client, request);
     if (request.op.starts_with("alloc_")) return claim_queue(client.peer, request);
-    if (request.op == "drain" || request.op == "undrain") {
-        JsonReader r(request.args, request.op);
-        const auto node = r.get<std::string>("node");
-        ROLL_TRY_VOID(r.finish_lenient());
-        const bool draining = request.op == "drain";
-        const std::size_t input = add(core::Drain{node, draining});
-        asked_.push_back(
-            {{input}, client.peer, request.id, [node, draining](bool) {
-                 return Json{{"schema", "roll.node/1"}, {"node", node}, {"draining", draining}};
-             }});
-        return {};
-    }
+    if (request.op == "drain" || request.op == "undrain") return claim_drain(client, request);
     return fail(ErrorCode::InvalidArgument, "rolld knows no operation " + request.op,
                 "rollctl and rolld may be of different versions; see `rollctl version`");
+}
+
+// Of one node; without `node`, of all that are and will be there.
+Result<void> Server::claim_drain(const Client& client, const protocol::Request& request) {
+    JsonReader r(request.args, request.op);
+    const auto node = r.get_or<std::string>("node", "");
+    const auto why = r.get_or<std::string>("message", "stopped by " + client.who.user);
+    ROLL_TRY_VOID(r.finish_lenient());
+    const bool draining = request.op == "drain";
+    std::size_t input = 0;
+    if (node.empty())
+        input = add(core::StopDispatch{draining ? std::optional(why) : std::nullopt});
+    else
+        input = add(core::Drain{node, draining});
+    asked_.push_back(
+        {{input}, client.peer, request.id, [node, draining](bool) {
+             return Json{{"schema", "roll.node/1"}, {"node", node}, {"draining", draining}};
+         }});
+    return {};
 }
 
 Result<void> Server::claim_submit(const Client& client, const protocol::Request& request) {

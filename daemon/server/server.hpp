@@ -63,8 +63,7 @@ class Server {
     // Serves until it ends; the error, if one ended it.
     Result<void> run();
     void stop();
-    // rolld.yaml was read again.
-    void set_policy(spec::Policy policy);
+    void set_policy(spec::Policy policy);  // rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
 
   private:
@@ -99,6 +98,7 @@ class Server {
     Result<void> admit(const Client& client, const protocol::Request& request);
     Result<Json> query(const protocol::Request& request);
     Result<void> claim(const Client& client, const protocol::Request& request);
+    Result<void> claim_drain(const Client& client, const protocol::Request& request);
     Result<void> claim_submit(const Client& client, const protocol::Request& request);
     Result<void> claim_each(const Client& client, const protocol::Request& request);
     Result<void> claim_checkpoint(const Client& client, const protocol::Request& request);

@@ -233,6 +233,19 @@ class Queue(RollTest):
         second = self.command('test', '-e', mark, options=('--after', f'ok:{first}'))
         self.wait_done(second)
 
+    def test_what_was_drained_starts_nothing_and_says_why_after_a_restart_too(self):
+        self.up()
+        self.ctl('drain', '--all', '-m', 'power off at 18:00')
+        self.kill_rolld()
+        self.up()
+        job = self.command('true')
+        self.assertEqual(self.show(job)['waiting'], 'no job is started: power off at 18:00')
+        self.assertEqual(self.json('nodes')['stopped'], 'power off at 18:00')
+        for wrong in (('drain',), ('drain', 'n1', '--all'), ('drain', 'n1', '-m', 'x')):
+            self.assertEqual(self.ctl(*wrong, check=False).returncode, 2, wrong)
+        self.ctl('undrain', '--all')
+        self.wait_done(job)
+
     def test_all_of_200_acknowledged_submits_survive_sigkill(self):
         self.up()
         self.ctl('drain', self.json('nodes')['nodes'][0]['node'])

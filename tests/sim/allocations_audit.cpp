@@ -15,7 +15,7 @@ void Auditor::on(const core::QueueAdded& e) { queue_ = e.queue; }
 void Auditor::on(const core::QueuePaused& e) { paused_ = e.paused; }
 
 void Auditor::on(const core::AllocationOrdered& e) {
-    ROLL_CHECK(queue_ && !paused_ && e.incarnation == incarnation_);
+    ROLL_CHECK(queue_ && !paused_ && !stopped_ && e.incarnation == incarnation_);
     ROLL_CHECK(allocations_.emplace(e.allocation, Allocation{}).second);
     const auto alive = std::ssize(allocations_);
     ROLL_CHECK(alive <= queue_->max_jobs);

@@ -117,7 +117,7 @@ auto without_number(const std::tuple<bool, Time, std::int64_t, JobId>& rank) {
 // back, every attempt taking its whole time.
 void Auditor::check_placement(Time now) const {
     const auto list = waiting(now);
-    if (list.empty()) return;
+    if (stopped_ || list.empty()) return;
     const Room free = room([](const Job&) { return true; });
     const auto starts = [&](const Waiting& one) {
         return std::ranges::any_of(shapes(*one.job, now), [&](const spec::Resources& wanted) {
@@ -169,7 +169,7 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
 // what is the other's own.
 void Auditor::check_preemption(const core::AttemptStopping& e) const {
     const Job& victim = jobs_.at(e.attempt.job);
-    ROLL_CHECK(policy_.preempt && victim.run->started);
+    ROLL_CHECK(!stopped_ && policy_.preempt && victim.run->started);
     ROLL_CHECK(victim.run->since + policy_.min_run <= now_);
     const std::string by = "preempted by job ";
     ROLL_CHECK(e.reason.starts_with(by));

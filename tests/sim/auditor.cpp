@@ -131,7 +131,7 @@ void Auditor::on(const core::JobRequeued& e) {
     j.not_before = now_ + j.backoff;
     // Spares take the place of the node that failed without a wait, at once.
     j.replacing = e.not_before != j.not_before;
-    ROLL_CHECK(j.replacing || !spares_suffice(j));
+    ROLL_CHECK(stopped_ || j.replacing || !spares_suffice(j));
     if (j.replacing) j.not_before = now_;
     ROLL_CHECK(e.not_before == j.not_before);
     j.was_due = due_at(j) <= now_;
@@ -166,7 +166,7 @@ void Auditor::on(const core::JobEnded& e) {
 
 void Auditor::on(const core::AttemptPlaced& e) {
     Job& j = job(e.attempt.job);
-    ROLL_CHECK(due(j, now_) && !j.requeue_due);
+    ROLL_CHECK(!stopped_ && due(j, now_) && !j.requeue_due);
     ROLL_CHECK(e.attempt.token.incarnation == incarnation_);
     ROLL_CHECK(e.attempt.token > j.last && e.attempt.token.attempt == j.last.attempt + 1);
     const spec::Resources& given = j.spec.shape(e.variant);

@@ -139,6 +139,7 @@ class Auditor {
     void on(const core::MachineExcluded& e);
     void on(const core::MachineForgiven& e) { excluded_.erase(e.machine); }
     void on(const core::WorkerDrained& e);
+    void on(const core::DispatchStopped& e) { stopped_ = e.stopped; }
     void on(const core::WorkerQuiet& e) { workers_.at(e.worker).quiet = e.quiet; }
     void on(const core::WorkerLost& e);
     void on(const core::QueueAdded& e);
@@ -231,6 +232,7 @@ class Auditor {
     std::map<std::string, std::vector<Fault>> faults_;  // by machine
     std::optional<spec::PilotQueue> queue_{};
     bool paused_ = false;
+    bool stopped_ = false;  // nothing is started or ordered
     std::map<AllocationId, Allocation> allocations_{};
     std::map<std::string, std::vector<std::string>> sessions_;  // by node
     std::map<std::string, JobId> acknowledged_;

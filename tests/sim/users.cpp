@@ -179,6 +179,9 @@ void World::meddle() {
             break;
         case 18:
         case 19: inbox_.push_back({core::AskCheckpoint{job}}); break;
+        case 28: inbox_.push_back({core::StopDispatch{"maintenance"}}); break;
+        case 29:
+        case 30: inbox_.push_back({core::StopDispatch{}}); break;
         case 9:
         case 20:
         case 21: break_something(node); break;
@@ -250,6 +253,7 @@ void World::calm_down() {
     for (int again = 10; again <= 2000; again += again < 200 ? 10 : 100) {
         later(again, [this] {
             if (!engine_) return;
+            inbox_.push_back({core::StopDispatch{}});
             for (const Node& node : nodes_) inbox_.push_back({core::Drain{node.name, false}});
             for (const auto& [id, job] : engine_->state().jobs) {
                 if (!job.spec.cron.empty()) inbox_.push_back({core::Cancel{id, "enough"}});

@@ -120,15 +120,19 @@ class Placer {
 
 }  // namespace
 
+static bool dispatches(const State& state) {
+    return !state.stopped && !state.index.ready.empty() && !state.workers.empty();
+}
+
 std::optional<Promise> promised(const State& state, Time now) {
-    if (state.index.ready.empty() || state.workers.empty()) return std::nullopt;
+    if (!dispatches(state)) return std::nullopt;
     return Placer(state, now).promise();
 }
 
 // A job that no set of live workers could ever hold is not the first that must wait, nor one that
 // its array's limit or a quota keeps.
 Events place_jobs(const State& state, Time now) {
-    if (state.adopting || state.index.ready.empty() || state.workers.empty()) return {};
+    if (state.adopting || !dispatches(state)) return {};
     return Placer(state, now).run();
 }
 

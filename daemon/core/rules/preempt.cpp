@@ -15,7 +15,7 @@ constexpr std::size_t kVictimsMax = 256;  // a turn stays bounded
 
 // The first job that only room keeps, or what others have borrowed of its quota.
 std::optional<JobId> first_waiting(const State& state, Time now, const Limits& limits) {
-    if (state.adopting) return std::nullopt;
+    if (state.adopting || state.stopped) return std::nullopt;
     const Room all = all_room(state, now);
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {

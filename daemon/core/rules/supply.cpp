@@ -230,9 +230,9 @@ std::string idle_reason(const State& state, AllocationId id, const Allocation& a
 Events match_supply(const State& state, Time now) {
     if (state.queues.empty()) return {};
     Planner planner(state, now);
-    serve_ready(state, now, planner);
+    if (!state.stopped) serve_ready(state, now, planner);
     for (const auto& [at, id] : state.index.sleeping) {
-        if (at > now + kSoon) break;
+        if (state.stopped || at > now + kSoon) break;
         const Job& job = state.jobs.at(id);
         const bool comes = !job.held && job.spec.cron.empty();
         if (!comes || dependencies(state, job) != Held::Yes) continue;

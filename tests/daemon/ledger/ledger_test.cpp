@@ -110,6 +110,7 @@ core::Events one_of_each() {
         core::UseCarried{"lab", "ann", 3, 4, kAt},
         core::WorkerQuiet{WorkerId{5}, true},
         core::AdoptingSet{true},
+        core::DispatchStopped{true, "power at 18:00"},
     };
 }
 

@@ -37,6 +37,8 @@ class Explain : public testing::Test {
             desk.tell(core::SetPriority{JobId{number(m[1])}, std::stoi(m[2])});
         } else if (std::regex_search(remedy, m, std::regex("rollctl undrain ([\\w.]+)"))) {
             desk.tell(core::Drain{m[1], false});
+        } else if (remedy == "rollctl undrain --all") {
+            desk.tell(core::StopDispatch{});
         } else if (std::regex_search(remedy, m, std::regex("rollctl alloc resume (\\w+)"))) {
             desk.tell(core::PauseQueue{m[1], false});
         } else if (std::regex_search(remedy, m, std::regex("(accounts|users)\\.(\\w+)\\.(\\w+)"))) {
@@ -99,15 +101,23 @@ struct Cases : Explain {
     void TestBody() override {}
     using Case = void (Cases::*)();
     static std::map<std::string, Case> all() {
-        return {{"hold", &Cases::held},         {"after", &Cases::dependency},
-                {"cron", &Cases::cron},         {"begin", &Cases::begin_time},
-                {"retry", &Cases::back_off},    {"array", &Cases::full_array},
-                {"quota", &Cases::quotas},      {"adopting", &Cases::adopting},
-                {"workers", &Cases::no_worker}, {"allocation", &Cases::paused_queue},
-                {"silent", &Cases::silence},    {"segment", &Cases::segments},
-                {"room", &Cases::left_out},     {"reservation", &Cases::reserved}};
+        return {{"hold", &Cases::held},           {"after", &Cases::dependency},
+                {"cron", &Cases::cron},           {"begin", &Cases::begin_time},
+                {"retry", &Cases::back_off},      {"array", &Cases::full_array},
+                {"quota", &Cases::quotas},        {"adopting", &Cases::adopting},
+                {"workers", &Cases::no_worker},   {"allocation", &Cases::paused_queue},
+                {"silent", &Cases::silence},      {"segment", &Cases::segments},
+                {"stopped", &Cases::stopped},     {"room", &Cases::left_out},
+                {"reservation", &Cases::reserved}};
     }
 
+    void stopped() {
+        desk.join("n", 1);
+        desk.tell(core::StopDispatch{"power at 18:00"});
+        const JobId id = desk.submit(spec);
+        EXPECT_EQ(only(id).why, "no job is started: power at 18:00");
+        expect_cured(id, "stopped");
+    }
     void held() {
         desk.join("n", 1);
         spec.hold = true;
