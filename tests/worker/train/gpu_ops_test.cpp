@@ -74,7 +74,7 @@ TEST(GpuOperators, AdamwIsTheCpus) {
                                    .beta1 = 0.9,
                                    .beta2 = 0.95,
                                    .step = kLr / (1 - std::pow(0.9, 7)),
-                                   .square_scale = 1 / std::sqrt(1 - std::pow(0.95, 7)),
+                                   .root = std::sqrt(1 - std::pow(0.95, 7)),
                                    .eps = 1e-8},
                                   37);
     expect_close(w, weight, "weight");
