@@ -64,7 +64,9 @@ TEST(Precision, LossAndGradientsFollowThoseOfFloat64) {
         const StepResult mine = narrow.trainer.run(batch, 1e-3);
         const StepResult wanted = exact.trainer.run(batch, 1e-3);
         EXPECT_NEAR(mine.loss, wanted.loss, 1e-2 * wanted.loss) << step;
-        EXPECT_NEAR(mine.grad_norm, wanted.grad_norm, 2e-2 * wanted.grad_norm) << step;
+        // Later ones are of two trainings that have gone apart.
+        const double bound = step == 0 ? 1e-2 : 3e-2;
+        EXPECT_NEAR(mine.grad_norm, wanted.grad_norm, bound * wanted.grad_norm) << step;
         if (step > 0) continue;
         const Parameters &p = narrow.parameters(), &q = exact.parameters();
         for (std::size_t i = 0; i < p.grad.size(); ++i)
