@@ -72,17 +72,22 @@ void World::end_worker(Node& node, bool at_once) {
 
 void World::live() {
     for (Node& node : nodes_) {
+        if (second_ >= node.suspended_until) see_what_outlived(node);
+    }
+    for (Node& node : nodes_) {
         if (second_ >= node.suspended_until) live_node(node);
     }
 }
 
+// Of a node that stood still; before any node lives on, as another may start the same job now.
+void World::see_what_outlived(Node& node) const {
+    for (auto& [key, copy] : node.copies)
+        copy.late |= !copy.dies_at && boot_now() >= copy.killed_at + std::chrono::seconds(2);
+}
+
 void World::live_node(Node& node) {
     const CopyRules rules(random_, faulty());
-    for (auto& [key, copy] : node.copies) {
-        const bool outlived = boot_now() >= copy.killed_at + std::chrono::seconds(2);
-        copy.late |= outlived && !copy.dies_at;
-        rules.live(copy, peer_failed(node, copy), boot_now());
-    }
+    for (auto& [key, copy] : node.copies) rules.live(copy, peer_failed(node, copy), boot_now());
     if (node.worker) {
         if (second_ >= node.frozen_until) work(node);
         return;

@@ -150,6 +150,7 @@ class World {
 
     // Nodes.
     void live();
+    void see_what_outlived(Node& node) const;
     void live_node(Node& node);
     void work(Node& node);
     void take_in(Node& node);
