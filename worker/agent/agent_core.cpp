@@ -23,9 +23,10 @@ std::set<AttemptKey> named_by(const protocol::Answer& answer) {
     return named;
 }
 
-// Half of the time that its ranks have for a step.
-Millis now_hung(const Attempt& attempt, Millis declared) {
-    return step_bound(attempt.steps, declared).value_or(Millis{}) / 2;
+// Of half the time that its ranks have: that one is asked what it does instead.
+bool seems_hung(const Attempt& attempt, Instant now) {
+    const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
+    return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
 }
 
 bool all_ready(const Attempt& attempt) {
@@ -194,7 +195,12 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     attempt.order = order;
     attempt.bound = bound;
     attempt.ranks.resize(programs_of(order));
-    if (attempt.ranked()) attempt.steps.resize(attempt.ranks.size());
+    if (attempt.ranked()) {
+        attempt.steps.resize(attempt.ranks.size());
+        attempt.hang = {std::chrono::seconds(order.hang_after_seconds),
+                        start_bound(order.document)};
+        attempt.alive = now;
+    }
     for (Rank& rank : attempt.ranks) rank.ready = !attempt.ranked();
     effects_.push_back(Remember{entry_of(attempt)});
     effects_.push_back(Start{order, bound.lease_ends(rules_), bound.killed_at(rules_)});
@@ -258,8 +264,9 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
 // A hang is a fault of the world until somebody has read the stacks.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    const std::string reason =
-        hang_reason(attempt.steps, std::chrono::seconds(attempt.order.hang_after_seconds), now);
+    // Before the first step rank 0 alone tells what it does: the others may wait for it for hours.
+    if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
+    const std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;
     effects_.push_back(Note{label(attempt.order.attempt) + ": hangs: " + reason});
     effects_.push_back(DumpStacks{attempt.order.attempt});
@@ -272,10 +279,7 @@ void AgentCore::stop(Attempt& attempt, StopCause cause, std::string reason, bool
     if (attempt.gone) return;
     const bool harder = attempt.stop && attempt.stop->checkpoint && !checkpoint;
     if (attempt.stop && !harder) return;
-    // One that has done no step for half of what it may is asked what it does instead.
-    const Millis declared = std::chrono::seconds(attempt.order.hang_after_seconds);
-    if (!hang_reason(attempt.steps, declared, now + now_hung(attempt, declared)).empty())
-        effects_.push_back(DumpStacks{attempt.order.attempt});
+    if (seems_hung(attempt, now)) effects_.push_back(DumpStacks{attempt.order.attempt});
     const Millis known =
         grace.count() > 0 ? std::max(grace, stops_.grace) : stops_.checkpoint_grace;
     const Instant kill_at = now + (checkpoint ? known : stops_.grace);
@@ -309,10 +313,12 @@ void AgentCore::on_report(const AttemptKey& key, int rank, const protocol::Repor
     Rank& who = attempt->ranks[rank];
     if (std::holds_alternative<protocol::Ready>(report)) {
         who.ready = true;
+        attempt->alive = now;
         if (attempt->phase != Phase::Starting || !all_ready(*attempt)) return;
         attempt->phase = Phase::Running;
         effects_.push_back(BeatNow{});
     } else if (const auto* progress = std::get_if<protocol::Progress>(&report)) {
+        if (attempt->progress != progress->json) attempt->alive = now;
         attempt->progress = progress->json;
     } else if (const auto* step = std::get_if<protocol::StepDone>(&report)) {
         if (attempt->ranked())

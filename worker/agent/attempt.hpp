@@ -57,6 +57,8 @@ struct Attempt {
     Phase phase = Phase::Starting;
     std::vector<Rank> ranks{};
     std::vector<RankProgress> steps{};  // by rank of this node
+    HangRule hang{};
+    Instant alive{};  // when one of them last said anything new
     std::optional<int> first_failed{};
     std::optional<Instant> settle_at{};
     std::optional<StopRequest> stop{};

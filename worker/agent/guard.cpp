@@ -19,11 +19,11 @@
 #include "common/io/signals.hpp"
 #include "common/protocol/rank.hpp"
 #include "worker/agent/clock.hpp"
+#include "worker/agent/gpu_room.hpp"
 #include "worker/agent/leash.hpp"
 #include "worker/agent/lines.hpp"
 #include "worker/agent/log_cap.hpp"
 #include "worker/agent/log_scan.hpp"
-#include "worker/agent/nvml.hpp"
 
 namespace roll::agent {
 namespace {
@@ -31,7 +31,6 @@ namespace {
 constexpr int kPollMillis = 500;    // how often it looks at the leash
 constexpr int kKillingMillis = 20;  // between rounds of SIGKILL
 constexpr std::size_t kPlanBytesMax = 64u << 20;
-constexpr Millis kGpuPatience{50'000};  // then it starts, and may find too little memory
 
 // What roll-worker says, and what it is told.
 struct Talk {
@@ -70,7 +69,7 @@ class Guard {
 
   private:
     Result<void> prepare(const GuardPlan& plan);
-    void await_gpus(const std::vector<GpuRoom>& gpus);
+    void await_gpus(const GuardPlan& plan);
     Result<void> start(const GuardPlan& plan);
     Result<pid_t> start_program(const Program& program, std::size_t index);
     Result<void> start_check(const NodeCheck& check);
@@ -154,24 +153,38 @@ Result<pid_t> Guard::start_program(const Program& program, std::size_t index) {
     return io::spawn(spawn);
 }
 
-// Until the GPUs are free, at most so long; an order to end cuts it short.
-void Guard::await_gpus(const std::vector<GpuRoom>& gpus) {
-    std::vector<std::string> names;
-    for (const GpuRoom& gpu : gpus) names.push_back(gpu.name);
-    const auto full = [&] {
-        const std::vector<std::int64_t> used = used_gpu_memory(names);
-        for (std::size_t i = 0; i < gpus.size(); ++i)
-            if (used[i] > gpus[i].most_used_bytes) return true;
-        return false;
-    };
-    const Instant until = boot_now() + kGpuPatience;
-    while (!killing_ && boot_now() < until && !gpus.empty() && full()) {
+// A line of roll-worker's own in a program's log.
+void add_to_log(const std::string& file, const std::string& text) {
+    const auto log = open_log(file);
+    const std::string line = "roll-worker: " + text + "\n";
+    if (log) [[maybe_unused]]
+        const ssize_t n = ::write(log->get(), line.data(), line.size());
+}
+
+// Until the GPUs are free, at most so long; an order to end cuts it short. The log says who is
+// waited for.
+void Guard::await_gpus(const GuardPlan& plan) {
+    if (plan.gpus.empty() || plan.gpu_wait_seconds == 0) return;
+    const std::string& log = plan.programs.front().log;
+    const Instant begun = boot_now();
+    const Instant until = begun + std::chrono::seconds(plan.gpu_wait_seconds);
+    std::string told;
+    std::vector<HeldGpu> held = held_gpus(plan.gpus);
+    for (; !held.empty() && !killing_ && boot_now() < until; held = held_gpus(plan.gpus)) {
+        if (told.empty()) add_to_log(log, told = "waits for memory: " + text_of(held));
         pollfd polled{kGuardSocket, POLLIN, 0};
         ::poll(&polled, 1, kPollMillis);
         if (polled.revents != 0) read_orders();
     }
     if (killing_)
-        fail_with({ErrorCode::Failed, "ended while it waited for its GPUs' memory"}, true);
+        return fail_with({ErrorCode::Failed, "ended while it waited for its GPUs' memory"}, true);
+    const std::string waited = std::to_string((boot_now() - begun).count() / 1000) + " s";
+    if (held.empty() && !told.empty()) add_to_log(log, "the memory is free after " + waited);
+    if (held.empty()) return;
+    add_to_log(log, "gives up after " + waited + ": " + text_of(held));
+    talk_.say("failed " + encode(Verdict{"infra", protocol::kExitUnfit,
+                                         "not free after " + waited + ": " + text_of(held)}));
+    killing_ = true;
 }
 
 Result<void> Guard::start(const GuardPlan& plan) {
@@ -320,7 +333,7 @@ void Guard::run(const GuardPlan& plan) {
     if (const auto prepared = prepare(plan); !prepared)
         fail_preparing(prepared.error());
     else
-        await_gpus(plan.gpus);
+        await_gpus(plan);
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();

@@ -60,6 +60,7 @@ struct GuardPlan {
     std::int64_t log_bytes_max = 0;       // of each; 0: no limit
     std::vector<std::string> patterns{};  // looked for in the logs after a bad end
     std::vector<GpuRoom> gpus{};
+    int gpu_wait_seconds = 50;  // for all of them to be free; then the attempt ends
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 

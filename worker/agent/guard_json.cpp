@@ -61,7 +61,8 @@ std::string encode(const GuardPlan& plan) {
                     {"programs", programs},
                     {"log_bytes_max", plan.log_bytes_max},
                     {"patterns", plan.patterns},
-                    {"gpus", gpus}});
+                    {"gpus", gpus},
+                    {"gpu_wait_seconds", plan.gpu_wait_seconds}});
 }
 
 Result<GuardPlan> decode_guard_plan(std::string_view line) {
@@ -74,6 +75,7 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     plan.own_programs = r.get<bool>("own_programs");
     plan.log_bytes_max = r.get<std::int64_t>("log_bytes_max");
     plan.patterns = r.get<std::vector<std::string>>("patterns");
+    plan.gpu_wait_seconds = r.get<int>("gpu_wait_seconds");
     const Json& checks = r.raw("checks");
     const Json& programs = r.raw("programs");
     const Json& gpus = r.raw("gpus");

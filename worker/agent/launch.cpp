@@ -207,6 +207,20 @@ std::vector<std::string> patterns_of(const Json& document) {
     return patterns;
 }
 
+// What a job's file or a site means by `builtin`: roll-worker's own look at this node. The site's
+// is at the machine alone, the job's at its output too.
+std::vector<std::string> builtin_check(const protocol::StartOrder& order, const LaunchSite& site,
+                                       bool is_site) {
+    const bool gpus = is_site || !order.gpus.empty();
+    std::vector<std::string> words = {site.programs + "/roll-worker", "--check-node",
+                                      is_site ? "/tmp" : order.output, "--gpus",
+                                      std::to_string(gpus ? site.gpus : 0)};
+    for (const int gpu : order.gpus)
+        words.push_back("--check-gpu=" + visible_devices({gpu}, site.gpu_names));
+    for (const std::string& link : site.links) words.push_back("--check-link=" + link);
+    return words;
+}
+
 // The site's check, then the job's own.
 std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& document,
                                  const LaunchSite& site,
@@ -218,12 +232,12 @@ std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& 
         checks.push_back(
             {{std::move(words), environment, order.output, log + ".log", {}}, seconds, is_site});
     };
-    if (!site.check.empty()) add(site.check, site.check_seconds, true);
+    const bool own = site.check == std::vector<std::string>{"builtin"};
+    if (!site.check.empty())
+        add(own ? builtin_check(order, site, true) : site.check, site.check_seconds, true);
     const Json check = document.value("check", Json());
     if (check == "builtin") {
-        const std::string gpus = std::to_string(order.gpus.empty() ? 0 : site.gpus);
-        add({site.programs + "/roll-worker", "--check-node", order.output, "--gpus", gpus}, 60,
-            false);
+        add(builtin_check(order, site, false), 60, false);
     } else if (check.is_object() && check.contains("command")) {
         const auto timeout = spec::parse_duration(check.value("timeout", "60s"));
         const auto seconds = timeout ? timeout->count() : 60;
@@ -253,6 +267,7 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     plan.patterns = patterns_of(document);
     // Of a GPU that others share somebody may hold memory at any time.
     if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);
+    plan.gpu_wait_seconds = site.gpu_wait_seconds;
     plan.log_bytes_max = log_bytes_max(document);
     const Environment environment = environment_of(order, site);
     plan.checks = checks_of(order, document, site, join(environment));

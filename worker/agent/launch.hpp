@@ -27,6 +27,8 @@ struct LaunchSite {
     std::vector<std::string> environment;  // roll-worker's own, "NAME=value"
     std::vector<std::string> check{};      // the site's, before every attempt; empty: none
     int check_seconds = 60;
+    std::vector<std::string> links{};  // of the network, that were up when this worker began
+    int gpu_wait_seconds = 50;         // for the memory of an attempt's GPUs to be free; 0: none
 };
 
 // train and resume: a roll-rank each slot; convert and merge: one roll-convert; command: the

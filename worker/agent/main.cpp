@@ -12,6 +12,7 @@
 #include "worker/agent/clock.hpp"
 #include "worker/agent/cpus.hpp"
 #include "worker/agent/host.hpp"
+#include "worker/agent/links.hpp"
 #include "worker/agent/nvml.hpp"
 #include "worker/agent/pilot.hpp"
 #include "worker/agent/self_check.hpp"
@@ -36,7 +37,8 @@ struct Flags {
     double unwanted = 600;
     std::vector<std::string> check;
     int check_timeout = 60;
-    std::string check_node;
+    NodeNeeds needs;
+    int gpu_wait = 50;
     std::string segment;
 };
 
@@ -74,11 +76,19 @@ void add_flags(CLI::App& app, Flags& flags) {
         ->transform(known_end);
     app.add_option("--handover", flags.handover, "Seconds before it that jobs save and leave");
     app.add_option("--check", flags.check,
-                   "Program and arguments that must end with 0 before each attempt starts here")
+                   "Program and arguments that must end with 0 before each attempt starts here; "
+                   "builtin: a look at GPUs, network links and /tmp")
         ->delimiter(' ');
     app.add_option("--check-timeout", flags.check_timeout, "Seconds that it may take");
-    app.add_option("--check-node", flags.check_node,
+    app.add_option("--check-node", flags.needs.directory,
                    "Check this node and a directory, say what is wrong, and end");
+    app.add_option("--check-gpu", flags.needs.names, "With it: a GPU that must be sound; again")
+        ->allow_extra_args(false);
+    app.add_option("--check-link", flags.needs.links, "With it: a link that must be up; again")
+        ->allow_extra_args(false);
+    app.add_option("--gpu-wait", flags.gpu_wait,
+                   "Seconds that an attempt waits for its GPUs' memory to be free (0: not at all)")
+        ->check(CLI::Range(0, 3600));
     app.add_option("--segment", flags.segment,
                    "Name of the network segment that the node lies in (default: Slurm's switch)");
     app.add_option("--unwanted", flags.unwanted,
@@ -134,6 +144,8 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
             share_cpus(machine_cpus(allowed_cpus(), "/sys"), self.slots, cpus_near_gpus(gpus));
     site.check = flags.check;
     site.check_seconds = flags.check_timeout;
+    site.links = links_up("/sys");
+    site.gpu_wait_seconds = flags.gpu_wait;
     return site;
 }
 
@@ -192,9 +204,8 @@ int run(int argc, char** argv) {
     add_flags(app, flags);
     app.set_version_flag("--version", ROLL_VERSION);
     CLI11_PARSE(app, argc, argv);
-    const auto worked = flags.check_node.empty()
-                            ? work(flags)
-                            : check_node(flags.check_node, std::max(flags.gpus, 0));
+    flags.needs.gpus = std::max(flags.gpus, 0);
+    const auto worked = flags.needs.directory.empty() ? work(flags) : check_node(flags.needs);
     if (worked) return 0;
     std::fprintf(stderr, "roll-worker: %s\n", worked.error().message.c_str());
     if (!worked.error().hint.empty()) std::fprintf(stderr, "  %s\n", worked.error().hint.c_str());

@@ -1,5 +1,6 @@
 #include "worker/agent/nvml.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdlib>
@@ -84,6 +85,31 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
     return cpus;
 }
 
+// nvmlProcessInfo_t. Some drivers of the 535 series wrote 8 bytes more for each: room for that, and
+// only the first is then read right.
+struct ProcessInfo {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+
+std::vector<GpuProcess> processes_on(const Nvml& nvml, Device device) {
+    constexpr unsigned kMost = 16;
+    constexpr unsigned long long kNotTold = ~0ULL;
+    std::array<ProcessInfo, 2 * kMost> found{};
+    unsigned count = kMost;
+    if (device == nullptr ||
+        nvml.ask<int(Device, unsigned*, ProcessInfo*)>("nvmlDeviceGetComputeRunningProcesses_v3",
+                                                       device, &count, found.data()) != 0)
+        return {};
+    std::vector<GpuProcess> processes;
+    for (unsigned i = 0; i < std::min(count, kMost); ++i)
+        processes.push_back({found[i].pid, found[i].used == kNotTold
+                                               ? 0
+                                               : static_cast<std::int64_t>(found[i].used)});
+    return processes;
+}
+
 }  // namespace
 
 int count_gpus() {
@@ -108,6 +134,33 @@ std::vector<std::int64_t> used_gpu_memory(const std::vector<std::string>& names)
     for (const std::string& name : names)
         used.push_back(nvml.ready() ? used_memory(nvml, name) : 0);
     return used;
+}
+
+std::vector<GpuProcess> gpu_processes(const std::string& name) {
+    const Nvml nvml;
+    return nvml.ready() ? processes_on(nvml, find(nvml, name)) : std::vector<GpuProcess>{};
+}
+
+std::string gpu_fault(const std::string& name) {
+    constexpr int kUncorrected = 1,
+                  kSinceLoaded = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t
+    const Nvml nvml;
+    Device const part = nvml.ready() ? find(nvml, name) : nullptr;
+    if (part == nullptr) return "";
+    Device const device = whole_gpu(nvml, part);
+    unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
+    const bool rows =
+        nvml.ask<int(Device, unsigned*, unsigned*, unsigned*, unsigned*)>(
+            "nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed) == 0;
+    if (rows && failed != 0) return "could not replace bad rows of its memory";
+    if (rows && pending != 0) return "has bad rows of memory to replace, at its next reset";
+    unsigned long long errors = 0;
+    const bool counted =
+        nvml.ask<int(Device, int, int, unsigned long long*)>(
+            "nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceLoaded, &errors) == 0;
+    if (!counted || errors == 0) return "";
+    return "has met " + std::to_string(errors) +
+           " uncorrected memory errors since its driver was loaded";
 }
 
 }  // namespace roll::agent

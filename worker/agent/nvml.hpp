@@ -17,4 +17,17 @@ std::vector<std::vector<int>> cpus_near_gpus(const std::vector<std::string>& nam
 // Bytes in use on each of these GPUs or MIG instances; 0 where it cannot be told.
 std::vector<std::int64_t> used_gpu_memory(const std::vector<std::string>& names);
 
+// Who computes on a GPU; none where it cannot be told. Of a container's GPU the numbers are those
+// of the machine.
+struct GpuProcess {
+    std::int64_t pid = 0;
+    std::int64_t bytes = 0;  // 0: not told
+    friend bool operator==(const GpuProcess&, const GpuProcess&) = default;
+};
+std::vector<GpuProcess> gpu_processes(const std::string& name);
+
+// What is wrong with a GPU's memory, "has 2 uncorrected memory errors ..."; empty: nothing, or it
+// cannot be told.
+std::string gpu_fault(const std::string& name);
+
 }  // namespace roll::agent

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
+#include "common/json.hpp"
+#include "common/spec/units.hpp"
+
 namespace roll::agent {
 namespace {
 
 constexpr Millis kLearnedLeast{300'000};
 constexpr int kLearnedTimes = 10;
+constexpr Millis kStartBound{1'800'000};
 
 std::optional<Instant> newest(const std::vector<RankProgress>& ranks) {
     std::optional<Instant> at;
@@ -24,24 +28,39 @@ void note_step(RankProgress& rank, std::int64_t step, std::int64_t steps, std::i
     rank = {step, steps, own_ms, now, rank.longest};
 }
 
-std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, Millis declared) {
-    const bool last = std::ranges::any_of(
-        ranks, [](const RankProgress& rank) { return rank.steps > 0 && rank.step >= rank.steps; });
-    if (declared.count() == 0 || last) return std::nullopt;
-    if (declared.count() > 0) return declared;
-    Millis longest{};
-    for (const RankProgress& rank : ranks) longest = std::max(longest, rank.longest);
-    if (longest.count() == 0) return std::nullopt;  // two steps at least
-    return kLearnedTimes * longest + kLearnedLeast;
+bool has_stepped(const std::vector<RankProgress>& ranks) { return newest(ranks).has_value(); }
+
+Millis start_bound(std::string_view document) {
+    const Json json = Json::parse(document, nullptr, false);
+    const Json said = json.is_object() ? json.value("hang_first_step", Json()) : Json();
+    if (!said.is_string() || said == "auto") return kStartBound;
+    const auto bound = spec::parse_duration(said.get<std::string>());  // "never" is none
+    return bound ? Millis(*bound) : Millis{};
 }
 
-std::string hang_reason(const std::vector<RankProgress>& ranks, Millis declared, Instant now) {
-    const auto bound = step_bound(ranks, declared);
-    const auto at = newest(ranks);
-    if (!bound || !at || now - *at < *bound) return {};
+std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const HangRule& rule) {
+    const bool last = std::ranges::any_of(
+        ranks, [](const RankProgress& rank) { return rank.steps > 0 && rank.step >= rank.steps; });
+    if (last) return std::nullopt;
+    const bool stepped = has_stepped(ranks);
+    Millis longest{};
+    for (const RankProgress& rank : ranks) longest = std::max(longest, rank.longest);
+    if (stepped && rule.step.count() >= 0)
+        return rule.step.count() == 0 ? std::nullopt : std::optional(rule.step);
+    if (stepped && longest.count() > 0) return kLearnedTimes * longest + kLearnedLeast;
+    return rule.start.count() == 0 ? std::nullopt : std::optional(rule.start);
+}
+
+std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
+                        Instant now) {
+    const auto bound = step_bound(ranks, rule);
+    const auto stepped = newest(ranks);
+    const Instant at = stepped.value_or(alive);
+    if (ranks.empty() || !bound || now - at < *bound) return {};
     const auto slowest = std::ranges::min_element(ranks, {}, &RankProgress::step);
     const auto in_seconds = [](Millis time) { return std::to_string(time.count() / 1000) + " s"; };
-    return "no step for " + in_seconds(now - *at) + " after step " + std::to_string(slowest->step) +
+    return (stepped ? "no step for " : "no first step, nor any other sign, for ") +
+           in_seconds(now - at) + (stepped ? " after step " + std::to_string(slowest->step) : "") +
            " (at most " + in_seconds(*bound) + "); the stacks of its ranks are in their logs";
 }
 

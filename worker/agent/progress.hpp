@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/agent/lease.hpp"
@@ -22,12 +23,24 @@ struct RankProgress {
 void note_step(RankProgress& rank, std::int64_t step, std::int64_t steps, std::int64_t own_ms,
                Instant now);
 
-// How long these ranks may take for a step. `declared`: the job's own bound, 0: never, -1: ten
-// times the longest that there was and five minutes. None: there is no bound, or the last step is
-// done.
-std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, Millis declared);
+bool has_stepped(const std::vector<RankProgress>& ranks);  // one of them, in this attempt
 
-// Why they hang, one sentence; empty: they do not, or it cannot be told.
-std::string hang_reason(const std::vector<RankProgress>& ranks, Millis declared, Instant now);
+// How long ranks may show nothing.
+struct HangRule {
+    Millis step{};   // between two steps; 0: for ever, -1: ten times the longest, and five minutes
+    Millis start{};  // before the first step, and where the longest is not known yet; 0: for ever
+};
+
+// `hang_first_step` of a job's document; 30 minutes where it says nothing.
+Millis start_bound(std::string_view document);
+
+// How long these ranks may take for what they do now. None: there is no bound, or the last step is
+// done.
+std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const HangRule& rule);
+
+// Why they hang, one sentence; empty: they do not, or it cannot be told. `alive`: when one of them
+// last said anything new, be it no step.
+std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
+                        Instant now);
 
 }  // namespace roll::agent

@@ -47,6 +47,44 @@ TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
     EXPECT_NE(entry().reason.find("after step 3 (at most 10 s)"), std::string::npos);
 }
 
+// What rank 0 says on its way to the first step is a sign of life; its silence is a hang.
+TEST_F(AgentCoreTest, AnAttemptThatHangsBeforeItsFirstStepEndsTooOnceNothingNewIsSaid) {
+    protocol::StartOrder hangs = order(kKey);
+    hangs.document = R"({"hang_first_step": "10s"})";
+    exchange({.start = {hangs}});
+    report(0, protocol::Ready{});
+    const auto wait = [&](int times, const std::string& progress) {
+        for (int second = 0; second < times; ++second) {
+            keep();
+            report(0, protocol::Progress{progress});
+            pass(seconds(1));
+        }
+    };
+    wait(9, R"({"bytes":1})");
+    wait(9, R"({"bytes":2})");
+    EXPECT_EQ(count<DumpStacks>(), 0);
+    wait(3, R"({"bytes":2})");
+    EXPECT_EQ(count<DumpStacks>(), 1);
+    wait(6, R"({"bytes":2})");
+    EXPECT_EQ(count<Kill>(), 1);
+    gone();
+    EXPECT_EQ(entry().exit_code, protocol::kExitHung);
+}
+
+TEST_F(AgentCoreTest, OtherNodesWaitForRankZerosFirstStepAndGiveTheirStacksWhenTheyMustStop) {
+    protocol::StartOrder waits = order(kKey);
+    waits.document = R"({"hang_first_step": "10s"})";
+    waits.node_rank = 1;
+    exchange({.start = {waits}});
+    for (int second = 0; second < 30; ++second) {
+        keep();
+        pass(seconds(1));
+    }
+    EXPECT_EQ(count<DumpStacks>(), 0);
+    exchange({.stop = {{kKey, "another node failed", false, 0}}});
+    EXPECT_EQ(count<DumpStacks>(), 1);
+}
+
 TEST_F(AgentCoreTest, TheStepsOfAllRanksAreInTheProgress) {
     run();
     report(0, protocol::Progress{R"({"step":3})"});

@@ -4,8 +4,12 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "worker/agent/gpu_room.hpp"
+#include "worker/agent/links.hpp"
 #include "worker/agent/nvml.hpp"
+#include "worker/agent/self_check.hpp"
 
 namespace roll::agent {
 namespace {
@@ -88,6 +92,54 @@ TEST(Nvml, FindsGpusByIndexUuidAndMigInstance) {
     const auto near = cpus_near_gpus({"0", "GPU-1", "MIG-1", "7", "GPU-none"});
     EXPECT_EQ(near, (std::vector<Ints>{{0, 1}, {64, 65}, {64, 65}, {}, {}}));
     EXPECT_EQ(used_gpu_memory({"1", "MIG-1", "GPU-none"}), (std::vector<std::int64_t>{10, 3, 0}));
+}
+
+TEST(Nvml, TellsWhoHoldsAGpuAndWhatIsWrongWithOne) {
+    std::string held = "/tmp/roll-nvml-XXXXXX";
+    ::close(::mkstemp(held.data()));
+    ::setenv("FAKE_NVML_HELD", held.c_str(), 1);
+    const std::vector<GpuRoom> room = {{"0", 512 << 20}, {"1", 512 << 20}};
+    EXPECT_EQ(text_of(held_gpus(room)),
+              "GPU 0 has 3072 MiB in use (512 MiB at most): process 4711 3072 MiB");
+    std::filesystem::remove(held);
+    EXPECT_TRUE(held_gpus(room).empty());
+    ::unsetenv("FAKE_NVML_HELD");
+    EXPECT_EQ(gpu_fault("GPU-0"), "");
+    const std::string fault = "has met 2 uncorrected memory errors since its driver was loaded";
+    EXPECT_EQ(gpu_fault("GPU-1"), fault);
+    EXPECT_EQ(gpu_fault("MIG-1"), fault) << "of the GPU that it is a part of";
+}
+
+TEST(NodeCheck, NamesTheFirstThingThatIsWrong) {
+    NodeNeeds needs{.directory = "/tmp", .gpus = 2, .names = {"GPU-0"}};
+    const auto fit = check_node(needs);
+    EXPECT_TRUE(fit) << fit.error().message;
+    needs.names.emplace_back("1");
+    EXPECT_NE(check_node(needs).error().message.find("GPU 1 has met 2"), std::string::npos);
+    needs = {.directory = "/tmp", .links = {"no-such-link"}};
+    EXPECT_EQ(check_node(needs).error().message,
+              "network link no-such-link is down; it was up when roll-worker began");
+    needs = {.directory = "/tmp", .gpus = 3};
+    EXPECT_EQ(check_node(needs).error().message, "NVML shows 2 GPUs; this worker offers 3");
+    EXPECT_FALSE(check_node({.directory = "/dev/null/x"}));
+}
+
+TEST(Links, ThatAreUpAreDevicesAndPorts) {
+    std::string name = "/tmp/roll-links-XXXXXX";
+    const std::filesystem::path sys = ::mkdtemp(name.data());
+    const auto put = [&](const std::string& file, const char* text) {
+        std::filesystem::create_directories((sys / file).parent_path());
+        std::ofstream(sys / file) << text;
+    };
+    for (const char* one : {"eth0", "eth1", "docker0"})
+        put(std::string("class/net/") + one + "/operstate", one[3] == '1' ? "down\n" : "up\n");
+    for (const char* one : {"eth0", "eth1"})
+        std::filesystem::create_directories(sys / "class/net" / one / "device");
+    put("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+    put("class/infiniband/mlx5_1/ports/1/state", "1: DOWN\n");
+    EXPECT_EQ(links_up(sys), (std::vector<std::string>{"eth0", "mlx5_0/1"}));
+    std::filesystem::remove_all(sys);
+    EXPECT_TRUE(links_up(sys).empty());
 }
 
 TEST(GpuNuma, IsThatOfTheCpusNearIt) {

@@ -1,9 +1,20 @@
 // A libnvidia-ml.so.1 of two GPUs, "GPU-0" near CPUs 0-1 and "GPU-1" near CPUs 64-65; "MIG-1" is an
-// instance of the second.
+// instance of the second. As long as the file FAKE_NVML_HELD is there, process 4711 holds 3 GiB of
+// the first. The second has met an uncorrected error.
+#include <cstdlib>
 #include <cstring>
+
+#include <unistd.h>
 
 namespace {
 constexpr int kDone = 0;
+constexpr unsigned long long kHeld = 3ULL << 30;
+
+bool is_held() {
+    const char* const file = std::getenv("FAKE_NVML_HELD");
+    return file != nullptr && ::access(file, F_OK) == 0;
+}
+
 constexpr int kNotFound = 6;
 int g_devices[3];  // what handles point to: two GPUs and the instance
 bool g_ready = false;
@@ -44,6 +55,27 @@ int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
     memory[0] = 80;
     memory[1] = 70;
     memory[2] = device == &g_devices[2] ? 3 : 10;
+    if (device == &g_devices[0] && is_held()) memory[2] = kHeld;
+    return kDone;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, void* processes) {
+    struct {
+        unsigned pid;
+        unsigned long long used;
+        unsigned gpu_instance, compute_instance;
+    } const one{4711, kHeld, 0, 0};
+    *count = device == &g_devices[0] && is_held() ? 1 : 0;
+    if (*count == 1) std::memcpy(processes, &one, sizeof one);
+    return kDone;
+}
+int nvmlDeviceGetTotalEccErrors(void* device, int type, int counter, unsigned long long* errors) {
+    *errors = device == &g_devices[1] && type == 1 && counter == 0 ? 2 : 0;
+    return kDone;
+}
+int nvmlDeviceGetRemappedRows(void* device, unsigned*, unsigned*, unsigned* pending,
+                              unsigned* failed) {
+    if (device == &g_devices[2]) return kNotFound;
+    *pending = *failed = 0;
     return kDone;
 }
 int nvmlDeviceGetCpuAffinity(void* device, unsigned words, unsigned long* mask) {

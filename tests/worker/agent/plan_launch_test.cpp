@@ -142,6 +142,28 @@ TEST(PlanLaunch, GpusMustBeAboutAsFreeAsWhenTheWorkerBegan) {
     EXPECT_EQ(decode_guard_plan(encode(*plan_launch(two, gpus)))->gpus, room);
 }
 
+TEST(PlanLaunch, TheBuiltinCheckNamesTheGpusAndLinksOfThisNode) {
+    LaunchSite gpus = site();
+    gpus.gpus = 8;
+    gpus.links = {"eth0", "mlx5_0/1"};
+    auto two = order("train");
+    two.document = R"({"check": "builtin"})";
+    two.gpus = {2, 5};
+    const auto checks = plan_launch(two, gpus)->checks;
+    ASSERT_EQ(checks.size(), 1u);
+    EXPECT_FALSE(checks[0].site);
+    EXPECT_EQ(checks[0].program.arguments,
+              (std::vector<std::string>{"/opt/roll/bin/roll-worker", "--check-node", "/runs/a-7",
+                                        "--gpus", "8", "--check-gpu=2", "--check-gpu=5",
+                                        "--check-link=eth0", "--check-link=mlx5_0/1"}));
+    gpus.check = {"builtin"};
+    two.document = "{}";
+    const auto sites = plan_launch(two, gpus)->checks;
+    ASSERT_EQ(sites.size(), 1u);
+    EXPECT_TRUE(sites[0].site);
+    EXPECT_EQ(sites[0].program.arguments[2], "/tmp");
+}
+
 TEST(PlanLaunch, WhoSharesAGpuIsToldItsPartAndDoesNotWaitForItsMemory) {
     LaunchSite gpus = site();
     gpus.gpus = 1;

@@ -12,14 +12,33 @@ class Hangs : public testing::Test {
     void step(std::size_t rank, std::int64_t number) {
         note_step(ranks[rank], number, 100, 50, now);
     }
-    std::string after(Millis silence, Millis declared) const {
-        return hang_reason(ranks, declared, now + silence);
+    std::string after(Millis silence, Millis declared, Millis start = 0s) const {
+        return hang_reason(ranks, {declared, start}, now, now + silence);
     }
     std::vector<RankProgress> ranks = std::vector<RankProgress>(2);
     Instant now = 1000s;
 };
 
-TEST_F(Hangs, NothingBeforeTheFirstStep) { EXPECT_EQ(after(24h, 60s), ""); }
+TEST_F(Hangs, BeforeTheFirstStepByABoundOfItsOwn) {
+    EXPECT_EQ(after(24h, 60s), "") << "none";
+    EXPECT_EQ(after(1799s, 60s, 1800s), "");
+    EXPECT_EQ(after(1801s, 60s, 1800s),
+              "no first step, nor any other sign, for 1801 s (at most 1800 s); the stacks of its "
+              "ranks are in their logs");
+    EXPECT_NE(after(1801s, 0s, 1800s), "") << "never is said of later steps";
+    step(0, 1);
+    EXPECT_EQ(after(24h, 0s, 1800s), "");
+    EXPECT_EQ(after(1799s, -1s, 1800s), "") << "from one step nothing is learned";
+    EXPECT_NE(after(1801s, -1s, 1800s), "");
+}
+
+TEST_F(Hangs, TheBoundOfTheStartIsInTheDocument) {
+    EXPECT_EQ(start_bound("{}"), 30min);
+    EXPECT_EQ(start_bound(""), 30min);
+    EXPECT_EQ(start_bound(R"({"hang_first_step": "auto"})"), 30min);
+    EXPECT_EQ(start_bound(R"({"hang_first_step": "90s"})"), 90s);
+    EXPECT_EQ(start_bound(R"({"hang_first_step": "never"})"), 0s);
+}
 
 TEST_F(Hangs, ByTheJobsOwnBound) {
     step(0, 7);

@@ -43,6 +43,8 @@ class SupervisorTest : public testing::Test {
         site.programs = folder_.string();
         site.session = "session-" + folder_.string();
         site.environment = io::current_environment();
+        site.gpu_used_bytes = {0};
+        site.gpu_wait_seconds = gpu_wait_;
         supervisor_.emplace(std::vector<std::string>{io::own_program(), "--guard"}, site,
                             *run_directory_);
     }
@@ -103,7 +105,18 @@ class SupervisorTest : public testing::Test {
             .value();
     }
 
+    // A command of two GPUs, one of which another process holds (fake_nvml.cpp).
+    void start_on_held_gpu() {
+        std::ofstream(folder_ / "held") << "";
+        ::setenv("FAKE_NVML_HELD", (folder_ / "held").c_str(), 1);
+        restart();
+        auto command = order(R"({"command": ["echo", "ran"]})", 1, "command");
+        command.gpus = {0};
+        supervisor_->start({command, boot_now() + seconds(600), boot_now() + seconds(600)});
+    }
+
     AttemptKey key_ = kKey;
+    int gpu_wait_ = 50;
     std::filesystem::path folder_;
     std::optional<RunDirectory> run_directory_;
     std::optional<Supervisor> supervisor_;
@@ -293,6 +306,33 @@ TEST_F(SupervisorTest, WhatAProgramDidNotReadDoesNotReachTheNextOne) {
     wait<Gone>();
     EXPECT_NE(read_file(folder_ / "out/logs/attempt-2/rank-0.log").value().find(":2"),
               std::string::npos);
+}
+
+TEST_F(SupervisorTest, AnAttemptWaitsForTheMemoryOfItsGpusAndItsLogSaysSo) {
+    start_on_held_gpu();
+    const std::filesystem::path log_file = folder_ / "out/logs/attempt-1/rank-0.log";
+    while (read_file(log_file).value_or("").empty()) ::usleep(1000);
+    EXPECT_EQ(log(0),
+              "roll-worker: waits for memory: GPU 0 has 3072 MiB in use (512 MiB at most): process "
+              "4711 3072 MiB\n");
+    std::filesystem::remove(folder_ / "held");
+    wait<Gone>();
+    EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 0}));
+    EXPECT_NE(log(0).find("roll-worker: the memory is free after "), std::string::npos);
+    EXPECT_TRUE(log(0).ends_with("\nran\n"));
+}
+
+TEST_F(SupervisorTest, GpusThatStayHeldEndTheAttemptAsInfraAndNameTheProcess) {
+    gpu_wait_ = 1;
+    start_on_held_gpu();
+    const Verdict verdict = wait<StartFailed>().verdict;
+    EXPECT_EQ(verdict.outcome, "infra");
+    EXPECT_EQ(verdict.exit_code, protocol::kExitUnfit);
+    EXPECT_NE(verdict.reason.find("GPU 0 has 3072 MiB in use (512 MiB at most): process 4711"),
+              std::string::npos);
+    wait<Gone>();
+    EXPECT_EQ(count<Exited>(), 0);
+    EXPECT_NE(log(0).find("roll-worker: gives up after 1 s"), std::string::npos);
 }
 
 TEST_F(SupervisorTest, TheNextWorkerEndsAndReportsWhatThisOneLeft) {
