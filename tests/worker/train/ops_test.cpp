@@ -14,6 +14,7 @@
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
+#include "worker/train/ops/pair_matmul.hpp"
 #include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
 #include "worker/train/ops/swiglu.hpp"
@@ -131,6 +132,71 @@ TEST(QkNorm, BackwardIsAutograds) {
         expect_close(dq, qa.grad(), "dq by parts");
         expect_close(dk, ka.grad(), "dk by parts");
     }
+}
+
+// Products of bfloat16 in all four orders of memory, with every tail of a panel, against double.
+TEST(Matmul, Bfloat16IsTheExactProductRoundedOnce) {
+    for (const auto& [M, K, N] : {std::array{33, 2, 1},
+                                  {40, 64, 48},
+                                  {71, 130, 113},
+                                  {200, 66, 97},
+                                  {64, 4200, 50},
+                                  {3, 64, 48},
+                                  {40, 63, 20}}) {
+        for (const int order : {0, 1, 2, 3}) {
+            const auto made = [](std::int64_t rows, std::int64_t columns, bool turned) {
+                at::manual_seed(rows * 7 + columns);
+                const at::Tensor x =
+                    turned ? at::randn({columns, rows}).t() : at::randn({rows, columns});
+                return x.to(at::kBFloat16);
+            };
+            const at::Tensor a = made(M, K, order % 2 == 1), b = made(K, N, order >= 2);
+            const at::Tensor exact = a.to(at::kDouble).mm(b.to(at::kDouble));
+            at::Tensor out = at::full({M, N}, 0.5, at::kBFloat16);
+            matmul(out, a, b, 1);
+            EXPECT_LT((out.to(at::kDouble) - exact - 0.5).norm().item<double>(),
+                      4e-3 * (exact + 0.5).norm().item<double>());
+            matmul(out, a, b, 0);
+            EXPECT_LT((out.to(at::kDouble) - exact).norm().item<double>(),
+                      4e-3 * exact.norm().item<double>());
+            at::Tensor sum = at::full({M, N}, 0.5, at::kFloat);
+            if (!pair_matmul(sum, a, b, 1)) continue;
+            EXPECT_LT((sum.to(at::kDouble) - exact - 0.5).norm().item<double>(),
+                      1e-5 * (exact + 0.5).norm().item<double>());
+        }
+    }
+}
+
+// Parts of larger matrices, at odd places too, and whatever the number of threads, bit by bit.
+TEST(Matmul, Bfloat16OfPartsIsThatOfCopies) {
+    at::manual_seed(5);
+    const at::Tensor left = at::randn({70, 90}).to(at::kBFloat16);
+    const at::Tensor right = at::randn({90, 120}).to(at::kBFloat16);
+    for (const std::int64_t shift : {0, 1, 2}) {
+        const at::Tensor a = left.narrow(0, shift, 65).narrow(1, shift, 64);
+        const at::Tensor b = right.narrow(0, 3, 64).narrow(1, shift, 101);
+        at::Tensor whole = at::zeros({80, 110}, at::kBFloat16);
+        matmul(whole.narrow(0, 2, 65).narrow(1, 5, 101), a, b, 0);
+        EXPECT_EQ(whole.count_nonzero().item<std::int64_t>(), 65 * 101);
+        const at::Tensor found = whole.narrow(0, 2, 65).narrow(1, 5, 101);
+        EXPECT_LT(error(found.to(at::kFloat), a.to(at::kFloat).mm(b.to(at::kFloat))), 4e-3);
+        const int threads = at::get_num_threads();
+        for (const int others : {1, 3}) {
+            at::set_num_threads(others);
+            at::Tensor again = at::zeros({65, 101}, at::kBFloat16);
+            matmul(again, a, b, 0);
+            EXPECT_TRUE(again.equal(found));
+        }
+        at::set_num_threads(threads);
+    }
+}
+
+TEST(Matmul, ASumOfNothingIsNothing) {
+    at::Tensor out = at::full({40, 48}, 3, at::kBFloat16);
+    matmul(out, at::empty({40, 0}, at::kBFloat16), at::empty({0, 48}, at::kBFloat16), 0);
+    EXPECT_EQ(out.count_nonzero().item<std::int64_t>(), 0);
+    at::Tensor none = at::empty({40, 0}, at::kBFloat16);
+    matmul(none, at::ones({40, 8}, at::kBFloat16), at::empty({8, 0}, at::kBFloat16), 0);
 }
 
 // The formulas of Llama 3's report and of "linear" scaling, frequency by frequency.

@@ -57,20 +57,20 @@ TEST(Precision, SmallUpdatesAddUp) {
 }
 
 TEST(Precision, LossAndGradientsFollowThoseOfFloat64) {
-    Trained narrow(at::kBFloat16), exact(at::kDouble);
+    Trained narrow(at::kBFloat16), exact(at::kDouble), there(at::kDouble);
     exact.parameters().flat_main.copy_(narrow.parameters().flat_weight);
     for (int step = 0; step < 20; ++step) {
         const auto batch = tiny_batch(step, 3);
+        there.parameters().flat_main.copy_(narrow.parameters().flat_weight);
+        const StepResult at_same_weights = there.trainer.run(batch, 0);
         const StepResult mine = narrow.trainer.run(batch, 1e-3);
-        const StepResult wanted = exact.trainer.run(batch, 1e-3);
-        EXPECT_NEAR(mine.loss, wanted.loss, 1e-2 * wanted.loss) << step;
-        // Later ones are of two trainings that have gone apart.
-        const double bound = step == 0 ? 1e-2 : 3e-2;
-        EXPECT_NEAR(mine.grad_norm, wanted.grad_norm, bound * wanted.grad_norm) << step;
-        if (step > 0) continue;
-        const Parameters &p = narrow.parameters(), &q = exact.parameters();
+        const double trained = exact.trainer.run(batch, 1e-3).loss;
+        EXPECT_NEAR(mine.loss, trained, 1e-2 * trained) << step;
+        EXPECT_NEAR(mine.grad_norm, at_same_weights.grad_norm, 1e-2 * mine.grad_norm) << step;
+        const Parameters &p = narrow.parameters(), &q = there.parameters();
         for (std::size_t i = 0; i < p.grad.size(); ++i)
-            EXPECT_LT(apart(p.grad[i], q.grad[i]), 3e-2) << p.specs[i].name;
+            EXPECT_LT(apart(p.grad[i], q.grad[i]), step == 0 ? 3e-2 : 8e-2)
+                << step << " " << p.specs[i].name;
     }
     const LossSum sum = narrow.trainer.evaluate(tiny_batch(99, 4));
     EXPECT_NEAR(sum.loss, exact.trainer.evaluate(tiny_batch(99, 4)).loss, 1e-2 * sum.loss);

@@ -1,6 +1,7 @@
 #include "worker/train/ops/linear.hpp"
 
 #include "worker/train/ops/kernel.hpp"
+#include "worker/train/ops/pair_matmul.hpp"
 
 // Exported by libtorch_cpu, in no header of the wheel. at::mm takes this way for bfloat16 alone.
 namespace at::native {
@@ -19,7 +20,8 @@ bool wants_onednn(const at::Tensor& out) {
 
 constexpr std::int64_t kPartBytes = 2 << 20;  // still in a cache when it is added
 
-// The product is rounded to x_MI's type, the sum is not. A few outputs at a time.
+// Where only numbers of one type multiply: the product is rounded to x_MI's, the sum is not. A few
+// outputs at a time.
 void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& dw_OI,
                  Sum sum) {
     const std::int64_t outputs = dw_OI.size(0);
@@ -37,6 +39,7 @@ void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tens
 }  // namespace
 
 void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN, double beta) {
+    if (pair_matmul(out_MN, a_MK, b_KN, beta)) return;
     if (wants_onednn(out_MN)) {
         at::native::mkldnn_matmul(a_MK, b_KN, out_MN, static_cast<float>(beta), 1.0F);
     } else {
@@ -67,7 +70,10 @@ at::Tensor linear_backward_input(const at::Tensor& dy_MO, const at::Tensor& w_OI
 
 void linear_backward_weight(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                             const at::Tensor& dw_OI, Sum sum) {
-    if (x_MI.scalar_type() != dw_OI.scalar_type()) return add_rounded(dy_MO, x_MI, dw_OI, sum);
+    if (x_MI.scalar_type() != dw_OI.scalar_type()) {
+        if (pair_matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0)) return;
+        return add_rounded(dy_MO, x_MI, dw_OI, sum);
+    }
     matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0);
 }
 

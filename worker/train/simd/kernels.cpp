@@ -1,5 +1,7 @@
 #include "worker/train/simd/kernels.hpp"
 
+#include <cpuid.h>
+
 #include "worker/train/simd/width.hpp"
 
 namespace roll::simd {
@@ -27,6 +29,14 @@ const Kernels<double>& kernels<double>() {
 template <>
 const Kernels<c10::BFloat16>& kernels<c10::BFloat16>() {
     return *best_width().of_bfloat16;
+}
+
+const PairKernels* pair_kernels() {
+    static const bool tiles = [] {
+        unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+        return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & bit_AMX_BF16) != 0;
+    }();
+    return tiles ? nullptr : best_width().of_pairs;
 }
 
 const char* kernel_width() { return best_width().name; }

@@ -1,9 +1,10 @@
 #include "worker/train/simd/kernels_impl.hpp"
+#include "worker/train/simd/pairs_impl.hpp"
 #include "worker/train/simd/width.hpp"
 
 namespace roll::simd {
 
 constinit const Width kWidthAvx512Bf16{"avx512_bf16", &kTable<float>, &kTable<double>,
-                                       &kTable<c10::BFloat16>};
+                                       &kTable<c10::BFloat16>, &kPairTable};
 
 }  // namespace roll::simd

@@ -10,6 +10,11 @@ namespace {
 
 #ifdef __AVX512BF16__
 
+inline __attribute__((always_inline)) __m512i paired(__m256i even, __m256i odd) {
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(even),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+}
+
 // Pairs of neighbours in a column, [rows / 2][columns]; after an odd last row comes a 0.
 template <class X>
 Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count,
@@ -18,12 +23,9 @@ Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count
         const X *const even = rows.from(row).data, *const odd = even + rows.stride;
         for (std::int64_t i = 0; i < columns; i += 16) {
             const __mmask16 mask = first_lanes(columns - i);
-            const __m256i low = halves(even + i, mask);
-            const __m256i high = halves(odd + i, row + 1 < count ? mask : __mmask16{0});
-            _mm512_mask_storeu_epi32(
-                room + row / 2 * columns + i, mask,
-                _mm512_or_si512(_mm512_cvtepu16_epi32(low),
-                                _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16)));
+            const __m256i last = halves(odd + i, row + 1 < count ? mask : __mmask16{0});
+            _mm512_mask_storeu_epi32(room + row / 2 * columns + i, mask,
+                                     paired(halves(even + i, mask), last));
         }
     }
     return {room, columns};

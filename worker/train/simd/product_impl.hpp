@@ -16,58 +16,60 @@ constexpr int kTileRows = 4;
 template <class T>
 constexpr int kTileVectors = Vec<T>::size() * sizeof(T) == 64 ? 4 : 2;
 
-// One tile of R rows by V vectors. A single vector may be a part of one, `size` elements.
-template <class T, class E, int R, int V>
-inline __attribute__((always_inline)) void tile(Rows<T> c, Elements<E> a, Rows<const E> b,
+// One tile of R rows by V vectors, of results stored as X. A single vector may be a part of one,
+// `size` elements.
+template <class X, class E, int R, int V>
+inline __attribute__((always_inline)) void tile(Rows<X> c, Elements<E> a, Rows<const E> b,
                                                 std::int64_t inner, int size, bool add) {
+    using T = Wide<X>;
     constexpr int kWidth = Vec<T>::size();
     if constexpr (V > 1) size = kWidth;
     Vec<T> sum[R][V];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int v = 0; v < V; ++v)
-            sum[r][v] = add ? lanes(c.data + r * c.stride + v * kWidth, size) : Vec<T>(0);
+            sum[r][v] = add ? get(c.data + r * c.stride + v * kWidth, size) : Vec<T>(0);
     for (std::int64_t k = 0; k < inner; ++k) {
         decltype(lanes(b.data, size)) right[V];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int v = 0; v < V; ++v) right[v] = lanes(b.data + k * b.stride + v * kWidth, size);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
             const auto left = in_all_lanes(a.data[k * a.column_stride + r * a.row_stride]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int v = 0; v < V; ++v) sum[r][v] = multiply_add(left, right[v], sum[r][v]);
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[r][v].store(c.data + r * c.stride + v * kWidth, size);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) put(c.data + r * c.stride + v * kWidth, sum[r][v], size);
 }
 
-template <class T, class E, int V>
-void tile_column(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, int size, bool add) {
+template <class X, class E, int R, int V>
+void tile_column(Rows<X> c, Elements<E> a, Rows<const E> b, Sizes sizes, int size, bool add) {
     std::int64_t row = 0;
     const auto next = [&](std::int64_t rows) {
         row += rows;
         c.data += rows * c.stride;
         a.data += rows * a.row_stride;
     };
-    for (; row + kTileRows <= sizes.rows; next(kTileRows))
-        tile<T, E, kTileRows, V>(c, a, b, sizes.inner, size, add);
-    for (; row < sizes.rows; next(1)) tile<T, E, 1, V>(c, a, b, sizes.inner, size, add);
+    for (; row + R <= sizes.rows; next(R)) tile<X, E, R, V>(c, a, b, sizes.inner, size, add);
+    for (; row < sizes.rows; next(1)) tile<X, E, 1, V>(c, a, b, sizes.inner, size, add);
 }
 
 // c = a @ b, added to c if `add`; `inner` counts factors.
 template <class T, class E>
 void product(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, bool add) {
-    constexpr int kWidth = Vec<T>::size();
-    constexpr std::int64_t kWide = kTileVectors<T> * kWidth;
+    constexpr int kWidth = Vec<T>::size(), kVectors = kTileVectors<T>;
+    constexpr std::int64_t kWide = kVectors * kWidth;
     std::int64_t left = sizes.columns;
     for (; left >= kWide; left -= kWide, c.data += kWide, b.data += kWide)
-        tile_column<T, E, kTileVectors<T>>(c, a, b, sizes, kWidth, add);
+        tile_column<T, E, kTileRows, kVectors>(c, a, b, sizes, kWidth, add);
     for (; left > 0; left -= kWidth, c.data += kWidth, b.data += kWidth)
-        tile_column<T, E, 1>(c, a, b, sizes, static_cast<int>(left < kWidth ? left : kWidth), add);
+        tile_column<T, E, kTileRows, 1>(c, a, b, sizes,
+                                        static_cast<int>(left < kWidth ? left : kWidth), add);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "worker/train/simd/kernels.hpp"
+#include "worker/train/simd/pair_kernels.hpp"
 
 namespace roll::simd {
 
@@ -11,6 +12,7 @@ struct Width {
     const Kernels<float>* of_float;
     const Kernels<double>* of_double;
     const Kernels<c10::BFloat16>* of_bfloat16;
+    const PairKernels* of_pairs = nullptr;
 };
 
 extern const Width kWidthDefault;

@@ -1,0 +1,153 @@
+#include "worker/train/ops/pair_matmul.hpp"
+
+#include <memory>
+
+#include "worker/train/ops/kernel.hpp"
+#include "worker/train/simd/pair_kernels.hpp"
+
+namespace roll::ops {
+namespace {
+
+using simd::PairKernels;
+using Number = c10::BFloat16;
+using Room = std::unique_ptr<std::byte[]>;
+
+constexpr std::int64_t kInnerMax = 4096;  // more of a panel would not stay in the second cache
+constexpr std::int64_t kRowsMin = 32;     // with fewer, packing costs more than it gives
+
+struct Matrix {
+    const Number* data;
+    std::int64_t stride;
+    bool turned;  // its columns are contiguous, not its rows
+};
+
+std::optional<Matrix> matrix_of(const at::Tensor& tensor) {
+    if (!is_narrow(tensor)) return std::nullopt;
+    const auto* data = tensor.const_data_ptr<Number>();
+    if (tensor.stride(1) == 1) return Matrix{data, tensor.stride(0), false};
+    if (tensor.stride(0) == 1) return Matrix{data, tensor.stride(1), true};
+    return std::nullopt;
+}
+
+// Where pairs are read as they lie, each of them is whole and aligned.
+bool lies_in_pairs(const Matrix& matrix) {
+    return matrix.stride % 2 == 0 &&
+           reinterpret_cast<std::uintptr_t>(matrix.data) % PairKernels::kPairBytes == 0;
+}
+
+bool takes(const Matrix& a, const Matrix& b, std::int64_t inner) {
+    return inner > 0 && inner % 2 == 0 && (a.turned || lies_in_pairs(a)) &&
+           (!b.turned || lies_in_pairs(b));
+}
+
+std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+
+Room room_for(std::int64_t pairs) {
+    return std::make_unique_for_overwrite<std::byte[]>(
+        static_cast<std::size_t>(pairs * PairKernels::kPairBytes));
+}
+
+// Some numbers of a product's sums.
+struct Work {
+    const PairKernels& kernels;
+    Matrix a, b;
+    simd::PairProduct whole;  // its left side and panel come from a and b
+};
+
+// The left side, if its columns are contiguous. A cache line of numbers at a time.
+Room pack_left(const Work& work) {
+    constexpr std::int64_t kLine = 32;
+    const std::int64_t row_bytes = work.whole.inner / 2 * PairKernels::kPairBytes;
+    const std::int64_t rows = work.whole.rows, lines = parts(rows, kLine);
+    Room packed = room_for(lines * kLine * work.whole.inner / 2);
+    for_rows(lines, 1, [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t row = first * kLine; row < (first + count) * kLine; row += kLine)
+            work.kernels.pack_left(packed.get() + row * row_bytes, work.a.data + row, work.a.stride,
+                                   std::min(kLine, rows - row), work.whole.inner);
+    });
+    return packed;
+}
+
+// Rows [begin, end) of a panel's columns.
+void multiply(const Work& work, const std::byte* left, simd::PairProduct p, std::int64_t begin,
+              std::int64_t end) {
+    constexpr std::int64_t kRows = PairKernels::kRows;
+    const std::int64_t row_bytes = p.out_stride * (p.out_is_float ? 4 : 2);
+    auto* const out = static_cast<std::byte*>(p.out);
+    const std::int64_t step = work.a.turned ? kRows : end - begin;
+    for (std::int64_t row = begin; row < end; row += step) {
+        p.out = out + row * row_bytes;
+        p.rows = std::min(step, end - row);
+        if (work.a.turned) {
+            p.left = left + row * (p.inner / 2) * PairKernels::kPairBytes;
+            p.row_stride = 1;
+            p.column_stride = kRows;
+        } else {
+            p.left = work.a.data + row * work.a.stride;
+            p.row_stride = work.a.stride / 2;
+            p.column_stride = 1;
+        }
+        work.kernels.product(p);
+    }
+}
+
+// A task is a panel of the right side by a part of the rows.
+void run(const Work& work) {
+    constexpr std::int64_t kColumns = PairKernels::kColumns, kPart = 128;
+    const simd::PairProduct& whole = work.whole;
+    const Room left = work.a.turned ? pack_left(work) : Room();
+    const std::int64_t panels = parts(whole.columns, kColumns), threads = at::get_num_threads();
+    const std::int64_t cuts = std::min(parts(4 * threads, panels), parts(whole.rows, kPart));
+    const std::int64_t rows =
+        parts(parts(whole.rows, cuts), PairKernels::kRows) * PairKernels::kRows;
+    for_rows(panels * cuts, 1, [&](std::int64_t first, std::int64_t count) {
+        const Room panel = room_for(whole.inner / 2 * kColumns);
+        for (std::int64_t task = first; task < first + count; ++task) {
+            const std::int64_t begin = task % cuts * rows, column = task / cuts * kColumns;
+            simd::PairProduct p = whole;
+            p.columns = std::min(kColumns, whole.columns - column);
+            p.panel = panel.get();
+            p.out = static_cast<std::byte*>(whole.out) + column * (whole.out_is_float ? 4 : 2);
+            if (task == first || begin == 0)
+                work.kernels.pack_right(panel.get(),
+                                        work.b.data + column * (work.b.turned ? work.b.stride : 1),
+                                        work.b.stride, work.b.turned, p.columns, p.inner);
+            multiply(work, left.get(), p, begin, std::min(whole.rows, begin + rows));
+        }
+    });
+}
+
+}  // namespace
+
+bool pair_matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
+                 double beta) {
+    const PairKernels* const kernels = simd::pair_kernels();
+    const bool wide = out_MN.scalar_type() == at::kFloat;
+    if (kernels == nullptr || (!wide && !is_narrow(out_MN)) || (beta != 0 && beta != 1))
+        return false;
+    const auto a = matrix_of(a_MK), b = matrix_of(b_KN);
+    const std::int64_t inner = a_MK.size(1);
+    if (!a || !b || !takes(*a, *b, inner)) return false;
+    if (out_MN.stride(1) != 1 || out_MN.size(0) < kRowsMin || out_MN.size(1) == 0 ||
+        (!wide && inner > kInnerMax))
+        return false;
+    TORCH_CHECK(
+        b_KN.size(0) == inner && out_MN.size(0) == a_MK.size(0) && out_MN.size(1) == b_KN.size(1),
+        "a product's sizes do not match");
+    for (std::int64_t begin = 0; begin < inner; begin += kInnerMax) {
+        Work work{*kernels, *a, *b, {}};
+        work.a.data += begin * (a->turned ? a->stride : 1);
+        work.b.data += begin * (b->turned ? 1 : b->stride);
+        work.whole.out = out_MN.mutable_data_ptr();
+        work.whole.out_stride = out_MN.stride(0);
+        work.whole.out_is_float = wide;
+        work.whole.add = beta == 1 || begin > 0;
+        work.whole.rows = out_MN.size(0);
+        work.whole.columns = out_MN.size(1);
+        work.whole.inner = std::min(kInnerMax, inner - begin);
+        run(work);
+    }
+    return true;
+}
+
+}  // namespace roll::ops
