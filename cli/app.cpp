@@ -34,7 +34,10 @@ class Parser {
 
     int run(int argc, char** argv) {
         look_at_stdout(context_, Color::Auto);
-        context_.json = has_flag(argc, argv, "--json");  // for what goes wrong while parsing
+        const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
+        const std::string usual = mode == nullptr ? "" : mode;
+        // For what goes wrong while parsing.
+        context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
         } catch (const CLI::Success& e) {
@@ -42,6 +45,10 @@ class Parser {
         } catch (const CLI::ParseError& e) {
             print_error(context_, usage_error(e, argc, argv));
             return exit_code(ErrorCode::InvalidArgument);
+        }
+        if (auto set = set_mode(usual); !set) {
+            print_error(context_, set.error());
+            return exit_code(set.error().code);
         }
         look_at_stdout(context_, color_ == "always"  ? Color::Always
                                  : color_ == "never" ? Color::Never
@@ -54,6 +61,18 @@ class Parser {
 
   private:
     using Action = std::function<Result<int>()>;
+
+    // What ROLL_OUTPUT_MODE says; --json and --parsable win over it.
+    Result<void> set_mode(const std::string& mode) {
+        if (mode == "json" || mode == "parsable" || mode == "text" || mode.empty()) {
+            const bool flags = app_.count("--json") + app_.count("--parsable") > 0;
+            context_.json = flags ? app_.count("--json") > 0 : mode == "json";
+            context_.parsable |= !flags && mode == "parsable";
+            return {};
+        }
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("ROLL_OUTPUT_MODE is {}; allowed: text, json or parsable", mode));
+    }
 
     static bool has_flag(int argc, char** argv, std::string_view flag) {
         return std::any_of(argv, argv + argc, [&](const char* word) { return word == flag; });
@@ -147,8 +166,9 @@ class Parser {
         CLI::App* submit = command(
             "submit", "Queue jobs: FILE..., or -- PROGRAM ARGUMENT..., or SCRIPT [-- ARGUMENT...]",
             [this] { return run_submit(context_, submit_); });
-        submit->add_option("FILE", submit_.files,
-                           "Job files, YAML or JSON; - is stdin; scripts that start with #!");
+        submit->add_option(
+            "FILE", submit_.files,
+            "Job files, YAML, JSON or .toml; - is stdin; scripts that start with #!");
         add_submit_options(submit);
         CLI::App* resubmit =
             command("resubmit", "Queue jobs that are over once more; --failed: those that failed",
@@ -162,6 +182,13 @@ class Parser {
         add_submit_options(resume);
     }
 
+    static void add_format(CLI::App* sub, std::string& format, const std::string& variable) {
+        sub->add_option("-o,--format", format,
+                        "What to show: id,name (help: all there is), '{id} {name:<20}' for a line "
+                        "each, or a name of formats.yaml")
+            ->envname(variable);
+    }
+
     void add_queries() {
         CLI::App* jobs = command("jobs", "The queue; -a: its history too",
                                  [this] { return run_jobs(context_, jobs_); });
@@ -170,8 +197,7 @@ class Parser {
         jobs->add_option("--state", jobs_.state)
             ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
         jobs->add_option("--user", jobs_.user);
-        jobs->add_option("-o,--format", jobs_.format, "Keys of a job to show, e.g. id,name,state")
-            ->envname("ROLL_JOBS_FORMAT");
+        add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "One job: attempts, checkpoints, export",
                                  [this] { return run_show(context_, word_); });
         show->add_option("JOB", word_)->required();
@@ -196,7 +222,8 @@ class Parser {
         metrics->add_option("--key", metrics_.key, "What to plot [loss]");
         command("top", "A live view of nodes, jobs and events; q ends it",
                 [this] { return run_top(context_); });
-        command("nodes", "The workers", [this] { return run_nodes(context_); });
+        add_format(command("nodes", "The workers", [this] { return run_nodes(context_, word_); }),
+                   word_, "ROLL_NODES_FORMAT");
     }
 
     void add_steering() {
@@ -245,7 +272,9 @@ class Parser {
             made->callback([this, action = std::move(action)] { chosen_ = action; });
             return made;
         };
-        sub("list", "Queues and allocations", [this] { return run_alloc_list(context_); });
+        add_format(sub("list", "Queues and allocations",
+                       [this] { return run_alloc_list(context_, word_); }),
+                   word_, "ROLL_ALLOC_FORMAT");
         add_alloc_options(sub("add", "A queue to order allocations from, when jobs need them",
                               [this] { return run_alloc_add(context_, alloc_); }));
         for (const auto& [verb, what] : {std::pair{"pause", "Order nothing more from a queue"},

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/toml_file.hpp"
 #include "common/files.hpp"
 #include "common/yaml/yaml.hpp"
 
@@ -101,7 +102,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
     if (fs::is_directory(file, error)) {
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("{} is a directory; submit takes job files, YAML or JSON, and "
+            fmt::format("{} is a directory; submit takes job files, YAML, JSON or TOML, and "
                         "scripts that start with #!",
                         file),
             fmt::format("rollctl submit {}/*.yaml", fs::path(file).lexically_normal().string()));
@@ -111,9 +112,13 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         ROLL_TRY(Source script, script_source(text, file));
         return std::vector{std::move(script)};
     }
-    ROLL_TRY(std::vector<Json> documents, read_documents(text, file));
     const fs::path folder = file == "-" ? fs::current_path() : fs::absolute(file).parent_path();
     const std::string base = folder.lexically_normal();
+    if (file.ends_with(".toml")) {
+        ROLL_TRY(TomlFile toml, read_toml(text, file));
+        return std::vector<Source>{{file, std::move(toml.document), base, std::move(toml.lines)}};
+    }
+    ROLL_TRY(std::vector<Json> documents, read_documents(text, file));
     std::vector<Source> sources;
     auto lines = yaml::key_lines(text);
     lines.resize(documents.size());

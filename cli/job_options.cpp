@@ -1,6 +1,7 @@
 #include "cli/job_options.hpp"
 
 #include <cmath>
+#include <cstdlib>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -46,9 +47,10 @@ Result<void> parse_words(const std::string& words, JobOptions& options) {
     try {
         app.parse(words);
     } catch (const CLI::ParseError& e) {
-        return fail(ErrorCode::InvalidArgument, e.what(),
-                    "a #ROLL line takes the options of `rollctl submit --help` that a job file has "
-                    "a key for");
+        return fail(
+            ErrorCode::InvalidArgument, e.what(),
+            "#ROLL lines and ROLL_SUBMIT take the options of `rollctl submit --help` that a "
+            "job file has a key for");
     }
     return {};
 }
@@ -139,6 +141,16 @@ Result<JobOptions> read_directives(std::string_view script, const std::string& f
     }
     ROLL_TRY_VOID(parse_words(all, options));
     return options;
+}
+
+Result<JobOptions> options_of_environment() {
+    JobOptions options;
+    const char* const words = std::getenv("ROLL_SUBMIT");
+    if (words == nullptr) return options;
+    auto read = parse_words(words, options);
+    if (read) return options;
+    read.error().message = "ROLL_SUBMIT: " + read.error().message;
+    return tl::unexpected(std::move(read).error());
 }
 
 }  // namespace roll::cli

@@ -1,12 +1,11 @@
 #include "cli/job_view.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/render.hpp"
-#include "common/spec/nearest.hpp"
 
 namespace roll::cli {
 namespace {
@@ -141,50 +140,53 @@ std::string progress_text(const Json& job) {
     return text;
 }
 
-Result<std::vector<std::string>> job_keys(const std::string& list) {
-    static const std::vector<std::string> kKnown = {
-        "id",         "name",     "kind",      "user",         "state",      "held",
-        "cancelling", "priority", "reason",    "submitted_at", "started_at", "ended_at",
-        "exit_code",  "waiting",  "output",    "attempt",      "nodes",      "source_job",
-        "export_job", "after",    "resources", "labels",       "progress"};
-    std::vector<std::string> keys;
-    for (std::size_t from = 0; !list.empty() && from <= list.size();) {
-        const std::size_t end = std::min(list.find(',', from), list.size());
-        keys.push_back(list.substr(from, end - from));
-        from = end + 1;
-        if (std::ranges::find(kKnown, keys.back()) != kKnown.end()) continue;
-        const auto near = spec::nearest(keys.back(), kKnown);
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("-o {}: a job has no {}{}", list, keys.back(),
-                                near ? "; did you mean " + *near + "?" : ""),
-                    fmt::format("allowed, with commas between: {}", fmt::join(kKnown, ", ")));
+const Fields& job_fields() {
+    static const Fields kFields = {
+        "a job", "jobs", {"id",         "name",       "kind",       "user",       "state",
+                          "held",       "cancelling", "priority",   "reason",     "submitted_at",
+                          "started_at", "ended_at",   "exit_code",  "waiting",    "output",
+                          "attempt",    "nodes",      "source_job", "export_job", "after",
+                          "resources",  "labels",     "progress",   "time",       "info"}};
+    return kFields;
+}
+
+std::vector<std::string> asked_fields(const Format& format) {
+    static const std::vector<std::string> kTime = {"submitted_at", "started_at", "ended_at"};
+    static const std::vector<std::string> kInfo = {"state", "waiting", "progress", "reason",
+                                                   "export_job"};
+    const std::vector<std::string> own = {"id", "name", "kind", "state", "time", "nodes", "info"};
+    std::set<std::string> asked;
+    for (const std::string& field : format.fields.empty() ? own : format.fields) {
+        if (field == "time")
+            asked.insert(kTime.begin(), kTime.end());
+        else if (field == "info")
+            asked.insert(kInfo.begin(), kInfo.end());
+        else
+            asked.insert(field.substr(0, field.find('.')));
     }
-    return keys;
+    return {asked.begin(), asked.end()};
 }
 
-std::vector<std::string> job_fields(const std::vector<std::string>& keys) {
-    if (!keys.empty()) return keys;
-    return {"id",       "name",  "kind",    "state",    "submitted_at", "started_at",
-            "ended_at", "nodes", "waiting", "progress", "reason",       "export_job"};
+static std::string job_cell(const Json& job, const std::string& field, Time now) {
+    if (field == "time") return time_text(job, now);
+    if (field == "info") return info_text(job);
+    if (field.starts_with("progress."))
+        return deep_field_text({{"progress", progress_of(job)}}, field);
+    return deep_field_text(job, field);
 }
 
-std::string jobs_text(const Json& jobs, const std::vector<std::string>& keys, Time now,
-                      bool color) {
-    std::vector<Column> columns = {{"ID", true},   {"NAME"},  {"KIND"}, {"STATE"},
-                                   {"TIME", true}, {"NODES"}, {"INFO"}};
-    if (!keys.empty()) columns.clear();
-    for (const std::string& key : keys) columns.push_back({key, false});
+std::string jobs_text(const Json& jobs, const Format& format, Time now, bool color) {
+    const auto cell = [now](const Json& job, const std::string& field) {
+        return job_cell(job, field, now);
+    };
+    if (!format.fields.empty()) return rows_text(format, jobs, color, cell);
+    const std::vector<Column> columns = {{"ID", true},   {"NAME"},  {"KIND"}, {"STATE"},
+                                         {"TIME", true}, {"NODES"}, {"INFO"}};
     std::vector<std::vector<std::string>> rows;
     for (const Json& job : jobs) {
-        std::vector<std::string> row;
-        for (const std::string& key : keys) row.push_back(field_text(job, key));
-        if (keys.empty()) {
-            row = {field_text(job, "id"),   field_text(job, "name"),
-                   field_text(job, "kind"), field_text(job, "state"),
-                   time_text(job, now),     field_text(job, "nodes"),
-                   info_text(job)};
-        }
-        rows.push_back(std::move(row));
+        auto& row = rows.emplace_back();
+        for (const char* field : {"id", "name", "kind", "state", "time", "nodes", "info"})
+            row.push_back(cell(job, field));
     }
     return table(columns, rows, color);
 }
@@ -227,19 +229,33 @@ static std::string node_state(const Json& node) {
            "Z: " + field_text(excluded, "reason");
 }
 
-std::string nodes_text(const Json& nodes) {
+const Fields& node_fields() {
+    static const Fields kFields = {
+        "a node",
+        "nodes",
+        {"node", "state", "slots", "slots_free", "gpus", "gpus_free", "segment", "draining",
+         "excluded", "allocation", "jobs", "joined_at", "heard_ms_ago", "heard"}};
+    return kFields;
+}
+
+static std::string node_cell(const Json& node, const std::string& field) {
+    if (field == "state") return node_state(node);
+    if (field != "heard") return deep_field_text(node, field);
+    const Json heard = node.value("heard_ms_ago", Json());
+    return heard.is_number() ? duration_text(heard.get<double>() / 1000) + " ago" : "";
+}
+
+std::string nodes_text(const Json& nodes, const Format& format) {
+    if (!format.fields.empty()) return rows_text(format, nodes, false, node_cell);
     std::vector<std::vector<std::string>> rows;
     for (const Json& node : nodes) {
         const auto share = [&](const char* all, const char* free) {
             const std::string total = field_text(node, all);
             return total == "0" ? "" : field_text(node, free) + "/" + total;
         };
-        const Json heard = node.value("heard_ms_ago", Json());
-        const std::string ago =
-            heard.is_number() ? duration_text(heard.get<double>() / 1000) + " ago" : "";
         rows.push_back({field_text(node, "node"), share("slots", "slots_free"),
                         share("gpus", "gpus_free"), node_state(node), field_text(node, "jobs"),
-                        ago});
+                        node_cell(node, "heard")});
     }
     return table(
         {{"NODE"}, {"SLOTS FREE", true}, {"GPUS FREE", true}, {"STATE"}, {"JOBS"}, {"HEARD", true}},

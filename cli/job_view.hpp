@@ -4,23 +4,23 @@
 #include <string>
 #include <vector>
 
+#include "cli/output_format.hpp"
 #include "common/error.hpp"
 #include "common/json.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {
 
-// The keys of a summary in a list with commas between. Error InvalidArgument: a job has no such
-// key.
-Result<std::vector<std::string>> job_keys(const std::string& list);
+const Fields& job_fields();   // what -o may name of a job: keys of a summary, `time` and `info`
+const Fields& node_fields();  // and of a node: keys, `state` in words and `heard`
 
-// What jobs_text() shows with these keys: no other field need be asked for.
-std::vector<std::string> job_fields(const std::vector<std::string>& keys);
+// The keys of a summary that jobs_text() reads: no other need be asked for.
+std::vector<std::string> asked_fields(const Format& format);
 
-// `jobs` is the reply's list of summaries; `keys` to show instead of the usual columns, if any.
-std::string jobs_text(const Json& jobs, const std::vector<std::string>& keys, Time now, bool color);
+// `jobs` and `nodes` are the replies' lists.
+std::string jobs_text(const Json& jobs, const Format& format, Time now, bool color);
 std::string job_text(const Json& job, Time now, bool color);
-std::string nodes_text(const Json& nodes);
+std::string nodes_text(const Json& nodes, const Format& format = {});
 std::string event_text(const Json& event);
 
 bool is_over(const Json& job);

@@ -121,7 +121,14 @@ Result<int> run_alloc_add(const Context& context, const AllocOptions& options) {
     return 0;
 }
 
-Result<int> run_alloc_list(const Context& context) {
+Result<int> run_alloc_list(const Context& context, const std::string& shown) {
+    static const Fields kFields = {
+        "an allocation",
+        "allocations",
+        {"id", "queue", "state", "slurm_job", "slurm_state", "ordered_at", "granted_at", "ends_at",
+         "workers", "nodes", "reason"}};
+    if (shown == "help") return print_format_help(kFields);
+    ROLL_TRY(const Format format, parse_format(shown, kFields, formats_file()));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const Json reply, daemon.ask("alloc_list"));
     const Json queues = reply.value("queues", Json::array());
@@ -130,8 +137,12 @@ Result<int> run_alloc_list(const Context& context) {
     } else if (context.parsable) {
         for (const Json& queue : queues) print(field_text(queue, "name") + "\n");
     } else {
-        print(queues_text(queues, context.color));
         const Json allocations = reply.value("allocations", Json::array());
+        if (!format.fields.empty()) {
+            print(rows_text(format, allocations, context.color, deep_field_text));
+            return 0;
+        }
+        print(queues_text(queues, context.color));
         if (!allocations.empty()) print("\n" + allocations_text(allocations, context.color));
         const std::string trouble = reply.value("slurm_trouble", "");
         if (!trouble.empty()) say("Slurm: " + trouble);

@@ -9,6 +9,7 @@
 
 #include "cli/context.hpp"
 #include "cli/job_file.hpp"
+#include "cli/output_format.hpp"
 
 namespace roll::cli {
 
@@ -97,7 +98,9 @@ Result<int> run_update(const Context& context, const std::string& selector,
 // Asks a training job for a checkpoint, waits for it at most `timeout`, and prints its directory.
 Result<int> run_checkpoint(const Context& context, const std::string& selector,
                            const std::string& timeout);
-Result<int> run_nodes(const Context& context);
+Result<int> run_nodes(const Context& context, const std::string& format);
+// What -o help prints.
+Result<int> print_format_help(const Fields& fields);
 // Without a node: all that are and will be there.
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
@@ -122,7 +125,7 @@ struct AllocOptions {
     bool dry_run = false;
 };
 Result<int> run_alloc_add(const Context& context, const AllocOptions& options);
-Result<int> run_alloc_list(const Context& context);
+Result<int> run_alloc_list(const Context& context, const std::string& format);
 // pause, resume, remove, dry-run.
 Result<int> run_alloc_steer(const Context& context, const std::string& verb,
                             const std::string& name);

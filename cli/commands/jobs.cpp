@@ -5,8 +5,15 @@
 
 namespace roll::cli {
 
+Result<int> print_format_help(const Fields& fields) {
+    ROLL_TRY(const std::string text, format_help(fields, formats_file()));
+    print(text);
+    return 0;
+}
+
 Result<int> run_jobs(const Context& context, const JobsOptions& options) {
-    ROLL_TRY(const auto keys, job_keys(options.format));
+    if (options.format == "help") return print_format_help(job_fields());
+    ROLL_TRY(const Format format, parse_format(options.format, job_fields(), formats_file()));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     Json args = Json::object();
     if (!options.selector.empty()) args["selector"] = options.selector;
@@ -18,7 +25,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     if (context.parsable)
         args["fields"] = {"id"};
     else if (!context.json)
-        args["fields"] = job_fields(keys);
+        args["fields"] = asked_fields(format);
     ROLL_TRY(const Json reply, daemon.jobs(args));
     const Json jobs = reply.value("jobs", Json::array());
     if (context.json) {
@@ -26,7 +33,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     } else if (context.parsable) {
         for (const Json& job : jobs) print(job.value("id", Json()).dump() + "\n");
     } else {
-        print(jobs_text(jobs, keys, wall_clock_now(), context.color));
+        print(jobs_text(jobs, format, wall_clock_now(), context.color));
         if (jobs.empty() && !options.all) say("nothing is queued or running; rollctl jobs -a");
     }
     return 0;

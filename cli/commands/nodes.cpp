@@ -5,7 +5,9 @@
 
 namespace roll::cli {
 
-Result<int> run_nodes(const Context& context) {
+Result<int> run_nodes(const Context& context, const std::string& shown) {
+    if (shown == "help") return print_format_help(node_fields());
+    ROLL_TRY(const Format format, parse_format(shown, node_fields(), formats_file()));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const Json reply, daemon.ask("nodes"));
     const Json nodes = reply.value("nodes", Json::array());
@@ -14,7 +16,7 @@ Result<int> run_nodes(const Context& context) {
     } else if (context.parsable) {
         for (const Json& node : nodes) print(field_text(node, "node") + "\n");
     } else {
-        print(nodes_text(nodes));
+        print(nodes_text(nodes, format));
         const std::string stopped = field_text(reply, "stopped");
         if (!stopped.empty()) say("no job is started: " + stopped + "; rollctl undrain --all");
     }

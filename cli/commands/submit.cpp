@@ -128,7 +128,11 @@ bool is_script(const Source& source) {
 
 Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources) {
-    for (Source& source : sources) ROLL_TRY_VOID(apply_options(options.job, source));
+    ROLL_TRY(const JobOptions environment, options_of_environment());
+    for (Source& source : sources) {
+        ROLL_TRY_VOID(apply_options(environment, source));
+        ROLL_TRY_VOID(apply_options(options.job, source));
+    }
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
     if (options.dry_run) return print_specs(specs);
     return submit_specs(context, options, specs);

@@ -1,6 +1,10 @@
 #include "cli/job_file.hpp"
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
+
+#include "cli/toml_file.hpp"
 
 namespace roll::cli {
 namespace {
@@ -52,6 +56,53 @@ TEST(Directives, NameTheLineThatIsWrong) {
     const auto options = read_directives("#!/bin/sh\n#ROLL --slots 2\n#ROLL --slot 2\n", "a.sh");
     ASSERT_FALSE(options);
     EXPECT_TRUE(options.error().message.starts_with("a.sh:3: ")) << options.error().message;
+}
+
+// The order in which settings win: file, ROLL_SUBMIT, command line.
+TEST(Environment, WinsOverTheFileAndNotOverTheCommandLine) {
+    ::setenv("ROLL_SUBMIT", "--slots 2 --name 'from env' --set train.steps=7", 1);
+    const auto options = options_of_environment();
+    ASSERT_TRUE(options) << options.error().message;
+    Json document = {{"name", "file"}, {"train", {{"steps", 5}}}};
+    JobOptions line;
+    line.name = "line";
+    ASSERT_TRUE(apply_options(*options, document));
+    ASSERT_TRUE(apply_options(line, document));
+    EXPECT_EQ(document, Json::parse(R"({"name": "line", "train": {"steps": 7},
+                                        "resources": {"slots_per_node": 2}})"));
+    ::setenv("ROLL_SUBMIT", "--slot 2", 1);
+    EXPECT_TRUE(options_of_environment().error().message.starts_with("ROLL_SUBMIT: "));
+    ::unsetenv("ROLL_SUBMIT");
+    EXPECT_TRUE(options_of_environment()->sets.empty());
+}
+
+TEST(Toml, IsReadAsTheSameDocument) {
+    const auto read = read_toml(
+        "name = 'a'\nkind = \"train\"\nbegin = 2026-11-22T08:00:00Z\n"
+        "[resources]\nnodes = 2\ngpus_per_node = 0.5\n"
+        "[train]\noptimizer = {lr = 3e-3, betas = [1, -2]}\ndeterministic = true\n"
+        "[[then]]\nname = 'b'\n",
+        "a.toml");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(read->document, Json::parse(R"({"name": "a", "kind": "train",
+        "begin": "2026-11-22T08:00:00Z", "resources": {"nodes": 2, "gpus_per_node": 0.5},
+        "train": {"optimizer": {"lr": 0.003, "betas": [1, -2]}, "deterministic": true},
+        "then": [{"name": "b"}]})"));
+    EXPECT_EQ(read->lines.at("resources.gpus_per_node"), 6);
+    EXPECT_EQ(read->lines.at("train.optimizer.lr"), 8);
+    EXPECT_EQ(read->lines.at("then[0].name"), 11);
+}
+
+TEST(Toml, ProblemsHaveTheirLines) {
+    const auto read = read_toml("name = 'a'\nkind = \n", "a.toml");
+    ASSERT_FALSE(read);
+    EXPECT_TRUE(read.error().message.starts_with("a.toml:2: not TOML: ")) << read.error().message;
+    const auto toml =
+        read_toml("name = 'a'\nkind = 'command'\ncommand = ['true']\nslots = 1\n", "");
+    const auto specs = parse_sources({{"a.toml", toml->document, "/", toml->lines}});
+    ASSERT_FALSE(specs);
+    EXPECT_NE(specs.error().message.find("line 4: slots"), std::string::npos)
+        << specs.error().message;
 }
 
 TEST(ParseSources, ReportsTheProblemsOfEveryFile) {

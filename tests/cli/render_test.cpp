@@ -31,24 +31,6 @@ TEST(JobsTable, ShowsWhatMattersInEachState) {
               " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
 }
 
-TEST(JobsTable, TakesOtherColumns) {
-    EXPECT_EQ(jobs_text(jobs(), *job_keys("id,state,exit_code"), kNow, false),
-              "id  state    exit_code\n"
-              "7   running\n"
-              "8   queued\n"
-              "9   failed   3\n");
-    EXPECT_EQ(jobs_text(Json::array(), *job_keys("id,name"), kNow, false), "id  name\n");
-}
-
-TEST(JobsTable, RefusesAColumnThatNoJobHas) {
-    const auto keys = job_keys("id,stat");
-    ASSERT_FALSE(keys);
-    EXPECT_EQ(keys.error().code, ErrorCode::InvalidArgument);
-    EXPECT_EQ(keys.error().message, "-o id,stat: a job has no stat; did you mean state?");
-    EXPECT_FALSE(job_keys("id,"));
-    EXPECT_TRUE(job_keys("")->empty());
-}
-
 TEST(JobsTable, PaintsStatesOnlyWhenAsked) {
     EXPECT_NE(jobs_text(jobs(), {}, kNow, true).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
     EXPECT_EQ(jobs_text(jobs(), {}, kNow, false).find('\x1b'), std::string::npos);

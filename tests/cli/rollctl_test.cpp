@@ -114,6 +114,33 @@ TEST_F(Rollctl, DryRunShowsTheWholeDocumentOfACommand) {
     EXPECT_EQ(job["output"], base + "/runs/n-{id}");
 }
 
+TEST_F(Rollctl, AFileTheEnvironmentAndTheCommandLineSetKeysInThisOrder) {
+    std::ofstream(base + "/a.toml") << "name = 'a'\nkind = 'command'\ncommand = ['true']\n"
+                                       "[resources]\nslots_per_node = 2\nnodes = 2\n";
+    const Ended ended = run_program("env ROLL_SUBMIT='--slots 3 --nodes 3' " ROLLCTL,
+                                    "submit --dry-run a.toml --nodes 4");
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    const Json job = Json::parse(ended.output)["jobs"][0];
+    EXPECT_EQ(job["name"], "a");
+    EXPECT_EQ(job["resources"]["slots_per_node"], 3);
+    EXPECT_EQ(job["resources"]["nodes"], 4);
+    EXPECT_EQ(run_program("env ROLL_SUBMIT=--slot " ROLLCTL, "submit --dry-run a.toml").status, 2);
+}
+
+TEST_F(Rollctl, TheEnvironmentSaysHowToPrintUnlessAFlagDoes) {
+    const std::string json = "env ROLL_OUTPUT_MODE=json " ROLLCTL;
+    EXPECT_EQ(Json::parse(run_program(json, "jobs").output)["error"]["code"], "unavailable");
+    EXPECT_NE(run_program(json, "--parsable jobs").output.find("next: rollctl up"),
+              std::string::npos);
+    const Ended odd = run_program("env ROLL_OUTPUT_MODE=xml " ROLLCTL, "jobs");
+    EXPECT_EQ(odd.status, 2);
+    EXPECT_EQ(odd.output, "rollctl: ROLL_OUTPUT_MODE is xml; allowed: text, json or parsable\n");
+    for (const char* list : {"jobs", "nodes", "alloc list"}) {
+        EXPECT_EQ(run(std::string(list) + " -o colour").status, 2) << list;
+        EXPECT_EQ(run(std::string(list) + " -o help").status, 0) << list;
+    }
+}
+
 TEST_F(Rollctl, TheExampleIsAValidJobFile) {
     std::filesystem::create_directories(base + "/data");
     std::filesystem::copy(std::string(ROLL_EXAMPLES) + "/kjv.yaml", base);
