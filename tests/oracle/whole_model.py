@@ -1,10 +1,11 @@
 """whole_model.py BIN [MODEL] [--positions N] [--only fp32|fp64]: a model directory as Roll and transformers see it.
 
-BIN has roll-rank, roll-convert and model_check. Without MODEL it makes a small random llama in bfloat16. Says, a JSON
-line each: loss, logits and every gradient in fp32 and fp64 (fp64 without transformers' float32 islands), what loading
-took, and after two steps of training by roll-rank, whether transformers gets our logits out of the export. Exits with 1
-where a bound is broken: loss 1e-5 (fp32), gradients 1e-4 and 1e-10, logits of the export 1e-4, memory of loading the
-model + its largest tensor + 256 MiB.
+BIN has roll-rank, roll-convert and model_check. Without MODEL it makes a small random llama in bfloat16. The truth is
+what transformers computes in fp64, without its float32 islands. Says, a JSON line each, how far from it Roll's loss,
+logits and worst gradient are in fp32 and fp64, and those of transformers in fp32; what loading took; and the same of
+the export after two steps of training by roll-rank. Exits with 1 where a bound is broken: loss 1e-5 (fp32; from
+transformers' own in fp32, too), gradients 1e-4 and 1e-10, logits of the export 1e-4, memory of loading the model + its
+largest tensor + 256 MiB.
 """
 import argparse
 import json
@@ -19,7 +20,7 @@ from family_steps import BASE, ROPE, save
 from in_type import Lift
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 LIMITS = {"fp32": {"loss_error": 1e-5, "logits_error": 1e-4, "gradient_error": 1e-4},
           "fp64": {"loss_error": 1e-10, "logits_error": 1e-10, "gradient_error": 1e-10}}
@@ -39,6 +40,7 @@ def make_small(out):
 
 def tell(model, precision, ids, out):
     """What transformers says of a directory, as model_check reads it."""
+    out.mkdir()
     dtype = {"fp32": torch.float32, "fp64": torch.float64}[precision]
     torch.set_default_dtype(dtype)
     with Lift() if precision == "fp64" else nullcontext():
@@ -52,8 +54,29 @@ def tell(model, precision, ids, out):
     save_file({name: tensor.double().contiguous() for name, tensor in told.items()}, out / "told.safetensors")
 
 
-def check(binaries, model, precision, told, what):
-    done = subprocess.run([binaries / "model_check", model, precision, told], capture_output=True, text=True,
+def read(folder):
+    return {name: tensor.double() for path in sorted(folder.glob("*.safetensors"))
+            for name, tensor in load_file(path).items()}
+
+
+def error(found, truth):
+    return ((found - truth).abs().max() / truth.abs().max()).item()
+
+
+def compare_theirs(folder, truth, what):
+    """How far transformers itself is from the truth; returns its loss."""
+    told, wanted = read(folder), read(truth)
+    gradients, exact = read(folder / "grad"), read(truth / "grad")
+    errors = {name: error(gradients[name], exact[name]) for name in exact}
+    worst = max(errors, key=errors.get)
+    print(json.dumps({"what": f"transformers in fp32, {what}", "loss_error": error(told["loss"], wanted["loss"]),
+                      "logits_error": error(told["logits"], wanted["logits"]), "gradient_error": errors[worst],
+                      "worst_gradient": worst}), flush=True)
+    return told["loss"].item()
+
+
+def check(binaries, model, precision, truth, what):
+    done = subprocess.run([binaries / "model_check", model, precision, truth], capture_output=True, text=True,
                           check=False)
     if done.returncode:
         sys.exit(f"model_check: {done.stderr}")
@@ -64,6 +87,25 @@ def check(binaries, model, precision, told, what):
     room = found["model_mib"] + found["largest_mib"] + 256
     if found["load_peak_mib"] > room:
         broken.append(f"{what}: loading took {found['load_peak_mib']:.0f} MiB, more than {room:.0f}")
+    return found["loss"], broken
+
+
+def compare(binaries, ours, theirs, precisions, ids, folder, what):
+    """One model as a directory that Roll reads and one that transformers reads; what is broken."""
+    broken = []
+    truth = folder / "truth"
+    tell(theirs, "fp64", ids, truth)
+    for precision in precisions:
+        loss, found = check(binaries, ours, precision, truth, what)
+        broken += found
+        if precision == "fp64":
+            continue
+        tell(theirs, "fp32", ids, folder / "fp32")
+        beside = compare_theirs(folder / "fp32", truth, what)
+        if not abs(loss - beside) <= LIMITS["fp32"]["loss_error"] * beside:
+            broken.append(f"{what}: loss {loss} is not transformers' {beside}")
+        shutil.rmtree(folder / "fp32")
+    shutil.rmtree(truth)
     return broken
 
 
@@ -105,15 +147,9 @@ def main():
         if args.model is None:
             make_small(model)
         ids = torch.tensor([list((TEXT * 9).encode())[:args.positions]])
-        for precision in args.only or LIMITS:
-            (folder / precision).mkdir()
-            tell(model, precision, ids, folder / precision)
-            broken += check(args.binaries, model, precision, folder / precision, "start")
-            shutil.rmtree(folder / precision)
+        broken += compare(args.binaries, model, model, args.only or LIMITS, ids, folder, "start")
         checkpoint, export = train(args.binaries, model, folder)
-        (folder / "after").mkdir()
-        tell(export, "fp32", ids, folder / "after")
-        broken += check(args.binaries, checkpoint, "fp32", folder / "after", "export")
+        broken += compare(args.binaries, checkpoint, export, ["fp32"], ids, folder, "export")
     if broken:
         sys.exit("; ".join(broken))
 
