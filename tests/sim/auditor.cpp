@@ -50,6 +50,21 @@ Auditor::Member& Auditor::member(const AttemptKey& key, WorkerId worker) {
     return *found;
 }
 
+template <class Is>
+bool Auditor::has_member(const AttemptKey& key, const Is& is) const {
+    const auto found = jobs_.find(key.job);
+    if (found == jobs_.end() || !found->second.run || found->second.run->token != key.token)
+        return false;
+    return std::ranges::any_of(found->second.run->members,
+                               [&](const Member& m) { return !m.ended && is(m); });
+}
+bool Auditor::is_current(const AttemptKey& key, WorkerId worker) const {
+    return has_member(key, [&](const Member& m) { return m.place.worker == worker; });
+}
+bool Auditor::is_current(const AttemptKey& key, const std::string& node) const {
+    return has_member(key, [&](const Member& m) { return m.node == node; });
+}
+
 void Auditor::on(const core::IncarnationRaised& e) {
     for (auto& [id, worker] : workers_) worker.quiet = true;
     ROLL_CHECK(e.incarnation > incarnation_);
@@ -117,13 +132,6 @@ void Auditor::on(const core::JobRequeued& e) {
     const Outcome outcome = j.last_end.value().outcome;
     const spec::Retry& retry = j.spec.retry;
     ROLL_CHECK(outcome != Outcome::Done && outcome != Outcome::Invalid);
-    if (!(j.infra <= retry.infra && j.app <= retry.app && j.timeouts <= retry.timeout))
-        fprintf(stderr,
-                "job %lu infra %d/%d app %d/%d timeouts %d/%d core %d %d %d outcome %d code %d "
-                "reason %s clock %ld\n",
-                e.job.value, j.infra, retry.infra, j.app, retry.app, j.timeouts, retry.timeout,
-                e.infra_failures, e.app_failures, e.timeouts, (int)outcome, j.last_end->exit_code,
-                j.last_end->reason.c_str(), now_.time_since_epoch().count());
     ROLL_CHECK(j.infra <= retry.infra && j.app <= retry.app && j.timeouts <= retry.timeout);
     ROLL_CHECK(retry.no_progress == 0 || j.stalled < retry.no_progress);
     ROLL_CHECK(e.infra_failures == j.infra && e.app_failures == j.app);
@@ -221,12 +229,6 @@ void Auditor::on(const core::AttemptStopping& e) {
     run(e.attempt).limit_at_stop = by_limit;
     run(e.attempt).deadline_at_stop = e.reason == "reached its deadline";
     run(e.attempt).stopping = true;
-    if (getenv("DBG"))
-        fprintf(stderr,
-                "stopping %lu %s at %ld limit %d deadline %d broken %d since %ld limit %ld\n",
-                e.attempt.job.value, e.reason.c_str(), now_.time_since_epoch().count(),
-                run(e.attempt).limit_at_stop, run(e.attempt).deadline_at_stop, broken,
-                r.since.time_since_epoch().count(), r.given.time.count());
     run(e.attempt).preempted = e.preempted;
 }
 void Auditor::on(const core::MemberEnded& e) {
@@ -332,6 +334,7 @@ void Auditor::on(const core::CheckpointRecorded& e) {
     ROLL_CHECK(e.asked <= r.asked);
     if (e.asked > 0 && e.asked == r.asked) r.asked_at.reset();
     job(e.attempt.job).newest = e.step;
+    r.recorded = e.step;
     auto& saves = job(e.attempt.job).save_ms;
     if (e.save_ms > 0) saves.push_back(e.save_ms);
     if (saves.size() > 200) saves.erase(saves.begin());

@@ -29,6 +29,12 @@ class Auditor {
     void wrote(JobId job, std::int64_t step, const Token& token);
     void deleted(JobId job, std::int64_t step, const Token& token);
 
+    // Whether the attempt, and it on that worker or node, is what rolld has there now.
+    bool is_current(const AttemptKey& key, WorkerId worker) const;
+    bool is_current(const AttemptKey& key, const std::string& node) const;
+    // Its newest checkpoint that is recorded; 0: none.
+    std::int64_t recorded(const AttemptKey& key) const { return jobs_.at(key.job).run->recorded; }
+
     // Every acknowledged job is there; called after each replay too.
     void check_acknowledged(const core::State& state) const;
     // When all is over.
@@ -54,6 +60,7 @@ class Auditor {
         bool deadline_at_stop = false;  // likewise
         std::uint64_t asked = 0;        // checkpoints
         std::optional<Time> asked_at{};
+        std::int64_t recorded = 0;  // newest checkpoint of its own
         Time since{};
     };
     struct Job {
@@ -156,6 +163,8 @@ class Auditor {
 
     Job& job(JobId id);
     Run& run(const AttemptKey& key);
+    template <class Is>
+    bool has_member(const AttemptKey& key, const Is& is) const;
     Member& member(const AttemptKey& key, WorkerId worker);
     using Occupied = std::function<bool(const Job&)>;
     Room room(const Occupied& occupied) const;  // what the jobs that it names leave free

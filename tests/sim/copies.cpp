@@ -74,6 +74,7 @@ void CopyRules::tell(Copy& copy, const protocol::Command& command) const {
         copy.asked = save->asked;
     } else {
         copy.recorded.push_back(std::get<protocol::RecordedStep>(command).step);
+        copy.newest_recorded = std::max(copy.newest_recorded, copy.recorded.back());
     }
 }
 

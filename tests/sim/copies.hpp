@@ -20,7 +20,8 @@ struct Copy {
     protocol::StartOrder order{};
     Instant killed_at{};               // the leash
     std::optional<Instant> dies_at{};  // SIGKILL has been sent
-    bool late = false;                 // it outlived its leash, for its node stood still
+    bool late = false;                 // it may outlive its leash, for its node stood still
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> lost_at{};  // incarnation, beat
     bool up = false;
     bool gone = false;
     Instant up_at{};
@@ -33,6 +34,7 @@ struct Copy {
     std::uint64_t asked = 0;                  // for a checkpoint, which none answers yet
     std::int64_t step = 0;                    // newest that it has saved, or started from
     std::vector<std::int64_t> recorded{};     // of its own, ascending
+    std::int64_t newest_recorded = 0;         // of these, also when they are deleted
     std::vector<agent::ProcessEvent> said{};  // and not heard by roll-worker yet
 
     const AttemptKey& key() const { return order.attempt; }

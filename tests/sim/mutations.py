@@ -22,7 +22,6 @@ MUTATIONS = {
          'place == nullptr) return Events{};', 'a member ends twice'),
         ('return repeated(s, in, known->second);',
          'if (in.user == "") return repeated(s, in, known->second);', 'a repeated key queues another job'),
-        ('if (!place->up && !stopping) return Events{};', '', 'a member whose order is on the way counts as dead'),
         ('found != known->end() && found + 1 != known->end()', 'false', 'a replaced roll-worker comes back'),
         ('if (job->array != after.job) continue;', 'continue;', "an array's first job does not stand for all"),
     ],
@@ -152,6 +151,7 @@ MUTATIONS = {
     'gateway/sessions.cpp': [
         ('!held.up && on_its_way ? rules.start_on_its_way : rules.missing_grace', 'std::chrono::milliseconds(0)',
          'a start order that is on its way is forgotten'),
+        ('(!held.up && !held.stopping) || says', 'says', 'silence counts while the start order is on its way'),
         ('if (renews || fresh) session.renewed = now;', 'if (fresh) session.renewed = now;',
          'who was heard once is silent'),
     ],
@@ -173,11 +173,14 @@ MUTATIONS = {
     'worker/agent/lease.cpp': [
         ('silent_since_ = std::max(silent_since_, answer.silent_since_);', 'silent_since_ = sent + rules.lease;',
          'an answer lowers the bound too far'),
+        ('silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);', '',
+         'a clock that stood still is believed'),
     ],
     'ledger/ledger.cpp': [
         ('"PRAGMA synchronous=FULL"', '"PRAGMA synchronous=OFF"', 'commits are not synced'),
         ('if (execute(impl->database.get(), "PRAGMA wal_checkpoint")) ', '', 'the mark names what is not synced'),
-        ('if (!next) {\n        impl_->roll_back();', 'if (!next) {', 'a failed commit leaves its transaction open'),
+        ('ROLL_TRY_VOID(step_once(commit.get()));', 'head = next; ROLL_TRY_VOID(step_once(commit.get()));',
+         'a commit that failed is taken for the newest'),
     ],
     'ledger/chain.cpp': [
         ('if (head.hash != stored)', 'if (false)', 'bits that turned are served'),

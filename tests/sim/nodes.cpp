@@ -66,13 +66,20 @@ void World::end_worker(Node& node, bool at_once) {
     node.frozen_until = 0;
     if (at_once) node.suspended_until = 0;
     const CopyRules rules(random_, faulty());
-    for (auto& [key, copy] : node.copies) rules.kill(copy, boot_now());
+    for (auto& [key, copy] : node.copies) rules.kill(copy, node.clock);
     if (at_once) node.copies.clear();
+}
+
+void World::set_clock(Node& node) {
+    node.clock = std::chrono::seconds(random_.between(0, 1'000'000));
+    node.second = Millis(random_.between(999, 1001));
 }
 
 void World::live() {
     for (Node& node : nodes_) {
-        if (second_ >= node.suspended_until) see_what_outlived(node);
+        const bool runs = second_ >= node.suspended_until;
+        if (runs || !node.clock_stops) node.clock += node.second;
+        if (runs) see_what_outlived(node);
     }
     for (Node& node : nodes_) {
         if (second_ >= node.suspended_until) live_node(node);
@@ -82,12 +89,12 @@ void World::live() {
 // Of a node that stood still; before any node lives on, as another may start the same job now.
 void World::see_what_outlived(Node& node) const {
     for (auto& [key, copy] : node.copies)
-        copy.late |= !copy.dies_at && boot_now() >= copy.killed_at + std::chrono::seconds(2);
+        copy.late |= !copy.dies_at && node.clock >= copy.killed_at + std::chrono::seconds(2);
 }
 
 void World::live_node(Node& node) {
     const CopyRules rules(random_, faulty());
-    for (auto& [key, copy] : node.copies) rules.live(copy, peer_failed(node, copy), boot_now());
+    for (auto& [key, copy] : node.copies) rules.live(copy, peer_failed(node, copy), node.clock);
     if (node.worker) {
         if (second_ >= node.frozen_until) work(node);
         return;
@@ -101,8 +108,9 @@ void World::live_node(Node& node) {
 // A turn of roll-worker's loop.
 void World::work(Node& node) {
     take_in(node);
-    node.worker->core.on_clock(boot_now());
+    node.worker->core.on_clock(node.clock);
     carry_out(node);
+    check_obeyed(node);
     look(node);
     say(node);
     carry_out(node);
@@ -111,10 +119,15 @@ void World::work(Node& node) {
 
 void World::take_in(Node& node) {
     RollWorker& worker = *node.worker;
-    for (const protocol::Answer& answer : std::exchange(worker.heard, {}))
-        worker.core.on_answer(answer, boot_now());
-    while (!worker.volume.empty() && worker.volume.begin()->first <= boot_now())
-        tell(worker.core, worker.volume.extract(worker.volume.begin()).mapped(), boot_now());
+    worker.obeyed = std::exchange(worker.heard, {});
+    for (const Word& word : worker.obeyed) worker.core.on_answer(word.answer, node.clock);
+    worker.saw.reset();
+    while (!worker.volume.empty() && worker.volume.begin()->first <= node.clock) {
+        const auto event = worker.volume.extract(worker.volume.begin()).mapped();
+        tell(worker.core, event, node.clock);
+        if (const auto* looked = std::get_if<agent::Looked>(&event))
+            worker.saw = Beat{0, looked->look->incarnation, looked->look->counter};
+    }
     for (auto& [key, copy] : node.copies) {
         for (const agent::ProcessEvent& event : std::exchange(copy.said, {})) {
             totals_.leashes += std::holds_alternative<agent::LeashRanOut>(event);
@@ -122,7 +135,7 @@ void World::take_in(Node& node) {
                 const auto* pruned = std::get_if<protocol::CheckpointPruned>(&said->report);
                 if (pruned != nullptr) auditor_.deleted(key.job, pruned->step, pruned->writer);
             }
-            tell(worker.core, event, boot_now());
+            tell(worker.core, event, node.clock);
         }
     }
     std::erase_if(node.copies, [](const auto& item) { return item.second.gone; });
@@ -139,7 +152,8 @@ void World::carry_out(Node& node) {
         std::visit(
             Overload{[&](const agent::Start& e) {
                          Copy& copy = node.copies[e.order.attempt];
-                         copy = rules.start(e, boot_now());
+                         copy = rules.start(e, node.clock);
+                         copy.late = worker.stood_at.has_value();
                          check_started(node, copy);
                      },
                      [&](const agent::SetLeash& e) {
@@ -152,7 +166,7 @@ void World::carry_out(Node& node) {
                          with(e.attempt, [&](Copy& copy) { rules.terminate(copy); });
                      },
                      [&](const agent::Kill& e) {
-                         with(e.attempt, [&](Copy& copy) { rules.kill(copy, boot_now()); });
+                         with(e.attempt, [&](Copy& copy) { rules.kill(copy, node.clock); });
                      },
                      [&](const agent::Publish& e) { carry_out(node, e); },
                      [&](const agent::Remember& e) { node.remembered[e.entry.attempt] = e.entry; },
@@ -166,7 +180,7 @@ void World::carry_out(Node& node) {
 
 // The rename may take a while, come too late, or fail; roll-worker hears of it later still.
 void World::carry_out(Node& node, const agent::Publish& publish) {
-    const Instant at = boot_now() + std::chrono::seconds(chance(20) ? random_.between(1, 20) : 0);
+    const Instant at = node.clock + std::chrono::seconds(chance(20) ? random_.between(1, 20) : 0);
     agent::Published result{.attempt = publish.attempt, .step = publish.step, .done = {}};
     if (at >= publish.before) {
         result.done = fail(ErrorCode::Unavailable, "the lease ran out before it was published");
@@ -179,25 +193,28 @@ void World::carry_out(Node& node, const agent::Publish& publish) {
     node.worker->volume.emplace(at + std::chrono::seconds(random_.between(0, 1)), result);
 }
 
-// Shows the beacon as it was up to `volume_delay` ago.
+// Shows the beacon as it was up to `volume_delay` ago; a volume that is broken may go back.
 void World::look(Node& node) {
-    if (node.worker->core.look_due(boot_now()).empty()) return;
+    if (node.worker->core.look_due(node.clock).empty()) return;
     if (second_ < node.blind_until || chance(5)) return;
-    const int shown = second_ - random_.between(0, 3);
+    const int shown = std::max(second_ - random_.between(0, 3), chance(1) ? 0 : node.shown);
+    node.saw_it_go_back |= shown < node.shown;
+    node.shown = shown;
     const auto found = std::ranges::find_if(beacon_.rbegin(), beacon_.rend(),
                                             [&](const Beat& beat) { return beat.second <= shown; });
     if (found == beacon_.rend()) return;
-    const Instant ended = boot_now() + std::chrono::seconds(chance(10) ? random_.between(1, 5) : 0);
+    const Instant ended = node.clock + std::chrono::seconds(chance(10) ? random_.between(1, 5) : 0);
     node.worker->volume.emplace(
-        ended, agent::Looked{agent::Look{found->incarnation, found->counter, boot_now(), ended}});
+        ended, agent::Looked{agent::Look{found->incarnation, found->counter, node.clock, ended}});
 }
 
 void World::say(Node& node) {
     RollWorker& worker = *node.worker;
     const bool due = !worker.beat_at || random_.percent(75);
     if (!due && !std::exchange(worker.changed, false)) return;
-    worker.beat_at = boot_now();
-    Said said{worker.core.heartbeat(boot_now())};
+    worker.beat_at = node.clock;
+    Said said{worker.core.heartbeat(node.clock)};
+    worker.said = said.heartbeat.sequence;
     if (in_bytes_) said.frame = protocol::encode(said.heartbeat);
     totals_.messages += in_bytes_;
     send(node, node.mute_until,
@@ -209,14 +226,16 @@ void World::leave(Node& node) {
     RollWorker& worker = *node.worker;
     if (!worker.ending) return;
     if (worker.core.idle() && !worker.leaves_at)
-        worker.leaves_at = boot_now() + std::chrono::seconds(3);
-    if (!worker.core.settled(boot_now()) && !(worker.leaves_at && boot_now() >= *worker.leaves_at))
+        worker.leaves_at = node.clock + std::chrono::seconds(3);
+    if (!worker.core.settled(node.clock) && !(worker.leaves_at && node.clock >= *worker.leaves_at))
         return;
     node.worker.reset();
 }
 
 // The point of it all: no two copies of a job, no slot or GPU used twice, seen from outside.
 void World::check_started(const Node& node, const Copy& started) const {
+    if (started.late) return;
+    if (audited_ == ledger_.size()) ROLL_CHECK(auditor_.is_current(started.key(), node.name));
     std::map<int, int> used;  // of each GPU, in hundredths
     for (const Node& other : nodes_) {
         for (const auto& [key, copy] : other.copies) {

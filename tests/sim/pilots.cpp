@@ -127,6 +127,7 @@ void World::start_pilot(const SlurmJob& job, int index) {
     node.gpus = job.queue.gpus;
     node.segment = "s" + std::to_string(index);
     node.pilot = protocol::PilotNote{job.key, job.id, 100'000 + job.ends_at};
+    set_clock(node);
     nodes_.push_back(std::move(node));
     start_worker(nodes_.back());
 }

@@ -130,8 +130,10 @@ void World::serve() {
     if (!engine_ || second_ < stalled_until_) return;
     if (pending_) return finish(*std::exchange(pending_, std::nullopt));
     listen();
-    for (Input& gone : sessions_->lost(engine_->state(), published_))
-        inbox_.push_back({std::move(gone)});
+    check_bounds();
+    const auto lost = sessions_->lost(engine_->state(), published_);
+    note_given_away(lost);
+    for (const Input& gone : lost) inbox_.push_back({gone});
     for (Input& quiet : sessions_->quiet(engine_->state(), steady_now()))
         inbox_.push_back({std::move(quiet)});
     if (!step() || !engine_) return;
@@ -277,10 +279,10 @@ void World::answer(WorkerId id, const core::Worker& worker, protocol::Answer ans
     answer.counter = session.renewed_at;
     answer.beacon = "/volume/beacon";
     const auto node = std::ranges::find(nodes_, worker.node, &Node::name);
-    send(*node, node->deaf_until,
-         [&node = *node, to = worker.session, said = travelled(std::move(answer))] {
-             if (node.worker && node.worker->session == to) node.worker->heard.push_back(said);
-         });
+    Word word{travelled(std::move(answer)), truth(id, session)};
+    send(*node, node->deaf_until, [&node = *node, to = worker.session, word = std::move(word)] {
+        if (node.worker && node.worker->session == to) node.worker->heard.push_back(word);
+    });
 }
 
 // Each worker beside rolld has ended, as the locks of their run directories show.

@@ -179,6 +179,8 @@ void World::meddle() {
             break;
         case 18:
         case 19: inbox_.push_back({core::AskCheckpoint{job}}); break;
+        case 31:
+        case 32: cancel_starting(); break;
         case 28: inbox_.push_back({core::StopDispatch{"maintenance"}}); break;
         case 29:
         case 30: inbox_.push_back({core::StopDispatch{}}); break;
@@ -208,19 +210,44 @@ void World::meddle() {
 // A roll-worker dies, with its node or alone, is asked to end, or stands still, with its node or
 // alone; or it cannot be reached.
 void World::break_something(Node& node) {
-    const int what = random_.between(1, 9);
+    const int what = random_.between(1, 10);
     const int how_long = random_.between(1, 80);
     if (what == 3 && node.worker) {
         node.worker->ending = true;
-        node.worker->core.on_drain(boot_now());
+        node.worker->core.on_drain(node.clock);
     } else if (what == 4) {
         node.frozen_until = second_ + how_long;
-    } else if (what == 5) {
-        node.suspended_until = second_ + how_long;
-    } else if (what >= 6) {
+    } else if (what <= 6 && what > 4) {
+        suspend(node, second_ + how_long, what == 5);
+    } else if (what > 6) {
         cut(node);
     }
     if (what < 3) end_worker(node, what == 1);
+}
+
+// Where its clock stands still with it, as in a machine that is paused, it cannot know how long it
+// was away until it hears rolld or sees the beacon: what runs on it may outlive its leash. Either
+// of these may come back later than the machine.
+void World::suspend(Node& node, int until, bool clock_stops) {
+    node.suspended_until = until;
+    node.clock_stops = clock_stops;
+    if (!clock_stops) return;
+    for (auto& [key, copy] : node.copies) copy.late = true;
+    if (node.worker) node.worker->stood_at = node.worker->said;
+    const int back = until + random_.between(0, 60);
+    if (random_.percent(50)) node.blind_until = back;
+    if (random_.percent(50)) node.mute_until = node.deaf_until = back;
+}
+
+// A job that was placed and does not start.
+void World::cancel_starting() {
+    if (!engine_) return;
+    for (const auto& [id, job] : engine_->state().jobs) {
+        if (!job.attempt || job.attempt->started_at || job.cancel_requested) continue;
+        if (random_.percent(50)) continue;
+        inbox_.push_back({core::Cancel{id, "it does not start"}});
+        return;
+    }
 }
 
 // One way, or both, or the volume.

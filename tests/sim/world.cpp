@@ -12,6 +12,7 @@ World::World(std::uint64_t seed) : random_(seed) {
         if (random_.percent(50)) nodes_.back().gpu_numa = {0, 1};
         nodes_.back().old = random_.percent(25);
         nodes_.back().back_at = random_.between(0, 20);
+        set_clock(nodes_.back());
     }
     machines_ = nodes_.size();
     policy_ = invent_policy();

@@ -61,12 +61,31 @@ class World {
     static constexpr int kInBytesOneIn = 20;
     static constexpr int kStoredOneIn = 10;
 
+    struct Beat {  // in the beacon
+        int second = 0;
+        std::uint64_t incarnation = 0;
+        std::uint64_t counter = 0;
+    };
+    // What the auditor knows of an attempt when rolld answers a heartbeat that names it.
+    struct Truth {
+        bool current = false;
+        std::int64_t recorded = 0;  // the newest step
+    };
+    struct Word {
+        protocol::Answer answer;
+        std::map<AttemptKey, Truth> truth{};
+    };
     // A roll-worker process: AgentCore, and what its loop keeps.
     struct RollWorker {
         agent::AgentCore core;
         std::string session{};
         std::uint64_t generation = 0;
-        std::vector<protocol::Answer> heard{};                // and not taken in yet
+        std::vector<Word> heard{};                            // and not taken in yet
+        std::vector<Word> obeyed{};                           // taken in, in this turn
+        std::optional<Beat> saw{};                            // the beacon, in this turn
+        std::uint64_t said = 0;                               // the last heartbeat's sequence
+        std::pair<std::uint64_t, std::uint64_t> newest{};     // answer: incarnation, sequence
+        std::optional<std::uint64_t> stood_at{};              // `said` when its clock stood still
         std::multimap<Instant, agent::VolumeEvent> volume{};  // what is under way there
         std::optional<Instant> beat_at{};
         std::optional<Instant> leaves_at{};  // it was asked to end, and nothing runs any more
@@ -79,17 +98,22 @@ class World {
         int gpus = 0;
         std::string segment{};
         std::vector<int> gpu_numa{};
-        bool old = false;  // its roll-worker is of version 1, which says no generation
+        Instant clock{};      // CLOCK_BOOTTIME
+        Millis second{1000};  // by that clock
+        bool old = false;     // its roll-worker is of version 1, which says no generation
         std::unique_ptr<RollWorker> worker{};
         std::map<AttemptKey, Copy> copies{};
         std::map<AttemptKey, protocol::RunningAttempt> remembered{};  // in the run directory
         std::optional<protocol::PilotNote> pilot{};  // of one that comes and goes with a Slurm job
         std::optional<int> back_at{};                // there is no roll-worker until then
         int frozen_until = 0;                        // roll-worker stands still
-        int suspended_until = 0;                     // the whole node does; its clock runs
+        int suspended_until = 0;                     // the whole node does
+        bool clock_stops = false;                    // and its clock with it
         int deaf_until = 0;                          // what rolld says does not arrive
         int mute_until = 0;                          // what it says does not arrive
         int blind_until = 0;                         // it cannot read the volume
+        int shown = 0;                               // how old the beacon is that it has seen
+        bool saw_it_go_back = false;                 // the beacon: it does not believe it any more
         bool held_up = false;                        // what a cut keeps back arrives after it
     };
     struct Request {
@@ -107,18 +131,12 @@ class World {
         protocol::Heartbeat heartbeat;
         std::string frame{};  // in some worlds that is all that arrives
     };
-    struct Beat {  // in the beacon
-        int second = 0;
-        std::uint64_t incarnation = 0;
-        std::uint64_t counter = 0;
-    };
     enum class Crash { None, BeforeCommit, AfterCommit };
 
     // The network and the clock.
     bool faulty() const { return second_ < kFaultsEnd; }
     bool chance(int percent) { return faulty() && random_.percent(percent); }
     Time now() const { return Time{std::chrono::seconds(100'000 + second_ + clock_is_off_)}; }
-    Instant boot_now() const { return std::chrono::seconds(second_); }
     gateway::Instant steady_now() const { return gateway::Instant{std::chrono::seconds(second_)}; }
     protocol::Answer travelled(protocol::Answer said);
     void later(int delay, std::function<void()> what);
@@ -145,6 +163,11 @@ class World {
     void answer_workers(const engine::Turn& turn);
     void answer(WorkerId id, const core::Worker& worker, protocol::Answer answer);
     void beat();
+    // What the leases promise, seen from outside (leases_audit.cpp).
+    std::map<AttemptKey, Truth> truth(WorkerId id, const gateway::Session& session) const;
+    void note_given_away(const std::vector<core::Input>& gone);
+    void check_bounds() const;
+    void check_obeyed(Node& node) const;
     bool all_have_ended() const;
     void check_replay() const;
 
@@ -159,6 +182,7 @@ class World {
     void look(Node& node);
     void say(Node& node);
     void start_worker(Node& node);
+    void set_clock(Node& node);
     void end_worker(Node& node, bool at_once);
     void leave(Node& node);
     void check_started(const Node& node, const Copy& started) const;
@@ -186,6 +210,8 @@ class World {
     void submit(const std::string& key, const spec::JobSpec& spec);
     void meddle();
     void break_something(Node& node);
+    void cancel_starting();
+    void suspend(Node& node, int until, bool clock_stops);
     void cut(Node& node);
     void calm_down();
     void cancel_impossible();
