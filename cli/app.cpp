@@ -340,6 +340,7 @@ class Parser {
         sub->add_flag("--submit", submits_);
         sub->add_option("--name", submit_.job.name);
         sub->add_option("--slots", submit_.job.slots);
+        sub->add_option("--nodes", submit_.job.nodes);
         sub->add_option("--time", submit_.job.time);
         sub->add_option("--after", submit_.job.after)->allow_extra_args(false);
         sub->add_flag("--hold", submit_.job.hold);
@@ -361,9 +362,10 @@ class Parser {
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});
+        ROLL_TRY_VOID(replace_jobs(context_, words));
         if (submits_) return run_submit_conversion(context_, words, submit_);
-        for (const char* option : {"--slots", "--time", "--after", "--hold", "--key", "--wait",
-                                   "--follow", "--parsable", "--dir"}) {
+        for (const char* option : {"--slots", "--nodes", "--time", "--after", "--hold", "--key",
+                                   "--wait", "--follow", "--parsable", "--dir"}) {
             if (sub->count(option) == 0) continue;
             return fail(ErrorCode::InvalidArgument, fmt::format("{} goes with --submit", option),
                         fmt::format("rollctl {} --help", name));
@@ -382,6 +384,7 @@ class Parser {
                 const bool said =
                     std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
                 if (context_.json && !said) arguments.emplace_back("--json");
+                ROLL_TRY_VOID(replace_jobs(context_, arguments));
                 return tl::unexpected(become(program, arguments));
             };
         });

@@ -133,6 +133,10 @@ Result<int> run_plan(const Context& context, const std::string& file, const JobO
 Result<int> run_completion(const std::string& shell, const std::vector<std::string>& commands);
 Result<int> run_version(const Context& context);
 
+// "job:12", "job:last" and the like among words become that job's newest checkpoint or, where it
+// has none, the model that it made. NotFound: neither is there.
+Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
+
 // Becomes a program that lies beside this one (or is in PATH), with these arguments.
 Error become(const std::string& program, const std::vector<std::string>& arguments);
 

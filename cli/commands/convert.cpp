@@ -31,6 +31,9 @@ Result<int> run_submit_conversion(const Context& context, const std::vector<std:
         print(convert::help_text());
         return 0;
     }
+    if (!command->request.part.alone())
+        return fail(ErrorCode::InvalidArgument, "a job has no --part",
+                    "--nodes N has N nodes write the target together");
     for (const std::string& name : command->ignored)
         say(fmt::format("--{} has no effect on a conversion", name));
     Json document = Json::parse(spec::document_of(convert::spec_of(command->request)));

@@ -22,7 +22,11 @@ class TrainSteering(RollTest):
         self.assertEqual([one['directory'] for one in first], [folder])
         again = json.loads(self.ctl('checkpoint', job, '--json').stdout)
         self.assertGreater(again['step'], first[0]['step'])
-        self.assertEqual(self.show(job)['attempt'], 1)
+        # An export while it trains: of the checkpoint that was just asked for.
+        self.ctl('convert', f'job:{job}', 'early')
+        self.ctl('diff', again['directory'], 'early', '--cast')
+        self.assertIn('model.safetensors', os.listdir(os.path.join(self.work, 'early')))
+        self.assertEqual((self.show(job)['state'], self.show(job)['attempt']), ('running', 1))
         self.ctl('cancel', job)
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         refused = self.ctl('checkpoint', job, check=False)

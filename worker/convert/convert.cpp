@@ -115,14 +115,18 @@ class Workers {
 // still.
 class OpenFiles {
   public:
-    OpenFiles(const Plan& plan, const fs::path& directory, const fs::path& reuse)
+    OpenFiles(const Plan& plan, const fs::path& directory, const Request& request)
         : plan_(plan),
           directory_(directory),
-          reuse_(reuse),
+          reuse_(request.reuse),
+          own_(own_files(plan, request.part)),
           files_(plan.files.size()) {
         for (std::size_t i = 0; i < files_.size(); ++i)
             files_[i].left = plan.files[i].tensors.size();
     }
+
+    // Else another process writes it.
+    bool are_ours(std::size_t file) const { return own_[file]; }
 
     Result<TargetWriter*> writer_of(std::size_t file) {
         const std::lock_guard lock(mutex_);
@@ -139,7 +143,7 @@ class OpenFiles {
 
     Result<void> write_empty_files() {
         for (std::size_t file = 0; file < files_.size(); ++file) {
-            if (!plan_.files[file].tensors.empty()) continue;
+            if (!own_[file] || !plan_.files[file].tensors.empty()) continue;
             ROLL_TRY_VOID(writer_of(file));
             ROLL_TRY_VOID(close(file));
         }
@@ -159,15 +163,17 @@ class OpenFiles {
     const Plan& plan_;
     const fs::path& directory_;
     const fs::path& reuse_;
+    const std::vector<bool> own_;
     std::mutex mutex_;
     std::vector<File> files_;
 };
 
 Result<void> write_tensors(const Source& source, const Plan& plan, const fs::path& directory,
-                           const fs::path& reuse, Workers& workers) {
-    OpenFiles files(plan, directory, reuse);
+                           const Request& request, Workers& workers) {
+    OpenFiles files(plan, directory, request);
     ROLL_TRY_VOID(workers.run(plan.tensors.size(), [&](std::size_t i) -> Result<void> {
         const TargetTensor& target = plan.tensors[i];
+        if (!files.are_ours(target.file)) return {};
         ROLL_TRY(TargetWriter* const writer, files.writer_of(target.file));
         const Window write = [&](std::span<const std::byte> bytes) -> Result<void> {
             ROLL_TRY_VOID(workers.check_stop());
@@ -181,8 +187,9 @@ Result<void> write_tensors(const Source& source, const Plan& plan, const fs::pat
     return files.write_empty_files();
 }
 
-Result<void> check_replicas(const Source& source, const Plan& plan, Workers& workers) {
+Result<void> check_replicas(const Source& source, const Plan& plan, Share share, Workers& workers) {
     return workers.run(plan.comparisons.size(), [&](std::size_t i) -> Result<void> {
+        if (!share.has(i)) return {};
         ROLL_TRY_VOID(workers.check_stop());
         return workers.judge(compare(source, plan.comparisons[i]));
     });
@@ -202,17 +209,20 @@ int threads_of(const Request& request) {
     return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 4U));
 }
 
-// Reads the staged directory as anybody would, and compares.
+Share share_of(const Part& part) { return {part.index, part.count}; }
+
+// Reads the staged directory as anybody would, and compares: of several parts its share.
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
-                          const families::Families& families, const Hooks& hooks) {
+                          const Part& part, const families::Families& families,
+                          const Hooks& hooks) {
     ROLL_TRY(const Source written, open_source(directory, families, {{}, source.strictness}));
-    ROLL_TRY(Diff found, diff(source, written, true, hooks.stopped));
+    ROLL_TRY(Diff found, diff(source, written, true, hooks.stopped, share_of(part)));
     std::erase_if(found.only_first,
                   [&](const std::string& name) { return plan.left_out_hf.contains(name); });
     const bool in_blocks =
         std::any_of(plan.tensors.begin(), plan.tensors.end(),
                     [](const auto& one) { return one.making != Making::Copies; });
-    if (in_blocks) ROLL_TRY_VOID(check_blocks(source, plan, written));
+    if (in_blocks && part.leads()) ROLL_TRY_VOID(check_blocks(source, plan, written));
     std::erase_if(found.differences, [&](const Difference& one) {
         return written.scales.contains(written.model.number.at(one.name));
     });
@@ -236,11 +246,73 @@ Disagreement disagreement_of(const Source& source, const Plan& plan) {
 
 Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& directory,
                        const Request& request, const Hooks& hooks) {
-    ROLL_TRY_VOID(check_space(directory, plan.bytes));
+    if (request.part.alone()) ROLL_TRY_VOID(check_space(directory, plan.bytes));
     Workers workers(threads_of(request), hooks);
-    ROLL_TRY_VOID(check_replicas(source, plan, workers));
-    return write_tensors(source, plan, directory, request.reuse, workers);
+    ROLL_TRY_VOID(check_replicas(source, plan, share_of(request.part), workers));
+    return write_tensors(source, plan, directory, request, workers);
 }
+
+namespace {
+
+// What all parts see and say: the first tells of everybody's bytes.
+Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
+    if (part.alone()) return hooks;
+    Hooks all = hooks;
+    all.stopped = [&] { return hooks.stopped() || !meeting.trouble(); };
+    all.progress = [&](std::int64_t done, std::int64_t total) {
+        meeting.say(done);
+        hooks.progress(done + meeting.bytes(), total);
+    };
+    return all;
+}
+
+// Fills the staged directory. Alone each wait is over at once.
+Result<void> fill_staging(const Source& source, const Plan& plan, const Request& request, Format to,
+                          const families::Families& families, Meeting& meeting,
+                          const Hooks& given) {
+    const Part& part = request.part;
+    const fs::path directory = staging_of(request.target);
+    const Hooks hooks = shared(given, meeting, part);
+    ROLL_TRY_VOID(carry_out(source, plan, directory, request, hooks));
+    meeting.say(Phase::Written);
+    if (part.leads()) {
+        ROLL_TRY_VOID(meeting.wait_for(Phase::Written, given.stopped));
+        ROLL_TRY_VOID(write_companions(source, plan, request, to, directory));
+        meeting.say(Phase::Whole);
+    } else {
+        ROLL_TRY_VOID(meeting.wait_for(Phase::Whole, given.stopped));
+    }
+    if (request.verify) ROLL_TRY_VOID(check_result(source, plan, directory, part, families, hooks));
+    meeting.say(Phase::Verified);
+    if (part.leads()) ROLL_TRY_VOID(meeting.wait_for(Phase::Verified, given.stopped));
+    return given.stopped() ? stopped() : Result<void>();
+}
+
+// The target, whole or not at all. Of several processes the first stages and publishes it; each
+// stops when another has ended.
+Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
+                     const families::Families& families, const Hooks& hooks, Report& report) {
+    std::optional<Staging> staging;
+    if (request.part.leads()) {
+        ROLL_TRY_VOID(check_space(request.target, plan.bytes));
+        ROLL_TRY(Staging begun, Staging::begin(request.target, request.overwrite));
+        staging.emplace(std::move(begun));
+    }
+    ROLL_TRY(Meeting meeting,
+             Meeting::join(staging_of(request.target), request.part, hooks.stopped));
+    auto done = fill_staging(source, plan, request, to, families, meeting, hooks);
+    if (!done && !hooks.stopped() && !meeting.trouble()) done = meeting.trouble();
+    if (!done) {
+        meeting.leave(done.error().message);
+        return done;
+    }
+    ROLL_TRY_VOID(meeting.end());
+    if (!staging) return {};
+    report.reused = count_reused(plan, staging->directory(), request.reuse);
+    return staging->publish();
+}
+
+}  // namespace
 
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks) {
@@ -248,8 +320,11 @@ Result<Report> convert(const Request& request, const families::Families& familie
     ROLL_TRY(const Format from, detect_format(request.source));
     if (!request.reuse.empty() && !fs::is_directory(request.reuse))
         return fail(ErrorCode::NotFound, request.reuse.string() + " is not there");
-    if (from == Format::Peft || !request.adapter_source.empty())
+    if (from == Format::Peft || !request.adapter_source.empty()) {
+        if (!request.part.alone())
+            return fail(ErrorCode::InvalidArgument, "adapters are converted by one process alone");
         return convert_adapters(request, families, hooks);
+    }
     ROLL_TRY(Source source, open_source(request.source, families,
                                         {request.config, request.strictness, request.state}));
     const Folding folding = request.unmerge ? Folding::Out : Folding::In;
@@ -276,15 +351,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
     report.disk_free = disk_free(request.target);
     if (request.dry_run) return report;
 
-    ROLL_TRY_VOID(check_space(request.target, plan.bytes));
-    ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
-    ROLL_TRY_VOID(carry_out(source, plan, staging.directory(), request, hooks));
-    report.reused = count_reused(plan, staging.directory(), request.reuse);
-    ROLL_TRY_VOID(write_companions(source, plan, request, to, staging.directory()));
-    if (request.verify)
-        ROLL_TRY_VOID(check_result(source, plan, staging.directory(), families, hooks));
-    if (hooks.stopped()) return stopped();
-    ROLL_TRY_VOID(staging.publish());
+    ROLL_TRY_VOID(produce(source, plan, request, to, families, hooks, report));
     return report;
 }
 

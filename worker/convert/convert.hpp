@@ -10,7 +10,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
-#include "worker/convert/plan.hpp"
+#include "worker/convert/parts.hpp"
 
 namespace roll::convert {
 
@@ -39,6 +39,7 @@ struct Request {
     std::optional<tensor::DType> cast() const {
         return dtype && tensor::is_castable(*dtype) ? dtype : std::nullopt;
     }
+    Part part = {};                    // that this process has of a conversion by several
     int threads = 0;                   // 0: the machine's, at most 4
     std::filesystem::path reuse = {};  // an earlier target: files that are the same are linked to
     bool overwrite = false;
@@ -76,12 +77,13 @@ struct Report {
 // As the source's strictness has it told.
 Disagreement disagreement_of(const Source& source, const Plan& plan);
 
-// Compares the plan's replicas and writes its tensors below a directory.
+// Compares the plan's replicas and writes its tensors below a directory: of several parts its
+// share.
 Result<void> carry_out(const Source& source, const Plan& plan,
                        const std::filesystem::path& directory, const Request& request,
                        const Hooks& hooks);
 
-// Unavailable: stopped by a hook.
+// Unavailable: stopped by a hook, or another part has ended without a target.
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks);
 

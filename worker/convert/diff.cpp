@@ -97,20 +97,22 @@ Result<void> compare_one(const Source& first, TargetTensor a, const Source& seco
 }  // namespace
 
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
-                  const std::function<bool()>& stopped) {
+                  const std::function<bool()>& stopped, Share share) {
     ROLL_TRY(const Plan a, make_plan(first, hf_layout(first.model), std::nullopt));
     ROLL_TRY(const Plan b, make_plan(second, hf_layout(second.model), std::nullopt));
     std::map<std::string, const TargetTensor*> in_second;
     for (const TargetTensor& target : b.tensors) in_second[target.info.name] = &target;
     Diff diff;
-    for (const TargetTensor& target : a.tensors) {
+    for (std::size_t number = 0; number < a.tensors.size(); ++number) {
+        const TargetTensor& target = a.tensors[number];
         if (stopped()) return fail(ErrorCode::Unavailable, "stopped");
         const auto found = in_second.find(target.info.name);
         if (found == in_second.end()) {
             diff.only_first.push_back(target.info.name);
             continue;
         }
-        ROLL_TRY_VOID(compare_one(first, target, second, *found->second, cast, diff));
+        if (share.has(number))
+            ROLL_TRY_VOID(compare_one(first, target, second, *found->second, cast, diff));
         in_second.erase(found);
     }
     for (const auto& [name, target] : in_second) diff.only_second.push_back(name);

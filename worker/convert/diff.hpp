@@ -26,9 +26,18 @@ struct Diff {
     bool same() const { return differences.empty() && only_first.empty() && only_second.empty(); }
 };
 
+// Of the tensors each count-th, from number `index` on.
+struct Share {
+    int index = 0;
+    int count = 1;
+    bool has(std::size_t number) const {
+        return static_cast<int>(number % static_cast<std::size_t>(count)) == index;
+    }
+};
+
 // Tensors of different types are compared after casting the first to the second's, if `cast`; else
 // they differ. `stopped` ends the comparison with Unavailable.
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
-                  const std::function<bool()>& stopped);
+                  const std::function<bool()>& stopped, Share share = {});
 
 }  // namespace roll::convert

@@ -21,6 +21,7 @@ std::string help_text() {
       --make-vocab-size-divisible-by N      rows of zeros in an MCA, Megatron, NeMo target
       --max-shard-size 5GB                  of a HuggingFace target's files
       --reuse DIR                           an earlier target: files that are the same are linked
+      --part I/N --run WORD                 N processes write one target: each its files
       --threads N                           at most 4 of the machine's, unless given
       --overwrite --dry-run --verify --json
   roll-convert convert BASE DST --adapter DIR    LoRA adapters of BASE: PEFT -> MCA, MCA -> PEFT
@@ -35,8 +36,9 @@ std::string help_text() {
   roll-convert families [check FILE]        model families known, or what is wrong with a file
   roll-convert --launch FILE                as a job, under roll-worker
 
-With --submit rollctl queues a conversion or merge as a job instead: --wait, --follow,
---after ok:ID, --hold, --name and --time as with rollctl submit.
+With --submit rollctl queues a conversion or merge as a job instead: --wait, --follow, --nodes N
+(which write one target together), --after ok:ID, --hold, --name and --time as with rollctl submit.
+rollctl takes job:ID for a directory: the newest checkpoint of that job, which may still train.
 
 The arguments of ROLL's tools/convert.py (--checkpoint_path, --output_path, ...) and of trlX's
 converter (--model_path, --output_folder, --total_tp, --name) work as well.

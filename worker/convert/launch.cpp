@@ -26,7 +26,7 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
 // Another attempt's target may be there, whole, when it died before it was recorded; a directory
 // that was there before the first attempt is the user's.
 Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
-    if (spec.overwrite || launch.attempt.token.attempt > 1) return true;
+    if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;
     if (fs::exists(spec.target, error) && !fs::is_empty(spec.target, error))
         return fail(ErrorCode::InvalidArgument, spec.target + " is there already");
@@ -39,6 +39,9 @@ Result<Request> request_for(const protocol::Launch& launch, const LaunchEnvironm
     ROLL_TRY(request.source, source_of(spec, launch, environment));
     ROLL_TRY(request.overwrite, may_overwrite(spec, launch));
     request.threads = environment.threads;
+    request.part = {
+        launch.node_rank, launch.nodes,
+        fmt::format("{}.{}", launch.attempt.job.value, to_string(launch.attempt.token))};
     return request;
 }
 
@@ -72,10 +75,11 @@ Result<void> run(const fs::path& file, const LaunchEnvironment& environment) {
     ROLL_TRY(const families::Families families, families::Families::load());
     ROLL_TRY(const Request request, request_for(launch, environment));
     Hooks hooks = environment.hooks;
-    hooks.progress = ProgressReporter(environment);
+    if (request.part.leads()) hooks.progress = ProgressReporter(environment);
     ROLL_TRY(const Report report, convert(request, families, hooks));
     for (const std::string& line : sentences(report.disagreement))
         fmt::print("warning: {}\n", line);
+    if (!request.part.leads()) return {};
     fmt::print("{} -> {}: {} parameters, {} tensors, {} bytes at {}\n", request.source.string(),
                name_of(report.to), report.parameters, report.tensors, report.bytes,
                report.target.string());
@@ -84,12 +88,13 @@ Result<void> run(const fs::path& file, const LaunchEnvironment& environment) {
     return {};
 }
 
-int exit_status(ErrorCode code) {
+int exit_status(ErrorCode code, bool stopped) {
     switch (code) {
         case ErrorCode::InvalidArgument:
         case ErrorCode::NotFound: return protocol::kExitInvalid;
         case ErrorCode::Refused: return protocol::kExitRefused;
-        case ErrorCode::Unavailable: return protocol::kExitYielded;
+        case ErrorCode::Unavailable:
+            return stopped ? protocol::kExitYielded : protocol::kExitPeerLost;
         case ErrorCode::Corrupt:
         case ErrorCode::Failed: return 1;
     }
@@ -103,7 +108,7 @@ int run_launch(const fs::path& file, const LaunchEnvironment& environment) {
     if (done) return 0;
     fmt::print(stderr, "error: {}\n", done.error().message);
     environment.report(protocol::encode(protocol::Report(protocol::Failed{done.error().message})));
-    return exit_status(done.error().code);
+    return exit_status(done.error().code, environment.hooks.stopped());
 }
 
 }  // namespace roll::convert

@@ -19,7 +19,8 @@ struct LaunchEnvironment {
 };
 
 // Converts as the launch file says and reports each step. The exit status is that of
-// docs/internals.md: 0 done, 1 failed, 2 can never work, 4 disk full or permission, 75 stopped.
+// docs/internals.md: 0 done, 1 failed, 2 can never work, 4 disk full or permission, 75 stopped,
+// 76 the job's program on another node has ended.
 int run_launch(const std::filesystem::path& file, const LaunchEnvironment& environment);
 
 }  // namespace roll::convert

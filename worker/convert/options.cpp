@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "common/number.hpp"
 #include "worker/convert/words.hpp"
 
 namespace roll::convert {
@@ -86,6 +87,25 @@ Result<void> read_name(Options& options, Request& request) {
     return {};
 }
 
+// "2/8": the third of eight.
+Result<void> read_part(Options& options, Request& request) {
+    const auto text = options.text("part");
+    request.part.run = options.text("run").value_or("");
+    if (!text && request.part.run.empty()) return {};
+    if (!text) return invalid("--run belongs to --part");
+    const std::size_t slash = std::min(text->find('/'), text->size() - 1);
+    const auto index = parse_number<int>(text->substr(0, slash));
+    const auto count = parse_number<int>(text->substr(slash + 1));
+    if (!index || !count || *index < 0 || *index >= *count || *count > 4096)
+        return invalid("--part is I/N, from 0/N to N-1/N, not " + *text);
+    if (request.part.run.empty())
+        return invalid(
+            "--part needs --run WORD, another for each run: $SLURM_JOB_ID.$SLURM_STEP_ID");
+    request.part.index = *index;
+    request.part.count = *count;
+    return {};
+}
+
 Result<CommandLine> parse_convert(Words words) {
     Options options(std::move(words.options));
     ConvertCommand command;
@@ -110,6 +130,7 @@ Result<CommandLine> parse_convert(Words words) {
         request.model_max_length = positions;
     }
     ROLL_TRY_VOID(options.size("threads", request.threads));
+    ROLL_TRY_VOID(read_part(options, request));
     request.config = options.text("config").value_or("");
     ROLL_TRY(request.strictness,
              parse_strictness(options.text("strictness").value_or("raise_all")));

@@ -72,6 +72,11 @@ Result<void> clean_stale(const fs::path& directory) {
     return removed;
 }
 
+fs::path without_slash(const fs::path& target) {
+    const fs::path clean = fs::absolute(target).lexically_normal();
+    return clean.has_filename() ? clean : clean.parent_path();
+}
+
 }  // namespace
 
 Result<void> check_apart(const fs::path& source, const fs::path& target) {
@@ -87,13 +92,16 @@ Result<void> check_apart(const fs::path& source, const fs::path& target) {
     return {};
 }
 
+fs::path staging_of(const fs::path& target) {
+    const fs::path path = without_slash(target);
+    return path.parent_path() / ("." + path.filename().string() + ".roll-staging");
+}
+
 Result<Staging> Staging::begin(const fs::path& target, bool overwrite) {
-    const fs::path clean = fs::absolute(target).lexically_normal();
-    const fs::path final_path = clean.has_filename() ? clean : clean.parent_path();
+    const fs::path final_path = without_slash(target);
     ROLL_TRY_VOID(check_target(final_path, overwrite));
     ROLL_TRY_VOID(make_directories(final_path.parent_path()));
-    const fs::path directory =
-        final_path.parent_path() / ("." + final_path.filename().string() + ".roll-staging");
+    const fs::path directory = staging_of(final_path);
     ROLL_TRY_VOID(clean_stale(directory));
     if (::mkdir(directory.c_str(), 0777) != 0) return fail_errno("cannot create", directory);
     ROLL_TRY(const int lock, lock_directory(directory));

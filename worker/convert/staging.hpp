@@ -13,6 +13,9 @@ namespace roll::convert {
 // one of them has no name.
 Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
 
+// Where the target is staged.
+std::filesystem::path staging_of(const std::filesystem::path& target);
+
 class Staging {
   public:
     // Makes `.NAME.roll-staging` beside `target` and locks it. Refused: the target exists and is

@@ -1,0 +1,43 @@
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
+#include "cli/render.hpp"
+
+namespace roll::cli {
+namespace {
+
+constexpr std::string_view kPrefix = "job:";
+
+// What convert and merge jobs, and exports, leave is a model too.
+Result<std::string> model_of(const Json& job, std::uint64_t id) {
+    const Json checkpoints = job.value("checkpoints", Json::array());
+    const Json* newest = nullptr;
+    for (const Json& one : checkpoints)
+        if (newest == nullptr || one.value("step", 0) >= newest->value("step", 0)) newest = &one;
+    if (newest != nullptr) return field_text(*newest, "directory");
+    if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
+    return fail(ErrorCode::NotFound, fmt::format("job {} has no checkpoint yet", id),
+                fmt::format("rollctl checkpoint {}", id));
+}
+
+}  // namespace
+
+Result<void> replace_jobs(const Context& context, std::vector<std::string>& words) {
+    std::optional<Daemon> daemon;
+    for (std::string& word : words) {
+        if (!word.starts_with(kPrefix) || std::filesystem::exists(word)) continue;
+        if (!daemon) {
+            ROLL_TRY(Daemon connected, Daemon::connect(context));
+            daemon.emplace(std::move(connected));
+        }
+        ROLL_TRY(const std::uint64_t id, one_job(*daemon, word.substr(kPrefix.size())));
+        ROLL_TRY(const Json job, daemon->show(id));
+        ROLL_TRY(word, model_of(job, id));
+    }
+    return {};
+}
+
+}  // namespace roll::cli
