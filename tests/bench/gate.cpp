@@ -1,0 +1,159 @@
+// rolld's inner loops, each between two marks for callgrind: gate.py counts their instructions.
+#include <array>
+#include <map>
+#include <string>
+
+#include <valgrind/callgrind.h>
+
+#include "common/protocol/worker.hpp"
+#include "common/spec/job_json.hpp"
+#include "daemon/engine/engine.hpp"
+#include "daemon/query/query.hpp"
+
+namespace {
+
+using namespace roll;
+
+const Time kNow{std::chrono::hours(1)};
+
+engine::Engine new_engine(int workers, int slots) {
+    const auto commit = [](std::span<const core::Event>, Time) { return Result<void>(); };
+    engine::Engine engine(core::State{}, {commit, [] { return Result<core::State>(); }});
+    std::vector<core::Input> inputs = {core::Started{}};
+    for (int i = 0; i < workers; ++i) {
+        const std::string node = "n" + std::to_string(i);
+        inputs.push_back(core::WorkerHello{node, node + "-1", slots, 0});
+    }
+    (void)engine.step(inputs, kNow);
+    return engine;
+}
+
+core::Input submission(int number) {
+    spec::JobSpec spec;
+    spec.name = "gate";
+    spec.output = "/runs/gate-{id}";
+    spec.document = std::string(600, 'x');
+    return core::Submit{"key" + std::to_string(number), "ann", std::move(spec)};
+}
+
+core::Input ended(WorkerId worker, AttemptKey attempt) {
+    return core::MemberExited{worker, attempt, core::Outcome::Done, 0, ""};
+}
+
+// Jobs from their submits to their ends, 64 a turn, over eight workers.
+void run_jobs(int count) {
+    engine::Engine engine = new_engine(8, 8);
+    for (int sent = 0; sent < count || !engine.state().index.running.empty();) {
+        std::vector<core::Input> inputs;
+        for (const JobId id : engine.state().index.running) {
+            const core::Attempt& attempt = *engine.state().jobs.at(id).attempt;
+            const WorkerId worker = attempt.places.front().worker;
+            inputs.push_back(core::MemberStarted{worker, {id, attempt.token}});
+            inputs.push_back(ended(worker, {id, attempt.token}));
+        }
+        for (int i = 0; i < 64 && sent < count; ++i) inputs.push_back(submission(sent++));
+        (void)engine.step(inputs, kNow);
+    }
+}
+
+engine::Engine& deep_queue() {
+    static engine::Engine engine = [] {
+        engine::Engine made = new_engine(8, 8);
+        std::vector<core::Input> inputs;
+        for (int i = 0; i < 20'000; ++i) inputs.push_back(submission(i));
+        (void)made.step(inputs, kNow);
+        return made;
+    }();
+    return engine;
+}
+
+// Turns with a submit and a job's end each, while 20,000 jobs wait.
+void turn_deep_queue(int count) {
+    static int number = 100'000;
+    engine::Engine& engine = deep_queue();
+    for (int i = 0; i < count; ++i) {
+        const JobId id = *engine.state().index.running.begin();
+        const core::Attempt& attempt = *engine.state().jobs.at(id).attempt;
+        const WorkerId worker = attempt.places.front().worker;
+        const AttemptKey key{id, attempt.token};
+        (void)engine.step(std::array<core::Input, 1>{core::MemberStarted{worker, key}}, kNow);
+        (void)engine.step(std::array<core::Input, 2>{ended(worker, key), submission(number++)},
+                          kNow);
+    }
+}
+
+// A page of `rollctl jobs`.
+void list_jobs(int count) {
+    const Json args = {{"limit", count},
+                       {"fields", {"id", "name", "kind", "state", "submitted_at", "waiting"}}};
+    (void)query::jobs(deep_queue().state(), args, {}, kNow)->dump();
+}
+
+void explain_jobs(int count) {
+    const auto first = deep_queue().state().next_job - 1;
+    for (int i = 0; i < count; ++i)
+        (void)query::holds(deep_queue().state(), JobId{first - static_cast<std::uint64_t>(i)},
+                           kNow);
+}
+
+// A worker's heartbeat there and back.
+void code_heartbeats(int count) {
+    protocol::Heartbeat beat;
+    beat.node = beat.session = "n1";
+    for (std::uint64_t i = 1; i <= 16; ++i) {
+        protocol::RunningAttempt running;
+        running.attempt = {JobId{i}, {1, 1}};
+        running.phase = "running";
+        running.progress = R"({"step": 100, "loss": 2.5})";
+        beat.running.push_back(running);
+    }
+    for (int i = 0; i < count; ++i) (void)protocol::decode_heartbeat(protocol::encode(beat));
+}
+
+// A job file that is checked, and its spec there and back.
+void read_specs(int count) {
+    const Json document = {{"name", "gate"},
+                           {"kind", "command"},
+                           {"command", {"python3", "train.py", "--epochs", "3"}},
+                           {"resources", {{"nodes", 2}, {"slots_per_node", 4}, {"time", "2h"}}},
+                           {"retry", {{"infra", 3}, {"backoff", "5s"}}}};
+    const std::string text = document.dump();
+    for (int i = 0; i < count; ++i)
+        (void)spec::job_spec_from_json(spec::to_json(spec::parse_job(text, "/").spec));
+}
+
+// What all of these are made of, and no code of Roll's.
+void reference(int count) {
+    std::map<std::string, int> map;
+    for (int i = 0; i < count; ++i) map["key of " + std::to_string(i * 7919 % count)] = i;
+    Json list = nlohmann::json::array();
+    for (const auto& [key, value] : map)
+        if (value % 8 == 0) list.push_back({{"key", key}, {"value", value}});
+    list = nlohmann::json::parse(list.dump());
+}
+
+struct Loop {
+    const char* name;
+    void (*run)(int count);
+    int count;
+};
+constexpr std::array kLoops = {Loop{"reference", reference, 4000},
+                               Loop{"jobs_submitted_placed_ended", run_jobs, 300},
+                               Loop{"turns_before_20000_queued", turn_deep_queue, 40},
+                               Loop{"page_of_jobs", list_jobs, 1000},
+                               Loop{"explained_jobs", explain_jobs, 100},
+                               Loop{"heartbeats_coded", code_heartbeats, 40},
+                               Loop{"job_files_read", read_specs, 40}};
+
+}  // namespace
+
+int main() {
+    (void)deep_queue();
+    for (const Loop& loop : kLoops) {
+        loop.run(loop.count);  // what is made once is not its own
+        CALLGRIND_TOGGLE_COLLECT;
+        loop.run(loop.count);
+        CALLGRIND_TOGGLE_COLLECT;
+        CALLGRIND_DUMP_STATS_AT(loop.name);
+    }
+}
