@@ -152,7 +152,7 @@ void on(State& s, const PilotJoined& e) {
     ++allocation.joined;
     const std::string& node = worker->second.node;
     if (!std::ranges::count(allocation.nodes, node)) allocation.nodes.push_back(node);
-    allocation.used_at = std::max(allocation.used_at, e.at);
+    allocation.used_at = e.at;
     AllocationQueue& queue = queue_at(s, allocation.queue);
     queue.proven = true;
     queue.failures = 0;
