@@ -146,24 +146,34 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
     return scores;
 }
 
-// Whether an account has more than is its own of something that the job takes; with it, if it has
-// not started.
-bool Limits::is_over(const Job& job, bool started) const {
-    const spec::Resources& resources = job.resources();
-    const int slots = resources.slots(), gpus = resources.gpu_hundredths();
+// Whether an account of the job has more than is its own of something that it wants; with it, if
+// it has not started.
+bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
+    const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {
         const spec::Quota& quota = state_.policy.accounts.at(name).quota;
         Sum sum;
         if (const auto found = accounts_.find(name); found != accounts_.end()) sum = found->second;
-        if (!started) add_to(sum, resources, 1);
+        if (!started) add_to(sum, wanted, 1);
         if (quota.slots && slots > 0 && sum.slots > *quota.slots) return true;
         if (quota.gpus && gpus > 0 && sum.gpu_hundredths > kWhole * *quota.gpus) return true;
     }
     return false;
 }
 
-bool Limits::borrows(const Job& job) const { return is_over(job, true); }
-bool Limits::would_borrow(const Job& job) const { return is_over(job, false); }
+bool Limits::borrows(const Job& job) const { return is_over(job, job.resources(), true); }
+
+bool Limits::would_borrow(const Job& job) const {
+    if (state_.policy.accounts.empty()) return false;
+    bool may_start = false;
+    for (int i = 0; i < job.spec.shapes(); ++i) {
+        const spec::Resources& wanted = job.spec.shape(i);
+        if (excess(job, wanted)) continue;
+        if (!is_over(job, wanted, false)) return false;
+        may_start = true;
+    }
+    return may_start;
+}
 
 bool Limits::owns(const Job& job) const {
     bool limited = false;

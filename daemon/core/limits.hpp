@@ -29,7 +29,7 @@ class Limits {
 
     // Whether an account of the job has more than is its own, having borrowed it.
     bool borrows(const Job& job) const;
-    // Whether an account of the job would, if it started.
+    // Whether an account of the job would, if it started in any shape that the limits allow.
     bool would_borrow(const Job& job) const;
     // Whether the job would stay within what is its own accounts'.
     bool owns(const Job& job) const;
@@ -42,7 +42,7 @@ class Limits {
         std::int64_t used = 0;  // decayed
     };
     void add_to(Sum& sum, const spec::Resources& resources, int sign) const;
-    bool is_over(const Job& job, bool started) const;
+    bool is_over(const Job& job, const spec::Resources& wanted, bool started) const;
     std::int64_t score(const Sum& sum, int share) const;
 
     const State& state_;
