@@ -169,18 +169,21 @@ bool World::step() {
 // Everything is on disk: now others may see it.
 void World::finish(const Pending& pending) {
     if (pending.stepped) settle_turn(pending);
-    audit(pending.at);
+    audit(pending);
     answer_workers(pending.turn);
     run_errands();
     beat();
     if (pending.stepped && random_.percent(2)) check_replay();
 }
 
-void World::audit(Time at) {
+// What a clock that goes back makes possible again is seen at the next turn: it wakes nobody.
+void World::audit(const Pending& pending) {
     if (behind_) return;  // consequences are owed, and cannot be written down
+    if (pending.stepped) stepped_at_ = pending.at;
+    if (pending.at < stepped_at_) return;
     for (; audited_ < ledger_.size(); ++audited_)
         auditor_.observe(ledger_[audited_], ledger_times_[audited_]);
-    auditor_.check(engine_->state(), at, second_ > kFaultsEnd + 120);
+    auditor_.check(engine_->state(), pending.at, second_ > kFaultsEnd + 120);
 }
 
 void World::settle_turn(const Pending& pending) {

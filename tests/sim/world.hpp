@@ -152,7 +152,7 @@ class World {
     Result<void> commit(std::span<const core::Event> events, Time at);
     Result<void> store(std::span<const core::Event> events, Time at);
     void serve();
-    void audit(Time at);
+    void audit(const Pending& pending);
     bool step();
     void finish(const Pending& pending);
     void settle_turn(const Pending& pending);
@@ -243,6 +243,7 @@ class World {
     Crash crash_ = Crash::None;
     std::optional<Time> wakeup_;
     std::size_t audited_ = 0;
+    Time stepped_at_{};  // the last turn, by rolld's clock
     std::vector<Request> inbox_;
     std::vector<Said> socket_;  // that have come
     std::optional<gateway::Sessions> sessions_;
