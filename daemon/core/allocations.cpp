@@ -33,13 +33,20 @@ tl::unexpected<Error> no_such_queue(const std::string& name) {
     return fail(ErrorCode::NotFound, "there is no allocation queue " + name, "rollctl alloc list");
 }
 
+// Those on which something runs: neither a spare nor a member that has ended does.
+std::set<WorkerId> busy_workers(const State& s) {
+    std::set<WorkerId> busy;
+    for (const JobId job : s.index.running) {
+        for (const Place& place : s.jobs.at(job).attempt->places)
+            if (!place.ended) busy.insert(place.worker);
+    }
+    return busy;
+}
+
 // Whether some worker of it may still work: one that has said that it ends, and has nothing left to
 // end, is done even before its silence has run out.
 bool is_heard(const State& s, AllocationId id) {
-    std::set<WorkerId> busy;
-    for (const JobId job : s.index.running) {
-        for (const Place& place : s.jobs.at(job).attempt->places) busy.insert(place.worker);
-    }
+    const std::set<WorkerId> busy = busy_workers(s);
     return std::ranges::any_of(s.workers, [&](const auto& item) {
         const auto& [worker_id, worker] = item;
         return worker.allocation == id && (!worker.draining || busy.contains(worker_id));
@@ -253,11 +260,9 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
 // An order that is no longer wanted may have reached Slurm all the same: it is given back.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
-    for (const JobId job : s.index.running) {
-        for (const Place& place : s.jobs.at(job).attempt->places) {
-            const auto worker = s.workers.find(place.worker);
-            if (worker != s.workers.end()) busy.insert(worker->second.allocation);
-        }
+    for (const WorkerId id : busy_workers(s)) {
+        const auto worker = s.workers.find(id);
+        if (worker != s.workers.end()) busy.insert(worker->second.allocation);
     }
     std::vector<SlurmAction> all;
     for (const auto& [id, a] : s.allocations) {
