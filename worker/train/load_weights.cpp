@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kReadBytes = 1 << 20;  // by a thread at least
+constexpr std::int64_t kReadBytes = 1 << 18;  // of a block of rows: they stay in a cache
 
 tensor::DType dtype_of(const Parameters& parameters) {
     return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
@@ -43,17 +44,38 @@ void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const st
     w_VC.narrow(0, old, added).copy_(noise_VC.narrow(0, old, added) + mean_C);
 }
 
-// By all threads: each casts its rows from the mapped file to where they belong.
+// body(begin, end) for blocks of rows, over the threads.
+template <class Body>
+void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
+    const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / row_bytes);
+    at::parallel_for(0, rows, block, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; row += block)
+            body(row, std::min(row + block, end));
+    });
+}
+
+// Each thread casts its rows from the mapped file to where they belong.
 void read_rows(const convert::Source& source, const convert::TargetTensor& target,
                const at::Tensor& to) {
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
     const std::int64_t row_bytes = static_cast<std::int64_t>(to.nbytes()) / rows;
     auto* bytes = static_cast<std::byte*>(to.data_ptr());
-    const auto read = [&](std::int64_t begin, std::int64_t end) {
+    for_blocks(rows, row_bytes, [&](std::int64_t begin, std::int64_t end) {
         convert::gather_rows(source, target, begin, end, bytes + begin * row_bytes);
-    };
-    at::parallel_for(0, rows, std::max<std::int64_t>(1, kReadBytes / row_bytes), read);
-    convert::release(source, target);
+    });
+}
+
+// The same where a weight lies in two halves, of which each block is made at once.
+void read_halves(const convert::Source& source, const convert::TargetTensor& target,
+                 const Parameters& parameters, std::size_t i) {
+    const at::Tensor& weight = parameters.weight[i];
+    const std::int64_t rows = weight.size(0), row = weight.numel() / rows;
+    for_blocks(rows, row * std::int64_t{sizeof(float)}, [&](std::int64_t begin, std::int64_t end) {
+        const auto size = static_cast<std::size_t>((end - begin) * row);
+        const auto block = std::make_unique_for_overwrite<float[]>(size);
+        convert::gather_rows(source, target, begin, end, reinterpret_cast<std::byte*>(block.get()));
+        set_halves(parameters, i, begin * row, {block.get(), size});
+    });
 }
 
 // The rows that were made.
@@ -68,10 +90,15 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
                     source.directory.string() + ": " + target.info.name + " has shape " +
                         tensor::to_string(shape) + "; the job's model has " +
                         tensor::to_string(weight.sizes().vec()));
-    const at::Tensor host = main_to_write(parameters, i);
-    read_rows(source, target, grows ? host.narrow(0, 0, shape[0]) : host);
-    if (grows) grow(host, shape[0], seed, target.info.name);
-    set_main(parameters, i, host);
+    if (parameters.flat_rest.defined() && !grows) {
+        read_halves(source, target, parameters, i);
+    } else {
+        const at::Tensor host = main_to_write(parameters, i);
+        read_rows(source, target, grows ? host.narrow(0, 0, shape[0]) : host);
+        if (grows) grow(host, shape[0], seed, target.info.name);
+        set_main(parameters, i, host);
+    }
+    convert::release(source, target);
     return grows ? weight.size(0) - shape[0] : 0;
 }
 

@@ -17,8 +17,10 @@ TOKENS = {"5m": 8 * 256, "8m": 8 * 256, "135m": 4 * 256}
 
 class Contestant:
     def __init__(self, command):
+        began = time.perf_counter()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.load_seconds = float(self.process.stdout.readline())  # they load one after the other
+        self.start_seconds = time.perf_counter() - began
         self.seconds = []
 
     def step(self):
@@ -30,7 +32,8 @@ class Contestant:
         self.process.stdin.close()
         told = json.loads(self.process.stdout.readline())
         self.process.wait()
-        return told | {"seconds": statistics.median(self.seconds[2:])}
+        return told | {"seconds": statistics.median(self.seconds[2:]),
+                       "first": round(self.start_seconds + self.seconds[0], 2)}
 
 
 def fastest(seconds, times=5):
@@ -76,6 +79,7 @@ def main():
     print(json.dumps({
         "shape": Path(shape).name, "dtype": args.dtype, "threads": args.threads, "steps": args.steps,
         "tokens_per_second": {name: round(tokens / t["seconds"]) for name, t in told.items()},
+        "first_step_after_start": {name: t["first"] for name, t in told.items()},
         "rss_mib": {name: t["rss_mib"] for name, t in told.items()}, "against": best,
         "speed_ratio": round(told[best]["seconds"] / told["roll"]["seconds"], 3),
         "rss_ratio": round(told["roll"]["rss_mib"] / told[best]["rss_mib"], 3),

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,11 @@ at::Tensor main_copy(const Parameters& parameters);
 // becomes the weight. It is the main weight itself where that is whole and on the CPU.
 at::Tensor main_to_write(const Parameters& parameters, std::size_t i);
 void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& written);
+
+// The same of a parameter's elements from `begin` on alone, where there is a rest. Several threads
+// may set parts of one parameter at once.
+void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
+                std::span<const float> written);
 
 // Adds a contribution to a parameter's gradient. The first of a step replaces what was there.
 using AddGrad = std::function<void(ops::Sum)>;
