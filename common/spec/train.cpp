@@ -14,7 +14,8 @@ namespace {
 template <class E, std::size_t N>
 using Names = std::array<std::pair<const char*, E>, N>;
 
-constexpr Names<Objective, 1> kObjectives{{{"pretrain", Objective::Pretrain}}};
+constexpr Names<Objective, 2> kObjectives{
+    {{"pretrain", Objective::Pretrain}, {"sft", Objective::Sft}}};
 constexpr Names<Precision, 3> kPrecisions{
     {{"fp32", Precision::Fp32}, {"fp64", Precision::Fp64}, {"bf16", Precision::Bf16}}};
 constexpr Names<Normalize, 2> kNormalizes{
@@ -105,6 +106,8 @@ Result<DataSpec> read_data(const Json& json) {
     data.track = reader.get_or("track", data.track);
     ROLL_TRY_VOID(read_valid(reader.raw("valid"), data));
     data.field = reader.get_or("field", data.field);
+    data.prompt_field = reader.get_or("prompt_field", data.prompt_field);
+    data.completion_field = reader.get_or("completion_field", data.completion_field);
     data.skip_bad_lines = reader.get_or<std::string>("on_bad_line", "fail") == "skip";
     data.add_special = reader.get_or("add_special", data.add_special);
     data.documents_apart =
@@ -112,6 +115,32 @@ Result<DataSpec> read_data(const Json& json) {
     data.append_eos = reader.get_or("append_eos", data.append_eos);
     ROLL_TRY_VOID(reader.finish_lenient());
     return data;
+}
+
+// Lines of a prompt and its completion, which see nothing of each other.
+Result<void> learn_completions(DataSpec& data) {
+    std::vector<std::string> paths = data.train;
+    for (const ValidFiles& set : data.valid_files)
+        paths.insert(paths.end(), set.paths.begin(), set.paths.end());
+    for (const std::string& path : paths)
+        if (!path.ends_with(".jsonl"))
+            return fail(
+                ErrorCode::InvalidArgument,
+                fmt::format("objective: sft learns from .jsonl files with the fields {} and "
+                            "{}, and {} is none",
+                            data.prompt_field, data.completion_field, path));
+    data.completions = data.documents_apart = true;
+    return {};
+}
+
+// What is learned of the data depends on the objective.
+Result<void> read_objective(const Json& json, TrainSpec& spec) {
+    JsonReader reader(json, "job");
+    const auto objective = reader.get_or<std::string>("objective", "pretrain");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY(spec.objective, pick("objective", objective, kObjectives));
+    if (spec.objective == Objective::Sft) return learn_completions(spec.data);
+    return {};
 }
 
 // dp is what the other axes leave of the world.
@@ -264,15 +293,14 @@ Result<TrainSpec> train_spec(std::string_view document) {
     TrainSpec spec;
     spec.name = reader.get_or<std::string>("name", "train");
     spec.tokenizer = reader.get_or<std::string>("tokenizer", spec.tokenizer);
-    const auto objective = reader.get_or<std::string>("objective", "pretrain");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (kind != "train" && kind != "resume") {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("the document is that of a {} job, not of a train job", kind));
     }
-    ROLL_TRY(spec.objective, pick("objective", objective, kObjectives));
     ROLL_TRY(spec.model, read_model(reader.raw("model")));
     ROLL_TRY(spec.data, read_data(reader.raw("data")));
+    ROLL_TRY_VOID(read_objective(json, spec));
     ROLL_TRY(spec.parallel,
              read_parallel(section(reader, "parallel"), section(reader, "resources")));
     ROLL_TRY_VOID(read_training(reader.raw("train"), spec));
@@ -293,6 +321,7 @@ Result<TrainSpec> tokenize_spec(std::string_view document) {
     const Json& model = section(reader, "model");
     ROLL_TRY(spec.data, read_data(reader.raw("data")));
     ROLL_TRY_VOID(reader.finish_lenient());
+    ROLL_TRY_VOID(read_objective(json, spec));
     spec.model.from = model.value("from", std::string());
     return spec;
 }

@@ -13,7 +13,7 @@
 
 namespace roll::spec {
 
-enum class Objective { Pretrain };  // sft, dpo, orpo are refused by name until they are built
+enum class Objective { Pretrain, Sft };     // dpo, orpo are refused by name until they are built
 enum class Precision { Fp32, Fp64, Bf16 };  // fp16 and fp8 likewise
 enum class Normalize { Step, Microbatch };  // design: loss
 enum class LrSchedule { Constant, Linear, Cosine, InverseSquareRoot, Wsd };
@@ -48,7 +48,9 @@ struct DataSpec {
     std::string valid_name;          // of these tails, where there are other sets
     std::vector<ValidFiles> valid_files;
     std::string track;  // the set whose loss decides what is best; there is one of this name
-    std::string field = "text";    // of a .jsonl line's object
+    // Of a .jsonl line's object: its text or, where completions are learned, these two.
+    std::string field = "text", prompt_field = "prompt", completion_field = "completion";
+    bool completions = false;      // objective sft
     bool skip_bad_lines = false;   // else the first one ends the job
     bool add_special = true;       // what the tokenizer puts around a text
     bool documents_apart = false;  // no attention across documents that share a sequence
@@ -57,12 +59,7 @@ struct DataSpec {
 
 // Axes of the mesh; dp is derived from the world size when the file leaves it out.
 struct ParallelSpec {
-    int dp = 1;
-    int tp = 1;
-    int pp = 1;
-    int vpp = 1;
-    int cp = 1;
-    int ep = 1;
+    int dp = 1, tp = 1, pp = 1, vpp = 1, cp = 1, ep = 1;
 };
 
 // plan/lr_schedule.hpp says what the rates are.

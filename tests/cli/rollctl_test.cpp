@@ -91,7 +91,7 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
               "rollctl: bad.yaml cannot be queued:\n"
               "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and "
               "underscores, starting with a letter or digit\n"
-              "  line 3: objective dpo is not built yet; built: pretrain\n"
+              "  line 3: objective dpo is not built yet; built: pretrain, sft\n"
               "  line 4: parallel.tp 2 is not built yet; built: 1\n"
               "  model is missing; allowed: a mapping\n"
               "  data is missing; allowed: a mapping\n"

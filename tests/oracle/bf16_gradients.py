@@ -52,4 +52,5 @@ def main(start, optimizer, file, count, length):
     print(json.dumps({"loss": [truth_loss, their_loss], "off": told}))
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -27,7 +27,12 @@ std::int64_t checked(std::int64_t token, std::int64_t vocab) {
 struct RowRules {
     std::int64_t vocab = 0;
     bool documents_apart = false;
+    bool completions = false;  // tokens less than 0 are only read
 };
+
+RowRules rules_of(const spec::TrainSpec& spec, std::int64_t vocab) {
+    return {vocab, spec.data.documents_apart, spec.data.completions};
+}
 
 // Inputs are all but the last token, targets all but the first.
 void fill_row(Microbatch& batch, std::int64_t row, const RowRules& rules,
@@ -37,8 +42,10 @@ void fill_row(Microbatch& batch, std::int64_t row, const RowRules& rules,
     std::int64_t* inputs = batch.tokens_BT.data_ptr<std::int64_t>() + row * length;
     std::int64_t* targets = batch.targets_BT.data_ptr<std::int64_t>() + row * length;
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-        inputs[i] = checked(tokens[i], rules.vocab);
-        targets[i] = checked(tokens[i + 1], rules.vocab);
+        const std::int64_t token = tokens[i], next = tokens[i + 1];
+        const auto is_read = [&](std::int64_t id) { return rules.completions && id < 0; };
+        inputs[i] = checked(is_read(token) ? data::only_read(token) : token, rules.vocab);
+        targets[i] = is_read(next) ? ops::kIgnored : checked(next, rules.vocab);
     }
     if (!rules.documents_apart) return;
     for (const std::size_t start : window.document_starts()) {
@@ -73,7 +80,7 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::T
                                      std::int64_t vocab, std::int64_t step, int dp_rank,
                                      std::span<const std::int64_t> left_out) {
     std::int64_t sample = first_sample(spec, step, dp_rank);
-    const RowRules rules{vocab, spec.data.documents_apart};
+    const RowRules rules = rules_of(spec, vocab);
     std::vector<Microbatch> batches;
     for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
         batches.push_back(empty_batch(spec));
@@ -89,7 +96,7 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::T
 std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab,
                                       int dp_rank) {
-    const RowRules rules{vocab, spec.data.documents_apart};
+    const RowRules rules = rules_of(spec, vocab);
     const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;  // of all ranks at once
     std::vector<Microbatch> batches;
     for (std::int64_t begin = 0; begin < std::ssize(windows); begin += rows) {
@@ -110,7 +117,7 @@ std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
         std::vector<std::uint32_t> ids;
         const data::Tokens tokens = window.tokens();
         for (std::size_t i = 1; i < tokens.size(); ++i)
-            ids.push_back(static_cast<std::uint32_t>(tokens[i]));
+            if (tokens[i] >= 0) ids.push_back(static_cast<std::uint32_t>(tokens[i]));
         bytes += std::ssize(tokenizer.decode(ids, /*skip_special=*/true));
     }
     return bytes;

@@ -26,8 +26,8 @@ std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::T
 std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank);
 
-// The bytes of text that the windows' targets are: all tokens but each window's first, special ones
-// being none.
+// The bytes of text that the windows' targets are: all tokens but each window's first and those
+// that are only read, special ones being none.
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
                              const tokenizer::Tokenizer& tokenizer);
 

@@ -24,6 +24,9 @@ data::PrepareOptions options_of(const protocol::Launch& launch, const spec::Trai
     options.directory = fs::path(launch.output).lexically_normal().parent_path() / "tokens";
     options.tokenizer = tokenizer.identity;
     options.rules.field = spec.data.field;
+    options.rules.completions = spec.data.completions;
+    options.rules.prompt_field = spec.data.prompt_field;
+    options.rules.completion_field = spec.data.completion_field;
     options.rules.add_special = spec.data.add_special;
     if (spec.data.append_eos && tokenizer.eos) options.rules.end_token = *tokenizer.eos;
     options.skip_bad_lines = spec.data.skip_bad_lines;
@@ -93,13 +96,14 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     };
     auto files = open_all(spec.data.train);
     if (!files) return std::nullopt;
+    const data::Cut cut = spec.data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
     data::Corpus corpus =
-        need(data::Corpus::make(*std::move(files), spec.data.valid_fraction, spec.seq_length));
+        need(data::Corpus::make(*std::move(files), spec.data.valid_fraction, spec.seq_length, cut));
     std::vector<data::Corpus> valid;
     for (const spec::ValidFiles& set : spec.data.valid_files) {
         auto held_out = open_all(set.paths);
         if (!held_out) return std::nullopt;
-        valid.push_back(need(data::Corpus::held_out(*std::move(held_out))));
+        valid.push_back(need(data::Corpus::held_out(*std::move(held_out), cut)));
     }
     return TrainingData{std::move(spec), std::move(model), std::move(corpus), std::move(valid)};
 }

@@ -167,7 +167,7 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
 
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
-        {"/objective", "dpo", "objective dpo is not built yet; built: pretrain\n"},
+        {"/objective", "dpo", "objective dpo is not built yet; built: pretrain, sft\n"},
         {"/parallel/pp", 4, "parallel.pp 4 is not built yet; built: 1\n"},
         {"/train/precision", "fp8",
          "train.precision fp8 is not built yet; built: fp32, fp64, bf16\n"},

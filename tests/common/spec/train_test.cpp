@@ -50,13 +50,31 @@ TEST(TrainSpec, ReadsEverySection) {
     EXPECT_EQ(spec->normalize, Normalize::Microbatch);
 }
 
+TEST(TrainSpec, LearnsCompletionsOfLines) {
+    Json json = smallest();
+    json["objective"] = "sft";
+    json["data"] = {{"train", {"/a.jsonl"}}, {"prompt_field", "q"}, {"valid", {{"b", "/b.txt"}}}};
+    EXPECT_EQ(
+        train_spec(json.dump()).error().message,
+        "objective: sft learns from .jsonl files with the fields q and completion, and /b.txt "
+        "is none");
+    json["data"].erase("valid");
+    const auto spec = train_spec(json.dump());
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(spec->objective, Objective::Sft);
+    EXPECT_TRUE(spec->data.completions);
+    EXPECT_TRUE(spec->data.documents_apart);
+    EXPECT_EQ(spec->data.prompt_field, "q");
+    EXPECT_FALSE(train_spec(smallest().dump())->data.completions);
+}
+
 TEST(TrainSpec, RefusesWhatIsNoTrainJob) {
     EXPECT_FALSE(train_spec(R"({"kind":"convert","convert":{}})"));
     Json json = smallest();
     json["objective"] = "dpo";
     ASSERT_FALSE(train_spec(json.dump()));
     EXPECT_EQ(train_spec(json.dump()).error().message,
-              "objective dpo is not built yet; built: pretrain");
+              "objective dpo is not built yet; built: pretrain, sft");
     json = smallest();
     json["train"].erase("steps");
     EXPECT_EQ(train_spec(json.dump()).error().message, "train: needs a field steps");

@@ -84,5 +84,28 @@ TEST(Layout, EveryLayoutTrainsAsOneRankDoes) {
     }
 }
 
+// Each stage draws its own parameters, and none needs the whole model.
+TEST(Layout, EveryStageStartsFromTheBitsOfTheWholeModel) {
+    for (const bool tied : {false, true}) {
+        const spec::ModelConfig config = tiny_model(tied);
+        const auto drawn = [&](int stage, int stages) {
+            const Parameters p =
+                make_parameters(parameter_specs(config, split_layers(config, stage, stages)),
+                                {.seed = 5, .std = 0.1, .dtype = at::kFloat});
+            Named named;
+            for (std::size_t i = 0; i < p.specs.size(); ++i)
+                named[p.specs[i].name] = p.weight[i].clone();
+            return named;
+        };
+        const Named whole = drawn(0, 1);
+        for (const int stages : {2, 3}) {
+            Named joined;
+            for (int stage = 0; stage < stages; ++stage) joined.merge(drawn(stage, stages));
+            ASSERT_EQ(joined.size(), whole.size());
+            for (const auto& [name, tensor] : whole) EXPECT_TRUE(joined.at(name).equal(tensor));
+        }
+    }
+}
+
 }  // namespace
 }  // namespace roll::train

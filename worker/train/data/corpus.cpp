@@ -6,13 +6,22 @@
 namespace roll::data {
 namespace {
 
-Result<CorpusFile> split(NamedTokens named, double valid_fraction) {
+// Where a document begins, at or after `at`; the end if none does.
+std::size_t next_document(const TokenFile& file, std::size_t at) {
+    const std::size_t end = file.tokens().size();
+    if (at == 0 || at >= end) return at;
+    const std::vector<std::size_t> starts = file.starts_within(at - 1, end);
+    return starts.empty() ? end : starts.front();
+}
+
+Result<CorpusFile> split(NamedTokens named, double valid_fraction, Cut where) {
     const Tokens tokens = named.file.tokens();
     if (tokens.empty())
         return fail(ErrorCode::InvalidArgument, "data.train: " + named.name + " is empty");
     const auto held_out =
         static_cast<std::size_t>(std::llround(valid_fraction * static_cast<double>(tokens.size())));
-    const std::size_t cut = tokens.size() - std::min(held_out, tokens.size());
+    std::size_t cut = tokens.size() - std::min(held_out, tokens.size());
+    if (where == Cut::BetweenDocuments) cut = next_document(named.file, cut);
     return CorpusFile{std::move(named.name), std::move(named.file), tokens.first(cut),
                       tokens.subspan(cut)};
 }
@@ -20,17 +29,20 @@ Result<CorpusFile> split(NamedTokens named, double valid_fraction) {
 }  // namespace
 
 Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fraction,
-                            std::int64_t seq_length) {
+                            std::int64_t seq_length, Cut cut) {
     Corpus corpus;
+    corpus.cut_ = cut;
+    const std::size_t enough =
+        cut == Cut::BetweenDocuments ? 1 : static_cast<std::size_t>(seq_length) + 1;
     std::size_t longest = 0;
     for (NamedTokens& named : files) {
-        ROLL_TRY(CorpusFile file, split(std::move(named), valid_fraction));
+        ROLL_TRY(CorpusFile file, split(std::move(named), valid_fraction, cut));
         longest = std::max(longest, file.train.size());
         corpus.files_.push_back(std::move(file));
     }
-    if (longest < static_cast<std::size_t>(seq_length) + 1) {
+    if (longest < enough) {
         return fail(ErrorCode::InvalidArgument,
-                    "data.train: no file has the " + std::to_string(seq_length + 1) +
+                    "data.train: no file has the " + std::to_string(enough) +
                         " tokens that train.seq_length " + std::to_string(seq_length) +
                         " asks for; the longest has " + std::to_string(longest) +
                         " beside its held-out tail");
@@ -38,8 +50,9 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
     return corpus;
 }
 
-Result<Corpus> Corpus::held_out(std::vector<NamedTokens> files) {
+Result<Corpus> Corpus::held_out(std::vector<NamedTokens> files, Cut cut) {
     Corpus corpus;
+    corpus.cut_ = cut;
     for (NamedTokens& named : files) {
         const Tokens tokens = named.file.tokens();
         if (tokens.empty())

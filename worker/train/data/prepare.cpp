@@ -66,22 +66,24 @@ Result<Stamp> stamp_of(const fs::path& source) {
 
 // Two sources of one name lie beside each other: everything that the tokens depend on is in it.
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
-    const Json key{{"rules", kRules},
-                   {"source", source.string()},
-                   {"size", stamp.size},
-                   {"modified_ns", stamp.modified_ns},
-                   {"tokenizer", options.tokenizer},
-                   {"field", options.rules.field},
-                   {"add_special", options.rules.add_special},
-                   {"end_token", options.rules.end_token},
-                   {"slice_bytes", options.rules.slice_bytes},
-                   {"skip_bad_lines", options.skip_bad_lines}};
+    Json key{{"rules", kRules},
+             {"source", source.string()},
+             {"size", stamp.size},
+             {"modified_ns", stamp.modified_ns},
+             {"tokenizer", options.tokenizer},
+             {"field", options.rules.field},
+             {"add_special", options.rules.add_special},
+             {"end_token", options.rules.end_token},
+             {"slice_bytes", options.rules.slice_bytes},
+             {"skip_bad_lines", options.skip_bad_lines}};
+    if (options.rules.completions)
+        key["fields"] = {options.rules.prompt_field, options.rules.completion_field};
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));
 }
 
-// As preprocess_data of Megatron chooses.
-TokenType type_for(std::uint32_t vocab) {
-    return vocab < 65500 ? TokenType::Uint16 : TokenType::Int32;
+// As preprocess_data of Megatron chooses, but for numbers that may be less than 0.
+TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
+    return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
 
 // The next slices, one a thread, encoded at once.
@@ -150,7 +152,8 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
             EncodeRules rules = options.rules;
             rules.json_lines = source.extension() == ".jsonl";
             ROLL_TRY(const TextSource text, TextSource::open(source, tokenizer, rules));
-            ROLL_TRY(TokenWriter writer, TokenWriter::open(base, type_for(tokenizer.vocab_size())));
+            ROLL_TRY(TokenWriter writer,
+                     TokenWriter::open(base, type_for(tokenizer.vocab_size(), rules)));
             const auto whole = write_all(text, source, writer, options, go_on);
             if (!whole && whole.error().code == ErrorCode::InvalidArgument)
                 TokenWriter::discard(base);

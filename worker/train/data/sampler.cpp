@@ -25,6 +25,24 @@ std::uint64_t window_count(const CorpusFile& file, std::int64_t seq_length) {
                               : (file.train.size() - 1) / static_cast<std::uint64_t>(seq_length);
 }
 
+// Whole documents of [begin, end), as many as fit, one after the other.
+void pack(const CorpusFile& file, std::size_t begin, std::size_t end, std::int64_t seq_length,
+          std::vector<Window>& windows) {
+    const std::size_t most = static_cast<std::size_t>(seq_length) + 1;
+    std::vector<std::size_t> ends = file.file.starts_within(begin, end);
+    ends.push_back(end);
+    std::size_t first = begin, last = begin;  // of the window that is filled
+    const auto close = [&] {
+        if (last > first) windows.push_back({&file, first, std::min(last - first, most)});
+        first = last;
+    };
+    for (const std::size_t document_end : ends) {
+        if (document_end - first > most) close();
+        last = document_end;
+    }
+    close();
+}
+
 }  // namespace
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t key)
@@ -59,8 +77,11 @@ Sampler::Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t se
       seq_length_(seq_length),
       seed_(seed),
       starts_{0} {
-    for (const CorpusFile& file : corpus.files())
-        starts_.push_back(starts_.back() + window_count(file, seq_length));
+    for (const CorpusFile& file : corpus.files()) {
+        const bool packs = corpus.cut() == Cut::BetweenDocuments;
+        if (packs) pack(file, 0, file.train.size(), seq_length, packed_);
+        starts_.push_back(packs ? packed_.size() : starts_.back() + window_count(file, seq_length));
+    }
     ROLL_CHECK(windows() > 0);
 }
 
@@ -73,6 +94,7 @@ std::vector<std::size_t> Window::document_starts() const {
 Window Sampler::sample(std::uint64_t index) const {
     const std::uint64_t key = mix(seed_, index / windows());
     const std::uint64_t window = Permutation(windows(), key)(index % windows());
+    if (!packed_.empty()) return packed_[window];
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), window);
     const auto file = static_cast<std::size_t>(after - starts_.begin()) - 1;
     const CorpusFile& source = corpus_.files()[file];
@@ -86,6 +108,10 @@ std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length)
     std::vector<Window> windows;
     const auto length = static_cast<std::size_t>(seq_length);
     for (const CorpusFile& file : corpus.files()) {
+        if (corpus.cut() == Cut::BetweenDocuments) {
+            pack(file, file.train.size(), file.file.tokens().size(), seq_length, windows);
+            continue;
+        }
         for (std::size_t begin = 0; begin + 1 < file.valid.size(); begin += length) {
             windows.push_back({&file, file.train.size() + begin,
                                std::min(length + 1, file.valid.size() - begin)});

@@ -5,6 +5,10 @@
 // inputs and as many targets, the inputs moved by one. A data epoch visits every window of every
 // file once, in an order drawn for that epoch; what a file's length leaves over shifts its windows
 // by an offset drawn for the epoch too.
+//
+// Of a corpus that is cut between documents, windows are whole documents one after the other, as
+// many as fit into seq_length inputs (what is longer is cut off there). They are found once, and
+// visited likewise.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +50,7 @@ class Sampler {
 
     std::uint64_t windows() const { return starts_.back(); }  // of a data epoch
 
-    // seq_length + 1 tokens.
+    // seq_length + 1 tokens, or at most so many.
     Window sample(std::uint64_t index) const;
 
   private:
@@ -54,11 +58,13 @@ class Sampler {
     std::int64_t seq_length_;
     std::uint64_t seed_;
     std::vector<std::uint64_t> starts_;  // of each file's windows; then their number
+    std::vector<Window> packed_;         // all windows, where they are not cut anywhere
 };
 
 // The held-out tails as windows: consecutive inputs of seq_length (the last of a file may be
 // shorter), so that every token of a tail but its first is predicted exactly once, from what stands
-// before it in its window. Each holds its inputs and one token more. In order.
+// before it in its window; or whole documents, as a Sampler's. Each holds its inputs and one token
+// more. In order.
 std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length);
 
 }  // namespace roll::data

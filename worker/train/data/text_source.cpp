@@ -4,6 +4,7 @@
 #include <new>
 
 #include "common/json.hpp"
+#include "worker/train/data/tokens.hpp"
 
 namespace roll::data {
 namespace {
@@ -18,16 +19,20 @@ std::string mib(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-// The text of a line, or why there is none.
-Result<std::string> text_of(std::string_view line, const std::string& field) {
+// The object that a line is, or why it is none.
+Result<Json> object_of(std::string_view line) {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
                     "is a document of " + mib(line.size()) + ", longer than 1 GiB");
-    const auto json = parse_json(line);
+    auto json = parse_json(line);
     if (!json) return fail(ErrorCode::InvalidArgument, json.error().message);
     if (!json->is_object()) return fail(ErrorCode::InvalidArgument, "is no JSON object");
-    const auto found = json->find(field);
-    if (found == json->end())
+    return json;
+}
+
+Result<std::string> text_of(const Json& object, const std::string& field) {
+    const auto found = object.find(field);
+    if (found == object.end())
         return fail(ErrorCode::InvalidArgument, "has no field \"" + field + "\"");
     if (!found->is_string())
         return fail(ErrorCode::InvalidArgument, "its field \"" + field + "\" is no string");
@@ -100,18 +105,45 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
     if (ids.size() > document_begin) encoded.document_ends.push_back(ids.size());
 }
 
+// Each of the two is encoded on its own. What the tokenizer puts before a text belongs to the
+// prompt, what it puts after one is learned.
+void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
+                             std::vector<std::uint32_t>& ids) const {
+    const tokenizer::Surroundings around =
+        rules_.add_special ? tokenizer_->surroundings() : tokenizer::Surroundings{};
+    const std::size_t begin = ids.size();
+    ids.insert(ids.end(), around.before.begin(), around.before.end());
+    tokenizer_->encode(prompt, ids, {.add_special = false});
+    for (std::size_t i = begin; i < ids.size(); ++i)
+        ids[i] = static_cast<std::uint32_t>(only_read(ids[i]));
+    tokenizer_->encode(completion, ids, {.add_special = false});
+    ids.insert(ids.end(), around.after.begin(), around.after.end());
+}
+
+// False: there is nothing to learn.
+Result<bool> TextSource::encode_document(std::string_view line,
+                                         std::vector<std::uint32_t>& ids) const {
+    ROLL_TRY(const Json object, object_of(line));
+    if (rules_.completions) {
+        ROLL_TRY(const std::string prompt, text_of(object, rules_.prompt_field));
+        ROLL_TRY(const std::string completion, text_of(object, rules_.completion_field));
+        if (!completion.empty()) encode_pair(prompt, completion, ids);
+        return !completion.empty();
+    }
+    ROLL_TRY(const std::string text, text_of(object, rules_.field));
+    if (!text.empty()) tokenizer_->encode(text, ids, {.add_special = rules_.add_special});
+    return !text.empty();
+}
+
 void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
     ++encoded.lines;
     if (std::all_of(line.begin(), line.end(), is_space)) return;
-    const auto text = text_of(line, rules_.field);
-    if (!text) {
-        encoded.bad.push_back({encoded.lines, text.error().message, line.substr(0, kQuoted)});
-        return;
-    }
-    if (text->empty()) return;
     const std::size_t begin = encoded.ids.size();
-    tokenizer_->encode(*text, encoded.ids, {.add_special = rules_.add_special});
-    end_document(begin, encoded);
+    const auto done = encode_document(line, encoded.ids);
+    if (!done)
+        encoded.bad.push_back({encoded.lines, done.error().message, line.substr(0, kQuoted)});
+    else if (*done)
+        end_document(begin, encoded);
 }
 
 // Likewise, but a document that memory does not hold is a bad line like others.

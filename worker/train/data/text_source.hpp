@@ -17,7 +17,9 @@ namespace roll::data {
 
 struct EncodeRules {
     bool json_lines = false;
-    std::string field = "text";         // of a line's object
+    std::string field = "text";  // of a line's object
+    bool completions = false;    // a document is a line's prompt, only read, and completion
+    std::string prompt_field = "prompt", completion_field = "completion";
     bool add_special = true;            // what the tokenizer puts around a text
     std::int64_t end_token = -1;        // after each document that does not end with it; -1: none
     std::size_t slice_bytes = 1 << 20;  // about
@@ -33,7 +35,7 @@ struct BadLine {
 struct Encoded {
     std::size_t end = 0;  // of the slice in the file
     std::uint64_t lines = 0;
-    std::vector<std::uint32_t> ids;
+    std::vector<std::uint32_t> ids;          // those only read as tokens.hpp has them
     std::vector<std::size_t> document_ends;  // positions in ids
     std::vector<BadLine> bad;
 };
@@ -58,6 +60,9 @@ class TextSource {
     bool is_token_boundary(std::size_t at) const;
     std::size_t cut_before(std::size_t limit, std::size_t begin) const;
     void encode_line(std::string_view line, Encoded& encoded) const;
+    Result<bool> encode_document(std::string_view line, std::vector<std::uint32_t>& ids) const;
+    void encode_pair(const std::string& prompt, const std::string& completion,
+                     std::vector<std::uint32_t>& ids) const;
     void encode_line_within_memory(std::string_view line, Encoded& encoded) const;
     void end_document(std::size_t document_begin, Encoded& encoded) const;
 

@@ -23,6 +23,10 @@ constexpr std::size_t size_of(TokenType type) {
     return 1;
 }
 
+// How a token that is read and not predicted is stored, where only completions to prompts are
+// learned: as what no token is, less than 0.
+constexpr std::int64_t only_read(std::int64_t id) { return ~id; }  // its own inverse
+
 class Tokens {
   public:
     Tokens() = default;

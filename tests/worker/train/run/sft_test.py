@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""objective: sft: completions alone are learned, each from its own prompt, as transformers learns them."""
+import json
+import os
+import random
+import subprocess
+import unittest
+
+from ranks import ORACLE, RankCase
+
+ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
+LENGTH = 32
+
+
+def write_pairs(path, count, seed=3):
+    """Pairs of many sizes: empty prompts, some longer than a sequence, one that is all that fits."""
+    rng = random.Random(seed)
+    word = lambda size: ''.join(rng.choice('abcdefghij é') for _ in range(size))
+    with open(path, 'w', encoding='utf-8') as file:
+        for i in range(count):
+            prompt = {0: '', 1: word(40)}.get(i, word(rng.randint(1, 14)))
+            file.write(json.dumps({'prompt': prompt, 'completion': word(30 if i == 2 else rng.randint(1, 12))}) + '\n')
+    return path
+
+
+def read_pairs(path):
+    """Prompts and completions as bytes, which are the tokens."""
+    with open(path, encoding='utf-8') as file:
+        return [(pair['prompt'].encode(), pair['completion'].encode()) for pair in map(json.loads, file)]
+
+
+class SftTest(RankCase):
+
+    def pairs(self, steps, path, **changes):
+        return self.document(steps, **{'objective': 'sft', 'data': {'train': [path], 'valid': 0.0}, **changes})
+
+    def oracle(self, script, *words):
+        done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
+                              check=False, env={'PATH': '/usr/bin:/bin'})
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return done.stdout
+
+    @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
+    def test_loss_and_gradients_are_those_of_transformers_with_labels_of_minus_100(self):
+        start = os.path.join(self.top, 'start')
+        self.oracle('hf_start.py', 'make', start, 'float64', 'rope=new', 'tied=0', 'sharded=0')
+        path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 9)
+        first = {'model': {'from': start}, 'train__precision': 'fp64', 'train__optimizer__lr': 0.0,
+                 'train__optimizer__min_lr': 0.0, 'train__optimizer__beta1': 0.0, 'train__optimizer__clip_grad': 0.0}
+        rows, room = 0, 0
+        for prompt, completion in read_pairs(path):  # whole ones, into rows of LENGTH inputs and a token more
+            if len(prompt + completion) > room:
+                rows, room = rows + 1, LENGTH + 1
+            room -= len(prompt + completion)
+        run = self.run_whole(1, 1, self.pairs(1, path, dp=1, train__global_batch_size=rows,
+                                              train__micro_batch_size=1, **first))
+        moments = os.path.join(run.published[-1][1], 'roll/optimizer.safetensors')
+        told = json.loads(self.oracle('sft_gradients.py', start, moments, path, LENGTH))
+        row = run.metrics()[0]
+        print(f"{rows} rows: loss {row['loss']:.6f}, off by {row['loss'] - told['loss']:+.1e}; gradients by at most "
+              f"{max(told['off'].values()):.1e}")
+        self.assertEqual(row['tokens'], told['tokens'])
+        self.assertLess(abs(row['loss'] - told['loss']), 1e-10 * told['loss'])
+        self.assertLess(max(told['off'].values()), 1e-10)
+
+    def test_two_ranks_learn_what_one_learns_and_what_is_held_out_is_completions(self):
+        path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 300)
+        document = lambda dp: self.pairs(20, path, dp=dp, data__valid=0.1, train__precision='fp64',
+                                         train__valid_every=10, train__valid_at_start=True)
+        one, two = self.run_whole(1, 1, document(1)), self.run_whole(2, 2, document(2))
+        rows = list(zip(one.metrics(), two.metrics(), strict=True))
+        for a, b in rows:
+            for key in ('loss', 'valid_loss', 'valid_tokens', 'tokens'):
+                self.assertAlmostEqual(a.get(key, 0), b.get(key, 0), delta=1e-10 * abs(a.get(key, 0)))
+        valid = [a for a, _ in rows if 'valid_loss' in a]
+        self.assertEqual(len(valid), 3)
+        self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'])
+        learned = sum(len(completion) for _, completion in read_pairs(path))
+        self.assertLess(valid[0]['valid_tokens'], 0.12 * learned)
+
+    def test_what_is_no_pair_is_refused(self):
+        path = os.path.join(self.top, 'pairs.jsonl')
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write('{"prompt": "a", "completion": "b"}\n{"prompt": "a", "text": "b"}\n')
+        self.refused(self.pairs(1, path, dp=1), 2, 'line 2: has no field "completion"')
+        self.refused(self.pairs(1, self.corpus, dp=1), 2, 'objective: sft learns from .jsonl files with the fields '
+                     'prompt and completion, and ' + self.corpus + ' is none')
+
+
+if __name__ == '__main__':
+    unittest.main()
