@@ -47,6 +47,36 @@ Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count
     return chosen;
 }
 
+// "spine1.leaf4" of "spine1.leaf4.rack7" and two levels.
+std::string prefix(const std::string& segment, std::size_t levels) {
+    std::size_t end = 0;
+    for (; levels > 0 && end < segment.size(); --levels)
+        end = std::min(segment.find('.', end + 1), segment.size());
+    return segment.substr(0, end);
+}
+
+std::size_t deepest(const std::vector<Candidate>& candidates) {
+    std::ptrdiff_t levels = 0;
+    for (const Candidate& one : candidates)
+        if (!one.segment.empty())
+            levels = std::max(levels, 1 + std::ranges::count(one.segment, '.'));
+    return static_cast<std::size_t>(levels);
+}
+
+// From the tightest part of the network that so many levels name; of its segments, first from those
+// that have most.
+Workers within(const std::vector<Candidate>& candidates, std::size_t count, std::size_t levels) {
+    std::map<std::string, std::vector<Candidate>> parts;
+    for (const Candidate& one : candidates)
+        if (!one.avoid && !one.segment.empty()) parts[prefix(one.segment, levels)].push_back(one);
+    const std::vector<Candidate>* best = nullptr;
+    for (const auto& [name, part] : parts) {
+        const bool enough = part.size() >= count;
+        if (enough && (best == nullptr || part.size() < best->size())) best = &part;
+    }
+    return best == nullptr ? Workers{} : blocks(by_segment(*best, false), count, 1);
+}
+
 // Spares come from anywhere: from the members' segments before others.
 Workers with_spares(Workers members, const std::vector<Candidate>& candidates, int spares) {
     if (members.empty() || spares == 0) return members;
@@ -80,11 +110,9 @@ Workers choose_workers(const std::vector<Candidate>& candidates, const spec::Res
         members = with_spares(std::move(members), candidates, wanted.spares);
         if (!members.empty() || avoided_too) return members;
     }
-    if (nodes > 1) {
-        const auto segments = by_segment(candidates, false);
-        if (const Workers* one = tightest(segments, nodes))
-            return with_spares({one->begin(), one->begin() + wanted.nodes}, candidates,
-                               wanted.spares);
+    for (std::size_t levels = deepest(candidates); nodes > 1 && levels > 0; --levels) {
+        Workers members = within(candidates, nodes, levels);
+        if (!members.empty()) return with_spares(std::move(members), candidates, wanted.spares);
     }
     Workers chosen;
     for (int i = 0; i < wanted.workers(); ++i)

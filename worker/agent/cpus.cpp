@@ -70,10 +70,11 @@ Grant granted_cpus(int usable, const std::vector<std::string>& environment) {
     const int on_node = parse_number<int>(value_of(environment, "SLURM_CPUS_ON_NODE")).value_or(0);
     const int of_task =
         parse_number<int>(value_of(environment, "SLURM_CPUS_PER_TASK")).value_or(on_node);
-    if (on_node < 1) return {usable, false};
+    const std::string binding = value_of(environment, "ROLL_CPU_BINDING");
+    if (on_node < 1) return {usable, binding == "slots"};
     // With --exclusive the node's other CPUs are the allocation's as well, and nobody else's.
     const bool bound = usable == on_node || usable == of_task;
-    const bool own = bound && value_of(environment, "ROLL_CPU_BINDING") != "none";
+    const bool own = bound && binding != "none";
     return {own ? usable : std::clamp(of_task, 1, usable), own};
 }
 

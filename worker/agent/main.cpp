@@ -90,7 +90,8 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "Seconds that an attempt waits for its GPUs' memory to be free (0: not at all)")
         ->check(CLI::Range(0, 3600));
     app.add_option("--segment", flags.segment,
-                   "Name of the network segment that the node lies in (default: Slurm's switch)");
+                   "Network segment that the node lies in, e.g. spine1.leaf4 (default: Slurm's "
+                   "switches and the NVLink domain)");
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer after which an idle pilot ends");
 }
@@ -112,13 +113,16 @@ protocol::Heartbeat describe(const Flags& flags) {
             protocol::PilotNote{flags.pilot, value_of(environment, "SLURM_JOB_ID"), flags.ends_at};
         if (flags.node.empty()) self.node = pilot_node(environment, host_name(), flags.pilot);
     }
-    self.segment = flags.segment.empty() ? segment_of(io::current_environment()) : flags.segment;
     self.slots = flags.slots > 0 ? flags.slots : cores();
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
     // A pilot offers what Slurm gave it, whatever it was ordered with.
     const auto given = given_gpus(io::current_environment());
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
         self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
+    self.segment = flags.segment;
+    if (self.segment.empty())
+        self.segment = segment_of(io::current_environment(),
+                                  self.gpus > 0 ? nvlink_domain(gpu_names(self.gpus).front()) : "");
     if (self.gpus > 1)
         self.gpu_numa = numa_of_gpus(machine_cpus(allowed_cpus(), "/sys"),
                                      cpus_near_gpus(gpu_names(self.gpus)));
@@ -139,7 +143,9 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     if (count_gpus() > 0) site.gpu_used_bytes = used_gpu_memory(gpus);
     const Grant grant = granted_cpus(cores(), site.environment);
     site.cores = grant.count;
-    if (grant.own && self.pilot)
+    // A worker that Slurm did not start may share its CPUs with others: only where it is told so.
+    const bool told = value_of(site.environment, "ROLL_CPU_BINDING") == "slots";
+    if (grant.own && (self.pilot || told))
         site.slot_cpus =
             share_cpus(machine_cpus(allowed_cpus(), "/sys"), self.slots, cpus_near_gpus(gpus));
     site.check = flags.check;

@@ -7,6 +7,8 @@
 
 #include <dlfcn.h>
 
+#include "common/hash.hpp"
+
 namespace roll::agent {
 namespace {
 
@@ -139,6 +141,30 @@ std::vector<std::int64_t> used_gpu_memory(const std::vector<std::string>& names)
 std::vector<GpuProcess> gpu_processes(const std::string& name) {
     const Nvml nvml;
     return nvml.ready() ? processes_on(nvml, find(nvml, name)) : std::vector<GpuProcess>{};
+}
+
+std::string nvlink_domain(const std::string& name) {
+    constexpr unsigned char kCompleted = 3;  // NVML_GPU_FABRIC_STATE_COMPLETED
+    struct {
+        std::array<unsigned char, 16> cluster;
+        int status;
+        unsigned clique;
+        unsigned char state;
+    } fabric{};  // nvmlGpuFabricInfo_t
+    const Nvml nvml;
+    Device const device = nvml.ready() ? find(nvml, name) : nullptr;
+    const bool told =
+        device != nullptr && nvml.ask<int(Device, void*)>("nvmlDeviceGetGpuFabricInfo",
+                                                          whole_gpu(nvml, device), &fabric) == 0;
+    // A node whose links end in it names no cluster.
+    const bool alone = std::ranges::all_of(fabric.cluster, [](unsigned char c) { return c == 0; });
+    if (!told || alone || fabric.state != kCompleted || fabric.status != 0) return "";
+    std::uint64_t high = 0, low = 0;
+    for (std::size_t i = 0; i < 8; ++i) {
+        high = high << 8 | fabric.cluster[i];
+        low = low << 8 | fabric.cluster[i + 8];
+    }
+    return "nvl-" + to_hex(high) + to_hex(low) + "-" + std::to_string(fabric.clique);
 }
 
 std::string gpu_fault(const std::string& name) {

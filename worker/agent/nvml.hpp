@@ -26,6 +26,10 @@ struct GpuProcess {
 };
 std::vector<GpuProcess> gpu_processes(const std::string& name);
 
+// The NVLink domain that a GPU shares with those of other nodes, "nvl-CLUSTER-CLIQUE" by
+// the fabric's numbers; empty: none, or it cannot be told.
+std::string nvlink_domain(const std::string& name);
+
 // What is wrong with a GPU's memory, "has 2 uncorrected memory errors ..."; empty: nothing, or it
 // cannot be told.
 std::string gpu_fault(const std::string& name);

@@ -56,10 +56,11 @@ std::string pilot_node(const std::vector<std::string>& environment, const std::s
     return (node.empty() ? host : node) + ".a" + key.substr(key.rfind('.') + 1);
 }
 
-std::string segment_of(const std::vector<std::string>& environment) {
+std::string segment_of(const std::vector<std::string>& environment, const std::string& nvlink) {
     const std::string address = value_of(environment, "SLURM_TOPOLOGY_ADDR");
     const std::size_t dot = address.rfind('.');
-    return dot == std::string::npos ? "" : address.substr(0, dot);
+    const std::string switches = dot == std::string::npos ? "" : address.substr(0, dot);
+    return switches + (switches.empty() || nvlink.empty() ? "" : ".") + nvlink;
 }
 
 bool must_leave(const protocol::PilotNote& pilot, std::chrono::seconds margin,

@@ -26,8 +26,9 @@ std::string pilot_node(const std::vector<std::string>& environment, const std::s
                        const std::string& key);
 
 // The network segment of a Slurm step's node by SLURM_TOPOLOGY_ADDR ("core.leaf3.node7"): all above
-// the node, so that leaves of two trees differ. Empty where Slurm knows no topology.
-std::string segment_of(const std::vector<std::string>& environment);
+// the node, so that leaves of two trees differ; below it the NVLink domain, if the node is in one.
+// Empty where neither is known.
+std::string segment_of(const std::vector<std::string>& environment, const std::string& nvlink);
 
 // Whether its jobs must leave now: `margin` before the end that it knows of.
 bool must_leave(const protocol::PilotNote& pilot, std::chrono::seconds margin,

@@ -112,6 +112,19 @@ TEST_F(Shapes, AGangLiesInOneSegmentWhereItCan) {
     EXPECT_EQ(nodes(wide), (std::set<std::string>{"b1", "b2", "b3"}));
 }
 
+// Leaves of two nodes each: a gang of three lies under one spine, its first two in one leaf.
+TEST_F(Shapes, AGangThatNoSegmentHoldsLiesUnderAsFewSwitchesAsItCan) {
+    for (const char* node : {"a1", "x1", "y1", "z1", "x2", "a2", "y2"}) {
+        const std::string leaf(1, node[0]);
+        join(node, 1, 0, leaf == "a" ? "spine1.a" : "spine2." + leaf);
+    }
+    const JobId three = desk.submit(wants(3, 1));
+    EXPECT_EQ(nodes(three), (std::set<std::string>{"x1", "x2", "y1"}));
+    EXPECT_EQ(desk.job(three).attempt->nodes.front(), "x1");
+    const JobId four = desk.submit(wants(4, 1));
+    EXPECT_TRUE(runs(four)) << "no spine has four: any will do";
+}
+
 TEST_F(Shapes, NodesInARowShareASegmentIfTheJobWantsIt) {
     join("a1", 1, 0, "a");
     join("b1", 1, 0, "b");

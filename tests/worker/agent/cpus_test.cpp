@@ -51,6 +51,7 @@ TEST(Grant, AnExclusiveNodeIsItsOwnAndBindingCanBeTurnedOff) {
     std::vector<std::string> unbound = whole;
     unbound.emplace_back("ROLL_CPU_BINDING=none");
     EXPECT_FALSE(granted_cpus(128, unbound).own);
+    EXPECT_EQ(granted_cpus(128, {"ROLL_CPU_BINDING=slots"}), (Grant{128, true})) << "no Slurm";
 }
 
 TEST(Shares, KeepCoresAndSocketsTogether) {
@@ -108,6 +109,13 @@ TEST(Nvml, TellsWhoHoldsAGpuAndWhatIsWrongWithOne) {
     const std::string fault = "has met 2 uncorrected memory errors since its driver was loaded";
     EXPECT_EQ(gpu_fault("GPU-1"), fault);
     EXPECT_EQ(gpu_fault("MIG-1"), fault) << "of the GPU that it is a part of";
+}
+
+TEST(Nvml, TellsTheNvlinkDomainThatNodesShare) {
+    EXPECT_EQ(nvlink_domain("GPU-0"), "");
+    EXPECT_EQ(nvlink_domain("GPU-1"), "nvl-000102030405060708090a0b0c0d0e0f-3");
+    EXPECT_EQ(nvlink_domain("MIG-1"), nvlink_domain("GPU-1"));
+    EXPECT_EQ(nvlink_domain("7"), "");
 }
 
 TEST(NodeCheck, NamesTheFirstThingThatIsWrong) {

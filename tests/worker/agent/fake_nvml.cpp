@@ -72,6 +72,19 @@ int nvmlDeviceGetTotalEccErrors(void* device, int type, int counter, unsigned lo
     *errors = device == &g_devices[1] && type == 1 && counter == 0 ? 2 : 0;
     return kDone;
 }
+// The second GPU's links reach other nodes, the first one's do not.
+int nvmlDeviceGetGpuFabricInfo(void* device, void* fabric) {
+    struct {
+        unsigned char cluster[16];
+        int status;
+        unsigned clique;
+        unsigned char state;
+    } told{{}, 0, 3, 3};
+    if (device == &g_devices[1])
+        for (unsigned char i = 0; i < 16; ++i) told.cluster[i] = i;
+    std::memcpy(fabric, &told, sizeof told);
+    return kDone;
+}
 int nvmlDeviceGetRemappedRows(void* device, unsigned*, unsigned*, unsigned* pending,
                               unsigned* failed) {
     if (device == &g_devices[2]) return kNotFound;

@@ -37,9 +37,10 @@ TEST(MustLeave, BeforeTheEndThatIsKnown) {
 }
 
 TEST(Pilot, LiesInTheSegmentThatSlurmsTopologyNames) {
-    EXPECT_EQ(segment_of({"SLURM_TOPOLOGY_ADDR=core.leaf3.gpu7"}), "core.leaf3");
-    EXPECT_EQ(segment_of({"SLURM_TOPOLOGY_ADDR=gpu7"}), "");
-    EXPECT_EQ(segment_of({}), "");
+    EXPECT_EQ(segment_of({"SLURM_TOPOLOGY_ADDR=core.leaf3.gpu7"}, ""), "core.leaf3");
+    EXPECT_EQ(segment_of({"SLURM_TOPOLOGY_ADDR=core.leaf3.gpu7"}, "nvl-1-2"), "core.leaf3.nvl-1-2");
+    EXPECT_EQ(segment_of({"SLURM_TOPOLOGY_ADDR=gpu7"}, "nvl-1-2"), "nvl-1-2");
+    EXPECT_EQ(segment_of({}, ""), "");
 }
 
 }  // namespace
