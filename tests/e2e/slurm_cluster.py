@@ -98,7 +98,9 @@ class Cluster:
             os.makedirs(f'{self.top}/{folder}')
         self._write('slurm.conf', CONF.format(top=self.top, ports=ports, last=ports[-1], nodes=NODES,
                                               gpus=GPUS))
-        self._write('cgroup.conf', 'CgroupAutomount=no\n')
+        # 22.05 knows no such plugin, and later releases want cgroups to be there without it.
+        newer = self.version() >= (23, 11)
+        self._write('cgroup.conf', 'CgroupPlugin=disabled\n' if newer else 'CgroupAutomount=no\n')
         self._write('gres.conf', f'NodeName=n[1-{NODES}] Name=gpu Type=h200 File={self._devices()}\n')
         self._start_munge()
         self.start_controller()
@@ -106,6 +108,11 @@ class Cluster:
             self.daemon(f'slurmd-n{node}', 'slurmd', '-f', self.conf, '-N', f'n{node}', '-D')
         self.wait_idle()
         return self
+
+    def version(self):
+        """(22, 5), of "slurm-wlm 22.05.8"."""
+        said = self.run('slurmctld', '-V').split()[-1]
+        return tuple(int(part) for part in said.split('.')[:2])
 
     def _write(self, name, text):
         with open(f'{self.top}/{name}', 'w', encoding='ascii') as file:

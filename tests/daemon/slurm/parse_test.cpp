@@ -23,6 +23,37 @@ TEST(Queue, ReadsWhat2205Writes) {
     EXPECT_EQ((*rows)[2], running);
 }
 
+// As Debian's 24.11.5 and 26.05.5 wrote it on the same cluster.
+TEST(Queue, ReadsWhat2411And2605Write) {
+    for (const std::int64_t now : {1795339604, 1795339647}) {
+        const std::string start = std::to_string(now), end = std::to_string(now + 300);
+        const auto rows =
+            parse_queue("1|CANCELLED|None|1795339603|" + start + "|2|n[1-2]|roll:alloc=x.1.0\n" +
+                        "4|PENDING|Resources|" + end + "|" + std::to_string(now + 600) +
+                        "|1||roll:alloc=x.1.3\n"
+                        "5_[0-9%2]|PENDING|JobHeldUser|N/A|N/A|1||roll:alloc=x.1.4\n"
+                        "2|RUNNING|None|" +
+                        start + "|" + end + "|8|n[1-8]|roll:alloc=x.1.1\n");
+        ASSERT_TRUE(rows);
+        ASSERT_EQ(rows->size(), 4U);
+        EXPECT_EQ((*rows)[0].phase, Phase::Ended);
+        EXPECT_EQ((*rows)[1].start, now + 300);
+        EXPECT_EQ((*rows)[2].reason, "JobHeldUser");
+        const QueueRow running{"2", "RUNNING", Phase::Running,    "None", now, now + 300,
+                               8,   "n[1-8]",  "roll:alloc=x.1.1"};
+        EXPECT_EQ((*rows)[3], running);
+    }
+    const auto partitions =
+        parse_partitions("gpu|up|7-00:00:00|8|16|gpu:h200:8\nhigh|up|7-00:00:00|8|16|gpu:h200:8\n");
+    ASSERT_TRUE(partitions);
+    EXPECT_EQ((*partitions)[1].gpus, 8);
+    EXPECT_EQ(judge_submission(false, 1,
+                               "sbatch: error: invalid partition specified: nope\n"
+                               "sbatch: error: Batch job submission failed: Invalid partition name "
+                               "specified\n"),
+              Submission::Refused);
+}
+
 // By their documentation: ids of arrays and heterogeneous jobs, joined flags, new states, notes.
 TEST(Queue, ReadsWhatLaterReleasesMayWrite) {
     const auto rows = parse_queue(
