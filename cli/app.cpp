@@ -23,17 +23,11 @@ class Parser {
         app_.add_option("--color", color_, "auto, always or never")
             ->check(CLI::IsMember({"auto", "always", "never"}));
         app_.failure_message(CLI::FailureMessage::simple);
-        add_local();
-        add_keys();
-        add_submit();
-        add_queries();
-        add_steering();
-        add_alloc();
-        add_checkpoint_work();
     }
 
     int run(int argc, char** argv) {
         look_at_stdout(context_, Color::Auto);
+        add_commands(first_word(argc, argv));
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
         // For what goes wrong while parsing.
@@ -76,6 +70,39 @@ class Parser {
 
     static bool has_flag(int argc, char** argv, std::string_view flag) {
         return std::any_of(argv, argv + argc, [&](const char* word) { return word == flag; });
+    }
+
+    // The command, as it seems before anything is parsed.
+    static std::string_view first_word(int argc, char** argv) {
+        for (int i = 1; i < argc; ++i) {
+            const std::string_view word = argv[i];
+            if (!word.starts_with("-")) return word;
+            if (word == "--dir" || word == "--color") ++i;
+        }
+        return "";
+    }
+
+    // Only those among which `asked` is: all of them with their options take longer to make than a
+    // job takes to be queued. All, where it is in no list, or help or completion is asked for.
+    void add_commands(std::string_view asked) {
+        struct Group {
+            void (Parser::*add)();
+            std::vector<std::string_view> names;
+        };
+        const std::vector<Group> groups = {
+            {&Parser::add_local, {"up", "down", "doctor", "version"}},
+            {&Parser::add_keys, {"keys"}},
+            {&Parser::add_submit, {"submit", "resubmit", "resume"}},
+            {&Parser::add_queries, {"jobs", "show", "explain", "logs", "events", "nodes", "top"}},
+            {&Parser::add_steering, {"wait", "cancel", "hold", "release", "update", "drain"}},
+            {&Parser::add_alloc, {"alloc"}},
+            {&Parser::add_checkpoint_work, {"convert", "merge", "inspect", "verify", "diff"}},
+        };
+        const auto found = std::ranges::find_if(groups, [&](const Group& group) {
+            return std::ranges::find(group.names, asked) != group.names.end();
+        });
+        for (const Group& group : groups)
+            if (found == groups.end() || group.add == found->add) (this->*group.add)();
     }
 
     CLI::App* command(const std::string& name, const std::string& what, Action action) {

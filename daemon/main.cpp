@@ -146,6 +146,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     if (made.endpoint.empty()) {
         ROLL_TRY(made.endpoint, directory.default_endpoint());
     }
+    ROLL_TRY(made.local, directory.local_socket());
     made.authorized = directory.authorized();
     const io::StateDirectory shared = shared_directory(directory, options);
     ROLL_TRY_VOID(share_keys(directory, shared));
@@ -237,6 +238,7 @@ Result<void> serve(const Options& options) {
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
     ROLL_TRY_VOID(prune(ledger, options.keep_ended));
     ROLL_TRY(server::ServerOptions server_options_, server_options(directory, options));
+    const std::string local = server_options_.local;
     boost::asio::io_context io(1);
     ROLL_TRY(const std::unique_ptr<server::Server> server,
              server::Server::make(io, std::move(server_options_), std::move(ledger)));
@@ -259,6 +261,7 @@ Result<void> serve(const Options& options) {
     };
     reread();
     ROLL_TRY_VOID(write_file_atomically(directory.pid("rolld"), std::to_string(::getpid()) + "\n"));
+    ROLL_TRY_VOID(write_file_atomically(directory.local_file(), local));
     ROLL_TRY_VOID(
         write_file_atomically(directory.endpoint_file(), advertised(server->endpoint()) + "\n"));
     const io::StateDirectory shared = shared_directory(directory, options);

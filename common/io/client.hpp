@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/io/channel.hpp"
 #include "common/io/state_directory.hpp"
-#include "common/io/zmq_socket.hpp"
 #include "common/json.hpp"
 
 namespace roll::io {
@@ -19,8 +19,8 @@ class Client {
     static Result<Client> connect(const std::string& endpoint, const CurveKeys& keys,
                                   const std::string& server_public_key);
 
-    // To the rolld of a state directory, with its keys "client". Error Unavailable if none has
-    // started.
+    // To the rolld of a state directory: over its Unix socket if it runs on this machine, else with
+    // the keys "client". Error Unavailable if none has started.
     static Result<Client> connect(const StateDirectory& directory);
 
     // The reply's `ok`, or its error. Error Unavailable, with a hint, if nobody answers in time:
@@ -36,13 +36,11 @@ class Client {
 
   private:
     tl::unexpected<Error> silent(std::chrono::milliseconds timeout) const;
-    Client(std::unique_ptr<ZmqContext> context, ZmqSocket socket, std::string endpoint)
-        : context_(std::move(context)),
-          socket_(std::move(socket)),
+    Client(std::unique_ptr<Channel> channel, std::string endpoint)
+        : channel_(std::move(channel)),
           endpoint_(std::move(endpoint)) {}
 
-    std::unique_ptr<ZmqContext> context_;
-    ZmqSocket socket_;
+    std::unique_ptr<Channel> channel_;
     std::string endpoint_;
     std::uint64_t last_id_ = 0;
 };

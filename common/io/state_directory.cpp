@@ -91,6 +91,11 @@ Result<std::string> StateDirectory::default_endpoint() const {
     return "ipc://" + (runtime / (to_hex(hash64(root_.native())) + ".sock")).string();
 }
 
+Result<std::string> StateDirectory::local_socket() const {
+    ROLL_TRY(const std::string endpoint, default_endpoint());
+    return endpoint.substr(std::string_view("ipc://").size()) + ".cli";
+}
+
 Result<std::string> StateDirectory::read_endpoint() const {
     const auto text = read_file(endpoint_file());
     if (text) return without_newline(*text);

@@ -31,6 +31,7 @@ class StateDirectory {
         return root_ / (program + ".pid");
     }
     std::filesystem::path endpoint_file() const { return root_ / "endpoint"; }
+    std::filesystem::path local_file() const { return root_ / "local"; }
     std::filesystem::path worker() const { return root_ / "worker"; }
 
     // Makes the directory and those of the keys, for this user alone (0700).
@@ -40,6 +41,9 @@ class StateDirectory {
     // else $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Makes the socket's
     // directory.
     Result<std::string> default_endpoint() const;
+
+    // The socket for clients of this machine (local_stream.hpp), beside that of default_endpoint().
+    Result<std::string> local_socket() const;
 
     // What the running rolld wrote. Error Unavailable, with the hint `rollctl up`, if none has
     // started here.

@@ -353,8 +353,9 @@ void for_each_string(const OrderedJson& schema, Value& value, const std::string&
 }  // namespace
 
 const OrderedJson& job_schema() {
-    static const OrderedJson kSchema = OrderedJson::parse(job_schema_text());
-    return kSchema;
+    // Never destroyed: that takes a third of what parsing it does.
+    static const auto* const kSchema = new OrderedJson(OrderedJson::parse(job_schema_text()));
+    return *kSchema;
 }
 
 std::vector<std::string> key_paths(const OrderedJson& schema) {

@@ -18,7 +18,7 @@
 
 namespace roll::spec {
 
-std::string_view job_schema_text();     // schemas/job.schema.json as it was at build time
+std::string_view job_schema_text();     // schemas/job.schema.json, its descriptions left out
 const OrderedJson& job_schema();        // the same, parsed once
 std::string_view policy_schema_text();  // schemas/rolld.schema.json
 

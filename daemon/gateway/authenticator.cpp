@@ -1,5 +1,6 @@
 #include "daemon/gateway/authenticator.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -109,6 +110,12 @@ void Authenticator::refresh() {
 Identity Authenticator::who(const std::string& user_id) const {
     const auto found = names_.find(user_id);
     return found == names_.end() ? Identity{} : identity_of(found->second, owner_);
+}
+
+Identity Authenticator::owner() const {
+    const bool admitted =
+        std::ranges::any_of(names_, [](const auto& key) { return key.second == "client"; });
+    return admitted ? identity_of("client", owner_) : Identity{};
 }
 
 }  // namespace roll::gateway

@@ -52,6 +52,9 @@ class Authenticator {
     // What the key may do, as of the last refresh(); `user_id` is what run() said of it, the key
     // itself.
     Identity who(const std::string& user_id) const;
+    // What the user whose rolld this is may do without a key, on this machine: all, as long as
+    // client.pub is there.
+    Identity owner() const;
 
   private:
     bool allows(const std::string& key, const std::string& address);

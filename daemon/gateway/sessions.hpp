@@ -34,9 +34,10 @@ struct LeaseRules {
 
 // Who sent a message: its connection and the key that authenticated it.
 struct Peer {
-    std::string route;                 // ZeroMQ's routing id
-    std::string key;                   // public key, Z85
+    std::string route{};               // ZeroMQ's routing id
+    std::string key{};                 // public key, Z85
     int version = protocol::kVersion;  // of a client
+    std::uint64_t local = 0;           // its connection at the local door; 0: over ZeroMQ
 };
 
 struct Session {

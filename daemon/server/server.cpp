@@ -53,6 +53,7 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
                                                      std::move(context), std::move(ledger),
                                                      std::move(engine)));
     ROLL_TRY_VOID(server->reader_.bind(server->options_.endpoint));
+    if (!server->options_.local.empty()) ROLL_TRY_VOID(server->door_.bind(server->options_.local));
     return server;
 }
 
@@ -65,6 +66,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       authenticator_(std::make_unique<Authenticator>(io, *context_, socket, options_.authorized,
                                                      options_.connections_max)),
       reader_(io, std::move(socket)),
+      door_(io, options_.connections_max, [this] { turn(); }),
       beacon_(options_.beacon, own_beacon(options_, engine.state().incarnation), kBeat),
       ledger_(std::move(ledger)),
       engine_(std::move(engine)),
@@ -98,6 +100,7 @@ void Server::set_policy(spec::Policy policy) {
 void Server::stop() {
     stopping_ = true;
     reader_.stop();
+    door_.stop();
     authenticator_->stop();
     timer_.cancel();
     asio::post(io_, [this] { io_.stop(); });  // whatever else waits on it, a signal handler say
@@ -140,14 +143,21 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max(next, std::chrono::milliseconds(1));
 }
 
-// False if more is waiting: then this turn has not heard everybody.
+// False if more is waiting: then this turn has not heard every worker.
 bool Server::drain() {
-    for (int i = 0; i < kMessagesMax; ++i) {
+    bool drained = false;
+    for (int i = 0; i < kMessagesMax && !drained; ++i) {
         const auto message = reader_.receive();
-        if (!message) return true;
-        take(*message);
+        drained = !message;
+        if (message) take(*message);
     }
-    return false;
+    for (int i = 0; i < kMessagesMax; ++i) {
+        const auto frame = door_.receive();
+        if (!frame) break;
+        take(*frame);
+    }
+    door_.ring();
+    return drained;
 }
 
 void Server::take(const io::ZmqMessage& message) {
@@ -160,6 +170,12 @@ void Server::take(const io::ZmqMessage& message) {
         case Role::Client:
         case Role::Operator: return take_request({peer, who}, message.frames[1]);
     }
+}
+
+void Server::take(const gateway::LocalFrame& message) {
+    const Identity who = authenticator_->owner();
+    if (who.role == Role::None) return;
+    take_request({Peer{.local = message.connection}, who}, message.bytes);
 }
 
 void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
@@ -217,6 +233,7 @@ void Server::turn() {
 
 // Nothing goes to a peer whose key had been revoked when this turn began.
 void Server::send(const Peer& peer, std::string frame) {
+    if (peer.local != 0) return door_.send(peer.local, frame);
     if (authenticator_->who(peer.key).role == Role::None) return;
     reader_.send({peer.route, std::move(frame)});
 }

@@ -18,11 +18,13 @@
 #include "daemon/engine/engine.hpp"
 #include "daemon/gateway/authenticator.hpp"
 #include "daemon/gateway/beacon_writer.hpp"
+#include "daemon/gateway/local_door.hpp"
 #include "daemon/gateway/rate_limit.hpp"
 #include "daemon/gateway/sessions.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/pilots/runner.hpp"
 #include "daemon/query/query.hpp"
+#include "daemon/server/options.hpp"
 
 namespace roll::server {
 
@@ -30,29 +32,10 @@ using gateway::Authenticator;
 using gateway::BeaconWriter;
 using gateway::Identity;
 using gateway::Instant;
-using gateway::LeaseRules;
 using gateway::Peer;
 using gateway::Role;
 using gateway::Session;
 using gateway::Sessions;
-
-struct ServerOptions {
-    std::string endpoint;              // to bind
-    io::CurveKeys keys;                // of the server
-    std::filesystem::path authorized;  // directory of public keys
-    std::filesystem::path beacon;      // empty: none
-    std::filesystem::path workers{};   // run directories of workers on this machine
-    std::string cluster;               // names the ledger
-    std::string nonce;                 // of this process
-    spec::Policy policy;               // of rolld.yaml
-    LeaseRules leases;
-    bool take_over = false;             // another rolld's beacon, which stands still (rule 17)
-    double requests_per_second = 5000;  // of each user; 0: no limit
-    double request_burst = 20000;
-    std::size_t connections_max = 20'000;
-    slurm::Site site;  // where pilots find what they need
-    pilots::DeskRules pilots;
-};
 
 class Server {
   public:
@@ -93,6 +76,7 @@ class Server {
     io::Task<void> tick();
     bool drain();
     void take(const io::ZmqMessage& message);
+    void take(const gateway::LocalFrame& message);
     void take_heartbeat(const Peer& peer, const std::string& frame);
     void take_request(const Client& client, const std::string& frame);
     Result<void> admit(const Client& client, const protocol::Request& request);
@@ -129,6 +113,7 @@ class Server {
     std::unique_ptr<io::ZmqContext> context_;
     std::unique_ptr<Authenticator> authenticator_;
     io::ZmqReader reader_;
+    gateway::LocalDoor door_;
     BeaconWriter beacon_;
     std::unique_ptr<ledger::Ledger> ledger_;
     engine::Engine engine_;

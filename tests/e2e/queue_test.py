@@ -282,7 +282,7 @@ class Queue(RollTest):
         job = self.command('sh', '-c', f'while [ ! -e {gate} ]; do sleep 0.1; done; echo through')
         wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
         shells = lambda: set(self.pids_of('sh') + self.pids_of('dash'))
-        pids = shells()
+        pids = wait_until(shells, 'its shell')
         time.sleep(0.5)
         pids &= shells()  # not the shell's children on their way to be a sleep
         self.assertTrue(pids)

@@ -1,6 +1,7 @@
 // What comes over rolld's real socket and was not meant well, or is of another release.
 #include <random>
 
+#include "common/io/local_stream.hpp"
 #include "common/protocol/client.hpp"
 #include "tests/daemon/server/daemon.hpp"
 
@@ -146,6 +147,112 @@ TEST(Wire, ConnectionsBeyondTheLimitAreTurnedAway) {
     EXPECT_TRUE(eventually([&] {
         return daemon.client().ask("version", Json::object(), 1s).has_value();
     })) << "there is room again";
+}
+
+// The socket for clients of this machine, its bytes made by hand.
+std::string local_socket(const Daemon& daemon) { return *daemon.directory().local_socket(); }
+
+// What comes before the other side closes, or 2 s are over.
+std::string answer_to(const Daemon& daemon, const std::string& bytes, std::size_t piece) {
+    const io::Descriptor socket = io::connect_unix(local_socket(daemon));
+    EXPECT_TRUE(socket);
+    for (std::size_t at = 0; at < bytes.size(); at += piece) {
+        const std::string part = bytes.substr(at, piece);
+        if (::send(socket.get(), part.data(), part.size(), MSG_NOSIGNAL) < 0) break;
+    }
+    ::shutdown(socket.get(), SHUT_WR);
+    std::string all;
+    char buffer[4096];
+    pollfd item{socket.get(), POLLIN, 0};
+    while (::poll(&item, 1, 2000) > 0) {
+        const auto some = ::recv(socket.get(), buffer, sizeof buffer, 0);
+        if (some <= 0) return all;
+        all.append(buffer, static_cast<std::size_t>(some));
+    }
+    return all + " and no end";
+}
+
+TEST(Local, AFrameMayComeInPiecesAndOneThatIsTooLargeEndsTheConnection) {
+    Daemon daemon;
+    daemon.start();
+    const std::string asked = protocol::encode(protocol::Request{7, "dance"});
+    const std::string two = io::with_length(asked) + io::with_length(asked);
+    io::Client client = daemon.client();
+    {
+        auto stream = io::LocalStream::connect(local_socket(daemon));
+        ASSERT_TRUE(stream && stream->send(asked));
+        const auto reply = stream->receive(30s);
+        ASSERT_TRUE(reply);
+        EXPECT_NE(reply->find("rolld knows no operation dance"), std::string::npos);
+        EXPECT_TRUE(stream->send("no JSON"));
+        EXPECT_TRUE(stream->receive(30s)) << "and is still served";
+    }
+    answer_to(daemon, two, 1);
+    EXPECT_EQ(answer_to(daemon, "\xff\xff\xff\xff" + two, 4096), "");
+    EXPECT_TRUE(client.ask("version", Json::object(), 30s));
+}
+
+TEST(Local, FuzzedBytesDoNoHarm) {
+    Daemon daemon;
+    daemon.start({"--rate-limit", "0"});
+    std::mt19937 random(11);
+    const std::string frame =
+        io::with_length(protocol::encode(protocol::Request{7, "cancel", {{"selector", "nobody"}}}));
+    for (int i = 0; i < 300; ++i) {
+        std::string bytes = frame + frame;
+        for (unsigned n = random() % 4; n > 0; --n)
+            bytes[random() % bytes.size()] = static_cast<char>(random());
+        bytes.resize(random() % bytes.size());
+        const io::Descriptor socket = io::connect_unix(local_socket(daemon));
+        ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    }
+    EXPECT_TRUE(daemon.client().ask("submit", submit_args("after"), 30s));
+}
+
+TEST(Local, ConnectionsBeyondTheLimitAreTurnedAway) {
+    Daemon daemon;
+    daemon.start({"--max-connections", "3"});
+    std::vector<io::LocalStream> clients;
+    int served = 0;
+    for (int i = 0; i < 6; ++i) {
+        auto stream = io::LocalStream::connect(local_socket(daemon));
+        ASSERT_TRUE(stream);
+        const bool sent = stream->send(protocol::encode(protocol::Request{1, "version"}));
+        served += sent && stream->receive(30s).has_value();
+        clients.push_back(*std::move(stream));
+    }
+    EXPECT_EQ(served, 3);
+    clients.clear();
+    EXPECT_TRUE(eventually([&] {
+        return daemon.client().ask("version", Json::object(), 1s).has_value();
+    })) << "there is room again";
+}
+
+// As root: another user, though the folder and the socket were open to it.
+TEST(Local, AnotherUsersProcessIsTurnedAway) {
+    if (::geteuid() != 0) GTEST_SKIP() << "takes root, to become somebody else";
+    Daemon daemon;
+    daemon.start();
+    const std::string path = local_socket(daemon);
+    std::filesystem::permissions(daemon.root, std::filesystem::perms(0711));
+    std::filesystem::permissions(path, std::filesystem::perms(0666));
+    const std::string frame = io::with_length(protocol::encode(protocol::Request{1, "version"}));
+    const auto served_as = [&](uid_t uid) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            if (::setuid(uid) != 0) ::_exit(2);
+            const io::Descriptor socket = io::connect_unix(path);
+            char byte = 0;
+            const bool sent =
+                socket && ::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) > 0;
+            ::_exit(socket ? sent && ::recv(socket.get(), &byte, 1, 0) == 1 : 2);
+        }
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        return WEXITSTATUS(status);
+    };
+    EXPECT_EQ(served_as(0), 1);
+    EXPECT_EQ(served_as(65534), 0);
 }
 
 }  // namespace

@@ -1,0 +1,100 @@
+#include "common/io/channel.hpp"
+
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "common/io/local_stream.hpp"
+
+namespace roll::io {
+namespace {
+
+Error no_daemon(const std::string& endpoint) {
+    return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
+}
+
+// libzmq would try for ever to reach a socket that nobody listens on; the kernel knows at once.
+bool nobody_listens(const std::string& endpoint) {
+    constexpr std::string_view kIpc = "ipc://";
+    if (!endpoint.starts_with(kIpc)) return false;
+    return !connect_unix(endpoint.substr(kIpc.size())) &&
+           (errno == ENOENT || errno == ECONNREFUSED);
+}
+
+// libzmq connects again by itself where rolld was started again.
+class ZmqChannel final : public Channel {
+  public:
+    ZmqChannel(std::unique_ptr<ZmqContext> context, ZmqSocket socket, std::string endpoint)
+        : context_(std::move(context)),
+          socket_(std::move(socket)),
+          endpoint_(std::move(endpoint)) {}
+
+    bool send(const std::string& frame) override { return socket_.send({frame}); }
+
+    std::optional<std::string> receive(std::chrono::milliseconds timeout) override {
+        if (!socket_.wait_input(timeout)) return std::nullopt;
+        auto message = socket_.receive();
+        if (!message || message->frames.empty()) return std::string();  // no reply to anything
+        return std::move(message->frames.back());
+    }
+
+    std::optional<Error> trouble() const override {
+        return nobody_listens(endpoint_) ? std::optional(no_daemon(endpoint_)) : std::nullopt;
+    }
+
+  private:
+    std::unique_ptr<ZmqContext> context_;
+    ZmqSocket socket_;
+    std::string endpoint_;
+};
+
+class LocalChannel final : public Channel {
+  public:
+    LocalChannel(LocalStream stream, std::string path)
+        : stream_(std::move(stream)),
+          path_(std::move(path)) {}
+
+    // A rolld that was started again reads from a new connection, what is sent now as a whole.
+    bool send(const std::string& frame) override {
+        if (!stream_.closed() && stream_.send(frame)) return true;
+        auto again = LocalStream::connect(path_);
+        if (!again) return false;
+        stream_ = *std::move(again);
+        return stream_.send(frame);
+    }
+
+    std::optional<std::string> receive(std::chrono::milliseconds timeout) override {
+        return stream_.receive(timeout);
+    }
+
+    std::optional<Error> trouble() const override {
+        if (!stream_.closed()) return std::nullopt;
+        if (!connect_unix(path_)) return no_daemon(path_);
+        return Error{ErrorCode::Unavailable, "rolld ended before it answered; another one runs",
+                     "ask again: a job that is submitted again with its --key is queued once"};
+    }
+
+  private:
+    LocalStream stream_;
+    std::string path_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
+                                             const std::string& server_public_key) {
+    if (nobody_listens(endpoint)) return tl::unexpected(no_daemon(endpoint));
+    auto context = std::make_unique<ZmqContext>();
+    ZmqSocket socket(*context, ZmqType::Dealer);
+    socket.set_curve_client(keys, server_public_key);
+    ROLL_TRY_VOID(socket.connect(endpoint));
+    return std::make_unique<ZmqChannel>(std::move(context), std::move(socket), endpoint);
+}
+
+std::unique_ptr<Channel> local_channel(const std::string& path) {
+    auto stream = LocalStream::connect(path);
+    if (!stream) return nullptr;
+    return std::make_unique<LocalChannel>(*std::move(stream), path);
+}
+
+}  // namespace roll::io
