@@ -92,7 +92,9 @@ class Parser {
         const std::vector<Group> groups = {
             {&Parser::add_local, {"up", "down", "doctor", "version"}},
             {&Parser::add_keys, {"keys"}},
-            {&Parser::add_submit, {"submit", "resubmit", "resume"}},
+            {&Parser::add_submit, {"submit"}},
+            {&Parser::add_resubmit, {"resubmit"}},
+            {&Parser::add_resume, {"resume"}},
             {&Parser::add_queries, {"jobs", "show", "explain", "logs", "events", "nodes", "top"}},
             {&Parser::add_steering, {"wait", "cancel", "hold", "release", "update", "drain"}},
             {&Parser::add_alloc, {"alloc"}},
@@ -197,12 +199,18 @@ class Parser {
             "FILE", submit_.files,
             "Job files, YAML, JSON or .toml; - is stdin; scripts that start with #!");
         add_submit_options(submit);
+    }
+
+    void add_resubmit() {
         CLI::App* resubmit =
             command("resubmit", "Queue jobs that are over once more; --failed: those that failed",
                     [this] { return run_resubmit(context_, word_, failed_, submit_); });
         resubmit->add_option("JOBS", word_)->required();
         resubmit->add_flag("--failed", failed_, "Only those that did not end well");
         add_submit_options(resubmit);
+    }
+
+    void add_resume() {
         CLI::App* resume = command("resume", "Queue a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
         resume->add_option("JOB", word_)->required();

@@ -28,8 +28,8 @@ Result<Client> Client::connect(const StateDirectory& directory) {
 
 Result<Json> Client::ask(const std::string& op, const Json& args,
                          std::chrono::milliseconds timeout) {
-    const protocol::Request request{++last_id_, op, args};
-    const std::string frame = protocol::encode(request);
+    const std::uint64_t id = ++last_id_;
+    const std::string frame = protocol::encode_request(id, op, args);
     if (frame.size() > protocol::kFrameBytesMax)
         return fail(ErrorCode::InvalidArgument, "the request is larger than 16 MiB");
     if (!channel_->send(frame)) return silent(timeout);
@@ -41,8 +41,7 @@ Result<Json> Client::ask(const std::string& op, const Json& args,
         const auto reply = channel_->receive(left);
         if (!reply) break;
         // A reply to an earlier request that ran out of time is nobody's any more.
-        if (protocol::request_id(*reply) == request.id)
-            return protocol::decode_reply(*reply, request.id);
+        if (protocol::request_id(*reply) == id) return protocol::decode_reply(*reply, id);
     }
     return silent(timeout);
 }
@@ -64,7 +63,7 @@ std::vector<Result<Json>> Client::ask_all(const std::string& op, const std::vect
     std::map<std::uint64_t, Result<Json>> replies;
     for (std::size_t sent = 0; replies.size() < args.size();) {
         for (; sent < args.size() && sent - replies.size() < kUnderWay; ++sent)
-            channel_->send(protocol::encode(protocol::Request{first + sent, op, args[sent]}));
+            channel_->send(protocol::encode_request(first + sent, op, args[sent]));
         const auto reply = channel_->receive(timeout);
         if (!reply) break;
         const std::uint64_t id = protocol::request_id(*reply);

@@ -72,12 +72,17 @@ class IdFinder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 std::string encode(const Request& request) {
-    return dump(
-        {{"v", request.version}, {"id", request.id}, {"op", request.op}, {"args", request.args}});
+    return encode_request(request.id, request.op, request.args, request.version);
+}
+
+// As dump() would write it; but the arguments are not copied for it.
+std::string encode_request(std::uint64_t id, const std::string& op, const Json& args, int version) {
+    return fmt::format(R"({{"args":{},"id":{},"op":{},"v":{}}})", dump(args), id, dump(Json(op)),
+                       version);
 }
 
 Result<Request> decode_request(std::string_view frame) {
-    ROLL_TRY(const Json json, parse_frame(frame, "request"));
+    ROLL_TRY(Json json, parse_frame(frame, "request"));
     JsonReader r(json, "request");
     Request request;
     request.version = r.get<int>("v");
@@ -86,7 +91,7 @@ Result<Request> decode_request(std::string_view frame) {
     const Json& args = r.raw("args");
     ROLL_TRY_VOID(r.finish_lenient());
     if (args.is_object())
-        request.args = args;
+        request.args = std::move(json["args"]);
     else if (!args.is_null())
         return fail(ErrorCode::Corrupt, "request.args: is not an object");
     return request;

@@ -27,6 +27,8 @@ struct Request {
 };
 
 std::string encode(const Request& request);
+std::string encode_request(std::uint64_t id, const std::string& op, const Json& args,
+                           int version = kVersion);
 Result<Request> decode_request(std::string_view frame);
 
 // The id of a frame that decode_request refused, so that the refusal can be sent; 0 if there is

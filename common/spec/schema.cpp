@@ -352,12 +352,6 @@ void for_each_string(const OrderedJson& schema, Value& value, const std::string&
 
 }  // namespace
 
-const OrderedJson& job_schema() {
-    // Never destroyed: that takes a third of what parsing it does.
-    static const auto* const kSchema = new OrderedJson(OrderedJson::parse(job_schema_text()));
-    return *kSchema;
-}
-
 std::vector<std::string> key_paths(const OrderedJson& schema) {
     std::vector<std::string> keys;
     collect_keys(schema, "", keys);

@@ -126,11 +126,27 @@ double await_all(int count, std::uint64_t incarnation, Shared& shared) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+// Of the rolld that runs now.
+std::pair<double, double> use_of_rolld(const std::string& root) {
+    const auto pid = read_file(io::StateDirectory(root).pid("rolld"));
+    return pid ? use_of(std::stoi(*pid)) : std::pair(0.0, 0.0);
+}
+
+// The clients' part is as large and on the same cores: rolld's own is what a cluster would wait
+// for.
+void print_connected(const char* what, int count, double seconds, double cpu) {
+    std::printf(
+        "%s: %d workers connected and answered after %.1f s; rolld itself took %.1f s of a "
+        "processor, %.2f ms a worker\n",
+        what, count, seconds, cpu, cpu / count * 1e3);
+}
+
 Result<int> run(const std::string& root, int count, int seconds, Shared& shared) {
     ROLL_TRY(const std::string pid_text, read_file(io::StateDirectory(root).pid("rolld")));
     const int pid = std::stoi(pid_text);
-    std::printf("%d workers connected and answered: %.1f s\n", count, await_all(count, 1, shared));
+    const double connected = await_all(count, 1, shared);
     const auto [cpu_before, memory_before] = use_of(pid);
+    print_connected("start", count, connected, cpu_before);
     const auto steady = Clock::now();
     std::this_thread::sleep_for(std::chrono::seconds(seconds));
     const auto [cpu, memory] = use_of(pid);
@@ -139,7 +155,8 @@ Result<int> run(const std::string& root, int count, int seconds, Shared& shared)
                 (cpu - cpu_before) / passed * 100);
     std::fflush(stdout);
     ::kill(pid, SIGKILL);
-    std::printf("killed and started again: all back after %.1f s\n", await_all(count, 2, shared));
+    const double back = await_all(count, 2, shared);
+    print_connected("killed and started again", count, back, use_of_rolld(root).first);
     return 0;
 }
 

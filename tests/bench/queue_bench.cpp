@@ -1,4 +1,5 @@
-// A client of a running rolld, over its real socket with CURVE on. Prints; judges nothing.
+// A client of a running rolld, as rollctl is one on its machine; `fill` and `drain` over ZeroMQ
+// with CURVE on, as from another. Prints; judges nothing.
 //
 //   queue_bench DIR fsync SECONDS            what the disk of DIR can sync, 4 KiB at a time
 //   queue_bench DIR submit COUNT CLIENTS     jobs that stay held, one request at a time a client
@@ -88,9 +89,11 @@ Result<void> submit(const std::string& root, int count, int clients) {
             auto client = io::Client::connect(io::StateDirectory(root));
             spec::JobSpec spec = command(root, {"/bin/true"});
             spec.hold = true;
+            Json args = submission("", spec);
             for (int i = c; client && i < count; i += clients) {
+                args["key"] = new_key(i);
                 const auto asked = Clock::now();
-                const auto reply = client->ask("submit", submission(new_key(i), spec), 60s);
+                const auto reply = client->ask("submit", args, 60s);
                 if (!reply) std::fprintf(stderr, "%s\n", reply.error().message.c_str());
                 samples[static_cast<std::size_t>(c)].push_back(seconds_since(asked) * 1e3);
             }

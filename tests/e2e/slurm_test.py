@@ -2,6 +2,7 @@
 """Pilots on a real Slurm: allocations come when jobs need them and go when they do not."""
 import json
 import os
+import signal
 import unittest
 
 import slurm_cluster
@@ -98,6 +99,25 @@ class Pilots(SlurmTest):
                     if '=' in word)
         self.assertEqual([said[key] for key in ('Partition', 'Account', 'Features', 'Nice')],
                          ['high', 'lab', 'fast', '7'])
+
+    def test_orders_leave_a_bad_node_out(self):
+        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='ascii') as file:
+            file.write('bad_nodes: {failures: 2, within: 1h, for: 1h}\n')
+        os.kill(self.pid_file('rolld'), signal.SIGHUP)
+        self.queue('--nodes', '2', '--slots', '2', '--max-jobs', '2')
+        # The node that looks first is bad, for each job.
+        check = (f'mkdir {self.work}/bad && echo $SLURMD_NODENAME >{self.work}/bad/node; '
+                 f'sleep 0.2; ! grep -x $SLURMD_NODENAME {self.work}/bad/node')
+        jobs = [self.write(f'{n}.json', json.dumps({
+            'name': f'j{n}', 'kind': 'command', 'command': ['true'], 'check': {'command': ['sh', '-c', check]},
+            'retry': {'backoff': '1s'}, 'resources': {'nodes': 2}})) for n in 'ab']
+        for job in self.ctl('submit', '--parsable', *jobs).stdout.split():
+            self.wait_done(int(job))
+        with open(f'{self.work}/bad/node', encoding='ascii') as file:
+            bad = file.read().strip()
+        left_out = {self.cluster.run('scontrol', '-o', 'show', 'job', job).split('ExcNodeList=')[1].split()[0]
+                    for job in self.slurm_jobs()}
+        self.assertEqual(left_out, {'(null)', bad})
 
     def test_200_short_jobs_in_one_allocation(self):
         self.queue('--gpus', '8', '--max-jobs', '1')

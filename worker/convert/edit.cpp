@@ -246,18 +246,6 @@ Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
 
 }  // namespace
 
-Result<NameRule> parse_renaming(const std::string& text) {
-    const std::size_t at = text.find('=');
-    if (at == std::string::npos || at == 0 || at + 1 == text.size())
-        return fail(ErrorCode::InvalidArgument, "a renaming is OLD=NEW, not \"" + text + "\"");
-    NameRule rule{text.substr(0, at), text.substr(at + 1)};
-    if (std::count(rule.name.begin(), rule.name.end(), '*') !=
-        std::count(rule.to->begin(), rule.to->end(), '*'))
-        return fail(ErrorCode::InvalidArgument,
-                    "\"" + text + "\" has not as many * after the = as before it");
-    return rule;
-}
-
 std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name) {
     const std::vector<std::string> parts = split_at_stars(rule.name);
     if (!name.starts_with(parts.front())) return std::nullopt;

@@ -259,6 +259,22 @@ std::string dtype_word(std::optional<tensor::DType> dtype) {
     return "keep";
 }
 
+const char* name_of(Format format) {
+    switch (format) {
+        case Format::Hf: return "hf";
+        case Format::Bin: return "bin";
+        case Format::Mca: return "mca";
+        case Format::TorchDist: return "torch_dist";
+        case Format::Dcp: return "dcp";
+        case Format::FsdpDtensor: return "fsdp_dtensor";
+        case Format::Megatron: return "megatron";
+        case Format::Nemo: return "nemo";
+        case Format::Peft: return "peft";
+        case Format::DeepSpeed: return "deepspeed";
+    }
+    return "";
+}
+
 Result<Format> parse_format(const std::string& name) {
     std::string known;
     for (const Format format :
@@ -289,6 +305,18 @@ Result<std::int64_t> parse_bytes(const std::string& text) {
         if (!__builtin_mul_overflow(number, factor, &bytes)) return bytes;
     }
     return invalid("\"" + text + "\" is no size; write 5GB, 512MiB or a number");
+}
+
+Result<NameRule> parse_renaming(const std::string& text) {
+    const std::size_t at = text.find('=');
+    if (at == std::string::npos || at == 0 || at + 1 == text.size())
+        return fail(ErrorCode::InvalidArgument, "a renaming is OLD=NEW, not \"" + text + "\"");
+    NameRule rule{text.substr(0, at), text.substr(at + 1)};
+    if (std::count(rule.name.begin(), rule.name.end(), '*') !=
+        std::count(rule.to->begin(), rule.to->end(), '*'))
+        return fail(ErrorCode::InvalidArgument,
+                    "\"" + text + "\" has not as many * after the = as before it");
+    return rule;
 }
 
 }  // namespace roll::convert

@@ -238,22 +238,6 @@ Result<void> open_mca(Source& source, const families::Families& families) {
 
 }  // namespace
 
-const char* name_of(Format format) {
-    switch (format) {
-        case Format::Hf: return "hf";
-        case Format::Bin: return "bin";
-        case Format::Mca: return "mca";
-        case Format::TorchDist: return "torch_dist";
-        case Format::Dcp: return "dcp";
-        case Format::FsdpDtensor: return "fsdp_dtensor";
-        case Format::Megatron: return "megatron";
-        case Format::Nemo: return "nemo";
-        case Format::Peft: return "peft";
-        case Format::DeepSpeed: return "deepspeed";
-    }
-    return "";
-}
-
 Result<Format> detect_format(const fs::path& directory) {
     if (!is_there(directory))
         return fail(ErrorCode::NotFound, directory.string() + " is not there");

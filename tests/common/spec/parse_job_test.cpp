@@ -342,6 +342,10 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
     walk(OrderedJson::parse(read_file(JOB_SCHEMA).value()), "");
 }
 
+TEST(JobSchema, IsBuiltAsTheParserWouldBuildIt) {
+    EXPECT_EQ(job_schema(), OrderedJson::parse(job_schema_text()));
+}
+
 TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     const auto document = [&](const Json& file) {
         const ParsedJob parsed = parse(file);

@@ -137,7 +137,7 @@ TEST(Wire, ConnectionsBeyondTheLimitAreTurnedAway) {
     daemon.start({"--max-connections", "10"});
     std::vector<std::unique_ptr<RawClient>> clients;
     int served = 0;
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 14; ++i) {
         clients.push_back(std::make_unique<RawClient>(daemon));
         served += clients.back()->answers(500ms);
     }
