@@ -60,11 +60,18 @@ TEST(Bound, MoreBeatsThanThisClockSawAreBelieved) {
 }
 
 TEST(Bound, ANewerIncarnationCountsFromItsFirstBeat) {
-    Bound bound(seconds(100), 0, 1, 5000, kRules);
+    Bound bound(seconds(101), 0, 1, 5000, kRules);
     bound.looked(look(2, 3, seconds(130)), kRules);
     EXPECT_EQ(bound.at(seconds(130)), seconds(3 + 1 + 4));
     bound.looked(look(2, 9, seconds(136)), kRules);
     EXPECT_EQ(bound.at(seconds(136)), seconds(9 + 1 + 4));
+}
+
+TEST(Bound, ANewerIncarnationRevivesNothingThatAnOlderMayHaveGivenAway) {
+    Bound bound(seconds(100), 0, 1, 5000, kRules);  // the whole machine stood still meanwhile
+    bound.looked(look(2, 3, seconds(130)), kRules);
+    EXPECT_EQ(bound.at(seconds(130)), seconds(30));
+    EXPECT_EQ(bound.killed_at(kRules), seconds(130));
 }
 
 TEST(Bound, AnOlderIncarnationIsNoEvidence) {
