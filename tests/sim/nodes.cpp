@@ -196,6 +196,11 @@ void World::carry_out(Node& node, const agent::Publish& publish) {
 // Shows the beacon as it was up to `volume_delay` ago; a volume that is broken may go back.
 void World::look(Node& node) {
     if (node.worker->core.look_due(node.clock).empty()) return;
+    const auto& volume = node.worker->volume;  // one look at a time
+    if (std::ranges::any_of(volume, [](const auto& item) {
+            return std::holds_alternative<agent::Looked>(item.second);
+        }))
+        return;
     if (second_ < node.blind_until || chance(5)) return;
     const int shown = std::max(second_ - random_.between(0, 3), chance(1) ? 0 : node.shown);
     node.saw_it_go_back |= shown < node.shown;
