@@ -47,8 +47,8 @@ class Bound {
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 
-    // A look. One that shows an older incarnation than the last answer's is no evidence; a newer one
-    // starts anew, but revives nothing whose time is over.
+    // A look. One that shows an older incarnation than the last answer's is no evidence; a newer
+    // one starts anew, but revives nothing whose time is over.
     void looked(const Look& look, const LeaseRules& rules);
 
   private:
