@@ -21,7 +21,8 @@ struct Node {
     int slots = 0;
     int gpu_hundredths = 0;
     std::optional<Time> leaves{};
-    bool live = false;  // its worker is there
+    std::string segment{};
+    bool live = false;  // its worker is there: nobody knows of others in which segment they will be
 };
 
 // What one allocation queue may still order now.
@@ -63,7 +64,9 @@ class Planner {
     void add_workers();
     void add_expected();
     void add_budget(const std::string& name, const AllocationQueue& queue);
+    bool has_room(const Node& node, const spec::Resources& wanted) const;
     std::vector<std::size_t> fitting(const spec::Resources& wanted) const;
+    std::vector<std::size_t> fitting_in_segments(const spec::Resources& wanted) const;
     bool order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found);
     void place_order(const std::string& name, Budget& budget);
     void take(const spec::Resources& wanted, const std::vector<std::size_t>& found);
@@ -91,7 +94,7 @@ void Planner::add_workers() {
         if (!takes_work(state_, worker)) continue;
         const auto [slots, gpus] = used[id];
         nodes_.push_back({worker.allocation, worker.slots - slots, kWholeGpu * worker.gpus - gpus,
-                          leaves_at(state_, worker), true});
+                          leaves_at(state_, worker), worker.segment, true});
     }
 }
 
@@ -136,15 +139,52 @@ void Planner::add_budget(const std::string& name, const AllocationQueue& queue) 
     budgets_[name] = budget;
 }
 
+bool Planner::has_room(const Node& node, const spec::Resources& wanted) const {
+    return node.slots >= wanted.slots_per_node &&
+           node.gpu_hundredths >= wanted.gpus_per_node * wanted.gpu_percent &&
+           has_time_for(node.leaves, wanted, now_);
+}
+
 // The first nodes with room, at most as many as are wanted.
 std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
+    if (wanted.segment > 1) return fitting_in_segments(wanted);
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < nodes_.size() && std::ssize(found) < wanted.workers(); ++i) {
-        const Node& node = nodes_[i];
-        const bool room = node.slots >= wanted.slots_per_node &&
-                          node.gpu_hundredths >= wanted.gpus_per_node * wanted.gpu_percent;
-        if (room && has_time_for(node.leaves, wanted, now_)) found.push_back(i);
+        if (has_room(nodes_[i], wanted)) found.push_back(i);
     }
+    return found;
+}
+
+// The same in blocks of one segment, each begun where most of its nodes are; what is on order may
+// come into any. What lies apart is of no use to the gang.
+std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
+    std::map<std::string, std::vector<std::size_t>> known;
+    std::vector<std::size_t> anywhere;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        if (!has_room(nodes_[i], wanted)) continue;
+        if (!nodes_[i].live)
+            anywhere.push_back(i);
+        else if (!nodes_[i].segment.empty())
+            known[nodes_[i].segment].push_back(i);
+    }
+    std::vector<std::size_t> found;
+    const auto move = [&](std::vector<std::size_t>& from, std::size_t most) {
+        for (; most > 0 && !from.empty(); --most) {
+            found.push_back(from.back());
+            from.pop_back();
+        }
+        return most;
+    };
+    for (int block = 0; block < wanted.nodes / wanted.segment; ++block) {
+        auto left = static_cast<std::size_t>(wanted.segment);
+        const auto fullest = std::ranges::max_element(
+            known, {}, [](const auto& item) { return item.second.size(); });
+        if (fullest != known.end()) left = move(fullest->second, left);
+        move(anywhere, left);
+    }
+    auto spares = static_cast<std::size_t>(wanted.workers() - wanted.nodes);
+    for (auto& [segment, rest] : known) spares = move(rest, spares);
+    move(anywhere, spares);
     return found;
 }
 
