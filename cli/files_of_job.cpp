@@ -1,9 +1,15 @@
 #include "cli/files_of_job.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
+
+#include "cli/render.hpp"
+#include "common/spec/job.hpp"
 
 namespace roll::cli {
 namespace {
@@ -27,6 +33,26 @@ std::vector<int> attempts_with_logs(const fs::path& logs) {
 }
 
 }  // namespace
+
+Result<std::vector<int>> log_ranks(const Json& job, const std::string& text) {
+    const Json resources = job.value("resources", Json::object());
+    const std::string kind = field_text(job, "kind");
+    const bool ranked = kind == "train" || kind == "resume";
+    const double gpus = resources.value("gpus_per_node", 0.0);
+    const int slots = resources.value("slots_per_node", 1);
+    const int each = !ranked ? 1 : gpus > 0 ? static_cast<int>(std::ceil(gpus)) : slots;
+    const auto asked = spec::array_indices(text);
+    if (text != "all" && !asked)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("--rank {}; allowed: 0, 0,2-3 or all", text));
+    const Json spec = job.value("spec", Json());
+    const bool shared = spec.is_object() && spec.value("log_files", "rank") == "node";
+    std::set<int> ranks;
+    const auto add = [&](int rank) { ranks.insert(shared ? rank - rank % each : rank); };
+    if (asked) std::ranges::for_each(*asked, add);
+    for (int rank = 0; !asked && rank < resources.value("nodes", 1) * each; ++rank) add(rank);
+    return std::vector<int>(ranks.begin(), ranks.end());
+}
 
 Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, int rank) {
     const auto attempts = attempts_with_logs(output / "logs");

@@ -8,8 +8,14 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/json.hpp"
 
 namespace roll::cli {
+
+// The ranks whose logs are meant by "0,2-3", or by "all": those that the job has, one a slot or GPU
+// where it trains, else one a node. Where the ranks of a node share a log, the first of them.
+// `job`: what `show` tells.
+Result<std::vector<int>> log_ranks(const Json& job, const std::string& text);
 
 // The log of one rank: the attempt given, or the newest one that has logs. Error NotFound names
 // what there is instead.

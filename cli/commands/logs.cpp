@@ -1,4 +1,3 @@
-#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
-#include "common/spec/job.hpp"
 
 namespace roll::cli {
 namespace {
@@ -44,26 +42,6 @@ std::string superseded_text(const Json& job) {
            field_text(last, "reason");
 }
 
-// "0,2-3", or all that the job has: one a slot or GPU where it trains, else one a node.
-Result<std::vector<int>> ranks_of(const Json& job, const LogsOptions& options) {
-    if (options.ranks != "all") {
-        const auto ranks = spec::array_indices(options.ranks);
-        if (ranks) return *ranks;
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("--rank {}; allowed: 0, 0,2-3 or all", options.ranks));
-    }
-    const Json resources = job.value("resources", Json::object());
-    const std::string kind = field_text(job, "kind");
-    const double gpus = resources.value("gpus_per_node", 0.0);
-    const int each =
-        gpus > 0 ? static_cast<int>(std::ceil(gpus)) : resources.value("slots_per_node", 1);
-    const bool ranked = kind == "train" || kind == "resume";
-    std::vector<int> ranks;
-    for (int rank = 0; rank < resources.value("nodes", 1) * (ranked ? each : 1); ++rank)
-        ranks.push_back(rank);
-    return ranks;
-}
-
 std::string mark_of(int rank, const std::vector<int>& ranks) {
     return ranks.size() > 1 ? fmt::format("[{}] ", rank) : "";
 }
@@ -75,7 +53,7 @@ Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id
     for (;;) {
         // The job is asked first: what it wrote before it was over is then read for certain.
         ROLL_TRY(const Json job, watch.look(kBetweenReads));
-        ROLL_TRY(const std::vector<int> ranks, ranks_of(job, options));
+        ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
         std::optional<Error> missing;
         bool told = false;
         for (const int rank : ranks) {
@@ -103,7 +81,7 @@ Result<int> run_logs(const Context& context, const LogsOptions& options) {
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
     if (options.follow) return follow_logs(context, daemon, id, options);
     ROLL_TRY(const Json job, daemon.show(id));
-    ROLL_TRY(const std::vector<int> ranks, ranks_of(job, options));
+    ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
     Json all = Json::array();
     for (const int rank : ranks) {
         ROLL_TRY(const auto file, log_file(field_text(job, "output"), options.attempt, rank));

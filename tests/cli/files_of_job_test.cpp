@@ -52,5 +52,18 @@ TEST_F(JobFiles, LogIsThatOfTheNewestAttempt) {
     EXPECT_EQ(log_file(output, 2, 1).error().code, ErrorCode::NotFound);
 }
 
+TEST_F(JobFiles, LogsAreThoseOfTheRanksOrOfTheirNodes) {
+    using Ints = std::vector<int>;
+    Json job = {{"kind", "train"}, {"resources", {{"nodes", 2}, {"slots_per_node", 3}}}};
+    EXPECT_EQ(*log_ranks(job, "all"), (Ints{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(*log_ranks(job, "0,4"), (Ints{0, 4}));
+    EXPECT_FALSE(log_ranks(job, "x"));
+    job["spec"] = {{"log_files", "node"}};
+    EXPECT_EQ(*log_ranks(job, "all"), (Ints{0, 3}));
+    EXPECT_EQ(*log_ranks(job, "4"), (Ints{3}));
+    job["kind"] = "command";
+    EXPECT_EQ(*log_ranks(job, "all"), (Ints{0, 1}));
+}
+
 }  // namespace
 }  // namespace roll::cli

@@ -139,8 +139,10 @@ std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& si
     return cpus;
 }
 
-std::string log_of(const protocol::StartOrder& order, int program) {
-    const int rank = order.node_rank * programs_of(order) + program;
+// One a rank, or (log_files: node) of all ranks of a node that of the first.
+std::string log_of(const protocol::StartOrder& order, const Json& document, int program) {
+    const bool one = document.value("log_files", "rank") == "node";
+    const int rank = order.node_rank * programs_of(order) + (one ? 0 : program);
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
 }
 
@@ -173,10 +175,10 @@ void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
     }
     plan.programs.push_back({document.command, join(environment),
                              document.workdir.empty() ? order.output : document.workdir,
-                             log_of(order, 0), cpus_of(order, site, 0)});
+                             log_of(order, Json::object(), 0), cpus_of(order, site, 0)});
 }
 
-void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
+void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, const Json& document,
                    const Environment& environment, GuardPlan& plan) {
     const bool ranked = order.kind == "train" || order.kind == "resume";
     const bool reads_text = ranked || order.kind == "tokenize";
@@ -194,7 +196,7 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site,
             arguments.push_back(std::to_string(order.node_rank * programs_of(order) + i));
         }
         plan.programs.push_back({std::move(arguments), join(environment), order.output,
-                                 log_of(order, i), cpus_of(order, site, i)});
+                                 log_of(order, document, i), cpus_of(order, site, i)});
     }
 }
 
@@ -275,7 +277,7 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
         ROLL_TRY(CommandDocument command, read_command(document));
         plan_command(order, site, std::move(command), environment, plan);
     } else {
-        plan_programs(order, site, environment, plan);
+        plan_programs(order, site, document, environment, plan);
     }
     return plan;
 }

@@ -86,6 +86,15 @@ TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
     EXPECT_EQ(launch->attempt.token, (Token{3, 2}));
 }
 
+TEST(PlanLaunch, RanksOfANodeShareALogIfTheJobSaysSo) {
+    auto shared = order("train");
+    shared.document = R"({"log_files": "node"})";
+    const auto plan = plan_launch(shared, site());
+    ASSERT_EQ(plan->programs.size(), 2u);
+    for (const Program& program : plan->programs)
+        EXPECT_EQ(program.log, "/runs/a-7/logs/attempt-2/rank-2.log");
+}
+
 TEST(PlanLaunch, ConversionIsOneProgram) {
     const auto plan = plan_launch(order("merge"), site());
     ASSERT_TRUE(plan);
