@@ -80,7 +80,8 @@ void World::check_obeyed(Node& node) const {
     worker.newest = std::max(worker.newest, {worker.saw->incarnation, 0});
     if (node.saw_it_go_back) return;
     for (const auto& [key, copy] : node.copies) {
-        if (!copy.lost_at) continue;
+        // Not what a turn gave away that the volume refused.
+        if (!copy.lost_at || auditor_.is_current(key, node.name)) continue;
         // What a rolld counted that has ended while the node's clock stood still nobody tells it.
         if (node.clock_stops && copy.lost_at->first < worker.saw->incarnation) continue;
         if (*copy.lost_at <= std::pair(worker.saw->incarnation, worker.saw->counter))
