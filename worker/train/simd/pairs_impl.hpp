@@ -5,6 +5,7 @@
 #include "worker/train/simd/operands_impl.hpp"
 #include "worker/train/simd/pair_kernels.hpp"
 
+#ifdef __AVX512BF16__
 namespace roll::simd {
 namespace {
 
@@ -63,3 +64,4 @@ constexpr PairKernels kPairTable{&pack_left, &pack_right, &pair_product};
 
 }  // namespace
 }  // namespace roll::simd
+#endif
