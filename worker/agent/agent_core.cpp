@@ -220,9 +220,8 @@ void AgentCore::forget_ended(const protocol::Answer& answer, const std::set<Atte
 }
 
 void AgentCore::on_look(const Look& look, Instant now) {
-    const bool in_contact = heard_ && look.ended - *heard_ <= rules_.company;
     const bool was_broken = trust_.broken;
-    if (!trust_.on_look(look, in_contact, rules_)) {
+    if (!trust_.on_look(look, heard_, rules_)) {
         if (!was_broken)
             effects_.push_back(Note{"the beacon shows older beats than answers do: not believed"});
         return;

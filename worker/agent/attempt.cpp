@@ -76,8 +76,10 @@ void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
     answered = counter;
 }
 
-bool BeaconTrust::on_look(const Look& look, bool in_contact, const LeaseRules& rules) {
+bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
     if (look.incarnation != incarnation) return true;  // older or newer: judged elsewhere
+    // What answers a heartbeat that was sent after the look is newer by right.
+    const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.company;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.beat) + 1;
     broken |= look.counter < seen || (in_contact && look.counter + late < answered);

@@ -97,8 +97,8 @@ struct BeaconTrust {
     bool broken = false;
 
     void on_answer(std::uint64_t incarnation, std::uint64_t counter);
-    // False: this look is no evidence.
-    bool on_look(const Look& look, bool in_contact, const LeaseRules& rules);
+    // False: this look is no evidence. `heard`: when the last heartbeat that was answered was sent.
+    bool on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules);
 };
 
 }  // namespace roll::agent

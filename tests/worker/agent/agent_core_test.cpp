@@ -207,6 +207,20 @@ TEST_F(AgentCoreTest, ABeaconThatGoesBackIsNotBelieved) {
     EXPECT_EQ(count<Terminate>(), 1);
 }
 
+TEST_F(AgentCoreTest, ALookFromBeforeAnAnsweredHeartbeatIsNoReasonToDistrustTheBeacon) {
+    run();
+    const Instant before = now_;
+    now_ += seconds(10);  // roll-worker stands still; then it takes in what came in any order
+    counter_ += 10;
+    keep();
+    core_.on_look({1, 51, before, before}, now_);
+    for (int i = 0; i < 20; ++i) {  // rolld is gone
+        pass(seconds(1));
+        look(1, 60);
+    }
+    EXPECT_EQ(count<Terminate>(), 0);
+}
+
 TEST_F(AgentCoreTest, LooksOftenOnlyWhenRolldIsNotHeard) {
     EXPECT_TRUE(core_.look_due(now_).empty());
     run();
