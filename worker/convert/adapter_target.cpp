@@ -4,6 +4,7 @@
 #include "common/tensor/safetensors.hpp"
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/adapter_config.hpp"
+#include "worker/convert/companions.hpp"
 #include "worker/convert/dist_target.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/mca_layout.hpp"
@@ -136,11 +137,7 @@ Result<void> write_native(const Adapter& adapter, const Source& base, const Requ
 
 Result<void> write_root(const Source& base, const Request& request, Format to, tensor::DType dtype,
                         const fs::path& directory) {
-    const fs::path& from = base.companions.empty() ? base.directory : base.companions;
-    for (const std::string& name : formats::companion_files(from)) {
-        ROLL_TRY(const std::string content, read_file(from / name));
-        ROLL_TRY_VOID(write_file_atomically(directory / name, content));
-    }
+    ROLL_TRY_VOID(write_companion_files(base, directory));
     if (to != Format::Peft) {
         formats::McaConfig config = layout_config(base, request);
         if (to == Format::TorchDist) config.layout = {};

@@ -1,5 +1,6 @@
 #include "worker/convert/convert.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -12,6 +13,8 @@
 #include "worker/convert/quantize.hpp"
 #include "worker/convert/staging.hpp"
 #include "worker/convert/target.hpp"
+#include "worker/formats/nemo.hpp"
+#include "worker/formats/tar.hpp"
 
 namespace roll::convert {
 namespace {
@@ -31,6 +34,21 @@ std::int64_t disk_free(fs::path path) {
     if (::statvfs(path.c_str(), &info) != 0) return -1;
     const auto free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
     return static_cast<std::int64_t>(std::min(free, 9e18));
+}
+
+// The file that a NeMo target becomes, if it is an archive; else nothing.
+std::string archive_of(const Request& request, Format to) {
+    const bool archive = to == Format::Nemo && formats::is_nemo_archive(request.target);
+    return archive ? request.target.filename().string() : "";
+}
+
+// What is on the disk at most: each file of an archive is moved into it as a whole.
+std::int64_t space_of(const Plan& plan, bool archive) {
+    if (!archive) return plan.bytes;
+    std::vector<std::int64_t> files(plan.files.size(), 0);
+    for (const TargetTensor& target : plan.tensors)
+        files[target.file] += tensor::byte_count(target.info.dtype, target.info.shape).value_or(0);
+    return plan.bytes + *std::max_element(files.begin(), files.end());
 }
 
 Result<void> check_space(const fs::path& target, std::int64_t bytes) {
@@ -272,17 +290,20 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
                           const Hooks& given) {
     const Part& part = request.part;
     const fs::path directory = staging_of(request.target);
+    const std::string archive = archive_of(request, to);
     const Hooks hooks = shared(given, meeting, part);
     ROLL_TRY_VOID(carry_out(source, plan, directory, request, hooks));
     meeting.say(Phase::Written);
     if (part.leads()) {
         ROLL_TRY_VOID(meeting.wait_for(Phase::Written, given.stopped));
         ROLL_TRY_VOID(write_companions(source, plan, request, to, directory));
+        if (!archive.empty()) ROLL_TRY_VOID(formats::pack_tar(directory, archive, given.stopped));
         meeting.say(Phase::Whole);
     } else {
         ROLL_TRY_VOID(meeting.wait_for(Phase::Whole, given.stopped));
     }
-    if (request.verify) ROLL_TRY_VOID(check_result(source, plan, directory, part, families, hooks));
+    const fs::path written = archive.empty() ? directory : directory / archive;
+    if (request.verify) ROLL_TRY_VOID(check_result(source, plan, written, part, families, hooks));
     meeting.say(Phase::Verified);
     if (part.leads()) ROLL_TRY_VOID(meeting.wait_for(Phase::Verified, given.stopped));
     return given.stopped() ? stopped() : Result<void>();
@@ -292,9 +313,12 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
 // stops when another has ended.
 Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
                      const families::Families& families, const Hooks& hooks, Report& report) {
+    const std::string archive = archive_of(request, to);
+    if (!archive.empty() && !request.part.alone())
+        return fail(ErrorCode::InvalidArgument, "a .nemo archive is written by one process alone");
     std::optional<Staging> staging;
     if (request.part.leads()) {
-        ROLL_TRY_VOID(check_space(request.target, plan.bytes));
+        ROLL_TRY_VOID(check_space(request.target, space_of(plan, !archive.empty())));
         ROLL_TRY(Staging begun, Staging::begin(request.target, request.overwrite));
         staging.emplace(std::move(begun));
     }
@@ -309,7 +333,7 @@ Result<void> produce(const Source& source, const Plan& plan, const Request& requ
     ROLL_TRY_VOID(meeting.end());
     if (!staging) return {};
     report.reused = count_reused(plan, staging->directory(), request.reuse);
-    return staging->publish();
+    return archive.empty() ? staging->publish() : staging->publish_file(archive);
 }
 
 }  // namespace

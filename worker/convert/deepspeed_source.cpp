@@ -78,6 +78,17 @@ std::int64_t volume(const Shape& shape) {
     return product;
 }
 
+// A number, or a member of an enumeration, which is called with its number.
+std::optional<std::int64_t> integer_of(const formats::Pickle& pickle, PickleId id) {
+    if (pickle.is(id, formats::PickleKind::Call)) {
+        const formats::PickleNode& arguments = pickle.at(pickle.at(id).items[1]);
+        if (arguments.items.size() != 1) return std::nullopt;
+        id = arguments.items[0];
+    }
+    if (!pickle.is(id, formats::PickleKind::Int)) return std::nullopt;
+    return pickle.at(id).integer;
+}
+
 class Opener {
   public:
     Opener(Source& source, fs::path directory)
@@ -102,11 +113,14 @@ class Opener {
         return file;
     }
 
-    // Number of the tensor in the model. Nothing: it is a tied copy, or dropped by the family.
+    // Number of the tensor in the model; a tied output layer is the embedding again. Nothing: the
+    // family drops it.
     Result<std::optional<int>> number_of(const fs::path& path, const std::string& key) {
         const std::string name = key.starts_with("module.") ? key.substr(7) : key;
         const auto found = source_.model.number.find(name);
         if (found != source_.model.number.end()) return found->second;
+        if (const auto tied = tied_output(source_); tied && tied->name == name)
+            return tied->embedding;
         if (is_dropped(*source_.family, name)) {
             source_.dropped.push_back({path.filename(), key, "the family drops it"});
             return std::nullopt;
@@ -151,29 +165,54 @@ class Opener {
                        });
     }
 
-    // Universal: zero/NAME/fp32.pt, each {"param": tensor}.
+    // Universal: zero/NAME/fp32.pt, each {"param": tensor}, or (of ZeRO 3) the tensor alone, flat;
+    // buffers, and of ZeRO 3 what is not trained, are in the files of the model's states.
     Result<void> open_universal() {
         std::error_code error;
+        const std::vector<RankFile> models = files_of(directory_, "model_states");
+        const std::string first = models.front().path.filename().string();
+        stage_ = first.starts_with("zero_pp_rank_") ? 3 : 2;
         std::vector<fs::path> folders;
         for (const auto& entry : fs::directory_iterator(directory_ / kUniversal, error))
             if (fs::is_regular_file(entry.path() / "fp32.pt", error))
                 folders.push_back(entry.path());
         std::sort(folders.begin(), folders.end());
+        ROLL_TRY(const TorchPointer model, torch_file(models.front().path));
+        const formats::Pickle& states = model->pickle();
+        const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            const fs::path path = folder / "fp32.pt";
-            ROLL_TRY(const TorchPointer file, torch_file(path));
-            const PickleId* node = file->pickle().find(file->pickle().root(), "param");
-            ROLL_TRY(auto view, file->tensor(node == nullptr ? file->pickle().root() : *node));
-            if (!view) return corrupt(path, "is no parameter");
+            // The other parameter's, from before the last rounding.
             const std::string name = folder.filename().string();
-            ROLL_TRY(const auto number, number_of(path, name));
-            if (!number) continue;
-            ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
-            Stored stored = whole(*number);
-            stored.file = (fs::path(kUniversal) / name / "fp32.pt").string();
-            source_.tensors.push_back({std::move(stored), *std::move(view)});
+            if (shared != nullptr && states.find(*shared, name) != nullptr)
+                source_.dropped.push_back({kUniversal, name, "shared with another parameter"});
+            else
+                ROLL_TRY_VOID(take_universal(folder));
         }
+        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // else they are there too
+        ROLL_TRY_VOID(take_buffers(*model, models.front().path));
         return check_nothing_missing(source_);
+    }
+
+    Result<void> take_universal(const fs::path& folder) {
+        const fs::path path = folder / "fp32.pt";
+        ROLL_TRY(const TorchPointer file, torch_file(path));
+        const PickleId* node = file->pickle().find(file->pickle().root(), "param");
+        ROLL_TRY(auto view, file->tensor(node == nullptr ? file->pickle().root() : *node));
+        if (!view) return corrupt(path, "is no parameter");
+        const std::string name = folder.filename().string();
+        ROLL_TRY(const auto number, number_of(path, name));
+        if (!number) return {};
+        const Shape& own = source_.model.tensors[static_cast<std::size_t>(*number)].shape;
+        const std::int64_t count = volume(own);
+        if (stage_ == 3 && view->info.shape == Shape{count} && view->strides == Shape{1}) {
+            view->info.shape = own;
+            view->strides = tensor::row_major(own);
+        }
+        ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
+        Stored stored = whole(*number);
+        stored.file = (fs::path(kUniversal) / name / "fp32.pt").string();
+        source_.tensors.push_back({std::move(stored), *std::move(view)});
+        return {};
     }
 
     struct Parameter {
@@ -243,11 +282,11 @@ class Opener {
         ROLL_TRY(const TorchPointer file, torch_file(path));
         const formats::Pickle& pickle = file->pickle();
         const PickleId* state = pickle.find(pickle.root(), "optimizer_state_dict");
-        const PickleId* stage = state == nullptr ? nullptr : pickle.find(*state, "zero_stage");
+        const PickleId* zero = state == nullptr ? nullptr : pickle.find(*state, "zero_stage");
         const PickleId* count = state == nullptr ? nullptr : pickle.find(*state, "partition_count");
-        if (stage == nullptr || count == nullptr || !pickle.is(*stage, formats::PickleKind::Int))
-            return corrupt(path, "is no state of ZeRO");
-        stage_ = pickle.at(*stage).integer;
+        const auto stage = zero == nullptr ? std::nullopt : integer_of(pickle, *zero);
+        if (!stage || count == nullptr) return corrupt(path, "is no state of ZeRO");
+        stage_ = *stage;
         if (stage_ < 1 || stage_ > 3)
             return corrupt(path, "zero_stage is " + std::to_string(stage_) + "; 1 to 3 are known");
         std::int64_t world = pickle.at(*count).integer;

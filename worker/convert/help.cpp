@@ -17,7 +17,7 @@ std::string help_text() {
       --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
       --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
       --decoder-first-pipeline-num-layers N, --decoder-last-pipeline-num-layers N
-      --name WORD                           in a NeMo target's configs
+      --name WORD                           in a NeMo target's configs; DST.nemo is an archive
       --make-vocab-size-divisible-by N      rows of zeros in an MCA, Megatron, NeMo target
       --max-shard-size 5GB                  of a HuggingFace target's files
       --reuse DIR                           an earlier target: files that are the same are linked

@@ -10,6 +10,7 @@
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/megatron.hpp"
 #include "worker/formats/nemo.hpp"
+#include "worker/formats/tar.hpp"
 
 namespace roll::convert {
 namespace {
@@ -38,6 +39,7 @@ class Files {
         for (const formats::TarMember& member : *members)
             files.bytes_[member.name] = files.archive_->bytes().subspan(
                 static_cast<std::size_t>(member.begin), static_cast<std::size_t>(member.size));
+        source.archived = files.bytes_;
         return files;
     }
 
@@ -123,6 +125,16 @@ Result<formats::NemoConfig> config_of(const Files& files, const fs::path& where)
                 where.string() + " has no YAML: it says in which order attention's rows are");
 }
 
+// The model's, in the archive or beside it.
+Result<void> find_model_config(Source& source, const Files& files,
+                               const families::Families& families, const fs::path& given) {
+    const fs::path& where = source.directory;
+    if (!given.empty() || !source.archived.contains("config.json"))
+        return find_config(source, families, {where, where.parent_path()}, given);
+    ROLL_TRY(const std::string text, files.text("config.json"));
+    return use_config_text(source, text, where / "config.json", families);
+}
+
 // What the first rank's file shows.
 struct Look {
     std::int64_t vocabulary = 0;  // rows of the embedding
@@ -169,7 +181,7 @@ std::vector<Stored> with_gate_apart(std::vector<Stored> layout) {
 
 bool is_nemo(const fs::path& path) {
     std::error_code error;
-    if (fs::is_regular_file(path, error)) return path.extension() == ".nemo";
+    if (fs::is_regular_file(path, error)) return formats::is_nemo_archive(path);
     for (const char* name :
          {"model_weights.ckpt", "mp_rank_00/model_weights.ckpt",
           "tp_rank_00_pp_rank_000/model_weights.ckpt", "tp_rank_00/model_weights.pt"})
@@ -182,7 +194,7 @@ Result<void> open_nemo(Source& source, const families::Families& families, const
     ROLL_TRY(const Files files, Files::open(source));
     ROLL_TRY(const Ranks ranks, ranks_of(files, where));
     ROLL_TRY(const formats::NemoConfig nemo, config_of(files, where));
-    ROLL_TRY_VOID(find_config(source, families, {where, where.parent_path()}, given));
+    ROLL_TRY_VOID(find_model_config(source, files, families, given));
     ROLL_TRY_VOID(use_tensors(source, false));
     source.config.layout = ranks.layout;
     if (!ranks.files.contains({0, 0}))

@@ -6,6 +6,7 @@
 
 #include "common/number.hpp"
 #include "worker/convert/words.hpp"
+#include "worker/formats/nemo.hpp"
 
 namespace roll::convert {
 namespace {
@@ -116,6 +117,8 @@ Result<CommandLine> parse_convert(Words words) {
     ROLL_TRY_VOID(read_name(options, request));
     if (const auto to = options.text("to")) {
         ROLL_TRY(request.to, parse_format(*to));
+    } else if (formats::is_nemo_archive(request.target)) {
+        request.to = Format::Nemo;
     }
     ROLL_TRY_VOID(read_dtype(options, request));
     ROLL_TRY_VOID(read_layout(options, request));

@@ -29,19 +29,12 @@ bool is_there(const fs::path& path) {
 
 // A tied output layer that the files hold all the same: a copy of the embedding.
 void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
-    for (const families::WeightRule& rule : source.family->weights) {
-        if (rule.native != "output_layer.weight") continue;
-        const auto embedding = std::find_if(
-            source.native.begin(), source.native.end(),
-            [](const auto& one) { return one.name == "embedding.word_embeddings.weight"; });
-        if (embedding == source.native.end() || source.model.number.contains(rule.hf[0])) continue;
-        const auto number =
-            static_cast<std::size_t>(source.model.number.at(embedding->sources[0].name));
-        Stored copy = hf_layout(source.model)[number];
-        copy.name = rule.hf[0];
-        copy.optional = true;
-        expected.push_back(std::move(copy));
-    }
+    const auto tied = tied_output(source);
+    if (!tied) return;
+    Stored copy = hf_layout(source.model)[static_cast<std::size_t>(tied->embedding)];
+    copy.name = tied->name;
+    copy.optional = true;
+    expected.push_back(std::move(copy));
 }
 
 Result<void> read_hf_tensors(Source& source) {

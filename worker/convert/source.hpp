@@ -59,6 +59,7 @@ struct Source {
     std::map<int, BlockScale> scales;                // of those of eight bits that have some
     std::map<int, tensor::DType> dtypes;             // of those that are read as another type
     std::vector<std::shared_ptr<const void>> files;  // the views are into these
+    std::map<std::string, std::span<const std::byte>> archived;  // files in it, where it is a tar
     bool mapped = false;  // they are mapped files: pages that were read can be given back
 };
 

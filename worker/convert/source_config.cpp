@@ -1,5 +1,7 @@
 #include "worker/convert/source_config.hpp"
 
+#include <algorithm>
+
 #include "common/files.hpp"
 #include "worker/convert/packed.hpp"
 #include "worker/families/rebuild.hpp"
@@ -20,14 +22,19 @@ Result<void> use_file(Source& source, const fs::path& path, const families::Fami
     if (path.filename() == "mca_config.json")
         return use_mca_config(source, path.parent_path(), families);
     ROLL_TRY(const std::string text, read_file(path));
+    return use_config_text(source, text, path, families);
+}
+
+}  // namespace
+
+Result<void> use_config_text(Source& source, const std::string& text, const fs::path& path,
+                             const families::Families& families) {
     auto json = parse_json(text);
     if (!json || !json->is_object())
         return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
     source.config.hf_config = *std::move(json);
     return use_hf_config(source, families);
 }
-
-}  // namespace
 
 Result<void> use_hf_config(Source& source, const families::Families& families) {
     const auto type = source.config.hf_config.find("model_type");
@@ -155,6 +162,19 @@ Result<void> use_tensors(Source& source, bool has_mtp) {
              families::native_tensors(*source.family, native, source.config.hf_config));
     source.model = model_of(source.native);
     return select_packed(source);
+}
+
+std::optional<TiedOutput> tied_output(const Source& source) {
+    const auto embedding = std::find_if(
+        source.native.begin(), source.native.end(),
+        [](const auto& one) { return one.name == "embedding.word_embeddings.weight"; });
+    const auto output =
+        std::find_if(source.family->weights.begin(), source.family->weights.end(),
+                     [](const auto& rule) { return rule.native == "output_layer.weight"; });
+    if (embedding == source.native.end() || output == source.family->weights.end() ||
+        source.model.number.contains(output->hf[0]))
+        return std::nullopt;
+    return TiedOutput{output->hf[0], source.model.number.at(embedding->sources[0].name)};
 }
 
 }  // namespace roll::convert

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "common/error.hpp"
@@ -13,6 +15,10 @@ namespace roll::convert {
 // From source.config.hf_config: model type, family and native config. InvalidArgument: it names no
 // model type.
 Result<void> use_hf_config(Source& source, const families::Families& families);
+
+// From what a config.json at `path` says. Corrupt: no JSON object.
+Result<void> use_config_text(Source& source, const std::string& text,
+                             const std::filesystem::path& path, const families::Families& families);
 
 // From a directory's mca_config.json; what that does not say follows from the HuggingFace config in
 // it.
@@ -36,5 +42,13 @@ Result<void> open_with_config(Source& source, const families::Families& families
 // Every tensor of the model, from the native config. transformers leaves the number of layers of
 // multi-token prediction in configs of models without them: `has_mtp` says if there are any.
 Result<void> use_tensors(Source& source, bool has_mtp);
+
+// Of a model whose output layer is its embedding: the HuggingFace name under which files may hold
+// it all the same, and the embedding's number in the model. Nothing of other models.
+struct TiedOutput {
+    std::string name;
+    int embedding = 0;
+};
+std::optional<TiedOutput> tied_output(const Source& source);
 
 }  // namespace roll::convert

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "worker/formats/nemo.hpp"
+#include "worker/formats/tar.hpp"
 
 namespace roll::convert {
 namespace {
@@ -26,17 +28,26 @@ tl::unexpected<Error> fail_errno(const char* what, const fs::path& path) {
         std::string(what) + " " + path.string() + ": " + std::generic_category().message(number));
 }
 
-// Only what a conversion writes is ever replaced: a directory with a model's config in it.
+bool is_archive(const fs::path& path) {
+    if (!formats::is_nemo_archive(path)) return false;
+    const auto file = MappedFile::open(path);
+    return file && formats::parse_tar(file->bytes());
+}
+
+// Only what a conversion writes is ever replaced: a directory with a model's config in it, or an
+// archive.
 Result<void> check_target(const fs::path& target, bool overwrite) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(target, error);
     if (status.type() == fs::file_type::not_found) return {};
-    if (status.type() != fs::file_type::directory)
+    const bool archive = status.type() == fs::file_type::regular && is_archive(target);
+    if (status.type() != fs::file_type::directory && !archive)
         return fail(ErrorCode::Refused, target.string() + " is there and is not a directory");
-    if (fs::is_empty(target, error)) return {};
+    if (!archive && fs::is_empty(target, error)) return {};
     if (!overwrite)
         return fail(ErrorCode::Refused, target.string() + " is there already",
                     "--overwrite replaces it");
+    if (archive) return {};
     if (!fs::exists(target / "config.json", error) &&
         !fs::exists(target / "mca_config.json", error) && !fs::exists(target / ".metadata", error))
         return fail(ErrorCode::Refused,
@@ -132,17 +143,27 @@ Result<void> Staging::publish() {
     }
     if (error) return fail(ErrorCode::Failed, directory_.string() + ": " + error.message());
     ROLL_TRY_VOID(fsync_directory(directory_));
-    const bool there = fs::exists(target_, error);
-    if (there && !fs::is_empty(target_, error)) {
-        if (::syscall(SYS_renameat2, AT_FDCWD, directory_.c_str(), AT_FDCWD, target_.c_str(),
-                      RENAME_EXCHANGE) != 0)
-            return fail_errno("cannot replace", target_);
-        ROLL_TRY_VOID(fsync_directory(target_.parent_path()));
-        return remove_tree(std::exchange(directory_, {}));
-    }
-    if (::rename(directory_.c_str(), target_.c_str()) != 0)
+    bool replaced = false;
+    ROLL_TRY_VOID(move_to_target(directory_, replaced));
+    const fs::path left = std::exchange(directory_, {});
+    return replaced ? remove_tree(left) : Result<void>();
+}
+
+Result<void> Staging::publish_file(const std::string& name) {
+    bool replaced = false;
+    ROLL_TRY_VOID(move_to_target(directory_ / name, replaced));
+    return remove_tree(std::exchange(directory_, {}));
+}
+
+// What was there, if anything, is then at `from`.
+Result<void> Staging::move_to_target(const fs::path& from, bool& replaced) {
+    std::error_code error;
+    replaced = fs::exists(target_, error) && !fs::is_empty(target_, error);
+    if (replaced && ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, target_.c_str(),
+                              RENAME_EXCHANGE) != 0)
+        return fail_errno("cannot replace", target_);
+    if (!replaced && ::rename(from.c_str(), target_.c_str()) != 0)
         return fail_errno("cannot rename to", target_);
-    directory_.clear();
     return fsync_directory(target_.parent_path());
 }
 

@@ -19,8 +19,8 @@ std::filesystem::path staging_of(const std::filesystem::path& target);
 class Staging {
   public:
     // Makes `.NAME.roll-staging` beside `target` and locks it. Refused: the target exists and is
-    // not an empty directory (unless `overwrite` and it is a checkpoint of ours to replace), or
-    // another process stages the same target.
+    // not an empty directory (unless `overwrite` and it is a checkpoint, or a NeMo archive, to
+    // replace), or another process stages the same target.
     static Result<Staging> begin(const std::filesystem::path& target, bool overwrite);
 
     Staging(Staging&& other) noexcept;
@@ -34,8 +34,11 @@ class Staging {
     // Syncs every directory, renames to the target, and removes what was replaced. Files are synced
     // by their writers.
     Result<void> publish();
+    // The same of one synced file of the directory, which becomes the target.
+    Result<void> publish_file(const std::string& name);
 
   private:
+    Result<void> move_to_target(const std::filesystem::path& from, bool& replaced);
     Staging(std::filesystem::path target, std::filesystem::path directory, int lock)
         : target_(std::move(target)),
           directory_(std::move(directory)),

@@ -8,11 +8,11 @@
 #include "common/files.hpp"
 #include "common/tensor/output_file.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "worker/convert/companions.hpp"
 #include "worker/convert/dist_target.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/nemo_target.hpp"
 #include "worker/convert/quantize.hpp"
-#include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/megatron.hpp"
 #include "worker/formats/torch_file.hpp"
@@ -246,18 +246,7 @@ void complete_plan(const Source& source, const Request& request, Format to, Plan
 
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
                               Format to, const fs::path& directory) {
-    const fs::path& from = source.companions.empty() ? source.directory : source.companions;
-    const std::vector<std::string> carried = formats::companion_files(from);
-    for (const std::string& name : carried) {
-        ROLL_TRY(const std::string content, read_file(from / name));
-        ROLL_TRY_VOID(write_file_atomically(directory / name, content));
-    }
-    const bool has_tokenizer =
-        std::find(carried.begin(), carried.end(), "tokenizer.json") != carried.end();
-    if (formats::has_bytes_tokenizer(source.config.hf_config) && !has_tokenizer) {
-        for (const auto& [name, content] : formats::bytes_tokenizer_files())
-            ROLL_TRY_VOID(write_file_atomically(directory / name, content));
-    }
+    ROLL_TRY_VOID(write_companion_files(source, directory));
     switch (to) {
         case Format::Hf:
             return write_hf_companions(source, plan, request, formats::kSafetensors, directory);

@@ -34,6 +34,8 @@ constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
                                                   "sentencepiece.bpe.model",
                                                   "configuration.json"};
 
+constexpr const char* kMoreTemplates = "additional_chat_templates";
+
 bool is_file(const fs::path& path) {
     std::error_code error;
     return fs::is_regular_file(path, error);
@@ -158,16 +160,22 @@ void set_dtype(Json& hf_config, tensor::DType dtype) {
         if (part.is_object() && part.value(key, Json()).is_string()) set_dtype(part, dtype);
 }
 
+bool is_companion(const std::string& name) {
+    const fs::path path(name);
+    if (path.has_parent_path())
+        return path.parent_path() == kMoreTemplates && path.extension() == ".jinja";
+    return path.extension() == ".py" || path.extension() == ".tiktoken" ||
+           std::find(kCompanions.begin(), kCompanions.end(), name) != kCompanions.end();
+}
+
 std::vector<std::string> companion_files(const fs::path& directory) {
     std::vector<std::string> found;
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(directory, error)) {
-        const std::string name = entry.path().filename().string();
-        const bool known =
-            std::find(kCompanions.begin(), kCompanions.end(), name) != kCompanions.end();
-        if ((known || entry.path().extension() == ".py") && entry.is_regular_file(error))
-            found.push_back(name);
-    }
+    for (const fs::path& place : {directory, directory / kMoreTemplates})
+        for (const auto& entry : fs::directory_iterator(place, error)) {
+            const std::string name = entry.path().lexically_relative(directory).string();
+            if (is_companion(name) && entry.is_regular_file(error)) found.push_back(name);
+        }
     std::sort(found.begin(), found.end());
     return found;
 }

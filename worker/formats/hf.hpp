@@ -61,8 +61,10 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 // Says in a config what type its weights have, under the key that it has for that.
 void set_dtype(Json& hf_config, tensor::DType dtype);
 
-// Names of the files beside the weights that belong to a model: tokenizer, generation config, chat
-// template, processors, remote code. Only those that the directory has; sorted.
+// Whether a file beside the weights belongs to the model: tokenizer, generation config, chat
+// templates, processors, remote code. `name` is relative to the directory.
+bool is_companion(const std::string& name);
+// Those that the directory has, sorted.
 std::vector<std::string> companion_files(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

@@ -6,55 +6,8 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include "common/number.hpp"
-
 namespace roll::formats {
 namespace {
-
-// Tar ------------------------------------------------------------------------------------------
-
-constexpr std::size_t kBlock = 512;
-
-tl::unexpected<Error> corrupt(const std::string& what) {
-    return fail(ErrorCode::Corrupt, "tar: " + what);
-}
-
-std::string text_field(std::span<const std::byte> block, std::size_t at, std::size_t size) {
-    const auto* const begin = reinterpret_cast<const char*>(block.data()) + at;
-    const std::string_view field(begin, size);
-    return std::string(field.substr(0, field.find('\0')));
-}
-
-// Octal digits, or, of large files, a binary number after 0x80.
-std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
-    const auto first = static_cast<unsigned char>(block[124]);
-    std::int64_t value = 0;
-    if (first == 0x80) {
-        for (std::size_t i = 128; i < 136; ++i)
-            value = static_cast<std::int64_t>(static_cast<std::uint64_t>(value) << 8U |
-                                              static_cast<unsigned char>(block[i]));
-        return value < 0 ? std::nullopt : std::optional(value);
-    }
-    std::string digits = text_field(block, 124, 12);
-    while (!digits.empty() && (digits.back() == ' ')) digits.pop_back();
-    const auto octal = parse_number<std::int64_t>(digits, 8);
-    return octal && *octal >= 0 ? octal : std::nullopt;
-}
-
-// "27 path=some/long/name\n" among a pax header's records.
-std::string pax_path(std::string_view records) {
-    const std::size_t at = records.find(" path=");
-    if (at == std::string_view::npos) return "";
-    const std::string_view value = records.substr(at + 6);
-    return std::string(value.substr(0, value.find('\n')));
-}
-
-std::string without_dot(std::string name) {
-    while (name.starts_with("./")) name.erase(0, 2);
-    return name;
-}
-
-// Names ----------------------------------------------------------------------------------------
 
 constexpr std::array<std::pair<const char*, const char*>, 8> kNames{
     {{"self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight"},
@@ -207,39 +160,6 @@ std::string nemo_name(const std::string& native) {
     return "";
 }
 
-Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive) {
-    if (archive.size() >= 2 && archive[0] == std::byte{0x1F} && archive[1] == std::byte{0x8B})
-        return fail(ErrorCode::InvalidArgument, "the archive is compressed",
-                    "unpack it (tar xzf) and convert the directory");
-    std::vector<TarMember> members;
-    std::string long_name;
-    std::size_t at = 0;
-    while (at + kBlock <= archive.size()) {
-        const auto block = archive.subspan(at, kBlock);
-        if (block[0] == std::byte{0}) return members;
-        const auto size = size_field(block);
-        if (text_field(block, 257, 5) != "ustar" || !size) return corrupt("a broken header");
-        at += kBlock;
-        if (*size > static_cast<std::int64_t>(archive.size() - at))
-            return corrupt("a member beyond the end of the file");
-        const auto content = archive.subspan(at, static_cast<std::size_t>(*size));
-        const char type = static_cast<char>(block[156]);
-        const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-        if (type == 'L') {
-            long_name = std::string(text.substr(0, text.find('\0')));
-        } else if (type == 'x') {
-            long_name = pax_path(text);
-        } else if (type == '0' || type == '\0') {
-            const std::string prefix = text_field(block, 345, 155);
-            const std::string name =
-                (prefix.empty() ? "" : prefix + "/") + text_field(block, 0, 100);
-            members.push_back({without_dot(long_name.empty() ? name : long_name),
-                               static_cast<std::int64_t>(at), *size});
-            long_name.clear();
-        }
-        at += (static_cast<std::size_t>(*size) + kBlock - 1) / kBlock * kBlock;
-    }
-    return corrupt("no end");
-}
+bool is_nemo_archive(const std::filesystem::path& path) { return path.extension() == ".nemo"; }
 
 }  // namespace roll::formats

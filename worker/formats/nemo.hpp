@@ -1,11 +1,9 @@
-// What is particular to NeMo's checkpoints: a YAML beside the weights, `.nemo` archives (tar),
-// names from before Megatron's core with gate and up apart.
+// What is particular to NeMo's checkpoints: a YAML beside the weights, names from before Megatron's
+// core with gate and up apart.
 #pragma once
 
 #include <filesystem>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "common/error.hpp"
 #include "common/json.hpp"
@@ -31,14 +29,7 @@ NemoFiles nemo_configs(const McaConfig& config, const std::string& name);
 // A native name in the layout of trlX's converter; empty if that has none.
 std::string nemo_name(const std::string& native);
 
-struct TarMember {
-    std::string name;  // without "./" in front
-    std::int64_t begin = 0;
-    std::int64_t size = 0;
-};
-
-// The files of an uncompressed tar (POSIX ustar, GNU long names, pax paths). Corrupt: not a tar, a
-// member beyond its end. InvalidArgument: compressed.
-Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive);
+// By its name: a `.nemo` is a tar of the files.
+bool is_nemo_archive(const std::filesystem::path& path);
 
 }  // namespace roll::formats

@@ -78,7 +78,9 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
         return fail(ErrorCode::Corrupt, path.string() + ": " + what);
     };
     if (bytes.size() < 4 || bytes[0] != std::byte{'P'} || bytes[1] != std::byte{'K'})
-        return refuse("not a zip; files of torch.save before 1.6 are not read");
+        return fail(ErrorCode::Corrupt,
+                    path.string() + ": not a zip; files of torch.save before 1.6 are not read",
+                    "torch.save(torch.load(FILE), FILE) by any torch since");
     const auto members = parse_zip(bytes);
     if (!members) return refuse(members.error().message);
     const auto content = [&](const ZipMember& member) {
@@ -149,19 +151,48 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
     return view;
 }
 
+namespace {
+
+// A call that rebuilds something: what is called, and its arguments.
+struct Rebuild {
+    std::string_view function;
+    const PickleNode* arguments = nullptr;
+
+    bool is(std::string_view name) const { return function == name; }
+};
+
+// Of a tensor with attributes of its own (type v2) the call is one of the arguments: function,
+// class, arguments, attributes.
+std::optional<Rebuild> rebuild_of(const Pickle& pickle, PickleId id) {
+    const PickleNode& call = pickle.at(id);
+    if (call.kind != PickleKind::Call || !pickle.is(call.items[0], PickleKind::Global) ||
+        !pickle.is(call.items[1], PickleKind::Tuple))
+        return std::nullopt;
+    const Rebuild direct{pickle.at(call.items[0]).text, &pickle.at(call.items[1])};
+    if (!direct.is("torch._tensor _rebuild_from_type_v2")) return direct;
+    const std::vector<PickleId>& items = direct.arguments->items;
+    const bool is_plain = items.size() == 4 && pickle.is(items[0], PickleKind::Global) &&
+                          pickle.is(items[2], PickleKind::Tuple) &&
+                          (pickle.is_global(items[1], "torch Tensor") ||
+                           pickle.is_global(items[1], "torch.nn.parameter Parameter"));
+    if (!is_plain) return std::nullopt;
+    return Rebuild{pickle.at(items[0]).text, &pickle.at(items[2])};
+}
+
+}  // namespace
+
 Result<std::optional<tensor::StridedView>> TorchFile::tensor(PickleId id) const {
+    std::optional<Rebuild> call = rebuild_of(pickle_, id);
     for (const char* wrapper :
-         {"torch._utils _rebuild_parameter", "torch.nn.parameter Parameter"}) {
-        const PickleNode* arguments = pickle_.arguments_of(id, wrapper);
-        if (arguments == nullptr || arguments->items.empty()) continue;
-        id = arguments->items[0];
+         {"torch._utils _rebuild_parameter", "torch._utils _rebuild_parameter_with_state",
+          "torch.nn.parameter Parameter"}) {
+        if (!call || !call->is(wrapper) || call->arguments->items.empty()) continue;
+        call = rebuild_of(pickle_, call->arguments->items[0]);
         break;
     }
-    const PickleNode* arguments = pickle_.arguments_of(id, "torch._utils _rebuild_tensor_v2");
-    const bool typed = arguments == nullptr;
-    if (typed) arguments = pickle_.arguments_of(id, "torch._utils _rebuild_tensor_v3");
-    if (arguments == nullptr) return std::nullopt;
-    ROLL_TRY(tensor::StridedView view, rebuild(*arguments, typed));
+    const bool typed = call && call->is("torch._utils _rebuild_tensor_v3");
+    if (!call || (!typed && !call->is("torch._utils _rebuild_tensor_v2"))) return std::nullopt;
+    ROLL_TRY(tensor::StridedView view, rebuild(*call->arguments, typed));
     return view;
 }
 

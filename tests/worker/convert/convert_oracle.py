@@ -4,6 +4,7 @@ usage: convert_oracle.py ROLL_CONVERT
 """
 import json
 import os
+import pathlib
 import pty
 import shutil
 import signal
@@ -165,6 +166,15 @@ class Formats(Case):
         run('convert', self.root / 'bin', self.root / 'back', '--to', 'hf')
         self.assertEqual((self.root / 'hf/model.safetensors').read_bytes(),
                          (self.root / 'back/model.safetensors').read_bytes())
+
+    def test_torch_files_that_are_no_zip_are_refused_by_a_sentence(self):
+        model = tiny_llama(self.root / 'hf')
+        os.remove(self.root / 'hf/model.safetensors')
+        torch.save(model.state_dict(), self.root / 'hf/pytorch_model.bin', _use_new_zipfile_serialization=False)
+        done = run('convert', self.root / 'hf', self.root / 'out', code=1)
+        self.assertIn('pytorch_model.bin: not a zip; files of torch.save before 1.6 are not read', done.stderr)
+        self.assertIn('torch.save(torch.load(', done.stderr)
+        self.assertFalse((self.root / 'out').exists())
 
     def test_reads_pytorch_bin(self):
         model = tiny_llama(self.root / 'hf')
@@ -352,6 +362,7 @@ class Refusals(Case):
             process.send_signal(number)
             process.wait(60)
             if process.returncode != 0:  # it may have been faster than us
+                self.assertEqual(process.returncode, -signal.SIGKILL if left else 5)
                 self.assertFalse((self.root / 'out').exists())
                 self.assertEqual(staging.exists(), left)
             for path in (self.root / 'out', staging):
@@ -375,7 +386,7 @@ class Commands(Case):
         run(f'--checkpoint_path={self.root}/mca', f'--output_path={self.root}/back',
             '--convert_model_max_length', 128)
         exported = json.loads((self.root / 'back/config.json').read_text())
-        self.assertEqual(exported['max_position_embeddings'], 128)
+        self.assertEqual((exported['max_position_embeddings'], exported['model_max_length']), (128, 128))
 
     def test_dry_run_writes_nothing(self):
         tiny_llama(self.root / 'hf')
@@ -383,6 +394,27 @@ class Commands(Case):
         self.assertIn('decoder.layers.3.mlp.linear_fc1.weight F32 [48, 32] <-', done.stdout)
         self.assertRegex(done.stderr, r'memory at most \d+ bytes; \d+ bytes of disk are free')
         self.assertEqual([p.name for p in self.root.iterdir()], ['hf'])
+
+    def test_families_check_says_where_a_file_is_wrong(self):
+        path = pathlib.Path(__file__).resolve().parents[3] / 'schemas/families/qwen3.json'
+        self.assertRegex(run('families', 'check', path).stdout, r': qwen3 with \d+ weight rules\n')
+        family, file = json.loads(path.read_text()), self.root / 'mine.json'
+        for change, says, code in ((lambda one: one.update(typo=1), 'typo', 2),
+                                   (lambda one: one['weights'][0].update(split='diagonal'), 'weights[0].split', 2),
+                                   (lambda one: one['weights'][1].pop('hf'), 'weights[1].hf', 2),
+                                   (lambda one: one['config'].update(num_layers={'from': 3}), 'num_layers', 2)):
+            broken = json.loads(path.read_text())
+            change(broken)
+            file.write_text(json.dumps(broken))
+            done = run('families', 'check', file, code=code)
+            self.assertIn('mine.json: ', done.stderr)
+            self.assertIn(says, done.stderr)
+        file.write_text('{')
+        run('families', 'check', file, code=2)
+        run('families', 'check', self.root / 'nowhere.json', code=3)
+        family['hf']['model_type'] = family['family'] = 'mine'
+        file.write_text(json.dumps(family))
+        run('families', 'check', file)
 
     def test_a_terminal_shows_how_far_it_is(self):
         tiny_llama(self.root / 'hf')
@@ -425,14 +457,19 @@ class Commands(Case):
 
     def test_companions_travel(self):
         tiny_llama(self.root / 'hf')
-        for name in ('tokenizer.json', 'generation_config.json', 'modeling_x.py', 'merges.txt'):
+        names = ('tokenizer.json', 'tokenizer.model', 'generation_config.json', 'modeling_x.py', 'merges.txt',
+                 'chat_template.jinja', 'additional_chat_templates/tool_use.jinja', 'preprocessor_config.json',
+                 'video_preprocessor_config.json', 'processor_config.json', 'tokenizer_config.json')
+        (self.root / 'hf/additional_chat_templates').mkdir()
+        for name in names:
             (self.root / 'hf' / name).write_text(name)
         (self.root / 'hf/notes.txt').write_text('not a part of the model')
-        run('convert', self.root / 'hf', self.root / 'mca')
-        run('convert', self.root / 'mca', self.root / 'back')
-        for name in ('tokenizer.json', 'generation_config.json', 'modeling_x.py', 'merges.txt'):
-            self.assertEqual((self.root / 'back' / name).read_text(), name)
-        self.assertFalse((self.root / 'back/notes.txt').exists())
+        for to in ('mca', 'torch_dist', 'dcp', 'fsdp_dtensor', 'megatron', 'nemo', 'bin'):
+            run('convert', self.root / 'hf', self.root / to, '--to', to)
+            run('convert', self.root / to, self.root / 'back', '--to', 'hf', '--overwrite')
+            for name in names:
+                self.assertEqual((self.root / 'back' / name).read_text(), name)
+            self.assertFalse((self.root / 'back/notes.txt').exists())
 
     def test_a_model_of_bytes_comes_with_a_tokenizer(self):
         tiny_llama(self.root / 'hf', vocab_size=256)

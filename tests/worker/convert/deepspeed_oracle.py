@@ -1,18 +1,104 @@
-"""DeepSpeed's checkpoints, written here as its ZeRO stages cut them.
+"""DeepSpeed's checkpoints: what DeepSpeed saves after some steps, against its own zero_to_fp32.py and
+ds_to_universal.py; and more numbers of ranks, and damaged files, written here as its ZeRO stages cut them.
 
-usage: deepspeed_oracle.py ROLL_CONVERT
+usage: deepspeed_oracle.py ROLL_CONVERT    (DeepSpeed lies in .deps/oracle/deepspeed)
 """
 import collections
+import importlib
 import json
 import os
+import pathlib
 import shutil
+import sys
+import tempfile
 import unittest
+import warnings
 
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from oracle import FolderCase, run
+from oracle import FolderCase, free_port, run
+
+os.environ['DS_ACCELERATOR'] = 'cpu'
+sys.path.append(str(pathlib.Path(sys.prefix) / 'deepspeed'))  # the last: transformers does not look for it
+warnings.filterwarnings('ignore')
+import deepspeed  # noqa: E402
+from deepspeed.checkpoint import ds_to_universal  # noqa: E402
+from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint  # noqa: E402
+
+deepspeed.utils.logger.setLevel('ERROR')
+# It would be compiled, for minutes.
+importlib.import_module('deepspeed.comm.torch')
+sys.modules['deepspeed.comm.torch'].build_shm_op = lambda: None
+
+SIZES = dict(vocab_size=97, hidden_size=32, intermediate_size=47, num_hidden_layers=2,
+             num_attention_heads=8, num_key_value_heads=4)
+
+
+def train(rank, world, port, stage, frozen, changes, root):
+    """Two steps in bf16; matrices and vectors are groups, as trainers make them for weight decay."""
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank),
+                      WORLD_SIZE=str(world), LOCAL_SIZE=str(world))
+    torch.set_num_threads(1)
+    torch.manual_seed(7)
+    deepspeed.init_distributed('gloo', verbose=False)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**SIZES, **changes}))
+    if rank == 0:
+        model.save_pretrained(root / 'hf')
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [{'params': [one for one in trained if (one.dim() > 1) == matrix]} for matrix in (True, False)]
+    engine, *_ = deepspeed.initialize(
+        model=model, optimizer=torch.optim.AdamW(groups, lr=0.01),
+        config={'train_batch_size': world, 'train_micro_batch_size_per_gpu': 1, 'bf16': {'enabled': True},
+                'zero_optimization': {'stage': stage}, 'zero_allow_untested_optimizer': True})
+    for step in range(2):
+        tokens = torch.arange(24)[None] * (rank + 2 + step) % 97
+        engine.backward(engine(input_ids=tokens, labels=tokens).loss)
+        engine.step()
+    engine.save_checkpoint(root / 'ds')
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+class OfDeepSpeed(FolderCase):
+    def train(self, stage, world, frozen=(), **changes):
+        """Leaves in `want` what DeepSpeed's script says that the checkpoint holds."""
+        torch.multiprocessing.start_processes(train, (world, free_port(), stage, frozen, changes, self.root),
+                                              nprocs=world, start_method='fork')
+        state = get_fp32_state_dict_from_zero_checkpoint(str(self.root / 'ds'))
+        tied = {'lm_head.weight'} if changes.get('tie_word_embeddings') else set()
+        (self.root / 'want').mkdir()
+        save_file({name: state[name].clone() for name in {*state} - tied}, self.root / 'want/model.safetensors')
+        shutil.copy(self.root / 'hf/config.json', self.root / 'want')
+        before = load_file(self.root / 'hf/model.safetensors')
+        for name, tensor in load_file(self.root / 'want/model.safetensors').items():
+            self.assertEqual(torch.equal(before[name].bfloat16(), tensor.bfloat16()), name in frozen, name)
+
+    def universal(self):
+        arguments = ['--input_folder', self.root / 'ds/global_step2', '--output_folder',
+                     self.root / 'universal/global_step2_universal', '--num_extract_workers', 1,
+                     '--num_merge_workers', 1, '--inject_missing_state']
+        before, sys.argv = sys.argv, ['ds_to_universal', *map(str, arguments)]
+        ds_to_universal.main(ds_to_universal.parse_arguments())
+        sys.argv = before
+
+    def test_master_weights_are_those_of_zero_to_fp32(self):
+        for stage, world, frozen, changes in ((1, 2, (), {'tie_word_embeddings': True}),
+                                              (2, 3, ('model.embed_tokens.weight',), {}),
+                                              (3, 2, ('model.layers.1.input_layernorm.weight',), {})):
+            with self.subTest(stage=stage, world=world):
+                self.root = pathlib.Path(tempfile.mkdtemp(dir=self.root))
+                self.train(stage, world, frozen, **changes)
+                self.universal()
+                run('diff', self.root / 'ds', self.root / 'want', '--config', self.root / 'hf')
+                # in which frozen weights may be of another type
+                run('diff', self.root / 'universal', self.root / 'want', '--config', self.root / 'hf', '--cast')
+                run('convert', self.root / 'ds', self.root / 'mca', '--to', 'mca', '--pp', 2,
+                    '--make-vocab-size-divisible-by', 49, '--config', self.root / 'hf', '--verify')
+                run('diff', self.root / 'mca', self.root / 'want')
 
 
 def padded(tensor, multiple):
@@ -22,9 +108,7 @@ def padded(tensor, multiple):
 class DeepSpeed(FolderCase):
     def make(self, **changes):
         torch.manual_seed(7)
-        sizes = dict(vocab_size=97, hidden_size=32, intermediate_size=47, num_hidden_layers=2,
-                     num_attention_heads=8, num_key_value_heads=4)
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**sizes, **changes}))
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**SIZES, **changes}))
         model.save_pretrained(self.root / 'hf')
         return {name: parameter.detach() for name, parameter in model.named_parameters()}
 

@@ -1,6 +1,6 @@
 // LD_PRELOAD into a program: at the INTERRUPT_AT-th change that it makes to the file system (a
 // write, an fsync, a rename, a directory made) it is killed; with INTERRUPT_WITH=full the disk is
-// full from then on instead.
+// full from then on instead. INTERRUPT_FREE: bytes that any disk says are free.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include <dlfcn.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -84,6 +85,14 @@ int symlink(const char* from, const char* to) {
 int unlinkat(int directory, const char* path, int flags) {
     static auto* const real = next<int(int, const char*, int)>("unlinkat");
     return interrupted(false) ? -1 : real(directory, path, flags);
+}
+
+int statvfs(const char* path, struct statvfs* info) {
+    static auto* const real = next<int(const char*, struct statvfs*)>("statvfs");
+    const int done = real(path, info);
+    if (const char* const bytes = std::getenv("INTERRUPT_FREE"))
+        info->f_bavail = std::strtoul(bytes, nullptr, 10) / info->f_frsize;
+    return done;
 }
 
 long syscall(long number, ...) {

@@ -2,6 +2,7 @@
 
 usage: interrupted_test.py ROLL_CONVERT INTERRUPT_LIBRARY
 """
+import json
 import os
 import pathlib
 import shutil
@@ -49,11 +50,13 @@ class Interrupted(unittest.TestCase):
     def test_killed_at_any_change_it_leaves_no_target(self):
         run('convert', self.root / 'hf', self.root / 'earlier', '--to', 'hf', '--max-shard-size', '3KB')
         for flags in (['--tp', '2'], ['--to', 'hf', '--max-shard-size', '3KB'], ['--to', 'torch_dist'],
-                      ['--to', 'hf', '--max-shard-size', '3KB', '--reuse', self.root / 'earlier']):
+                      ['--to', 'hf', '--max-shard-size', '3KB', '--reuse', self.root / 'earlier'], ['nemo']):
+            if flags == ['nemo']:  # by the target's name
+                self.out, self.staging, flags = self.root / 'out.nemo', self.root / '.out.nemo.roll-staging', []
             for at, done in self.conversions(*flags):
                 if self.out.exists():  # the rename is done: what is missing is only its fsync
                     self.assertTrue(self.is_whole(self.out, 'hf'), at)
-                    shutil.rmtree(self.out)
+                    self.out.unlink() if self.out.is_file() else shutil.rmtree(self.out)
                 elif self.staging.exists() and run('verify', self.staging).returncode == 0:
                     self.assertTrue(self.is_whole(self.staging, 'hf'), at)
             self.assertFalse(self.staging.exists())
@@ -73,6 +76,15 @@ class Interrupted(unittest.TestCase):
                 shutil.copytree(self.root / 'old', self.out)
         self.assertEqual(seen, {'old', 'new'})
         self.assertFalse(self.staging.exists())
+
+    def test_a_disk_that_is_too_small_is_said_before_anything_is_changed(self):
+        for flags in (['--tp', '2'], ['--to', 'hf', '--bf16'], ['--to', 'torch_dist'], ['--to', 'nemo', '--bf16']):
+            plan = json.loads(run('convert', self.root / 'hf', self.out, *flags, '--dry-run', '--json').stdout)
+            self.assertGreater(plan['disk_free_bytes'], plan['bytes'])
+            small = {'INTERRUPT_AT': '1', 'INTERRUPT_FREE': str(plan['bytes'] - 1)}  # it dies of any change
+            done = run('convert', self.root / 'hf', self.out, *flags, **small)
+            self.assertEqual(done.returncode, 4, done.stderr)
+            self.assertRegex(done.stderr, rf"needs {plan['bytes']} bytes; its disk has \d+ free")
 
     def test_a_disk_full_from_any_write_on_is_refused_and_left_as_it_was(self):
         for at, done in self.conversions('--tp', '2', INTERRUPT_WITH='full'):

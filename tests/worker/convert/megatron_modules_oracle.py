@@ -46,6 +46,7 @@ def native_config(mca):
     names = MLATransformerConfig if mca.get('multi_latent_attention') else TransformerConfig
     known = {field for field in names.__dataclass_fields__}
     values = {name: value for name, value in mca.items() if name in known and value is not None}
+    values['mtp_num_layers'] = mca.get('mtp_num_layers') or None  # as ROLL reads a 0
     for name in ('init_method_std',):
         values.pop(name, None)
     if mca.get('swiglu'):

@@ -85,6 +85,34 @@ class Nemo(FolderCase):
                 activation='swiglu', share_embeddings_and_output_weights=False).items():
             self.assertEqual(config['model'][key], want, key)
 
+    def test_an_archive_is_what_tar_makes_of_the_directory(self):
+        self.make()
+        for name, text in (('tokenizer.json', '{}'), ('additional_chat_templates/tool.jinja', '{{ x }}')):
+            (self.root / 'hf' / name).parent.mkdir(exist_ok=True)
+            (self.root / 'hf' / name).write_text(text)
+        options = ('--tp', 2, '--bf16', '--name', 'a')
+        run('convert', self.root / 'hf', self.root / 'directory', '--to', 'nemo', *options)
+        run('convert', self.root / 'hf', self.root / 'a.nemo', '--verify', *options)
+        with tarfile.open(self.root / 'a.nemo') as archive:
+            self.assertEqual({one.name: archive.extractfile(one).read() for one in archive if one.isfile()},
+                             {f'./{path.relative_to(self.root / "directory")}': path.read_bytes()
+                              for path in (self.root / 'directory').rglob('*') if path.is_file()})
+        self.same('a.nemo')
+        done = run('convert', self.root / 'hf', self.root / 'a.nemo', *options, code=4)
+        self.assertIn('--overwrite', done.stderr)
+        run('convert', self.root / 'hf', self.root / 'a.nemo', '--overwrite', '--dtype', 'fp16')
+        run('convert', self.root / 'a.nemo', self.root / 'back')  # its config and tokenizer are in it
+        run('diff', self.root / 'hf', self.root / 'back', '--cast')
+        for name in ('tokenizer.json', 'additional_chat_templates/tool.jinja'):
+            self.assertEqual((self.root / 'back' / name).read_text(), (self.root / 'hf' / name).read_text())
+        (self.root / 'b.nemo').write_text('mine')
+        run('convert', self.root / 'hf', self.root / 'b.nemo', '--overwrite', code=4)
+        self.assertEqual((self.root / 'b.nemo').read_text(), 'mine')
+        done = run('convert', self.root / 'hf', self.root / 'c.nemo', '--part', '0/2', '--run', 'x', code=2)
+        self.assertIn('by one process alone', done.stderr)
+        self.assertEqual(sorted(path.name for path in self.root.iterdir()),
+                         ['a.nemo', 'b.nemo', 'back', 'directory', 'hf'])
+
     def test_ten_ranks_and_more_have_two_digits(self):
         self.make()
         run('convert', self.root / 'hf', self.root / 'out', '--to', 'nemo', '--tp', 16, '--bf16')
