@@ -1,12 +1,28 @@
 #include "daemon/gateway/beacon_writer.hpp"
 
+#include <ctime>
+
 namespace roll::gateway {
+namespace {
+
+constexpr std::chrono::seconds kOld{3};  // beats come each second, with a look each
+constexpr std::chrono::seconds kPatience{2};
+
+// CLOCK_BOOTTIME runs on while the machine is suspended.
+std::chrono::nanoseconds since_boot() {
+    timespec now{};
+    ::clock_gettime(CLOCK_BOOTTIME, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+}  // namespace
 
 BeaconWriter::BeaconWriter(std::filesystem::path path, io::Beacon first,
                            std::chrono::milliseconds spacing)
     : path_(std::move(path)),
       record_(std::move(first)),
-      spacing_(spacing) {
+      spacing_(spacing),
+      looked_at_(since_boot()) {
     if (path_.empty()) return;
     thread_ = std::thread([this] { write_beats(); });
 }
@@ -41,15 +57,31 @@ std::chrono::milliseconds BeaconWriter::until_due() const {
     return counting ? std::chrono::ceil<std::chrono::milliseconds>(left) : spacing_;
 }
 
+void BeaconWriter::look_again() {
+    std::unique_lock lock(mutex_);
+    const auto fresh = [this] { return since_boot() - looked_at_ < kOld; };
+    if (path_.empty() || fresh() || volume_hangs_) return;
+    look_wanted_ = true;
+    changed_.notify_one();
+    volume_hangs_ = !looked_.wait_for(lock, kPatience, fresh);
+}
+
+void BeaconWriter::look() {
+    const auto began = since_boot();
+    const auto there = io::read_beacon(path_);
+    if (there && there->cluster == record_.cluster && there->incarnation > record_.incarnation)
+        superseded_ = true;
+    const std::scoped_lock lock(mutex_);
+    looked_at_ = began;
+    volume_hangs_ = false;
+    looked_.notify_one();
+}
+
 // A beat that cannot be written is not published: workers then see a rolld that stands still, and
 // rolld counts no silence. The counter moves on only with a record that is whole.
 void BeaconWriter::write(const io::Beacon& record) {
-    const auto there = io::read_beacon(path_);
-    if (there && there->cluster == record.cluster && there->incarnation > record.incarnation) {
-        superseded_ = true;
-        return;
-    }
-    if (!io::write_beacon(path_, record)) return;
+    look();
+    if (superseded_ || !io::write_beacon(path_, record)) return;
     record_ = record;
     published_ = record.counter;
 }
@@ -58,14 +90,17 @@ void BeaconWriter::write_beats() {
     bool first = true;
     std::unique_lock lock(mutex_);
     for (;;) {
-        changed_.wait(lock, [this] { return wanted_ || ended_; });
+        changed_.wait(lock, [this] { return wanted_ || look_wanted_ || ended_; });
         if (ended_) return;
+        const bool beats = wanted_;
+        look_wanted_ = false;
         lock.unlock();
         io::Beacon next = record_;
         if (!first) ++next.counter;
-        write(next);
-        first = false;
+        beats ? write(next) : look();
+        first = first && !beats;
         lock.lock();
+        if (!beats) continue;
         wanted_ = false;
         written_at_ = Clock::now();
     }

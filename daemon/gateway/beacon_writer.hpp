@@ -31,6 +31,11 @@ class BeaconWriter {
     // could have been asked for already and was not.
     std::chrono::milliseconds until_due() const;
 
+    // Before a turn acts (leases rule 18): if the file was last looked at more than three seconds
+    // ago, this process may have stood still while another rolld took over, and it waits for a new
+    // look. For two seconds at most, and not again while the volume does not answer.
+    void look_again();
+
     // Beats whose write and sync have returned (leases rule 1).
     std::uint64_t published() const { return published_; }
 
@@ -39,6 +44,7 @@ class BeaconWriter {
 
   private:
     void write_beats();
+    void look();
     void write(const io::Beacon& record);
 
     std::filesystem::path path_;
@@ -48,8 +54,12 @@ class BeaconWriter {
     std::atomic<bool> superseded_{false};
     mutable std::mutex mutex_;
     std::condition_variable changed_;
+    std::condition_variable looked_;
     bool wanted_ = true;  // the first record
+    bool look_wanted_ = false;
+    bool volume_hangs_ = false;  // a look took too long, and is under way still
     bool ended_ = false;
+    std::chrono::nanoseconds looked_at_;  // when the last look began that has returned
     Clock::time_point written_at_{};
     std::thread thread_;
 };

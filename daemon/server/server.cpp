@@ -198,6 +198,7 @@ void Server::turn() {
     if (stopping_) return;
     authenticator_->refresh();
     const bool drained = drain();
+    beacon_.look_again();
     if (beacon_.superseded())
         return end({ErrorCode::Refused, "a newer rolld has taken over: the beacon shows it"});
     if (drained) {

@@ -10,26 +10,34 @@ namespace {
 
 using namespace std::chrono_literals;
 
+struct Folder {
+    Folder() {
+        std::string pattern = "/tmp/roll-beacon-XXXXXX";
+        path = ::mkdtemp(pattern.data());
+    }
+    ~Folder() { std::filesystem::remove_all(path); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    std::filesystem::path beacon() const { return path / "beacon"; }
+    std::filesystem::path path;
+};
+
 // Leases rule 1: a rolld whose turns do not end publishes nothing, however long that takes.
 TEST(BeaconWriter, PublishesOnlyWhatItIsAskedFor) {
-    std::string pattern = "/tmp/roll-beacon-XXXXXX";
-    const std::filesystem::path folder = ::mkdtemp(pattern.data());
-    {
-        io::Beacon first;
-        first.cluster = "c";
-        first.incarnation = 3;
-        first.nonce = "n";
-        BeaconWriter writer(folder / "beacon", first, 20ms);
-        std::this_thread::sleep_for(200ms);
-        EXPECT_EQ(writer.published(), 0u);
-        EXPECT_EQ(io::read_beacon(folder / "beacon")->counter, 0u);
-        writer.beat();
-        for (int i = 0; i < 1000 && writer.published() == 0; ++i) std::this_thread::sleep_for(5ms);
-        std::this_thread::sleep_for(100ms);
-        EXPECT_EQ(writer.published(), 1u) << "one for each time that it is asked";
-        EXPECT_EQ(io::read_beacon(folder / "beacon")->counter, 1u);
-    }
-    std::filesystem::remove_all(folder);
+    const Folder folder;
+    io::Beacon first;
+    first.cluster = "c";
+    first.incarnation = 3;
+    first.nonce = "n";
+    BeaconWriter writer(folder.beacon(), first, 20ms);
+    std::this_thread::sleep_for(200ms);
+    EXPECT_EQ(writer.published(), 0u);
+    EXPECT_EQ(io::read_beacon(folder.beacon())->counter, 0u);
+    writer.beat();
+    for (int i = 0; i < 1000 && writer.published() == 0; ++i) std::this_thread::sleep_for(5ms);
+    std::this_thread::sleep_for(100ms);
+    EXPECT_EQ(writer.published(), 1u) << "one for each time that it is asked";
+    EXPECT_EQ(io::read_beacon(folder.beacon())->counter, 1u);
 }
 
 // A beat counts when its write has returned: one that cannot be written is not counted.
@@ -47,25 +55,42 @@ TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
 
 // Leases rule 18: whoever took over is not written over.
 TEST(BeaconWriter, ANewerRolldsBeaconIsLeftAsItIs) {
-    std::string pattern = "/tmp/roll-beacon-XXXXXX";
-    const std::filesystem::path folder = ::mkdtemp(pattern.data());
-    {
-        io::Beacon own;
-        own.cluster = "c";
-        own.incarnation = 3;
-        io::Beacon newer = own;
-        newer.incarnation = 4;
-        ASSERT_TRUE(io::write_beacon(folder / "beacon", newer));
-        BeaconWriter writer(folder / "beacon", own, 1ms);
-        for (int i = 0; i < 1000 && !writer.superseded(); ++i) {
-            writer.beat();
-            std::this_thread::sleep_for(5ms);
-        }
-        EXPECT_TRUE(writer.superseded());
-        EXPECT_EQ(writer.published(), 0u);
-        EXPECT_EQ(io::read_beacon(folder / "beacon")->incarnation, 4u);
+    const Folder folder;
+    io::Beacon own;
+    own.cluster = "c";
+    own.incarnation = 3;
+    io::Beacon newer = own;
+    newer.incarnation = 4;
+    ASSERT_TRUE(io::write_beacon(folder.beacon(), newer));
+    BeaconWriter writer(folder.beacon(), own, 1ms);
+    for (int i = 0; i < 1000 && !writer.superseded(); ++i) {
+        writer.beat();
+        std::this_thread::sleep_for(5ms);
     }
-    std::filesystem::remove_all(folder);
+    EXPECT_TRUE(writer.superseded());
+    EXPECT_EQ(writer.published(), 0u);
+    EXPECT_EQ(io::read_beacon(folder.beacon())->incarnation, 4u);
+}
+
+// Leases rule 18: whoever stood still looks before it acts, without a beat. This test waits
+// instead.
+TEST(BeaconWriter, ALookThatIsOldIsTakenAgainBeforeATurn) {
+    const Folder folder;
+    io::Beacon own;
+    own.cluster = "c";
+    own.incarnation = 3;
+    BeaconWriter writer(folder.beacon(), own, 1ms);
+    for (int i = 0; i < 1000 && !io::read_beacon(folder.beacon()); ++i)
+        std::this_thread::sleep_for(5ms);
+    io::Beacon newer = own;
+    newer.incarnation = 4;
+    ASSERT_TRUE(io::write_beacon(folder.beacon(), newer));
+    writer.look_again();
+    EXPECT_FALSE(writer.superseded()) << "what was seen a moment ago is believed";
+    std::this_thread::sleep_for(3100ms);
+    writer.look_again();
+    EXPECT_TRUE(writer.superseded());
+    EXPECT_EQ(writer.published(), 0u);
 }
 
 // Who sleeps until a beat is due and then asks for it gets it: beats do not come at half their pace

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -52,7 +53,8 @@ class Daemon {
 
     void launch(std::vector<std::string> more = {}) {
         std::filesystem::remove(directory().endpoint_file());
-        std::vector<std::string> words = {ROLLD_PROGRAM, "--dir", root.string()};
+        const char* const other = std::getenv("ROLL_TEST_ROLLD");  // a mutant
+        std::vector<std::string> words = {other ? other : ROLLD_PROGRAM, "--dir", root.string()};
         words.insert(words.end(), more.begin(), more.end());
         std::vector<char*> argv;
         for (std::string& word : words) argv.push_back(word.data());

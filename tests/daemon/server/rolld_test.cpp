@@ -329,6 +329,25 @@ TEST(Rolld, LeavesWhenTheBeaconShowsANewerOne) {
     EXPECT_EQ(daemon.wait(), 4);
 }
 
+// Leases rule 18: one that stood still, while another took over, gives nothing out afterwards.
+TEST(Rolld, SaysNothingMoreAfterItStoodStillAndANewerOneCame) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    ASSERT_EQ(::kill(daemon.pid(), SIGSTOP), 0);
+    while (worker.hear(100ms)) {}
+    auto beacon = io::read_beacon(daemon.directory().beacon());
+    ASSERT_TRUE(beacon);
+    ++beacon->incarnation;
+    ASSERT_TRUE(io::write_beacon(daemon.directory().beacon(), *beacon));
+    std::this_thread::sleep_for(3500ms);
+    worker.beat();
+    ASSERT_EQ(::kill(daemon.pid(), SIGCONT), 0);
+    EXPECT_FALSE(worker.hear(1s));
+    EXPECT_EQ(daemon.wait(), 4);
+}
+
 TEST(Rolld, BeatsOnlyInCompanyAndAnswersCountFromTheRenewal) {
     Daemon daemon;
     daemon.start();
