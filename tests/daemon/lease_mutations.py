@@ -7,6 +7,7 @@ Compiles one changed file with the build's own command, links it before the libr
 runs the tests that are named. Exit 0: every mutant is killed. Takes minutes, so it is run by hand.
 """
 import argparse
+import os
 import pathlib
 import re
 import shlex
@@ -16,9 +17,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SESSIONS, CORE, LEASE = 'daemon/gateway/sessions.cpp', 'worker/agent/agent_core.cpp', 'worker/agent/lease.cpp'
-WRITER = 'daemon/gateway/beacon_writer.cpp'
+WRITER, TAKE_OVER = 'daemon/gateway/beacon_writer.cpp', 'daemon/server/take_over.cpp'
 
-# (rule, file, text, replacement, program, tests)
+# (rule, file, text, replacement, program, tests); those of rolld itself are rolld_test's
 MUTANTS = [
     (1, WRITER, 'if (!io::write_beacon(path_, record)) return;',
      'static_cast<void>(io::write_beacon(path_, record));',
@@ -46,19 +47,28 @@ MUTANTS = [
     (10, LEASE, 'counter_ = 0;', '', 'lease_test', 'Bound.ANewerIncarnation*'),
     (10, LEASE, '    silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);\n', '',
      'lease_test', 'Bound.MoreBeatsThanThisClockSaw*'),
-    (11, CORE, 'if (!trust_.on_look(look, in_contact, rules_)) {',
-     'if (trust_.on_look(look, in_contact, rules_); false) {',
+    (11, CORE, 'believed = trust_.on_look(look, heard_, rules_);', 'believed = true;',
      'agent_core_test', '*ABeaconThatGoesBack*'),
     (12, CORE, 'if (bound >= rules_.lease)\n', 'if (false)\n', 'agent_core_test', '*AtTheLeaseItStops*'),
     (12, CORE, 'if (bound >= rules_.lease + rules_.fence)\n', 'if (false)\n', 'agent_core_test', '*AtTheLeaseItStops*'),
     (12, CORE, 'if (orphan) stop', 'if (false) stop', 'agent_core_test', '*AnOrphanStops*'),
+    (13, 'worker/agent/guard.cpp', 'boot_now() >= leash_.killed_at()', 'false', 'supervisor_test',
+     'SupervisorTest.TheGuardKillsWhenTheLeashRunsOut'),
     (14, CORE, '    ran_.insert(entry.attempt);\n', '', 'agent_core_test', '*ALeftoverIsReportedEnded*'),
     (15, CORE, 'if (bound.at(now) >= rules_.lease) return;', '', 'agent_core_test', '*AStartThatWasHeldUp*'),
-    (15, CORE, 'draining_ || ran_.contains(order.attempt) ||', 'draining_ ||', 'agent_core_test',
-     '*NeverStartsAToken*'),
+    (15, CORE, 'if (ran_.contains(order.attempt))\n', 'if (false)\n', 'agent_core_test', '*NeverStartsAToken*'),
     (15, CORE, 'answer.incarnation < incarnation_ ||', 'false ||', 'agent_core_test', '*AnOlderRolldIsNotObeyed*'),
     (16, 'daemon/core/decide.cpp', 'job->attempt->token == key.token', 'true', 'core_test', '*'),
-    (18, WRITER, 'superseded_ = true;', '', 'beacon_writer_test', 'BeaconWriter.*Newer*'),
+    (17, 'daemon/ledger/lock.cpp', '::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0', 'false', 'ledger_test',
+     'Ledger.IsServedByOneProcess*'),
+    (17, TAKE_OVER, 'if (!again || *again != *seen) {', 'if (!again) {', 'rolld',
+     'Rolld.ABeaconThatGrowsElsewhere*'),
+    (17, TAKE_OVER, 'if (!elsewhere && !options.take_over) return too_old(options, state, *seen);', '',
+     'rolld', 'Rolld.ALedgerOlderThanItsBeacon*'),
+    (17, TAKE_OVER, 'std::max(seen->incarnation, state.incarnation) + 1', 'state.incarnation + 1',
+     'rolld', 'Rolld.ABeaconThatStandsStillElsewhere*'),
+    (18, WRITER, 'superseded_ = true;', '{}', 'beacon_writer_test', 'BeaconWriter.*Newer*'),
+    (18, 'daemon/server/server.cpp', 'beacon_.look_again();', '', 'rolld', 'Rolld.SaysNothingMoreAfter*'),
     (19, 'daemon/core/actions.cpp', 'if (place.up || state.adopting) return', 'if (place.up) return',
      'core_test', '*'),
     (19, 'daemon/core/rules/place.cpp', 'if (state.adopting || ', 'if (', 'sessions_test', 'Sessions.AfterATakeOver*'),
@@ -100,8 +110,9 @@ def main():
             continue
         with tempfile.TemporaryDirectory(prefix='roll-lease-') as folder:
             broken = mutant(options.build, file, text, replacement, program, pathlib.Path(folder))
-            run = subprocess.run([broken, f'--gtest_filter={tests}'], capture_output=True, text=True, timeout=120,
-                                 check=False)
+            test = options.build / 'bin/rolld_test' if program == 'rolld' else broken
+            run = subprocess.run([test, f'--gtest_filter={tests}'], capture_output=True, text=True, timeout=120,
+                                 check=False, env={**os.environ, 'ROLL_TEST_ROLLD': str(broken)})
         failed = re.findall(r'\[  FAILED  \] (\S+)', run.stdout)
         killed = run.returncode != 0 and bool(re.search(r'Running [1-9]', run.stdout))
         survivors += not killed

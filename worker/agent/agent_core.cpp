@@ -43,15 +43,14 @@ std::string final_name(const std::string& staged) {
 
 }  // namespace
 
-// A stop for an attempt whose start never came: it must not start later, and rolld waits for its
-// end.
-void AgentCore::refuse_to_start(const protocol::StopOrder& order) {
+// An attempt that must not start here, and for whose end rolld waits.
+void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason) {
     protocol::RunningAttempt ended;
-    ended.attempt = order.attempt;
+    ended.attempt = key;
     ended.phase = "ended";
-    ended.outcome = "stopped";
+    ended.outcome = outcome;
     ended.exit_code = 1;
-    ended.reason = order.reason;
+    ended.reason = std::move(reason);
     add_leftover(std::move(ended));
     effects_.push_back(BeatNow{});
 }
@@ -107,7 +106,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
             stop(*attempt, StopCause::Asked, order.reason, order.checkpoint, now,
                  std::chrono::seconds(order.grace_seconds));
         } else if (!ran_.contains(order.attempt)) {
-            refuse_to_start(order);
+            refuse_to_start(order.attempt, "stopped", order.reason);
         }
     }
     for (const auto& order : answer.save) ask_to_save(order);
@@ -179,9 +178,12 @@ void AgentCore::ask_to_save(const protocol::SaveOrder& order) {
 void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer& answer,
                       Instant now) {
     const auto sent = sent_.find(answer.sequence);
-    if (draining_ || ran_.contains(order.attempt) || sent == sent_.end()) return;
+    if (draining_ || attempts_.contains(order.attempt) || sent == sent_.end()) return;
     const Bound bound(sent->second, answer.counted, answer.incarnation, answer.counter, rules_);
     if (bound.at(now) >= rules_.lease) return;
+    if (ran_.contains(order.attempt))
+        return refuse_to_start(order.attempt, "infra",
+                               "it has run here and ended; rolld's ledger is older than that");
     bool free = true;
     for (auto& [key, attempt] : attempts_) {
         if (key.job != order.attempt.job || attempt.gone) continue;
@@ -221,15 +223,13 @@ void AgentCore::forget_ended(const protocol::Answer& answer, const std::set<Atte
 
 void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
-    if (!trust_.on_look(look, heard_, rules_)) {
-        if (!was_broken)
-            effects_.push_back(Note{"the beacon shows older beats than answers do: not believed"});
-        return;
-    }
-    incarnation_ = std::max(incarnation_, look.incarnation);
+    const bool believed = trust_.on_look(look, heard_, rules_);
+    if (!believed && !was_broken)
+        effects_.push_back(Note{"the beacon shows older beats than answers do: not believed"});
+    if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
         if (attempt.gone) continue;
-        attempt.bound.looked(look, rules_);
+        believed ? attempt.bound.looked(look, rules_) : attempt.bound.doubted(look, rules_);
         leash(attempt);
         publish(attempt, now);
     }

@@ -31,7 +31,13 @@ void Bound::looked(const Look& look, const LeaseRules& rules) {
     const Millis shown = (beats + 1) * rules.beat + rules.volume_delay + (look.ended - look.began);
     const Instant since = look.ended - shown;
     silent_since_ = newer ? since : std::max(silent_since_, since);
-    // More beats than this clock has seen: the clock stood still while rolld counted.
+    doubted(look, rules);
+}
+
+void Bound::doubted(const Look& look, const LeaseRules& rules) {
+    if (look.incarnation < incarnation_) return;
+    const std::uint64_t from = look.incarnation > incarnation_ ? 0 : counter_;
+    const auto beats = static_cast<std::int64_t>(look.counter - std::min(look.counter, from));
     silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);
 }
 

@@ -51,6 +51,10 @@ class Bound {
     // one starts anew, but revives nothing whose time is over.
     void looked(const Look& look, const LeaseRules& rules);
 
+    // A look at a beacon that shows too little at times: it lowers nothing. More beats than this
+    // clock has seen are believed all the same: the clock stood still while rolld counted.
+    void doubted(const Look& look, const LeaseRules& rules);
+
   private:
     Instant silent_since_{};
     std::uint64_t incarnation_ = 0;

@@ -34,8 +34,11 @@ TEST_F(AgentCoreTest, NeverStartsATokenAgainAfterItEnded) {
     EXPECT_EQ(entry().outcome, "done");
     exchange({});
     EXPECT_EQ(count<Forget>(), 1);
-    exchange({.start = {order(kKey)}});
+    exchange({.start = {order(kKey)}});  // of a rolld whose ledger was put back
     EXPECT_EQ(count<Start>(), 0);
+    EXPECT_EQ(entry().phase, "ended") << "else rolld would wait for its start for ever";
+    EXPECT_EQ(entry().outcome, "infra");
+    exchange({});
     EXPECT_TRUE(entry().phase.empty());
 }
 
@@ -219,6 +222,19 @@ TEST_F(AgentCoreTest, ALookFromBeforeAnAnsweredHeartbeatIsNoReasonToDistrustTheB
         look(1, 60);
     }
     EXPECT_EQ(count<Terminate>(), 0);
+}
+
+// The machine is paused, and its last heartbeat late: the answer counts beats of which this clock
+// has seen nothing, and the beacon seems to be behind. What it shows next rolld has counted.
+TEST_F(AgentCoreTest, ABeaconThatIsNotBelievedStillShowsThatTheClockStoodStill) {
+    run();
+    counter_ = 63;
+    keep();
+    look(1, 50);
+    pass(seconds(1));
+    look(1, 93);
+    pass(seconds(0));
+    EXPECT_EQ(count<Kill>(), 1);
 }
 
 TEST_F(AgentCoreTest, LooksOftenOnlyWhenRolldIsNotHeard) {

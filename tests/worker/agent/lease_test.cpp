@@ -59,6 +59,16 @@ TEST(Bound, MoreBeatsThanThisClockSawAreBelieved) {
     EXPECT_EQ(bound.at(seconds(101)), seconds(30));
 }
 
+TEST(Bound, ABeaconInDoubtLowersNothingAndRaisesIt) {
+    Bound bound(seconds(100), 0, 1, 50, kRules);
+    bound.doubted(look(1, 51, seconds(110)), kRules);
+    EXPECT_EQ(bound.at(seconds(110)), seconds(10));
+    bound.doubted(look(1, 80, seconds(111)), kRules);
+    EXPECT_EQ(bound.at(seconds(111)), seconds(30));
+    bound.doubted(look(2, 33, seconds(111)), kRules);
+    EXPECT_EQ(bound.at(seconds(111)), seconds(33)) << "a newer one counts from its first beat";
+}
+
 TEST(Bound, ANewerIncarnationCountsFromItsFirstBeat) {
     Bound bound(seconds(101), 0, 1, 5000, kRules);
     bound.looked(look(2, 3, seconds(130)), kRules);
