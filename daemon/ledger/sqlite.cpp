@@ -16,7 +16,8 @@ Error sqlite_error(sqlite3* database, int code) {
     }
     const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     return {damaged ? ErrorCode::Corrupt : ErrorCode::Failed,
-            name + ": " + sqlite3_errmsg(database)};
+            name + ": " + sqlite3_errmsg(database),
+            damaged ? "`rolld --dir DIR --restore BACKUP` puts a backup in its place" : ""};
 }
 
 Result<Database> open_database(const std::filesystem::path& path) {
@@ -27,7 +28,8 @@ Result<Database> open_database(const std::filesystem::path& path) {
     Database database(raw);
     if (code != SQLITE_OK) {
         Error error = sqlite_error(raw, code);
-        return fail(error.code, "cannot open " + path.string() + ": " + sqlite3_errstr(code));
+        return fail(error.code, "cannot open " + path.string() + ": " + sqlite3_errstr(code),
+                    error.hint);
     }
     sqlite3_busy_timeout(raw, 5000);
     return database;

@@ -202,9 +202,10 @@ void copy_files(const std::filesystem::path& from, const std::filesystem::path& 
     }
 }
 
-// Flips one byte in each stretch of `file`; every time the ledger must refuse to open, or serve
-// exactly the state that was committed (a byte that nothing reads).
-void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride) {
+// Damages `file` at one place in each stretch; every time the ledger must refuse to open, and name
+// the file and the way back, or serve exactly the state that was committed (nothing reads it).
+void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
+                            void (*damage)(const std::filesystem::path&, std::size_t) = flip) {
     const Folder source;
     auto ledger = Ledger::open(source.path());
     ASSERT_TRUE(ledger);
@@ -219,11 +220,13 @@ void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride)
     for (std::size_t at = 5; at < size; at += stride) {
         const Folder copy;
         copy_files(pristine.path(), copy.path());
-        flip(copy.path() / file, at);
+        damage(copy.path() / file, at);
         const auto opened = Ledger::open(copy.path());
         if (!opened) {
             ++found;
             EXPECT_NE(opened.error().message.find("ledger.db"), std::string::npos);
+            EXPECT_NE(opened.error().hint.find("estore"), std::string::npos)
+                << at << ": " << opened.error().message << "; " << opened.error().hint;
             continue;
         }
         const auto loaded = opened->load();
@@ -235,6 +238,18 @@ void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride)
 
 TEST(Ledger, FindsAFlippedByteOfTheDatabase) { expect_damage_is_found("ledger.db", false, 97); }
 TEST(Ledger, FindsAFlippedByteOfTheWal) { expect_damage_is_found("ledger.db-wal", true, 1009); }
+
+// A sector that never reached the disk.
+void tear(const std::filesystem::path& path, std::size_t at) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at / 512 * 512));
+    file << std::string(512, '\0');
+}
+
+TEST(Ledger, FindsATornPageOfTheDatabase) { expect_damage_is_found("ledger.db", false, 512, tear); }
+TEST(Ledger, FindsATornPageOfTheWal) {
+    expect_damage_is_found("ledger.db-wal", true, 7 * 512, tear);
+}
 
 TEST(Ledger, RefusesAFormatThatIsNewer) {
     const Folder folder;
