@@ -117,7 +117,7 @@ auto without_number(const std::tuple<bool, Time, std::int64_t, JobId>& rank) {
 // back, every attempt taking its whole time.
 void Auditor::check_placement(Time now) const {
     const auto list = waiting(now);
-    if (stopped_ || list.empty()) return;
+    if (stopped_ || adopting_ || list.empty()) return;
     const Room free = room([](const Job&) { return true; });
     const auto starts = [&](const Waiting& one) {
         return std::ranges::any_of(shapes(*one.job, now), [&](const spec::Resources& wanted) {
@@ -142,7 +142,8 @@ void Auditor::check_placement(Time now) const {
 void Auditor::check_backfill(const Waiting& first, Time now) const {
     std::set<const Job*> behind;  // started in this turn although it is behind the first
     for (const auto& [id, j] : jobs_) {
-        const bool placed_now = j.run && !j.run->started && j.placed == now && !j.run->replaces;
+        const bool placed_now =
+            j.run && !j.run->started && j.placed == now && j.placed_in == turn_ && !j.run->replaces;
         if (placed_now && rank(id, j, now).rank > first.rank) behind.insert(&j);
     }
     ROLL_CHECK(policy_.backfill || behind.empty());
@@ -169,7 +170,7 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
 // what is the other's own.
 void Auditor::check_preemption(const core::AttemptStopping& e) const {
     const Job& victim = jobs_.at(e.attempt.job);
-    ROLL_CHECK(!stopped_ && policy_.preempt && victim.run->started);
+    ROLL_CHECK(!stopped_ && !adopting_ && policy_.preempt && victim.run->started);
     ROLL_CHECK(victim.run->since + policy_.min_run <= now_);
     const std::string by = "preempted by job ";
     ROLL_CHECK(e.reason.starts_with(by));

@@ -17,18 +17,12 @@ void Auditor::observe(const core::Event& event, Time at) {
     std::visit([&](const auto& e) { on(e); }, event);
 }
 
-void Auditor::check(const core::State& state, Time now, bool calm) const {
+void Auditor::check(const core::State& state, Time now, bool calm) {
     check_placement(now);
     check_duties(state, now, calm);
     check_actions(state);
     check_allocations(now);
-}
-
-void Auditor::wrote(JobId job, std::int64_t step, const Token& token) {
-    written_.insert({job, step, token});
-}
-void Auditor::deleted(JobId job, std::int64_t step, const Token& token) {
-    deleted_.insert({job, step, token});
+    ++turn_;
 }
 
 Auditor::Job& Auditor::job(JobId id) {
@@ -139,7 +133,7 @@ void Auditor::on(const core::JobRequeued& e) {
     j.not_before = now_ + j.backoff;
     // Spares take the place of the node that failed without a wait, at once.
     j.replacing = e.not_before != j.not_before;
-    ROLL_CHECK(stopped_ || j.replacing || !spares_suffice(j));
+    ROLL_CHECK(stopped_ || adopting_ || j.replacing || !spares_suffice(j));
     if (j.replacing) j.not_before = now_;
     ROLL_CHECK(e.not_before == j.not_before);
     j.was_due = due_at(j) <= now_;
@@ -174,13 +168,14 @@ void Auditor::on(const core::JobEnded& e) {
 
 void Auditor::on(const core::AttemptPlaced& e) {
     Job& j = job(e.attempt.job);
-    ROLL_CHECK(!stopped_ && due(j, now_) && !j.requeue_due);
+    ROLL_CHECK(!stopped_ && !adopting_ && due(j, now_) && !j.requeue_due);
     ROLL_CHECK(e.attempt.token.incarnation == incarnation_);
     ROLL_CHECK(e.attempt.token > j.last && e.attempt.token.attempt == j.last.attempt + 1);
     const spec::Resources& given = j.spec.shape(e.variant);
     check_places(e, given);
     j.last = e.attempt.token;
     j.placed = now_;
+    j.placed_in = turn_;
     j.run = Run{.token = e.attempt.token, .given = given, .since = now_};
     const auto was_held = [&](const core::Place& p) { return j.last_held.contains(p.worker); };
     j.run->replaces = given.spares > 0 && j.requeued == now_ &&
@@ -456,7 +451,7 @@ void Auditor::check_actions(const core::State& state) const {
             ROLL_CHECK(workers_.contains(m.place.worker));
             if (stops) {
                 expected.push_back(core::StopMember{m.place.worker, key});
-            } else if (m.up) {
+            } else if (m.up || adopting_) {
                 expected.push_back(core::KeepMember{m.place.worker, key});
             } else {
                 expected.push_back(core::StartMember{m.place.worker, key});
@@ -485,10 +480,16 @@ void Auditor::finish(const core::State& state) const {
         if (real.phase != JobPhase::Done || real.spec.kind != spec::JobKind::Train) continue;
         // The newest that the last attempt wrote is the newest that counts.
         std::int64_t newest = 0;
-        for (const auto& [owner, step, token] : written_) {
-            if (owner == id && token == real.past.back().token) newest = std::max(newest, step);
+        bool forgotten = false;
+        for (const auto& one : written_) {
+            const auto& [owner, step, token] = one;
+            if (owner != id || token != real.past.back().token) continue;
+            forgotten |= forgotten_.contains(one);
+            if (!forgotten_.contains(one)) newest = std::max(newest, step);
         }
-        if (newest > 0) ROLL_CHECK(real.checkpoints.back().step == newest);
+        if (newest == 0) continue;
+        const std::int64_t last = real.checkpoints.back().step;
+        ROLL_CHECK(forgotten ? last >= newest : last == newest);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -21,13 +22,22 @@ class Auditor {
     // Each committed event, in order, with the time of its turn.
     void observe(const core::Event& event, Time at);
     // After a turn. `calm`: no fault has happened for long enough that latencies count.
-    void check(const core::State& state, Time now, bool calm) const;
+    void check(const core::State& state, Time now, bool calm);
 
     // A user was told that `key` is queued as `job`.
     void acknowledged(const std::string& key, JobId job) { acknowledged_[key] = job; }
     // A copy really wrote, or deleted, this.
-    void wrote(JobId job, std::int64_t step, const Token& token);
-    void deleted(JobId job, std::int64_t step, const Token& token);
+    void wrote(JobId job, std::int64_t step, const Token& token) {
+        written_.insert({job, step, token});
+    }
+    void deleted(JobId job, std::int64_t step, const Token& token) {
+        deleted_.insert({job, step, token});
+    }
+
+    // Who watches a rolld that begins with a copy of the ledger, which holds these events: what was
+    // acknowledged and written after it may be forgotten.
+    Auditor of_copy(std::span<const core::Event> events, std::span<const Time> times,
+                    const core::State& state) const;
 
     // Whether the attempt, and it on that worker or node, is what rolld has there now.
     bool is_current(const AttemptKey& key, WorkerId worker) const;
@@ -88,6 +98,7 @@ class Auditor {
         std::chrono::milliseconds backoff{};
         Time requeued{};
         Time placed{};
+        int placed_in = 0;  // turn
         std::optional<Time> ended{};
         bool time_was_up = false;
         Time not_before{};
@@ -147,6 +158,7 @@ class Auditor {
     void on(const core::MachineForgiven& e) { excluded_.erase(e.machine); }
     void on(const core::WorkerDrained& e);
     void on(const core::DispatchStopped& e) { stopped_ = e.stopped; }
+    void on(const core::AdoptingSet& e) { adopting_ = e.adopting; }
     void on(const core::WorkerQuiet& e) { workers_.at(e.worker).quiet = e.quiet; }
     void on(const core::WorkerLost& e);
     void on(const core::QueueAdded& e);
@@ -233,6 +245,7 @@ class Auditor {
     void check_allocations(Time now) const;
 
     Time now_{};
+    int turn_ = 0;  // a clock that goes back brings a time twice
     spec::Policy policy_{};
     std::uint64_t incarnation_ = 0;
     std::map<JobId, Job> jobs_;
@@ -241,12 +254,14 @@ class Auditor {
     std::map<std::string, std::vector<Fault>> faults_;  // by machine
     std::optional<spec::PilotQueue> queue_{};
     bool paused_ = false;
-    bool stopped_ = false;  // nothing is started or ordered
+    bool stopped_ = false;   // nothing is started or ordered
+    bool adopting_ = false;  // nothing is started
     std::map<AllocationId, Allocation> allocations_{};
     std::map<std::string, std::vector<std::string>> sessions_;  // by node
     std::map<std::string, JobId> acknowledged_;
     std::set<std::tuple<JobId, std::int64_t, Token>> written_;
     std::set<std::tuple<JobId, std::int64_t, Token>> deleted_;
+    std::set<std::tuple<JobId, std::int64_t, Token>> forgotten_;  // written before a copy, perhaps
 };
 
 }  // namespace roll::sim

@@ -78,7 +78,6 @@ void World::check_obeyed(Node& node) const {
     }
     if (!worker.saw) return;
     worker.newest = std::max(worker.newest, {worker.saw->incarnation, 0});
-    if (node.saw_it_go_back) return;
     for (const auto& [key, copy] : node.copies) {
         // Not what a turn gave away that the volume refused.
         if (!copy.lost_at || auditor_.is_current(key, node.name)) continue;

@@ -35,6 +35,8 @@ MUTATIONS = {
     'core/actions.cpp': [
         ('if (place.up || state.adopting) return',
          'if (phase == AttemptPhase::Running) return', 'a member is not told to keep what it runs'),
+        ('if (place.up || state.adopting) return', 'if (place.up) return',
+         'who took over sends an owed start again'),
         ('if (phase == AttemptPhase::Stopping)', 'if (false)', 'nothing is ever stopped'),
         ('if (!index.sleeping.empty()) earliest', 'if (false) earliest', 'nobody wakes up when a back-off ends'),
         ('if (deadline != index.deadlines.end()) earliest', 'if (false) earliest', 'nobody wakes up at a deadline'),
@@ -51,6 +53,7 @@ MUTATIONS = {
         ('return state.workers.at(item.first).quiet;', 'return false;', 'silent workers get jobs'),
     ],
     'core/rules/place.cpp': [
+        ('if (state.adopting || ', 'if (', 'who took over places jobs at once'),
         ('if (!state_.policy.backfill) break;', '', 'backfill cannot be turned off'),
         ('auto places = first_ ? ', 'auto places = false ? ', 'narrow jobs overtake a wide one'),
         ('return !find_places(job.spec.shape(shape), all_).empty();', 'return true;',
@@ -165,7 +168,7 @@ MUTATIONS = {
         ('r.get<std::int64_t>("counted")', '0', 'the silence that was counted gets lost on the wire'),
     ],
     'worker/agent/agent_core.cpp': [
-        ('if (draining_ || ran_.contains(order.attempt) ||', 'if (draining_ ||', 'an attempt starts twice on a node'),
+        ('if (ran_.contains(order.attempt))\n', 'if (false)\n', 'an attempt starts twice on a node'),
         ('if (attempt != nullptr) kill(*attempt, StopCause::Fenced,',
          'if (false) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),
         ('attempt->bound.answered(', 'if (false) attempt->bound.answered(', 'answers lower no bound'),

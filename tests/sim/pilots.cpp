@@ -58,10 +58,16 @@ void World::run_errands() {
         polled_ = second_;
     }
     const int way = chance(20) ? random_.between(1, 70) : random_.between(0, 2);
+    if (std::holds_alternative<pilots::Poll>(*errand) &&
+        chance(50))  // it tells of what was so when it was asked
+        return errand_later(way, [this, life = life_, listed = slurm_->list(true, second_)] {
+            bring_home(listed, life);
+        });
     errand_later(way, [this, errand = *errand, life = life_] {
         const auto* cancel = std::get_if<pilots::Cancel>(&errand);
-        bring_home(cancel ? slurm_->cancel(*cancel, faulty()) : slurm_->list(faulty(), second_),
-                   life);
+        bring_home(
+            cancel ? slurm_->cancel(*cancel, faulty(), second_) : slurm_->list(faulty(), second_),
+            life);
     });
 }
 
@@ -71,11 +77,12 @@ void World::submit_order(const pilots::Submit& order) {
     const int way = chance(20) ? random_.between(1, 70) : random_.between(0, 2);
     const int fate = faulty() ? random_.between(1, 100) : 100;
     errand_later(way, [this, order, fate, life = life_] {
+        if (slurm_->away(second_)) return bring_home(slurm_->unsure(order), life);
         if (fate <= 8) return bring_home(slurm_->refuse(order), life);
         if (fate <= 16) return bring_home(slurm_->unsure(order), life);
         if (fate <= 24) {
             bring_home(slurm_->unsure(order), life);
-            errand_later(random_.between(1, 100),
+            errand_later(random_.between(1, random_.percent(50) ? 100 : 500),
                          [this, order] { slurm_->submit(order, true, second_); });
             return;
         }
@@ -93,18 +100,43 @@ void World::live_slurm() {
     if (!slurm_) return;
     while (!errands_.empty() && errands_.begin()->first.first <= second_)
         errands_.extract(errands_.begin()).mapped()();
+    complete_allocations();
     const FakeSlurm::Changes changes = slurm_->live(faulty(), second_);
     for (const SlurmJob* job : changes.began) {
         for (int i = 0; i < job->queue.nodes; ++i) start_pilot(*job, i);
     }
-    for (const SlurmJob* job : changes.ended) {
-        for (Node& node : nodes_) {
-            if (node.pilot && node.pilot->key == job->key && node.pilot->slurm_job == job->id)
-                end_worker(node, true);
+    for (const SlurmJob* job : changes.warned)
+        for (Node* node : nodes_of(*job)) ask_to_end(*node);
+    for (const SlurmJob* job : changes.suspended) {
+        for (Node* node : nodes_of(*job)) {
+            if (second_ >= node->suspended_until) node->clock_stops = false;
+            node->suspended_until = std::max(node->suspended_until, job->suspended_until);
         }
     }
+    for (const SlurmJob* job : changes.ended)
+        for (Node* node : nodes_of(*job)) end_worker(*node, true);
     check_given_back();
     note_excess();
+}
+
+std::vector<World::Node*> World::nodes_of(const SlurmJob& job) {
+    std::vector<Node*> nodes;
+    for (Node& node : nodes_) {
+        if (node.pilot && node.pilot->key == job.key && node.pilot->slurm_job == job.id)
+            nodes.push_back(&node);
+    }
+    return nodes;
+}
+
+// A pilot's script ends with its workers.
+void World::complete_allocations() {
+    for (const SlurmJob& job : slurm_->jobs()) {
+        if (job.state != "RUNNING") continue;
+        const std::vector<Node*> nodes = nodes_of(job);
+        const bool left = std::ranges::none_of(
+            nodes, [](const Node* node) { return node->worker || !node->copies.empty(); });
+        if (!nodes.empty() && left) slurm_->complete(job.id, job.key, second_);
+    }
 }
 
 // What lost answers make Slurm hold beyond what was meant, for a while.

@@ -45,6 +45,7 @@ Result<core::State> World::reload() const {
 }
 
 void World::boot() {
+    if (takes_over_ && !claims()) return;
     auto state = read_ledger();
     if (!state) return die();
     const auto load = [this] { return reload(); };
@@ -59,9 +60,11 @@ void World::boot() {
     polled_.reset();
     open_desk();
     wakeup_ = now();
-    const std::vector<Input> first{core::Started{}, core::SetPolicy{policy_}};
+    const auto started = takes_over_ ? core::Started{reign_, true} : core::Started{};
+    const std::vector<Input> first{started, core::SetPolicy{policy_}};
     const auto begun = engine_->step(first, now());
     if (!begun || !begun->replies[0]) return die();  // the volume is full: it cannot serve
+    takes_over_ = false;
     if (second_ >= volume_lost_until_) beacon_.push_back({second_, engine_->state().incarnation});
 }
 
@@ -136,6 +139,7 @@ void World::serve() {
     for (const Input& gone : lost) inbox_.push_back({gone});
     for (Input& quiet : sessions_->quiet(engine_->state(), steady_now()))
         inbox_.push_back({std::move(quiet)});
+    if (engine_->state().adopting && published_ >= 35) inbox_.push_back({core::Adopted{}});
     if (!step() || !engine_) return;
     finish(*std::exchange(pending_, std::nullopt));
 }
@@ -194,9 +198,23 @@ void World::settle_turn(const Pending& pending) {
     if (!turn.full) {
         for (const core::Rule rule : core::rules())
             ROLL_CHECK(rule(engine_->state(), pending.at).empty());
+        check_heard();
     }
     for (std::size_t i = 0; i < pending.requests.size(); ++i) {
         if (pending.requests[i].reply) pending.requests[i].reply(turn.replies[i]);
+    }
+}
+
+// Rule 8: whoever was just heard, and hears rolld, gets work. A heartbeat that comes late, after a
+// newer one, says nothing.
+void World::check_heard() const {
+    const core::State& state = engine_->state();
+    for (const std::string& name : renewed_) {
+        const auto worker = state.index.by_session.find(name);
+        if (worker == state.index.by_session.end()) continue;
+        const gateway::Session& session = sessions_->all().find(name)->second;
+        if (session.heard_at != steady_now() || !session.last.bound_below_lease) continue;
+        ROLL_CHECK(!state.workers.at(worker->second).quiet);
     }
 }
 
@@ -237,6 +255,7 @@ bool World::is_alive(const std::string& session) const {
 }
 
 void World::listen() {
+    renewed_.clear();
     for (Said& said : std::exchange(socket_, {})) {
         const gateway::Peer peer{said.heartbeat.session, ""};
         std::string frame;
@@ -246,6 +265,7 @@ void World::listen() {
             frame = said.frame;
             said.heartbeat = protocol::decode_heartbeat(frame).value();
         }
+        if (said.heartbeat.bound_below_lease) renewed_.push_back(peer.route);
         auto claims = sessions_->hear(engine_->state(), peer, std::move(said.heartbeat), published_,
                                       steady_now(), frame);
         for (Input& claim : claims) inbox_.push_back({std::move(claim)});

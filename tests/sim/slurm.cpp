@@ -27,8 +27,16 @@ pilots::Outcome FakeSlurm::submit(const pilots::Submit& order, bool accepted, in
     return pilots::Submitted{order.allocation, Submission::Accepted, job.id, ""};
 }
 
+// Now and then a state on its way to another, or one that is not true.
+std::string FakeSlurm::state_of(const SlurmJob& job, bool faults, int now) const {
+    if (faults && random_.percent(3)) return "COMPLETING";
+    if (faults && random_.percent(1)) return random_.percent(50) ? "NODE_FAIL" : "COMPLETED";
+    if (faults && job.state == "RUNNING" && now < job.suspended_until) return "SUSPENDED";
+    return job.state;
+}
+
 pilots::Outcome FakeSlurm::list(bool faults, int now) const {
-    if (faults && random_.percent(15))
+    if (away(now) || (faults && random_.percent(15)))
         return pilots::Polled{fail(ErrorCode::Unavailable, "socket timed out")};
     std::vector<slurm::QueueRow> rows;
     for (const SlurmJob& job : jobs_) {
@@ -36,7 +44,7 @@ pilots::Outcome FakeSlurm::list(bool faults, int now) const {
         if (old || job.forgotten || (faults && random_.percent(5))) continue;
         slurm::QueueRow row;
         row.id = job.id;
-        row.state = faults && random_.percent(3) ? "COMPLETING" : job.state;
+        row.state = state_of(job, faults, now);
         row.phase = slurm::phase_of(row.state);
         row.comment = slurm::comment_of(job.key);
         if (job.state == "RUNNING") row.end = 100'000 + job.ends_at;
@@ -46,14 +54,20 @@ pilots::Outcome FakeSlurm::list(bool faults, int now) const {
 }
 
 // By id and name: a job that has got the id since is left alone.
-pilots::Outcome FakeSlurm::cancel(const pilots::Cancel& errand, bool faults) {
-    if (faults && random_.percent(20)) return pilots::Cancelled{errand.key, "timed out"};
+pilots::Outcome FakeSlurm::cancel(const pilots::Cancel& errand, bool faults, int now) {
+    if (away(now) || (faults && random_.percent(20)))
+        return pilots::Cancelled{errand.key, "timed out"};
     for (SlurmJob& job : jobs_) {
         if (job.id != errand.slurm_job || job.key != errand.key || job.forgotten) continue;
         if (job.state == "PENDING") job.state = "CANCELLED";
         if (job.state == "RUNNING") job.ends_at = 0;  // in its next second
     }
     return pilots::Cancelled{errand.key, ""};
+}
+
+void FakeSlurm::complete(const std::string& id, const std::string& key, int now) {
+    for (SlurmJob& job : jobs_)
+        if (job.id == id && job.key == key && job.state == "RUNNING") job.ends_at = now;
 }
 
 // As `slurmctld -c`: nothing is known any more, ids begin anew, slurmd ends what runs a little
@@ -68,30 +82,43 @@ void FakeSlurm::lose_state() {
 
 void FakeSlurm::mishap(int now) {
     if (random_.between(1, 600) == 1) lose_state();
-    for (SlurmJob& job : jobs_) {
-        if (job.state != "RUNNING") continue;
-        const int fate = random_.between(1, 1500);
-        if (fate == 1) job.ends_at = now;                              // preempted
-        if (fate == 2) job.ends_at = std::min(job.ends_at, now + 40);  // cut short
-        if (fate == 3) job.requeued = true;
-        if (job.forgotten && random_.percent(10)) job.ends_at = now;
-    }
+    if (random_.between(1, 400) == 1) away_until_ = now + random_.between(10, 200);
+    for (SlurmJob& job : jobs_)
+        if (job.state == "RUNNING") mishap(job, now);
+}
+
+void FakeSlurm::mishap(SlurmJob& job, int now) {
+    const int fate = random_.between(1, 1500);
+    if (fate == 1) job.ends_at = now;  // preempted, or somebody's scancel, KillWait after a signal
+    if (fate == 2) job.ends_at = std::min(job.ends_at, now + random_.between(1, 60));
+    if (fate == 2) job.warned_at = now;
+    if (fate == 3) job.ends_at = std::min(job.ends_at, now + 40);  // cut short
+    if (fate == 4) job.requeued = true;
+    if (fate == 5) job.suspended_until = now + random_.between(5, 90);
+    if (job.forgotten && random_.percent(10)) job.ends_at = now;
 }
 
 FakeSlurm::Changes FakeSlurm::live(bool faults, int now) {
     Changes changes;
     if (faults) mishap(now);
+    if (!faults) away_until_ = 0;
     for (SlurmJob& job : jobs_) {
-        if (job.state == "PENDING" && now >= job.begins_at) {
+        const bool runs = job.state == "RUNNING";
+        if (runs && job.warned_at == now) changes.warned.push_back(&job);
+        if (runs && faults && job.suspended_until > now) changes.suspended.push_back(&job);
+        if (job.state == "PENDING" && now >= job.begins_at && !away(now)) {
             job.state = "RUNNING";
             job.ends_at = now + static_cast<int>(job.queue.time.count());
+            // Slurm's signal may come a minute early.
+            job.warned_at =
+                job.ends_at - static_cast<int>(job.queue.margin().count()) - random_.between(0, 60);
             changes.began.push_back(&job);
-        } else if (job.state == "RUNNING" && job.requeued && !job.forgotten) {
+        } else if (runs && job.requeued && !job.forgotten) {
             job.state = "PENDING";
             job.requeued = false;
             job.begins_at = now + random_.between(1, 120);
             changes.ended.push_back(&job);
-        } else if (job.state == "RUNNING" && (now >= job.ends_at || (!faults && job.forgotten))) {
+        } else if (runs && (now >= job.ends_at || (!faults && job.forgotten))) {
             job.state = now >= job.ends_at ? "TIMEOUT" : "CANCELLED";
             job.ends_at = now;
             changes.ended.push_back(&job);

@@ -1,7 +1,8 @@
 // A Slurm as rolld may meet it: slow, away, forgetful. It accepts an order and does not say so, or
-// says so much later; leaves jobs out of what it lists, cuts its answers, loses its state and gives
-// ids out again; ends allocations early, or puts them back into its queue. The truth about its jobs
-// is known here alone.
+// says so much later; leaves jobs out of what it lists, lists what ended or what was so a while
+// ago, cuts its answers, loses its state and gives ids out again; ends allocations early, with a
+// warning or without, suspends them, or puts them back into its queue. The truth about its jobs is
+// known here alone.
 #pragma once
 
 #include <map>
@@ -22,6 +23,8 @@ struct SlurmJob {
     int ends_at = 0;         // set once it runs
     bool forgotten = false;  // slurmctld lost it; its processes run until slurmd notices
     bool requeued = false;   // it is ended and waits again, under the same id
+    int warned_at = 0;       // SIGTERM reaches its workers; as sbatch's --signal, or a scancel
+    int suspended_until = 0;
     bool alive() const { return state == "PENDING" || state == "RUNNING"; }
 };
 
@@ -35,14 +38,23 @@ class FakeSlurm {
     pilots::Outcome refuse(const pilots::Submit& order) const;
     pilots::Outcome unsure(const pilots::Submit& order) const;
     pilots::Outcome list(bool faults, int now) const;
-    pilots::Outcome cancel(const pilots::Cancel& errand, bool faults);
+    pilots::Outcome cancel(const pilots::Cancel& errand, bool faults, int now);
 
-    // One second: jobs begin and end. The jobs that began, and those whose processes ended.
+    // slurmctld is not there: no command is answered, and no job begins.
+    bool away(int now) const { return now < away_until_; }
+
+    // One second: jobs begin and end. The jobs that began, those whose processes get SIGTERM or
+    // stand still from now on, and those whose processes ended.
     struct Changes {
         std::vector<const SlurmJob*> began{};
+        std::vector<const SlurmJob*> warned{};
+        std::vector<const SlurmJob*> suspended{};
         std::vector<const SlurmJob*> ended{};
     };
     Changes live(bool faults, int now);
+
+    // Its script has ended.
+    void complete(const std::string& id, const std::string& key, int now);
 
     const std::vector<SlurmJob>& jobs() const { return jobs_; }
     bool any_alive() const;
@@ -50,10 +62,13 @@ class FakeSlurm {
   private:
     void lose_state();
     void mishap(int now);
+    void mishap(SlurmJob& job, int now);
+    std::string state_of(const SlurmJob& job, bool faults, int now) const;
 
     Random& random_;
     std::vector<SlurmJob> jobs_{};
     int next_id_ = 1;
+    int away_until_ = 0;
 };
 
 }  // namespace roll::sim

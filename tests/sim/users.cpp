@@ -135,23 +135,28 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
     later(random_.between(3, 12), [this, key, spec] { submit(key, spec); });
     send([this, key, spec] {
         if (!engine_) return;
-        inbox_.push_back(
-            {core::Submit{key, user_of(key), spec}, [this, key](const auto& reply) {
-                 if (!reply) {
-                     ROLL_CHECK(reply.error().code == ErrorCode::Refused);
-                     ROLL_CHECK(full_ || reply.error().message.find("jobs") != std::string::npos);
-                     return;
-                 }
-                 const JobId id = engine_->state().keys.at(key);
-                 auditor_.acknowledged(key, id);
-                 send([this, key, id] { ROLL_CHECK(known_.emplace(key, id).first->second == id); });
-             }});
+        inbox_.push_back({core::Submit{key, user_of(key), spec}, [this, key](const auto& reply) {
+                              if (!reply) {
+                                  if (reign_ > 0 && reply.error().code == ErrorCode::NotFound)
+                                      return;
+                                  ROLL_CHECK(reply.error().code == ErrorCode::Refused);
+                                  ROLL_CHECK(full_ || reply.error().message.find("jobs") !=
+                                                          std::string::npos);
+                                  return;
+                              }
+                              const JobId id = engine_->state().keys.at(key);
+                              auditor_.acknowledged(key, id);
+                              send([this, key, id, reign = reign_] {
+                                  if (reign != reign_) return;
+                                  ROLL_CHECK(known_.emplace(key, id).first->second == id);
+                              });
+                          }});
     });
     if (!known_.contains(key) || !chance(20)) return;
     spec::JobSpec other = spec;
     other.name += "-other";
-    send([this, key, other] {
-        if (!engine_) return;
+    send([this, key, other, reign = reign_] {
+        if (!engine_ || reign != reign_) return;
         inbox_.push_back({core::Submit{key, user_of(key), other}, [](const auto& reply) {
                               ROLL_CHECK(!reply && reply.error().code == ErrorCode::Refused);
                           }});
@@ -188,6 +193,9 @@ void World::meddle() {
         case 20:
         case 21: break_something(node); break;
         case 10: die(random_.percent(30)); break;
+        case 33:
+            if (random_.percent(10)) take_over();
+            break;
         case 11: crash_ = Crash::BeforeCommit; break;
         case 12: crash_ = Crash::AfterCommit; break;
         case 13: full_ = true; break;
@@ -212,9 +220,8 @@ void World::meddle() {
 void World::break_something(Node& node) {
     const int what = random_.between(1, 10);
     const int how_long = random_.between(1, 80);
-    if (what == 3 && node.worker) {
-        node.worker->ending = true;
-        node.worker->core.on_drain(node.clock);
+    if (what == 3) {
+        ask_to_end(node);
     } else if (what == 4) {
         node.frozen_until = second_ + how_long;
     } else if (what <= 6 && what > 4) {
@@ -223,6 +230,13 @@ void World::break_something(Node& node) {
         cut(node);
     }
     if (what < 3) end_worker(node, what == 1);
+}
+
+// As SIGTERM does, or a signal of Slurm's.
+void World::ask_to_end(Node& node) {
+    if (!node.worker) return;
+    node.worker->ending = true;
+    node.worker->core.on_drain(node.clock);
 }
 
 // Where its clock stands still with it, as in a machine that is paused, it cannot know how long it
@@ -271,6 +285,7 @@ void World::calm_down() {
         if (engine_) inbox_.push_back({core::SetPolicy{policy_}});
     });
     stalled_until_ = std::min(stalled_until_, second_);
+    down_until_ = std::min(down_until_, second_ + 2);
     slow_commit_ = volume_lost_until_ = clock_is_off_ = 0;
     for (Node& node : nodes_) {
         node.frozen_until = node.suspended_until = 0;

@@ -38,7 +38,9 @@ struct Totals {
     long messages = 0;     // encoded and decoded
     long stored = 0;       // worlds with the real ledger
     long damaged = 0;      // starts of these that were refused for a damaged file
+    long taken_over = 0;   // with a copy of the ledger
     long leashes = 0;      // attempts that their guard killed
+    long with_slurm = 0;   // worlds
     long orders = 0;       // sbatch commands
     long polls = 0;        // squeue commands
     long allocations = 0;  // that Slurm made of them
@@ -113,7 +115,6 @@ class World {
         int mute_until = 0;                          // what it says does not arrive
         int blind_until = 0;                         // it cannot read the volume
         int shown = 0;                               // how old the beacon is that it has seen
-        bool saw_it_go_back = false;                 // the beacon: it does not believe it any more
         bool held_up = false;                        // what a cut keeps back arrives after it
     };
     struct Request {
@@ -156,6 +157,7 @@ class World {
     bool step();
     void finish(const Pending& pending);
     void settle_turn(const Pending& pending);
+    void check_heard() const;
     void arrive(const Node& node, const Said& said, std::uint64_t life);
     void listen();
     bool joined(const std::string& node, const std::string& session) const;
@@ -170,6 +172,11 @@ class World {
     void check_obeyed(Node& node) const;
     bool all_have_ended() const;
     void check_replay() const;
+
+    // Another rolld (take_over.cpp).
+    void take_over();
+    void forget_after_copy();
+    bool claims();
 
     // Nodes.
     void live();
@@ -198,6 +205,8 @@ class World {
     void submit_order(const pilots::Submit& order);
     void bring_home(const pilots::Outcome& outcome, std::uint64_t life);
     void live_slurm();
+    std::vector<Node*> nodes_of(const SlurmJob& job);
+    void complete_allocations();
     void start_pilot(const SlurmJob& job, int index);
     void check_given_back();
     void note_excess();
@@ -210,6 +219,7 @@ class World {
     void submit(const std::string& key, const spec::JobSpec& spec);
     void meddle();
     void break_something(Node& node);
+    void ask_to_end(Node& node);
     void cancel_starting();
     void suspend(Node& node, int until, bool clock_stops);
     void cut(Node& node);
@@ -238,6 +248,9 @@ class World {
     std::optional<Pending> pending_{};
     std::size_t synced_ = 0;                  // of ledger_: what follows was being committed
     std::vector<std::size_t> unsure_ends_{};  // of the commits that follow it
+    bool takes_over_ = false;                 // the next rolld, from a copy
+    bool claimed_ = false;                    // it has written the beacon
+    std::uint64_t reign_ = 0;                 // incarnation of the newest that took over
     bool full_ = false;
     bool behind_ = false;  // the last turn was refused
     Crash crash_ = Crash::None;
@@ -245,7 +258,8 @@ class World {
     std::size_t audited_ = 0;
     Time stepped_at_{};  // the last turn, by rolld's clock
     std::vector<Request> inbox_;
-    std::vector<Said> socket_;  // that have come
+    std::vector<Said> socket_;            // that have come
+    std::vector<std::string> renewed_{};  // sessions that were heard for this turn, and hear rolld
     std::optional<gateway::Sessions> sessions_;
     std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn
     std::uint64_t published_ = 0;                    // beats
