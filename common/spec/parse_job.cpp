@@ -200,7 +200,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
         parsed.problems.push_back({"", json.error().message});
         return parsed;
     }
-    const OrderedJson& schema = job_schema();
+    const EmbeddedJson schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;
     fill_no_progress(*json);

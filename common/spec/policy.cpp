@@ -98,7 +98,7 @@ ParsedPolicy parse_policy(std::string_view json_document) {
         return parsed;
     }
     if (json->is_null()) *json = Json::object();
-    const OrderedJson schema = OrderedJson::parse(policy_schema_text());
+    const EmbeddedJson schema = policy_schema();
     parsed.problems = check(schema, *json);
     if (!parsed.problems.empty()) return parsed;
     fill_defaults(schema, *json);

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 #include <map>
-#include <regex>
 
+#include <boost/regex.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -37,9 +37,9 @@ std::string one_of(const std::vector<std::string>& words) {
     return text;
 }
 
-std::vector<std::string> words_of(const OrderedJson& values) {
+std::vector<std::string> words_of(EmbeddedJson values) {
     std::vector<std::string> words;
-    for (const auto& value : values) words.push_back(word(Json(value)));
+    for (const EmbeddedJson value : values) words.push_back(word(value.json()));
     return words;
 }
 
@@ -58,42 +58,40 @@ bool has_type(const std::string& type, const Json& value) {
     return !value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX;
 }
 
-std::vector<std::string> types_of(const OrderedJson& schema) {
-    if (!schema.is_object() || !schema.contains("type")) return {};
-    const auto& type = schema["type"];
-    return type.is_array() ? type.get<std::vector<std::string>>()
-                           : std::vector{type.get<std::string>()};
+std::vector<std::string> types_of(EmbeddedJson schema) {
+    const auto type = schema.find("type");
+    if (!type) return {};
+    return type->is_array() ? words_of(*type) : std::vector{type->string()};
 }
 
-bool type_fits(const OrderedJson& schema, const Json& value) {
+bool type_fits(EmbeddedJson schema, const Json& value) {
     const auto types = types_of(schema);
     return types.empty() || std::any_of(types.begin(), types.end(),
                                         [&](const auto& type) { return has_type(type, value); });
 }
 
-// The schema itself, or the branch of its oneOf that a value of this type is meant for; null: none.
-const OrderedJson* branch(const OrderedJson& schema, const Json& value) {
-    if (!schema.contains("oneOf")) return &schema;
-    for (const auto& one : schema["oneOf"]) {
-        if (type_fits(one, value)) return &one;
-    }
-    return nullptr;
+// The schema itself, or the branch of its oneOf that a value of this type is meant for.
+std::optional<EmbeddedJson> branch(EmbeddedJson schema, const Json& value) {
+    const auto branches = schema.find("oneOf");
+    if (!branches) return schema;
+    for (const EmbeddedJson one : *branches)
+        if (type_fits(one, value)) return one;
+    return std::nullopt;
 }
 
-std::string words_of_type(const std::string& type, const OrderedJson& schema) {
+std::string words_of_type(const std::string& type, EmbeddedJson schema) {
     if (type == "integer") return "an integer";
     if (type == "number") return "a number";
     if (type == "boolean") return "true or false";
     if (type == "array") return "a list";
     if (type == "object") return "a mapping";
     if (type == "null") return "null";
-    if (schema.contains("format"))
-        return std::string(format_words(schema["format"].get<std::string>()));
+    if (schema.contains("format")) return std::string(format_words(schema["format"].string()));
     return "a string";
 }
 
-std::string words_of_limits(const OrderedJson& schema) {
-    const auto limit = [&](const char* key) { return word(Json(schema[key])); };
+std::string words_of_limits(EmbeddedJson schema) {
+    const auto limit = [&](const char* key) { return word(schema[key].json()); };
     if (schema.contains("minimum") && schema.contains("maximum")) {
         return fmt::format(", {} to {}", limit("minimum"), limit("maximum"));
     }
@@ -106,19 +104,24 @@ std::string words_of_limits(const OrderedJson& schema) {
 }
 
 // Compiled once: that takes longer than all else that a job's check does.
-const std::regex& compiled(const std::string& pattern) {
-    static thread_local std::map<std::string, std::regex> known;
+const boost::regex& compiled(const std::string& pattern) {
+    static thread_local std::map<std::string, boost::regex> known;
     const auto found = known.find(pattern);
     return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
 }
 
+// `^` and `$` stand for the ends of the text alone, not of its lines.
+bool has_pattern(const std::string& pattern, const std::string& text) {
+    return boost::regex_search(text, compiled(pattern), boost::match_single_line);
+}
+
 class Checker {
   public:
-    explicit Checker(const OrderedJson& root) : root_(root) {}
+    explicit Checker(EmbeddedJson root) : root_(root) {}
 
-    void check(const OrderedJson& schema, const Json& value, const std::string& path) {
-        const OrderedJson* chosen = branch(schema, value);
-        if (chosen == nullptr || !type_fits(*chosen, value)) {
+    void check(EmbeddedJson schema, const Json& value, const std::string& path) {
+        const auto chosen = branch(schema, value);
+        if (!chosen || !type_fits(*chosen, value)) {
             note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
             return;
         }
@@ -137,38 +140,34 @@ class Checker {
         problems.push_back({path, message});
     }
 
-    void check_object(const OrderedJson& schema, const Json& value, const std::string& path) {
+    void check_object(EmbeddedJson schema, const Json& value, const std::string& path) {
         check_required(schema, schema, value, path);
-        static const OrderedJson kNone = OrderedJson::object();
-        const OrderedJson& properties =
-            schema.contains("properties") ? schema["properties"] : kNone;
-        const OrderedJson& others =
-            schema.contains("additionalProperties") ? schema["additionalProperties"] : kNone;
+        const auto properties = schema.find("properties");
+        const auto others = schema.find("additionalProperties");
         for (const auto& [key, field] : value.items()) {
-            if (others.is_object() && !properties.contains(key)) {
-                check(others, field, join(path, key));
-            } else if (properties.contains(key)) {
-                if (properties[key].is_object()) check(properties[key], field, join(path, key));
-            } else {
+            if (const auto known = properties ? properties->find(key) : std::nullopt) {
+                if (known->is_object()) check(*known, field, join(path, key));
+            } else if (others && others->is_object()) {
+                check(*others, field, join(path, key));
+            } else if (others) {
                 note(join(path, key), unknown_key(properties, path, key));
             }
         }
     }
 
     // `rule` says what is required, `schema` what it may be.
-    void check_required(const OrderedJson& rule, const OrderedJson& schema, const Json& value,
+    void check_required(EmbeddedJson rule, EmbeddedJson schema, const Json& value,
                         const std::string& path) {
         if (!rule.contains("required")) return;
-        for (const auto& key : rule["required"]) {
-            if (value.contains(key)) continue;
-            const auto name = key.get<std::string>();
+        for (const std::string& name : words_of(rule["required"])) {
+            if (value.contains(name)) continue;
             const bool known = schema.contains("properties") && schema["properties"].contains(name);
             const std::string words = known ? allowed(schema["properties"][name]) : "";
             note(join(path, name), words.empty() ? "is missing" : "is missing; allowed: " + words);
         }
     }
 
-    std::string unknown_key(const OrderedJson& properties, const std::string& path,
+    std::string unknown_key(const std::optional<EmbeddedJson>& properties, const std::string& path,
                             const std::string& key) const {
         for (const std::string& elsewhere : key_paths(root_)) {
             if (elsewhere.ends_with("." + key) || elsewhere == key) {
@@ -176,17 +175,18 @@ class Checker {
             }
         }
         std::vector<std::string> siblings;
-        for (const auto& [name, ignored] : properties.items()) siblings.push_back(name);
+        if (properties)
+            for (const EmbeddedJson one : *properties) siblings.emplace_back(one.key());
         if (const auto near = nearest(key, siblings)) {
             return fmt::format("is no known key; did you mean {}?", join(path, *near));
         }
         return fmt::format("is no known key; allowed: {}", fmt::join(siblings, ", "));
     }
 
-    void check_array(const OrderedJson& schema, const Json& value, const std::string& path) {
-        if (schema.contains("minItems") && value.size() < schema["minItems"].get<std::size_t>()) {
+    void check_array(EmbeddedJson schema, const Json& value, const std::string& path) {
+        if (schema.contains("minItems") && double(value.size()) < schema["minItems"].number()) {
             note(path, fmt::format("has {} entries; allowed: at least {}", value.size(),
-                                   schema["minItems"].get<std::size_t>()));
+                                   schema["minItems"].number()));
         }
         if (!schema.contains("items")) return;
         for (std::size_t i = 0; i < value.size(); ++i) {
@@ -194,14 +194,14 @@ class Checker {
         }
     }
 
-    void check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
+    void check_string(EmbeddedJson schema, const Json& value, const std::string& path) {
         const auto& text = value.get_ref<const std::string&>();
         const bool too_short =
-            schema.contains("minLength") && text.size() < schema["minLength"].get<std::size_t>();
+            schema.contains("minLength") && double(text.size()) < schema["minLength"].number();
         const bool other_pattern =
-            schema.contains("pattern") &&
-            !std::regex_search(text, compiled(schema["pattern"].get<std::string>()));
-        const bool other_format = !has_format(schema.value("format", ""), text);
+            schema.contains("pattern") && !has_pattern(schema["pattern"].string(), text);
+        const bool other_format =
+            !has_format(schema.contains("format") ? schema["format"].string() : "", text);
         if (too_short) {
             note(path, "is empty");
         } else if (other_pattern || other_format) {
@@ -209,10 +209,10 @@ class Checker {
         }
     }
 
-    void check_number(const OrderedJson& schema, const Json& value, const std::string& path) {
+    void check_number(EmbeddedJson schema, const Json& value, const std::string& path) {
         const double number = value.get<double>();
         const auto beyond = [&](const char* key, auto compare) {
-            return schema.contains(key) && !compare(number, schema[key].get<double>());
+            return schema.contains(key) && !compare(number, schema[key].number());
         };
         if (!std::isfinite(number) || beyond("minimum", std::greater_equal<>()) ||
             beyond("maximum", std::less_equal<>()) ||
@@ -223,19 +223,20 @@ class Checker {
     }
 
     // enum, const, and what of them is built.
-    void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
-        const auto holds = [&](const OrderedJson& values) {
-            return std::any_of(values.begin(), values.end(),
-                               [&](const auto& one) { return Json(one) == value; });
+    void check_values(EmbeddedJson schema, const Json& value, const std::string& path) {
+        const auto holds = [&](EmbeddedJson values) {
+            for (const EmbeddedJson one : values)
+                if (one.json() == value) return true;
+            return false;
         };
         if ((schema.contains("enum") && !holds(schema["enum"])) ||
-            (schema.contains("const") && Json(schema["const"]) != value)) {
+            (schema.contains("const") && schema["const"].json() != value)) {
             note(path, fmt::format("is {}; allowed: {}{}", show(value), allowed(schema),
                                    suggestion(schema, value)));
             return;
         }
         if (!schema.contains("x-built")) return;
-        const auto& built = schema["x-built"];
+        const EmbeddedJson built = schema["x-built"];
         if (built.is_boolean()) {
             note(path, "is not built yet");
         } else if (!holds(built)) {
@@ -244,27 +245,29 @@ class Checker {
         }
     }
 
-    static std::string suggestion(const OrderedJson& schema, const Json& value) {
+    static std::string suggestion(EmbeddedJson schema, const Json& value) {
         if (!value.is_string() || !schema.contains("enum")) return "";
         const auto near = nearest(value.get<std::string>(), words_of(schema["enum"]));
         return near ? fmt::format("; did you mean {}?", *near) : "";
     }
 
-    void check_conditions(const OrderedJson& schema, const Json& value, const std::string& path) {
+    void check_conditions(EmbeddedJson schema, const Json& value, const std::string& path) {
         if (schema.contains("allOf")) {
-            for (const auto& part : schema["allOf"]) check_condition(part, schema, value, path);
+            for (const EmbeddedJson part : schema["allOf"])
+                check_condition(part, schema, value, path);
         }
         check_condition(schema, schema, value, path);
     }
 
-    void check_condition(const OrderedJson& condition, const OrderedJson& schema, const Json& value,
+    void check_condition(EmbeddedJson condition, EmbeddedJson schema, const Json& value,
                          const std::string& path) {
-        const OrderedJson* rest = consequence(condition, value);
-        if (rest == nullptr) return;
+        const auto rest = consequence(condition, value);
+        if (!rest) return;
         check_required(*rest, schema, value, path);
         if (!rest->contains("properties")) return;
-        for (const auto& [key, rule] : (*rest)["properties"].items()) {
-            if (rule == false && value.contains(key)) {
+        for (const EmbeddedJson rule : (*rest)["properties"]) {
+            const std::string key(rule.key());
+            if (rule.is_false() && value.contains(key)) {
                 note(join(path, key), fmt::format("does not belong to a job of kind {}",
                                                   word(value.value("kind", Json("?")))));
             }
@@ -272,51 +275,49 @@ class Checker {
     }
 
   public:
-    // The `then` or `else` that holds for this value; null: there is none.
-    static const OrderedJson* consequence(const OrderedJson& schema, const Json& value) {
-        if (!schema.contains("if")) return nullptr;
-        Checker condition{OrderedJson()};
-        const OrderedJson& asked = schema["if"];
+    // The `then` or `else` that holds for this value.
+    static std::optional<EmbeddedJson> consequence(EmbeddedJson schema, const Json& value) {
+        if (!schema.contains("if")) return std::nullopt;
+        const EmbeddedJson asked = schema["if"];
+        Checker condition(asked);
         condition.check_object(asked, value, "");
         bool absent = false;  // a value asked for that is not there does not meet an `if` of ours
         if (asked.contains("properties")) {
-            for (const auto& [key, rule] : asked["properties"].items()) {
-                absent |= !value.contains(key);
-            }
+            for (const EmbeddedJson rule : asked["properties"])
+                absent |= !value.contains(std::string(rule.key()));
         }
         const char* key = condition.problems.empty() && !absent ? "then" : "else";
-        return schema.contains(key) ? &schema[key] : nullptr;
+        return schema.find(key);
     }
 
   private:
-    const OrderedJson& root_;
+    EmbeddedJson root_;
 };
 
-void collect_keys(const OrderedJson& schema, const std::string& path,
-                  std::vector<std::string>& keys) {
+void collect_keys(EmbeddedJson schema, const std::string& path, std::vector<std::string>& keys) {
     if (!schema.is_object()) return;
     if (schema.contains("properties")) {
-        for (const auto& [key, field] : schema["properties"].items()) {
-            const std::string full = join(path, key);
+        for (const EmbeddedJson field : schema["properties"]) {
+            const std::string full = join(path, std::string(field.key()));
             keys.push_back(full);
             collect_keys(field, full, keys);
         }
     }
     if (schema.contains("oneOf")) {
-        for (const auto& one : schema["oneOf"]) collect_keys(one, path, keys);
+        for (const EmbeddedJson one : schema["oneOf"]) collect_keys(one, path, keys);
     }
 }
 
-void fill_from(const OrderedJson& properties, Json& value) {
-    for (const auto& [key, field] : properties.items()) {
-        if (field.is_object() && field.contains("default") && !value.contains(key)) {
-            value[key] = Json(field["default"]);
-        }
+void fill_from(EmbeddedJson properties, Json& value) {
+    for (const EmbeddedJson field : properties) {
+        const auto usual = field.find("default");
+        const std::string key(field.key());
+        if (usual && !value.contains(key)) value[key] = usual->json();
     }
 }
 
 // Whether the schema takes this string for a path, and not for a word that stands beside paths.
-bool is_path(const OrderedJson& rule, const Json& text) {
+bool is_path(EmbeddedJson rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (!rule.contains("x-words")) return true;
     const auto words = words_of(rule["x-words"]);
@@ -325,13 +326,14 @@ bool is_path(const OrderedJson& rule, const Json& text) {
 
 // Calls visit(schema, value, path) for every string that the schema knows.
 template <class Value, class Visit>
-void for_each_string(const OrderedJson& schema, Value& value, const std::string& path,
+void for_each_string(EmbeddedJson schema, Value& value, const std::string& path,
                      const Visit& visit) {
-    const OrderedJson* chosen = branch(schema, value);
-    if (chosen == nullptr) return;
+    const auto chosen = branch(schema, value);
+    if (!chosen) return;
     if (value.is_string()) visit(*chosen, value, path);
     if (value.is_object() && chosen->contains("properties")) {
-        for (const auto& [key, field] : (*chosen)["properties"].items()) {
+        for (const EmbeddedJson field : (*chosen)["properties"]) {
+            const std::string key(field.key());
             if (!field.is_object() || !value.contains(key)) continue;
             for_each_string(field, value[key], join(path, key), visit);
         }
@@ -352,38 +354,37 @@ void for_each_string(const OrderedJson& schema, Value& value, const std::string&
 
 }  // namespace
 
-std::vector<std::string> key_paths(const OrderedJson& schema) {
+std::vector<std::string> key_paths(EmbeddedJson schema) {
     std::vector<std::string> keys;
     collect_keys(schema, "", keys);
     return keys;
 }
 
-std::vector<Problem> check(const OrderedJson& schema, const Json& value) {
+std::vector<Problem> check(EmbeddedJson schema, const Json& value) {
     Checker checker(schema);
     checker.check(schema, value, "");
     return std::move(checker.problems);
 }
 
-void fill_defaults(const OrderedJson& schema, Json& value) {
-    const OrderedJson* chosen = branch(schema, value);
-    if (chosen == nullptr || !value.is_object()) return;
+void fill_defaults(EmbeddedJson schema, Json& value) {
+    const auto chosen = branch(schema, value);
+    if (!chosen || !value.is_object()) return;
     if (chosen->contains("allOf")) {
-        for (const auto& part : (*chosen)["allOf"]) {
-            const OrderedJson* rest = Checker::consequence(part, value);
-            if (rest != nullptr && rest->contains("properties")) {
-                fill_from((*rest)["properties"], value);
-            }
+        for (const EmbeddedJson part : (*chosen)["allOf"]) {
+            const auto rest = Checker::consequence(part, value);
+            if (rest && rest->contains("properties")) fill_from((*rest)["properties"], value);
         }
     }
     if (!chosen->contains("properties")) return;
     fill_from((*chosen)["properties"], value);
-    for (const auto& [key, field] : (*chosen)["properties"].items()) {
+    for (const EmbeddedJson field : (*chosen)["properties"]) {
+        const std::string key(field.key());
         if (value.contains(key)) fill_defaults(field, value[key]);
     }
 }
 
-void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base) {
-    for_each_string(schema, value, "", [&](const OrderedJson& rule, Json& text, const auto&) {
+void make_paths_absolute(EmbeddedJson schema, Json& value, const std::string& base) {
+    for_each_string(schema, value, "", [&](EmbeddedJson rule, Json& text, const auto&) {
         if (!is_path(rule, text)) return;
         const fs::path path = fs::path(base) / text.get<std::string>();
         std::string normal = path.lexically_normal();
@@ -392,7 +393,7 @@ void make_paths_absolute(const OrderedJson& schema, Json& value, const std::stri
     });
 }
 
-std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value) {
+std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value) {
     std::vector<Problem> problems;
     for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
         if (!rule.contains("x-exists") || !is_path(rule, text)) return;
@@ -405,13 +406,13 @@ std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value)
     return problems;
 }
 
-std::string allowed(const OrderedJson& schema) {
+std::string allowed(EmbeddedJson schema) {
     if (schema.contains("oneOf")) {
         std::vector<std::string> branches;
-        for (const auto& one : schema["oneOf"]) branches.push_back(allowed(one));
+        for (const EmbeddedJson one : schema["oneOf"]) branches.push_back(allowed(one));
         return one_of(branches);
     }
-    if (schema.contains("x-allowed")) return schema["x-allowed"];
+    if (schema.contains("x-allowed")) return schema["x-allowed"].string();
     if (schema.contains("enum")) return one_of(words_of(schema["enum"]));
     std::vector<std::string> types;
     for (const auto& type : types_of(schema)) types.push_back(words_of_type(type, schema));

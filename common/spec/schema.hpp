@@ -14,27 +14,27 @@
 #include <vector>
 
 #include "common/json.hpp"
+#include "common/spec/embedded_json.hpp"
 #include "common/spec/job.hpp"
 
 namespace roll::spec {
 
-std::string_view job_schema_text();     // schemas/job.schema.json, its descriptions left out
-const OrderedJson& job_schema();        // the same, parsed once
-std::string_view policy_schema_text();  // schemas/rolld.schema.json
+EmbeddedJson job_schema();     // schemas/job.schema.json, its descriptions left out
+EmbeddedJson policy_schema();  // schemas/rolld.schema.json
 
 // A problem's message continues its path: "train.steps" "is missing".
-std::vector<Problem> check(const OrderedJson& schema, const Json& value);
+std::vector<Problem> check(EmbeddedJson schema, const Json& value);
 
 // Puts in the defaults of absent keys, in sections that are there or have a default themselves.
-void fill_defaults(const OrderedJson& schema, Json& value);
+void fill_defaults(EmbeddedJson schema, Json& value);
 
-void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);
-std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value);
+void make_paths_absolute(EmbeddedJson schema, Json& value, const std::string& base);
+std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value);
 
 // What a value may be, in words: "an integer, at least 1", "constant or cosine".
-std::string allowed(const OrderedJson& schema);
+std::string allowed(EmbeddedJson schema);
 
 // Every key of the schema by its path: "train.optimizer.lr".
-std::vector<std::string> key_paths(const OrderedJson& schema);
+std::vector<std::string> key_paths(EmbeddedJson schema);
 
 }  // namespace roll::spec

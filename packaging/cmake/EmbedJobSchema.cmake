@@ -1,6 +1,6 @@
 # cmake -D "JOB=job.schema.json" -D "POLICY=rolld.schema.json" -D "OUT=embedded.cpp" -P EmbedJobSchema.cmake:
-# the files as string literals, the job's without what is for people alone (descriptions and white space),
-# because every `rollctl submit` parses it.
+# the files as tables that the compiler makes (common/spec/embedded_json.hpp), the job's without what is for
+# people alone (descriptions and white space).
 file(READ "${JOB}" job)
 file(READ "${POLICY}" policy)
 string(REGEX REPLACE "\"description\": \"([^\"\\]|\\\\.)*\",?[ \n]*" "" job "${job}")
@@ -10,12 +10,16 @@ file(WRITE "${OUT}" "#include \"common/spec/schema.hpp\"
 
 namespace roll::spec {
 
-std::string_view job_schema_text() {
-    return R\"schema(${job})schema\";
+EmbeddedJson job_schema() {
+    static constexpr std::string_view kText = R\"schema(${job})schema\";
+    static constexpr auto kTable = make_json_table<count_json_values(kText)>(kText);
+    return {kText, kTable};
 }
 
-std::string_view policy_schema_text() {
-    return R\"schema(${policy})schema\";
+EmbeddedJson policy_schema() {
+    static constexpr std::string_view kText = R\"schema(${policy})schema\";
+    static constexpr auto kTable = make_json_table<count_json_values(kText)>(kText);
+    return {kText, kTable};
 }
 
 }  // namespace roll::spec
