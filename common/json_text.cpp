@@ -4,16 +4,18 @@
 
 namespace roll {
 
-// What needs no escape is copied; the rest is the library's.
+// What is ASCII without control characters needs no more than backslashes; the rest is the
+// library's.
 void JsonText::append(std::string_view value) {
-    const bool plain = std::ranges::all_of(
-        value, [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
-    if (!plain) {
+    if (!std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; })) {
         values_ += dump(Json(value));
         return;
     }
     values_ += '"';
-    values_ += value;
+    for (const char c : value) {
+        if (c == '"' || c == '\\') values_ += '\\';
+        values_ += c;
+    }
     values_ += '"';
 }
 

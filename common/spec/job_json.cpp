@@ -35,7 +35,7 @@ Result<Meaning> read_meaning(const Json& json) {
     return meaning;
 }
 
-Json put_retry(const Retry& retry) {
+JsonText put_retry(const Retry& retry) {
     Json on_exit = Json::object();
     for (const auto& [code, what] : retry.on_exit)
         on_exit[std::to_string(code)] = put_meaning(what);
@@ -44,15 +44,16 @@ Json put_retry(const Retry& retry) {
         on_log.push_back(put_meaning(one.meaning));
         on_log.back()["match"] = one.match;
     }
-    return {{"infra", retry.infra},
-            {"app", retry.app},
-            {"timeout", retry.timeout},
-            {"preempted", retry.preempted},
-            {"no_progress", retry.no_progress},
-            {"backoff_seconds", retry.backoff.count()},
-            {"backoff_max_seconds", retry.backoff_max.count()},
-            {"on_exit", on_exit},
-            {"on_log", on_log}};
+    return JsonText()
+        .add("infra", retry.infra)
+        .add("app", retry.app)
+        .add("timeout", retry.timeout)
+        .add("preempted", retry.preempted)
+        .add("no_progress", retry.no_progress)
+        .add("backoff_seconds", retry.backoff.count())
+        .add("backoff_max_seconds", retry.backoff_max.count())
+        .add("on_exit", on_exit)
+        .add("on_log", on_log);
 }
 
 // What an older program did not write is as it was then.
@@ -80,9 +81,7 @@ Result<Retry> read_retry(const Json& json) {
     return retry;
 }
 
-Json put_time(const std::optional<Time>& time) {
-    return time ? Json(time->time_since_epoch().count()) : Json();
-}
+std::int64_t put_time(Time time) { return time.time_since_epoch().count(); }
 
 std::optional<Time> get_time(JsonReader& reader, const char* key) {
     const auto ms = reader.get_or<std::int64_t>(key, -1);
@@ -101,41 +100,48 @@ Result<Array> read_array(const Json& json) {
 
 }  // namespace
 
-Json json_of(const JobSpec& spec) {
-    Json after = Json::array();
+JsonText text_of(const JobSpec& spec) {
+    std::vector<JsonText> after;
     for (const After& one : spec.after) {
-        after.push_back({{"condition", name_of(one.condition)}, {"job", one.job.value}});
+        after.push_back(
+            JsonText().add("condition", name_of(one.condition)).add("job", one.job.value));
     }
-    Json json = {
-        {"name", spec.name},
-        {"kind", name_of(spec.kind)},
-        {"resources", json_of(spec.resources)},
-        {"after", after},
-        {"retry", put_retry(spec.retry)},
-        {"priority", spec.priority},
-        {"hold", spec.hold},
-        {"output", spec.output},
-        {"source_job", spec.source_job ? Json(spec.source_job->value) : Json()},
-        {"export_document", spec.export_document},
-        {"document", spec.document},
-    };
+    JsonText text;
+    text.add("name", spec.name)
+        .add("kind", name_of(spec.kind))
+        .add("resources", text_of(spec.resources))
+        .add("after", after)
+        .add("retry", put_retry(spec.retry))
+        .add("priority", spec.priority)
+        .add("hold", spec.hold)
+        .add("output", spec.output)
+        .add("source_job", spec.source_job ? Json(spec.source_job->value) : Json())
+        .add("export_document", spec.export_document)
+        .add("document", spec.document);
     // Keys that not every job has are left out.
-    for (const Resources& one : spec.variants) json["variants"].push_back(json_of(one));
-    if (spec.begin) json["begin"] = put_time(spec.begin);
-    if (spec.deadline) json["deadline"] = put_time(spec.deadline);
-    if (!spec.account.empty()) json["account"] = spec.account;
-    if (!spec.cron.empty()) json["cron"] = spec.cron;
-    if (spec.hang_after) json["hang_after_seconds"] = spec.hang_after->count();
+    std::vector<JsonText> variants;
+    for (const Resources& one : spec.variants) variants.push_back(text_of(one));
+    if (!variants.empty()) text.add("variants", variants);
+    if (spec.begin) text.add("begin", put_time(*spec.begin));
+    if (spec.deadline) text.add("deadline", put_time(*spec.deadline));
+    if (!spec.account.empty()) text.add("account", spec.account);
+    if (!spec.cron.empty()) text.add("cron", spec.cron);
+    if (spec.hang_after) text.add("hang_after_seconds", spec.hang_after->count());
     if (spec.array) {
-        json["array"] = {{"indices", spec.array->indices},
-                         {"limit", spec.array->limit},
-                         {"index", spec.array->index}};
+        text.add("array", JsonText()
+                              .add("indices", spec.array->indices)
+                              .add("limit", spec.array->limit)
+                              .add("index", spec.array->index));
     }
-    for (const JobSpec& next : spec.then) json["then"].push_back(json_of(next));
-    return json;
+    std::vector<JsonText> then;
+    for (const JobSpec& next : spec.then) then.push_back(text_of(next));
+    if (!then.empty()) text.add("then", then);
+    return text;
 }
 
-std::string to_json(const JobSpec& spec) { return json_of(spec).dump(); }
+Json json_of(const JobSpec& spec) { return Json::parse(to_json(spec)); }
+
+std::string to_json(const JobSpec& spec) { return text_of(spec).text(); }
 
 Result<JobSpec> job_spec_from_json(std::string_view text) {
     ROLL_TRY(const Json json, parse_json(text));

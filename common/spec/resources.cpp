@@ -88,15 +88,16 @@ Json gpus_number(std::int64_t hundredths) {
 
 std::string gpus_text(std::int64_t hundredths) { return gpus_number(hundredths).dump(); }
 
-Json json_of(const Resources& resources) {
-    Json json = {{"nodes", resources.nodes},
-                 {"slots_per_node", resources.slots_per_node},
-                 {"gpus_per_node", resources.gpus_per_node},
-                 {"time_seconds", resources.time.count()}};
-    if (resources.gpu_percent != kWhole) json["gpu_percent"] = resources.gpu_percent;
-    if (resources.segment != 0) json["segment"] = resources.segment;
-    if (resources.spares != 0) json["spares"] = resources.spares;
-    return json;
+JsonText text_of(const Resources& resources) {
+    JsonText text;
+    text.add("nodes", resources.nodes)
+        .add("slots_per_node", resources.slots_per_node)
+        .add("gpus_per_node", resources.gpus_per_node)
+        .add("time_seconds", resources.time.count());
+    if (resources.gpu_percent != kWhole) text.add("gpu_percent", resources.gpu_percent);
+    if (resources.segment != 0) text.add("segment", resources.segment);
+    if (resources.spares != 0) text.add("spares", resources.spares);
+    return text;
 }
 
 Result<Resources> resources_of(const Json& json) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/json.hpp"
+#include "common/json_text.hpp"
 
 namespace roll::spec {
 
@@ -45,7 +46,7 @@ Json gpus_number(std::int64_t hundredths);
 std::string gpus_text(std::int64_t hundredths);
 
 // The codec of ledger and wire.
-Json json_of(const Resources& resources);
+JsonText text_of(const Resources& resources);
 Result<Resources> resources_of(const Json& json);
 
 }  // namespace roll::spec

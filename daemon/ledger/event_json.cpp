@@ -84,7 +84,7 @@ const char* put(const core::JobPhase& phase) { return kPhases[static_cast<std::s
 const char* put(const core::Outcome& outcome) {
     return kOutcomes[static_cast<std::size_t>(outcome)];
 }
-Json put(const spec::JobSpec& spec) { return spec::json_of(spec); }
+JsonText put(const spec::JobSpec& spec) { return spec::text_of(spec); }
 Json put(const spec::PilotQueue& queue) { return Json::parse(spec::to_json(queue)); }
 Json put(const spec::Policy& policy) { return Json::parse(spec::to_json(policy)); }
 std::vector<JsonText> put(const std::vector<core::Place>& places) {
