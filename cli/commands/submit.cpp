@@ -108,11 +108,17 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     return 0;
 }
 
-// What would be queued: the documents with every default in them.
-int print_specs(const std::vector<spec::JobSpec>& specs) {
+// What would be queued: the documents with every default in them, and where a rolld can be asked,
+// what it would do with each now.
+Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>& specs) {
+    auto daemon = Daemon::connect(context);
     Json jobs = Json::array();
     for (const spec::JobSpec& spec : specs) {
         Json job = spec::json_of(spec);
+        if (daemon) {
+            ROLL_TRY(job["forecast"],
+                     daemon->ask("forecast", {{"user", user_name()}, {"spec", job}}));
+        }
         job["document"] = Json::parse(spec.document);
         jobs.push_back(std::move(job));
     }
@@ -134,7 +140,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         ROLL_TRY_VOID(apply_options(options.job, source));
     }
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
-    if (options.dry_run) return print_specs(specs);
+    if (options.dry_run) return print_specs(context, specs);
     return submit_specs(context, options, specs);
 }
 

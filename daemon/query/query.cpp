@@ -327,13 +327,7 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     value["save_margin_ms"] = core::save_margin(job.save_ms).count();
     const auto heard = hearsay.ranks.find(id);
     value["ranks"] = heard == hearsay.ranks.end() ? Json::array() : with_scores(heard->second);
-    value["holds"] = Json::array();
-    for (const Hold& hold : holds(state, id, now)) {
-        Json one = {{"rule", hold.rule}, {"why", hold.why}, {"remedy", hold.remedy}};
-        for (const auto& [node, why] : hold.nodes)
-            one["nodes"].push_back({{"node", node}, {"why", why}});
-        value["holds"].push_back(std::move(one));
-    }
+    value["holds"] = holds_json(holds(state, id, now));
     value["retries"] = {{"infra", job.infra_failures},
                         {"app", job.app_failures},
                         {"timeout", job.timeouts},
@@ -341,6 +335,17 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
                         {"no_progress", job.stalled}};
     value["spec"] = Json::parse(job.spec.document, nullptr, false);
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
+}
+
+Json holds_json(const std::vector<Hold>& holds) {
+    Json all = Json::array();
+    for (const Hold& hold : holds) {
+        Json one = {{"rule", hold.rule}, {"why", hold.why}, {"remedy", hold.remedy}};
+        for (const auto& [node, why] : hold.nodes)
+            one["nodes"].push_back({{"node", node}, {"why", why}});
+        all.push_back(std::move(one));
+    }
+    return all;
 }
 
 Json nodes(const core::State& state, const Hearsay& hearsay) {

@@ -49,7 +49,13 @@ struct Hold {
     std::vector<std::pair<std::string, std::string>> nodes{};  // what keeps it from each; some
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
+Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // "ok:12"
+
+// What would become of a submission in this turn, of its first job: the nodes that it would start
+// on, or what would hold it, and the queue of which an allocation would be ordered for it. Errors
+// are those of the submission.
+Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
 // Why a queued job waits, one sentence; empty if it does not.
 std::string waiting(const core::State& state, JobId id, Time now);

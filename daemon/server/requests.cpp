@@ -25,6 +25,19 @@ std::size_t count_jobs(const spec::JobSpec& spec) {
     return (indices ? indices->size() : 0) + spec.then.size();
 }
 
+// Who it is was shown by the key; an operator may queue for somebody else.
+Result<core::Submit> read_submit(const Identity& who, const protocol::Request& request) {
+    JsonReader r(request.args, "submit");
+    core::Submit submit;
+    submit.key = r.get_or<std::string>("key", "");
+    submit.user = r.get_or<std::string>("user", "");
+    const Json& spec = r.raw("spec");
+    ROLL_TRY_VOID(r.finish_lenient());
+    if (who.role != Role::Operator || submit.user.empty()) submit.user = who.user;
+    ROLL_TRY(submit.spec, spec::job_spec_of(spec));
+    return submit;
+}
+
 }  // namespace
 
 std::size_t Server::add(core::Input input) {
@@ -115,6 +128,7 @@ Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids
 // An error here is one that no turn is needed for.
 Result<void> Server::claim(const Client& client, const protocol::Request& request) {
     if (request.op == "submit") return claim_submit(client, request);
+    if (request.op == "forecast") return forecast(client, request);
     if (request.op == "events") return wait_events(client.peer, request);
     if (request.op == "checkpoint") return claim_checkpoint(client, request);
     static constexpr std::array kSelecting = {"cancel", "hold", "release", "update"};
@@ -146,19 +160,12 @@ Result<void> Server::claim_drain(const Client& client, const protocol::Request& 
 }
 
 Result<void> Server::claim_submit(const Client& client, const protocol::Request& request) {
-    JsonReader r(request.args, "submit");
-    const auto key = r.get<std::string>("key");
-    const auto user = r.get_or<std::string>("user", "");
-    const Json& spec_json = r.raw("spec");
-    ROLL_TRY_VOID(r.finish_lenient());
-    if (key.empty())
+    ROLL_TRY(core::Submit submit, read_submit(client.who, request));
+    if (submit.key.empty())
         return fail(ErrorCode::InvalidArgument, "a submit needs a key that is not empty");
-    ROLL_TRY(spec::JobSpec spec, spec::job_spec_of(spec_json));
-    // Who it is was shown by the key; an operator may queue for somebody else.
-    const std::size_t jobs = count_jobs(spec);
-    const bool for_another = client.who.role == Role::Operator && !user.empty();
-    const std::size_t input =
-        add(core::Submit{key, for_another ? user : client.who.user, std::move(spec)});
+    const std::string key = submit.key;
+    const std::size_t jobs = count_jobs(submit.spec);
+    const std::size_t input = add(std::move(submit));
     asked_.push_back(
         {{input}, client.peer, request.id, [this, key, jobs](bool changed) {
              const JobId id = engine_.state().keys.at(key);
@@ -166,6 +173,18 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
              return Json{{"schema", "roll.submit/1"}, {"id", id.value}, {"name", job.spec.name},
                          {"output", job.spec.output}, {"jobs", jobs},   {"repeated", !changed}};
          }});
+    return {};
+}
+
+// With the order of an allocation that it would bring about.
+Result<void> Server::forecast(const Client& client, const protocol::Request& request) {
+    ROLL_TRY(core::Submit submit, read_submit(client.who, request));
+    submit.key.clear();  // one that is known would change nothing
+    ROLL_TRY(Json told, query::forecast(engine_.state(), submit, wall_clock_now()));
+    if (told["orders"].is_string()) {
+        ROLL_TRY(told["order"], dry_run({0, "", {{"queue", told["orders"]}}}));
+    }
+    reply(client.peer, request.id, told);
     return {};
 }
 
@@ -220,9 +239,7 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
                         {"cancelled", ids_json(open)},
                         {"over", ids_json(over)}};
         }
-        return Json{{"schema", op == "update" ? "roll.updated/1" : "roll.held/1"},
-                    {"jobs", ids_json(open)},
-                    {"over", ids_json(over)}};
+        return Json{{"schema", op == "update" ? "roll.updated/1" : "roll.held/1"}, {"jobs", ids_json(open)}, {"over", ids_json(over)}};
     };
     asked_.push_back(std::move(asked));
     return {};

@@ -84,6 +84,7 @@ class Server {
     Result<void> claim(const Client& client, const protocol::Request& request);
     Result<void> claim_drain(const Client& client, const protocol::Request& request);
     Result<void> claim_submit(const Client& client, const protocol::Request& request);
+    Result<void> forecast(const Client& client, const protocol::Request& request);
     Result<void> claim_each(const Client& client, const protocol::Request& request);
     Result<void> claim_checkpoint(const Client& client, const protocol::Request& request);
     Result<void> owns(const std::string& user, const std::vector<JobId>& ids) const;

@@ -272,6 +272,31 @@ TEST_F(Explain, AnExportStartsItWhenThatEnds) {
     EXPECT_TRUE(runs(id));
 }
 
+// What `submit --dry-run` tells is what becomes of the job.
+TEST_F(Explain, AForecastComesTrue) {
+    const auto told = [&] {
+        spec.output = "/runs/x-{id}";
+        return *forecast(desk.state, core::Submit{"", "ann", spec}, desk.now);
+    };
+    EXPECT_EQ(told()["holds"][0]["rule"], "workers");
+    spec::PilotQueue queue;
+    queue.name = "gpu";
+    queue.slots = 8;
+    queue.time = 1h;
+    desk.tell(core::AddQueue{queue});
+    EXPECT_EQ(told()["orders"], "gpu");
+    desk.join("n", 1);
+    EXPECT_EQ(told()["nodes"], Json({"n"}));
+    EXPECT_TRUE(told()["orders"].is_null());
+    const core::State before = desk.state;
+    told();
+    EXPECT_EQ(desk.state, before) << "it queues nothing";
+    EXPECT_TRUE(runs(desk.submit(spec)));
+    EXPECT_EQ(told()["holds"][0]["rule"], "room");
+    spec.account = "nobody's";
+    EXPECT_FALSE(forecast(desk.state, core::Submit{"", "ann", spec}, desk.now));
+}
+
 TEST_F(Explain, NothingOfARunningJob) {
     desk.join("n", 1);
     EXPECT_TRUE(holds(desk.state, desk.submit(spec), desk.now).empty());
