@@ -96,6 +96,7 @@ class Parser {
             {&Parser::add_resubmit, {"resubmit"}},
             {&Parser::add_resume, {"resume"}},
             {&Parser::add_queries, {"jobs", "show", "explain", "logs", "events", "nodes", "top"}},
+            {&Parser::add_open, {"open", "close"}},
             {&Parser::add_steering, {"wait", "cancel", "hold", "release", "update", "drain"}},
             {&Parser::add_alloc, {"alloc"}},
             {&Parser::add_checkpoint_work, {"convert", "merge", "inspect", "verify", "diff"}},
@@ -199,6 +200,18 @@ class Parser {
             "FILE", submit_.files,
             "Job files, YAML, JSON or .toml; - is stdin; scripts that start with #!");
         add_submit_options(submit);
+    }
+
+    void add_open() {
+        CLI::App* open = command("open", "A job that others are put into: submit --into",
+                                 [this] { return run_open(context_, submit_, word_); });
+        open->add_option("NAME", word_)->required();
+        open->add_option("--account", submit_.job.account, "Whose quota and share it uses");
+        open->add_option("--key", submit_.key, "The same key opens the same job once");
+        CLI::App* close =
+            command("close", "Put nothing more into open jobs: they end with the last",
+                    [this] { return run_close(context_, word_); });
+        close->add_option("JOBS", word_)->required();
     }
 
     void add_resubmit() {

@@ -76,6 +76,7 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--array", options.array, "A job for each index: 0-15, 1,4-9, 0-15%4");
     app.add_option("--cron", options.cron, "Again and again, in UTC: '30 3 * * 1-5', @daily");
     app.add_option("--account", options.account, "Whose quota and share it uses");
+    app.add_option("--into", options.into, "The open job that it belongs to (rollctl open)");
     app.add_flag("--hold", options.hold, "Wait until rollctl release");
 }
 
@@ -107,6 +108,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (!options.time.empty()) resource("time", options.time);
     if (!options.name.empty()) document["name"] = options.name;
     if (!options.account.empty()) document["account"] = options.account;
+    if (options.into) document["into"] = *options.into;
     if (!options.array.empty()) document["array"] = options.array;
     if (!options.cron.empty()) document["cron"] = options.cron;
     for (const auto& [key, text] :

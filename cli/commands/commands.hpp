@@ -90,6 +90,10 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options);
 // The highest exit status of the jobs; kOwnTrouble stands for an Error.
 Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors);
 
+// An open job: `submit --into` puts jobs into it until it is closed.
+Result<int> run_open(const Context& context, const SubmitOptions& options, const std::string& name);
+Result<int> run_close(const Context& context, const std::string& selector);
+
 Result<int> run_cancel(const Context& context, const std::string& selector,
                        const std::string& reason);
 Result<int> run_hold(const Context& context, const std::string& selector, bool held);

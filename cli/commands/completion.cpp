@@ -8,7 +8,7 @@ namespace {
 
 // Commands whose first argument is a job: completed from the queue.
 constexpr const char* kOnJobs =
-    "show|explain|logs|events|metrics|wait|cancel|hold|release|update|resume";
+    "show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume";
 
 constexpr const char* kBash = R"sh(# rollctl completion bash > /etc/bash_completion.d/rollctl
 _rollctl() {

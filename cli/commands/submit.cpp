@@ -165,6 +165,20 @@ Result<int> run_submit(const Context& context, const SubmitOptions& options) {
     return submit_sources(context, options, std::move(sources));
 }
 
+Result<int> run_open(const Context& context, const SubmitOptions& options,
+                     const std::string& name) {
+    ROLL_TRY(
+        std::vector<spec::JobSpec> specs,
+        parse_sources(
+            {{"the open job", {{"kind", "command"}, {"name", name}, {"command", {"true"}}}, "/"}}));
+    spec::JobSpec& spec = specs.front();
+    spec.open = true;
+    spec.output.clear();
+    spec.account = options.job.account;
+    spec.document = Json{{"name", name}, {"kind", "open"}}.dump();
+    return submit_specs(context, options, specs);
+}
+
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));

@@ -90,6 +90,7 @@ JobSpec export_job(const JobSpec& parent, JobId parent_id) {
     job.retry = parent.retry;
     job.priority = parent.priority;
     job.account = parent.account;
+    job.into = parent.into;
     job.output = parent_output + "/export";
     job.source_job = parent_id;
     job.document = document.dump();

@@ -74,6 +74,10 @@ struct JobSpec {
     // The whole job file as canonical JSON, paths made absolute. What the worker and the ranks
     // read.
     std::string document;
+    // Runs nothing: other jobs are put into it until it is closed, and it ends with the last of
+    // them.
+    bool open = false;
+    std::optional<JobId> into{};  // the open job that this one belongs to
     std::vector<JobSpec> then{};  // queued with it, each after the one before (chain.hpp)
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 

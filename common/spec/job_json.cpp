@@ -126,6 +126,8 @@ JsonText text_of(const JobSpec& spec) {
     if (spec.deadline) text.add("deadline", put_time(*spec.deadline));
     if (!spec.account.empty()) text.add("account", spec.account);
     if (!spec.cron.empty()) text.add("cron", spec.cron);
+    if (spec.open) text.add("open", true);
+    if (spec.into) text.add("into", spec.into->value);
     if (spec.hang_after) text.add("hang_after_seconds", spec.hang_after->count());
     if (spec.array) {
         text.add("array", JsonText()
@@ -165,6 +167,8 @@ Result<JobSpec> job_spec_of(const Json& json) {
     spec.document = reader.get<std::string>("document");
     spec.account = reader.get_or<std::string>("account", "");
     spec.cron = reader.get_or<std::string>("cron", "");
+    spec.open = reader.get_or("open", false);
+    if (reader.has("into")) spec.into = JobId{reader.get<std::uint64_t>("into")};
     if (reader.has("hang_after_seconds"))
         spec.hang_after = std::chrono::seconds(reader.get<std::int64_t>("hang_after_seconds"));
     spec.begin = get_time(reader, "begin");

@@ -148,6 +148,7 @@ JobSpec read_spec(Json& document) {
     spec.hold = document["hold"];
     spec.cron = document.value("cron", "");
     spec.account = document.value("account", "");
+    if (document.contains("into")) spec.into = JobId{document["into"]};
     if (const std::string hang = document.value("hang_after", "auto"); hang != "auto")
         spec.hang_after = hang == "never" ? std::chrono::seconds(0) : parse_duration(hang).value();
     read_when(document, spec);

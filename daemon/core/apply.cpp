@@ -76,6 +76,7 @@ void on(State& s, const JobSubmitted& e) {
 }
 void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }
 void on(State& s, const JobHeld& e) { at(s.jobs, e.job).held = e.held; }
+void on(State& s, const JobClosed& e) { at(s.jobs, e.job).closed = true; }
 void on(State& s, const JobPriorityChanged& e) { at(s.jobs, e.job).spec.priority = e.priority; }
 void on(State& s, const JobCancelRequested& e) {
     Job& job = at(s.jobs, e.job);

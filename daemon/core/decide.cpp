@@ -155,6 +155,30 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
                 "rollctl show " + std::to_string(id.value));
 }
 
+// A job is put only into one that is open, and the same user's.
+Result<void> check_into(const State& s, const Submit& in) {
+    const spec::JobSpec& spec = in.spec;
+    const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
+    if (spec.open && (spec.into || !plain))
+        return fail(ErrorCode::InvalidArgument,
+                    "an open job goes with none of into, after, array, cron and then");
+    if (!spec.into) return {};
+    if (!spec.cron.empty())
+        return fail(ErrorCode::InvalidArgument, "cron and into do not go together");
+    const Job* job = find(s.jobs, *spec.into);
+    const std::string number = std::to_string(spec.into->value);
+    if (job == nullptr) return no_such_job(*spec.into);
+    if (job->user != in.user)
+        return fail(ErrorCode::Refused,
+                    "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
+    if (!job->spec.open || job->closed || is_over(job->phase))
+        return fail(ErrorCode::Refused,
+                    "job " + number + (job->spec.open ? " is closed" : " is no open job") +
+                        ": nothing can be put into it",
+                    "rollctl open makes an open job");
+    return {};
+}
+
 // Its sizes, and the jobs that it names; those in its `after` are expanded.
 Result<void> check(const State& s, spec::JobSpec& spec) {
     ROLL_TRY_VOID(check_sizes(spec));
@@ -175,12 +199,14 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
         return repeated(s, in, known->second);
     spec::JobSpec whole = in.spec;
     ROLL_TRY_VOID(check(s, whole));
+    ROLL_TRY_VOID(check_into(s, in));
     for (spec::JobSpec& next : whole.then) ROLL_TRY_VOID(check(s, next));
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(whole, JobId{s.next_job}));
     ROLL_TRY(const std::string account, admit(s, in, static_cast<int>(tasks.size())));
     Events events;
     for (spec::JobSpec& spec : tasks) {
         spec.account = account;
+        spec.into = in.spec.into;
         const JobId id{s.next_job + events.size()};
         if (!spec.cron.empty())
             spec.begin = spec::next_after(spec::parse_cron(spec.cron).value(),
@@ -198,7 +224,24 @@ Result<Events> on(const State& s, const Cancel& in, Time now) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || job->cancel_requested) return Events{};
-    return Events{JobCancelRequested{in.job, in.reason, now}};
+    Events events{JobCancelRequested{in.job, in.reason, now}};
+    if (const auto* inside = find(s.index.inside, in.job)) {
+        for (const JobId id : *inside)
+            if (!s.jobs.at(id).cancel_requested)
+                events.push_back(JobCancelRequested{id, in.reason, now});
+    }
+    return events;
+}
+
+Result<Events> on(const State& s, const Close& in, Time) {
+    const Job* job = find(s.jobs, in.job);
+    if (job == nullptr) return no_such_job(in.job);
+    const std::string number = std::to_string(in.job.value);
+    if (!job->spec.open)
+        return fail(ErrorCode::Refused, "job " + number + " is no open job",
+                    "rollctl show " + number);
+    if (job->closed || is_over(job->phase)) return Events{};
+    return Events{JobClosed{in.job}};
 }
 
 Result<Events> on(const State& s, const Hold& in, Time) {

@@ -21,6 +21,7 @@ struct JobRequeued {
     JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; int timeouts = 0; int preemptions = 0;
     std::string avoid{};  // a node
 };
+struct JobClosed { JobId job; };                                          // an open job: it takes no more
 struct PolicySet { spec::Policy policy; Time at{}; };
 struct JobDue { JobId job; };                                             // its begin time or back-off has come
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
@@ -73,7 +74,7 @@ using Event = std::variant<
     WorkerLost, MemberUp, JobDue, JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving,
     QueueRemoved, AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
     AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked, MachineExcluded,
-    MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped>;
+    MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped, JobClosed>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

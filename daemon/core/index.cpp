@@ -47,6 +47,10 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
         index.doomed.insert(id);
         return;
     }
+    if (job.spec.open) {
+        if (job.closed) index.closed.insert(id);
+        return;
+    }
     // What only sends others never runs itself.
     const bool cron = !job.spec.cron.empty();
     if (!job.due || cron) index.sleeping.insert({due_at(job), id});
@@ -63,6 +67,7 @@ void add(const State& state, JobId id, Index& index) {
     if (exports && !job.export_job) index.to_export.insert(id);
     if (is_over(job.phase)) return;
     index.open.insert(id);
+    if (job.spec.into) index.inside[*job.spec.into].insert(id);
     if (job.spec.deadline) index.deadlines.insert({last_instant(job), id});
     for (const spec::After& after : job.spec.after) {
         if (may_change(state, after)) index.dependents[awaited(state, after)].insert(id);
@@ -104,6 +109,8 @@ void unfile(State& state, JobId id) {
     index.running.erase(id);
     index.doomed.erase(id);
     index.to_export.erase(id);
+    index.closed.erase(id);
+    if (job.spec.into) erase_from(index.inside, *job.spec.into, id);
     index.sleeping.erase({due_at(job), id});
     if (job.spec.deadline) index.deadlines.erase({last_instant(job), id});
     leave(index, state, id, job);

@@ -54,8 +54,10 @@ struct Index {
     std::set<JobId> doomed;                       // queued and to be cancelled
     std::set<JobId> to_export;                    // ended well, and their export is not queued
     std::map<JobId, std::set<JobId>> dependents;  // of a job that is not over: who waits for it
-    std::map<JobId, int> array_running;           // by the array's first job
-    std::map<std::string, WorkerId> by_session;   // the workers
+    std::map<JobId, std::set<JobId>> inside;  // of an open job: those of its jobs that are not over
+    std::set<JobId> closed;                   // open jobs that are closed and not over
+    std::map<JobId, int> array_running;       // by the array's first job
+    std::map<std::string, WorkerId> by_session;  // the workers
     friend bool operator==(const Index&, const Index&) = default;
 };
 

@@ -12,6 +12,7 @@ struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // what rolld.yaml says
 struct Cancel { JobId job; std::string reason; };
+struct Close { JobId job; };                           // an open job
 struct Hold { JobId job; bool held = true; };
 struct SetPriority { JobId job; int priority = 0; };
 struct SetBegin { JobId job; Time begin{}; };          // ends a back-off too
@@ -53,6 +54,6 @@ using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority
                            WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                            CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
                            PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing,
-                           AskCheckpoint, WorkerHeard, Adopted, StopDispatch>;
+                           AskCheckpoint, WorkerHeard, Adopted, StopDispatch, Close>;
 
 }  // namespace roll::core

@@ -36,10 +36,11 @@ struct Job {
     bool held = false;
     bool cancel_requested = false;
     std::string cancel_reason{};
-    Time not_before{};  // back-off: not placed earlier than this
-    bool due = true;    // begin time and back-off are over
-    JobId array{};      // the first job of its array; 0: it is in none
-    JobId cron_last{};  // the newest job that came of its cron times; 0: none
+    Time not_before{};    // back-off: not placed earlier than this
+    bool due = true;      // begin time and back-off are over
+    JobId array{};        // the first job of its array; 0: it is in none
+    bool closed = false;  // of an open job: nothing more is put into it
+    JobId cron_last{};    // the newest job that came of its cron times; 0: none
     int infra_failures = 0;
     int app_failures = 0;
     int timeouts = 0;

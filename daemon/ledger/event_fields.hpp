@@ -14,6 +14,7 @@ template <class V> void fields(V& v, core::JobSubmitted& e) {
 }
 template <class V> void fields(V& v, core::ExportQueued& e) { v("parent", e.parent); v("job", e.job); }
 template <class V> void fields(V& v, core::JobHeld& e) { v("job", e.job); v("held", e.held); }
+template <class V> void fields(V& v, core::JobClosed& e) { v("job", e.job); }
 template <class V> void fields(V& v, core::JobPriorityChanged& e) { v("job", e.job); v("priority", e.priority); }
 template <class V> void fields(V& v, core::JobCancelRequested& e) { v("job", e.job); v("reason", e.reason); v("at", e.at); }
 template <class V> void fields(V& v, core::JobRequeued& e) {

@@ -52,6 +52,7 @@ constexpr std::array kKinds = {
     "worker_quiet",
     "adopting_set",
     "dispatch_stopped",
+    "job_closed",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

@@ -11,6 +11,7 @@ std::map<JobId, std::vector<JobId>> references(const core::State& state) {
     std::map<JobId, std::vector<JobId>> kept_by;
     for (const auto& [id, job] : state.jobs) {
         for (const spec::After& after : job.spec.after) kept_by[id].push_back(after.job);
+        if (job.spec.into) kept_by[*job.spec.into].push_back(id);  // whose end tells how they did
         if (job.spec.source_job) kept_by[id].push_back(*job.spec.source_job);
         if (!job.export_job) continue;
         kept_by[id].push_back(*job.export_job);

@@ -76,6 +76,7 @@ std::string describe(const std::string& kind, const Json& body) {
                            text_of(body.at("spec"), "name"), text_of(body.at("spec"), "kind"));
     if (kind == "export_queued") return "is the automatic export of job " + text_of(body, "parent");
     if (kind == "job_held") return text_of(body, "held") == "true" ? "held" : "released";
+    if (kind == "job_closed") return "closed: nothing more is put into it";
     if (kind == "job_priority_changed") return "priority set to " + text_of(body, "priority");
     if (kind == "job_cancel_requested") return with_reason("cancel requested", body);
     if (kind == "job_requeued") return "back to the queue";

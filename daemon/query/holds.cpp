@@ -30,6 +30,10 @@ class Finder {
           now_(now) {}
 
     std::vector<Hold> find() {
+        if (job_.spec.open) {
+            open();
+            return std::move(all_);
+        }
         if (state_.stopped)
             add("stopped", "no job is started: " + *state_.stopped, "rollctl undrain --all");
         hold();
@@ -48,6 +52,19 @@ class Finder {
     void add(const char* rule, std::string why, std::string remedy) {
         ROLL_CHECK(std::ranges::count(kHoldRules, std::string_view(rule)) == 1);
         all_.push_back({rule, std::move(why), std::move(remedy)});
+    }
+
+    // It never runs; what it waits for is its end.
+    void open() {
+        const auto inside = state_.index.inside.find(id_);
+        const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
+        if (job_.closed)
+            return add("open", fmt::format("closed: {} of its jobs are not over", left),
+                       "it ends by itself when they are");
+        add("open", fmt::format("open: jobs are put into it, {} of them are not over", left),
+            fmt::format("rollctl submit --into {} puts one into it; after rollctl close {} it ends "
+                        "with the last of them",
+                        id_.value, id_.value));
     }
 
     void hold() {

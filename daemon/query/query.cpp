@@ -206,7 +206,10 @@ struct Field {
 constexpr std::array kFields = {
     Field{"id", [](const View& v) { return Json(v.id.value); }},
     Field{"name", [](const View& v) { return Json(v.job.spec.name); }},
-    Field{"kind", [](const View& v) { return Json(spec::name_of(v.job.spec.kind)); }},
+    Field{"kind",
+          [](const View& v) {
+              return Json(v.job.spec.open ? "open" : spec::name_of(v.job.spec.kind));
+          }},
     Field{"user", [](const View& v) { return Json(v.job.user); }},
     Field{"state", [](const View& v) { return Json(name(v.job.phase, kStates)); }},
     Field{"held", [](const View& v) { return Json(v.job.held); }},
@@ -227,6 +230,7 @@ constexpr std::array kFields = {
           [](const View& v) { return v.job.attempt ? Json(v.job.attempt->nodes) : Json::array(); }},
     Field{"source_job", [](const View& v) { return optional_id(v.job.spec.source_job); }},
     Field{"export_job", [](const View& v) { return optional_id(v.job.export_job); }},
+    Field{"into", [](const View& v) { return optional_id(v.job.spec.into); }},
     Field{"after", [](const View& v) { return after_json(v.job); }},
     Field{"resources", [](const View& v) { return resources_json(v.job.spec.resources); }},
     Field{"times", [](const View& v) { return times_json(v.job.spec); }},

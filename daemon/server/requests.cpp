@@ -131,7 +131,7 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
     if (request.op == "forecast") return forecast(client, request);
     if (request.op == "events") return wait_events(client.peer, request);
     if (request.op == "checkpoint") return claim_checkpoint(client, request);
-    static constexpr std::array kSelecting = {"cancel", "hold", "release", "update"};
+    static constexpr std::array kSelecting = {"cancel", "close", "hold", "release", "update"};
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
         return claim_each(client, request);
     if (request.op.starts_with("alloc_")) return claim_queue(client.peer, request);
@@ -226,6 +226,7 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
         (is_over ? over : open).push_back(id);
         if (is_over) continue;
         if (request.op == "cancel") asked.inputs.push_back(add(core::Cancel{id, reason}));
+        if (request.op == "close") asked.inputs.push_back(add(core::Close{id}));
         if (request.op == "hold") asked.inputs.push_back(add(core::Hold{id, true}));
         if (request.op == "release") asked.inputs.push_back(add(core::Hold{id, false}));
         if (request.op != "update") continue;
@@ -239,7 +240,10 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
                         {"cancelled", ids_json(open)},
                         {"over", ids_json(over)}};
         }
-        return Json{{"schema", op == "update" ? "roll.updated/1" : "roll.held/1"}, {"jobs", ids_json(open)}, {"over", ids_json(over)}};
+        const char* const schema = op == "update"  ? "roll.updated/1"
+                                   : op == "close" ? "roll.closed/1"
+                                                   : "roll.held/1";
+        return Json{{"schema", schema}, {"jobs", ids_json(open)}, {"over", ids_json(over)}};
     };
     asked_.push_back(std::move(asked));
     return {};

@@ -312,6 +312,25 @@ class Queue(RollTest):
                 os.rename(os.path.join(self.top, name), os.path.join(authorized, name))
         self.ctl('jobs')
 
+    def test_an_open_job_takes_jobs_until_it_is_closed_and_ends_with_the_last(self):
+        self.up()
+        group = self.ctl('open', 'sweep', '--parsable').stdout.strip()
+        into = ('submit', '--into', group, '--parsable', '--')
+        first = int(self.ctl(*into, 'true').stdout)
+        after = self.command('true', options=('--after', f'ok:{group}'))
+        self.wait_done(first)
+        self.kill_rolld()
+        self.up()
+        second = int(self.ctl(*into, 'true').stdout)
+        self.assertEqual(self.show(group)['kind'], 'open')
+        self.assertEqual(self.show(second)['into'], int(group))
+        self.assertIn('rollctl close', self.ctl('explain', group).stdout)
+        self.ctl('close', group)
+        late = self.ctl(*into, 'true', check=False)
+        self.assertEqual((late.returncode, late.stdout), (4, ''))
+        self.assertIn('is closed', late.stderr)
+        self.ctl('wait', group, str(after))
+
     def test_a_byte_proxy_sees_no_job_name(self):
         self.up()
         with open(os.path.join(self.state, 'endpoint'), encoding='ascii') as file:

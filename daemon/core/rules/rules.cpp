@@ -7,13 +7,11 @@ namespace roll::core {
 // What ends comes before what starts, and an export is queued in the turn that its job ends.
 std::span<const Rule> rules() {
     static constexpr std::array kRules = {
-        Rule{end_lost_members},  Rule{release_allocations},
-        Rule{hand_over_jobs},    Rule{stop_broken_attempts},
-        Rule{settle_attempts},   Rule{exclude_machines},
-        Rule{end_hopeless_jobs}, Rule{queue_exports},
-        Rule{send_cron_jobs},    Rule{wake_jobs},
-        Rule{place_jobs},        Rule{preempt_jobs},
-        Rule{match_supply},      Rule{settle_queues},
+        Rule{end_lost_members},     Rule{release_allocations}, Rule{hand_over_jobs},
+        Rule{stop_broken_attempts}, Rule{settle_attempts},     Rule{exclude_machines},
+        Rule{end_hopeless_jobs},    Rule{queue_exports},       Rule{end_closed_jobs},
+        Rule{send_cron_jobs},       Rule{wake_jobs},           Rule{place_jobs},
+        Rule{preempt_jobs},         Rule{match_supply},        Rule{settle_queues},
     };
     return kRules;
 }

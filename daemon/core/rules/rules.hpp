@@ -30,6 +30,9 @@ Events end_hopeless_jobs(const State& state, Time now);
 // A job that ended well and wants an export is followed by a convert job.
 Events queue_exports(const State& state, Time now);
 
+// A closed job ends with the last job that was put into it: well if all of them did.
+Events end_closed_jobs(const State& state, Time now);
+
 // At each of its times a job with `cron` is followed by one without, unless it is held, the last
 // such job is not over, or a quota has no place for it.
 Events send_cron_jobs(const State& state, Time now);

@@ -35,6 +35,8 @@ spec::JobSpec some_spec() {
     spec.output = "/runs/x-1";
     spec.after = {{spec::After::Condition::Any, JobId{3}}};
     spec.document = R"({"command":["true"]})";
+    spec.open = true;
+    spec.into = JobId{2};
     return spec;
 }
 
@@ -111,6 +113,7 @@ core::Events one_of_each() {
         core::WorkerQuiet{WorkerId{5}, true},
         core::AdoptingSet{true},
         core::DispatchStopped{true, "power at 18:00"},
+        core::JobClosed{JobId{1}},
     };
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/ledger/mark.hpp"
 #include "daemon/ledger/prune.hpp"
 #include "daemon/ledger/sqlite.hpp"
+#include "tests/daemon/core/desk.hpp"
 
 namespace roll::ledger {
 namespace {
@@ -209,6 +210,22 @@ TEST(Backup, ThatIsHalfRestoredIsNoEmptyLedger) {
     const auto opened = Ledger::open(folder.path);
     ASSERT_FALSE(opened);
     EXPECT_EQ(opened.error().code, ErrorCode::Corrupt);
+}
+
+// An open job's end tells how those did that were put into it.
+TEST(Forgettable, IsNotWhatBelongsToAnOpenJob) {
+    core::Desk desk;
+    desk.join("n", 1);
+    spec::JobSpec open = core::wants(1, 1);
+    open.open = true;
+    spec::JobSpec spec = core::wants(1, 1);
+    spec.into = desk.submit(open);
+    const JobId inside = desk.submit(spec);
+    desk.exit(inside, core::Outcome::Done);
+    desk.submit(core::wants(1, 1));
+    EXPECT_FALSE(forgettable(desk.state, desk.now + 1h).contains(inside));
+    desk.tell(core::Close{*spec.into});
+    EXPECT_TRUE(forgettable(desk.state, desk.now + 1h).contains(inside));
 }
 
 // The database as the first rolld made it, format 1.

@@ -37,6 +37,8 @@ class Explain : public testing::Test {
             desk.tell(core::SetPriority{JobId{number(m[1])}, std::stoi(m[2])});
         } else if (std::regex_search(remedy, m, std::regex("rollctl undrain ([\\w.]+)"))) {
             desk.tell(core::Drain{m[1], false});
+        } else if (std::regex_search(remedy, m, std::regex("rollctl close (\\d+)"))) {
+            desk.tell(core::Close{JobId{number(m[1])}});
         } else if (remedy == "rollctl undrain --all") {
             desk.tell(core::StopDispatch{});
         } else if (std::regex_search(remedy, m, std::regex("rollctl alloc resume (\\w+)"))) {
@@ -101,14 +103,22 @@ struct Cases : Explain {
     void TestBody() override {}
     using Case = void (Cases::*)();
     static std::map<std::string, Case> all() {
-        return {{"hold", &Cases::held},           {"after", &Cases::dependency},
-                {"cron", &Cases::cron},           {"begin", &Cases::begin_time},
-                {"retry", &Cases::back_off},      {"array", &Cases::full_array},
-                {"quota", &Cases::quotas},        {"adopting", &Cases::adopting},
-                {"workers", &Cases::no_worker},   {"allocation", &Cases::paused_queue},
-                {"silent", &Cases::silence},      {"segment", &Cases::segments},
-                {"stopped", &Cases::stopped},     {"room", &Cases::left_out},
-                {"reservation", &Cases::reserved}};
+        return {{"hold", &Cases::held},
+                {"after", &Cases::dependency},
+                {"cron", &Cases::cron},
+                {"begin", &Cases::begin_time},
+                {"retry", &Cases::back_off},
+                {"array", &Cases::full_array},
+                {"quota", &Cases::quotas},
+                {"adopting", &Cases::adopting},
+                {"workers", &Cases::no_worker},
+                {"allocation", &Cases::paused_queue},
+                {"silent", &Cases::silence},
+                {"segment", &Cases::segments},
+                {"stopped", &Cases::stopped},
+                {"room", &Cases::left_out},
+                {"reservation", &Cases::reserved},
+                {"open", &Cases::open}};
     }
 
     void stopped() {
@@ -148,6 +158,19 @@ struct Cases : Explain {
         EXPECT_EQ(hold.rule, "cron");
         carry_out(hold.remedy);
         EXPECT_TRUE(runs(JobId{2}));
+    }
+    // Such a job never starts: it ends.
+    void open() {
+        desk.join("n", 1);
+        spec.open = true;
+        const JobId id = desk.submit(spec);
+        spec.open = false;
+        spec.into = id;
+        const JobId inside = desk.submit(spec);
+        expect_told(id, "open");
+        EXPECT_EQ(only(id).why, "closed: 1 of its jobs are not over");
+        end(inside);
+        EXPECT_EQ(desk.job(id).phase, JobPhase::Done);
     }
     void full_array() {
         desk.join("n", 4);

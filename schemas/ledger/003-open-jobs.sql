@@ -1,0 +1,2 @@
+-- Nothing to change: from here on events may say that a job is open, belongs to one, or was closed, which an
+-- older rolld would not understand.
