@@ -134,6 +134,12 @@ def llama(layers, width=2048, inner=5632):
     return sizes, tensors
 
 
+def memory_allowed(sizes):
+    """MiB: of the largest tensor group (gate and up, or the embedding) and 256 more."""
+    rows = max(2 * sizes['intermediate_size'], 3 * sizes['hidden_size'], sizes['vocab_size'])
+    return 2 * rows * sizes['hidden_size'] / 1024 ** 2 + 256
+
+
 def write_adapter(path, tensors, rank=16):
     """LoRA of every matrix of the layers."""
     parts = []
@@ -269,6 +275,7 @@ def main():
         write_model(f'{top}/hf', sizes, tensors, os.urandom(1 << 20))
         write_adapter(f'{top}/adapter', tensors)
         beside_cp(program, top, repeats)
+        print(f'memory: {memory_allowed(sizes):.0f} MiB are allowed, the largest tensor group and 256 MiB')
         bytes_read(program, top)
         run('rm', '-rf', f'{top}/hf', f'{top}/mca', f'{top}/mca8', f'{top}/dist', f'{top}/back', f'{top}/merged')
         write_model(f'{top}/hf', *llama(6 * round(gigabytes * 5)), os.urandom(1 << 20))

@@ -146,12 +146,14 @@ def main():
         seeds = list(SEEDS[fuzzer.name.removeprefix('fuzz_')](program, top))
         for number, seed in enumerate(seeds):
             (top / f'seeds/{number:03}').write_bytes(seed)
+        timeout = max(60, int(seconds))  # by the wall: a long run's may be stopped for others' measurements
         done = subprocess.run(
-            [fuzzer, f'-max_total_time={seconds}', '-rss_limit_mb=4096', '-timeout=60',
+            [fuzzer, f'-max_total_time={seconds}', '-rss_limit_mb=4096', f'-timeout={timeout}',
              '-print_final_stats=1', f'-artifact_prefix={top}/crash-', top / 'found', top / 'seeds'],
             env={**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1'},
             capture_output=True, text=True, errors='replace', check=False)
-        print(f'{len(seeds)} seeds', *done.stderr.split('\n')[-12:], sep='\n')
+        print(f'{len(seeds)} seeds', *[line for line in done.stderr.split('\n') if ' cov: ' in line][-1:],
+              *done.stderr.split('\n')[-12:], sep='\n')
         if done.returncode != 0:
             print(done.stderr[-8000:])
             for path in top.glob('crash-*'):

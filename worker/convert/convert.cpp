@@ -344,6 +344,11 @@ Result<Report> convert(const Request& request, const families::Families& familie
     ROLL_TRY(const Format from, detect_format(request.source));
     if (!request.reuse.empty() && !fs::is_directory(request.reuse))
         return fail(ErrorCode::NotFound, request.reuse.string() + " is not there");
+    const bool has_config = from == Format::Hf || from == Format::Mca;
+    if (has_config && request.adapter_source.empty() && !request.config.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    request.source.string() + " is of format " + name_of(from) +
+                        " and has a config; --config is for checkpoints that have none");
     if (from == Format::Peft || !request.adapter_source.empty()) {
         if (!request.part.alone())
             return fail(ErrorCode::InvalidArgument, "adapters are converted by one process alone");

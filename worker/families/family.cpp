@@ -337,7 +337,7 @@ class FamilyParser {
                 continue;
             }
             if (value.contains("is")) {
-                only(value, "constants." + name, {"is", "in"});
+                only(value, "constants." + name, {"is", "in", "then", "else"});
                 text(value, "constants." + name, "is");
                 if (!holds<std::vector<std::string>>(value.value("in", Json())))
                     note("constants." + name + ".in", "must be a list of HuggingFace keys");

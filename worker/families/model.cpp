@@ -308,7 +308,9 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
                 const Json* found = value_at(hf_config, key.get<std::string>());
                 return found != nullptr && *found == value["is"];
             };
-            native[name] = std::any_of(value["in"].begin(), value["in"].end(), says);
+            native[name] = std::any_of(value["in"].begin(), value["in"].end(), says)
+                               ? value.value("then", Json(true))
+                               : value.value("else", Json(false));
             continue;
         }
         ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));

@@ -79,6 +79,8 @@ void put_constant(const Family& family, const Json& rule, const Json& said, Json
         put_layers(family.layer_kinds.at(rule.value("layers", "")), said, config);
     if (rule.contains("not") && said.is_boolean())
         put(config, rule.value("not", ""), !said.get<bool>());
+    if (rule.contains("then") && said == rule["then"])
+        put(config, rule["in"].back().get<std::string>(), rule["is"]);
 }
 
 Result<void> check(const Family& family, const Json& native, const Json& made) {
@@ -102,14 +104,14 @@ Result<void> check(const Family& family, const Json& native, const Json& made) {
 Result<Json> hf_config_of(const Family& family, const Json& native) {
     Json config = family.hf_defaults;
     config["model_type"] = family.model_type;
+    for (const auto& [name, rule] : family.constants.items())  // objects for some of the others
+        if (native.contains(name)) put_constant(family, rule, native[name], config);
     for (const auto& [name, paths] : family.config) {
         const auto said = native.find(name);
         if (said == native.end() || said->is_null() || put_factor(family, name, native, config))
             continue;
         if (const std::string* path = place_for(config, paths)) put(config, *path, *said);
     }
-    for (const auto& [name, rule] : family.constants.items())
-        if (native.contains(name)) put_constant(family, rule, native[name], config);
     ROLL_TRY(const Json made, native_config(family, config));
     ROLL_TRY_VOID(check(family, native, made));
     return config;

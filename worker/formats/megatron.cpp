@@ -216,8 +216,11 @@ Json native_of_args(const Json& args) {
     const Json rows = args.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
         native["padded_vocab_size"] = tokens;
-    if (is_true(args, "multi_latent_attention"))
+    if (is_true(args, "multi_latent_attention")) {
         for (const char* unused : {"kv_channels", "num_query_groups"}) native.erase(unused);
+        if (args.contains("rotary_scaling_factor"))  // its own; the renamed one is Llama 3's
+            native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
+    }
     if (native.value("num_moe_experts", Json()).is_null()) {
         native.erase("moe_layer_freq");
         return native;

@@ -388,6 +388,13 @@ class Commands(Case):
         exported = json.loads((self.root / 'back/config.json').read_text())
         self.assertEqual((exported['max_position_embeddings'], exported['model_max_length']), (128, 128))
 
+    def test_a_config_for_what_has_one_is_refused(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        for place in ('hf', 'mca'):
+            done = run('convert', self.root / place, self.root / 'out', '--config', self.root / 'hf', code=2)
+            self.assertIn('has a config; --config is for checkpoints that have none', done.stderr)
+
     def test_dry_run_writes_nothing(self):
         tiny_llama(self.root / 'hf')
         done = run('convert', self.root / 'hf', self.root / 'out', '--dry-run', '--tp', 2)

@@ -65,8 +65,6 @@ def is_allowed(one):
 
 DENSE = covering({**PARAMETERS, 'ep': (1,), 'etp': (1,), 'grouped': (False,)}, is_allowed)
 MOE = covering(PARAMETERS, is_allowed)
-# Norms held with one subtracted are not exact in bf16; families_oracle.py says what they are.
-FP32_ONLY = ('qwen3_next', 'qwen3_5', 'qwen3_5_moe')
 
 
 def layouts(model_type):
@@ -136,7 +134,7 @@ class Layouts(FolderCase):
             sizes = tied(deep(MODELS[model_type][one['variant']]), one['tied'])
             (make_with_mtp if one['mtp'] else make)(model_type, sizes, path)
         half = path.with_name(path.name + '-half')
-        if one['dtype'] == torch.float32 or model_type in FP32_ONLY:
+        if one['dtype'] == torch.float32:
             return path
         if not half.exists():
             run('convert', path, half, '--to', 'hf', '--dtype', 'bf16')

@@ -69,6 +69,15 @@ TEST(Pickle, RefusesWhatIsBroken) {
         EXPECT_FALSE(Pickle::parse(tensor::as_bytes(bad))) << bad;
 }
 
+TEST(Pickle, LimitsItsSizeAndNestsWithoutRecursion) {
+    const std::byte one{};  // none but the first is looked at
+    const auto large = Pickle::parse({&one, kPickleBytesMax + 1});
+    ASSERT_FALSE(large);
+    EXPECT_NE(large.error().message.find("bytes"), std::string::npos) << large.error().message;
+    const std::string deep = std::string(100'000, '(') + std::string(100'000, 'l') + ".";
+    EXPECT_TRUE(Pickle::parse(tensor::as_bytes(deep)));
+}
+
 TEST(TorchFile, ReadsBackWhatItWrote) {
     const auto path = temporary_file("torch");
     write_sample(path);
