@@ -21,7 +21,7 @@ WRITER, TAKE_OVER = 'daemon/gateway/beacon_writer.cpp', 'daemon/server/take_over
 
 # (rule, file, text, replacement, program, tests); those of rolld itself are rolld_test's
 MUTANTS = [
-    (1, WRITER, 'if (!io::write_beacon(path_, record)) return;',
+    (1, WRITER, 'if (superseded_ || !io::write_beacon(path_, record)) return;',
      'static_cast<void>(io::write_beacon(path_, record));',
      'beacon_writer_test', 'BeaconWriter.CountsNoBeatThatItCouldNotWrite'),
     (2, 'common/io/beacon.cpp', 'static_cast<off_t>(beacon_offset(beacon.counter))', 'off_t{0}',
@@ -43,7 +43,8 @@ MUTANTS = [
     (9, CORE, 'named = named_by(answer);',
      'named = [&] { std::set<AttemptKey> all; for (auto& a : attempts_) all.insert(a.first); return all; }();',
      'agent_core_test', '*AnswersThatDoNotNameIt*'),
-    (10, LEASE, 'if (look.incarnation < incarnation_) return;', '', 'lease_test', 'Bound.AnOlderIncarnation*'),
+    (10, LEASE, 'if (look.incarnation < incarnation_) return;\n    const bool newer', 'const bool newer', 'lease_test',
+     'Bound.AnOlderIncarnation*'),
     (10, LEASE, 'counter_ = 0;', '', 'lease_test', 'Bound.ANewerIncarnation*'),
     (10, LEASE, '    silent_since_ = std::min(silent_since_, look.ended - beats * rules.beat);\n', '',
      'lease_test', 'Bound.MoreBeatsThanThisClockSaw*'),

@@ -34,7 +34,7 @@ def main():
         out = run.communicate()[0]
         if run.returncode != 0:
             sys.exit('a world failed: ' + out)
-        for count, what in re.findall(r'(\d+) (hours|events|jobs|attempts|restarts)', out):
+        for count, what in re.findall(r'(\d+) (hours|events|jobs|attempts|restarts)(?! killed)', out):
             sums[what] = sums.get(what, 0) + int(count)
     commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout.strip()

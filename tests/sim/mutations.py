@@ -168,7 +168,10 @@ MUTATIONS = {
         ('r.get<std::int64_t>("counted")', '0', 'the silence that was counted gets lost on the wire'),
     ],
     'worker/agent/agent_core.cpp': [
-        ('if (ran_.contains(order.attempt))\n', 'if (false)\n', 'an attempt starts twice on a node'),
+        ('if (draining_ || attempts_.contains(order.attempt) ||', 'if (draining_ ||',
+         'an attempt starts twice on a node'),
+        ('return refuse_to_start(order.attempt, "infra",', 'return; refuse_to_start(order.attempt, "infra",',
+         'a start of what has ended is not answered'),
         ('if (attempt != nullptr) kill(*attempt, StopCause::Fenced,',
          'if (false) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),
         ('attempt->bound.answered(', 'if (false) attempt->bound.answered(', 'answers lower no bound'),
