@@ -21,6 +21,10 @@ struct Link {
     }
 };
 
+Link link_of(Chunk& chunk, int index, Communicator& pp) {
+    return {pp, index * pp.size() + pp.rank(), chunk.parameters().flat_weight.options()};
+}
+
 // Where nobody waits for the input half and its weight half is next anyway, both are one pass.
 WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const ChunkSpec& part) {
     const plan::Op weight{plan::OpKind::BackwardWeight, ops[i].chunk, ops[i].microbatch};
@@ -38,8 +42,7 @@ at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
         auto& [chunk, buckets] = chunks[op.chunk];
         const GradReady ready = [&reduce = buckets](int parameter) { reduce.ready(parameter); };
         const ChunkSpec& part = chunk.part();
-        const Link link{pp, op.chunk * pp.size() + pp.rank(),
-                        chunk.parameters().flat_weight.options()};
+        const Link link = link_of(chunk, op.chunk, pp);
         const Microbatch& data = batch.microbatches[op.microbatch];
         const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunk.config().hidden};
         at::Tensor in, out;
@@ -62,6 +65,26 @@ at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
         trace.push_back({.kind = TraceEvent::Kind::OpDone, .op = op});
     }
     return loss_K.sum();
+}
+
+at::Tensor evaluate(std::deque<Chunk>& chunks, std::span<const Microbatch> batch,
+                    Communicator& pp) {
+    const at::Tensor loss = at::zeros({}, at::kDouble);
+    for (const Microbatch& data : batch) {
+        for (std::size_t i = 0; i < chunks.size(); ++i) {
+            const Link link = link_of(chunks[i], static_cast<int>(i), pp);
+            const ChunkSpec& part = chunks[i].part();
+            const std::int64_t sizes_MC[] = {data.tokens_BT.numel(), chunks[i].config().hidden};
+            at::Tensor in;
+            if (!part.pre) in = link.receive(link.stage - 1, Channel::Activation, sizes_MC);
+            const at::Tensor out = chunks[i].evaluate(data, in);
+            if (part.post)
+                loss.add_(out.cpu());
+            else
+                link.send(out, link.stage + 1, Channel::Activation);
+        }
+    }
+    return loss;
 }
 
 }  // namespace roll::train

@@ -110,13 +110,12 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
 }
 
 LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
-    ROLL_CHECK(groups_.pp.size() == 1 && chunks_.size() == 1);
     const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
-    for (const Microbatch& data : batch) {
-        sums_S[0] += chunks_[0].evaluate(data, {}).cpu();
-        sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
-    }
+    const at::Tensor loss = train::evaluate(chunks_, batch, groups_.pp);
+    sum_over(groups_.pp, loss);  // the last stage's
+    sums_S[0] = loss;
+    for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S);
     return {sums_S[0].item<double>(), std::llround(sums_S[1].item<double>())};
 }

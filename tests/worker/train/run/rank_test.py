@@ -93,7 +93,7 @@ class RankTest(RankCase):
         self.assertTrue(os.path.exists(first.published[-1][1]), 'another job\'s checkpoint was deleted')
 
     def test_another_dp_gives_the_same_numbers_in_fp64(self):
-        double = {'train__precision': 'fp64'}
+        double = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 1.5, 'train__valid_every': 7}
         whole = self.run_whole(1, 1, self.document(20, dp=1, **double))
         first = Attempt(self, 2, 1, self.document(20, dp=2, checkpoint__every=10, **double))
         self.assertEqual(first.wait(), [0, 0], first.log())
@@ -102,6 +102,9 @@ class RankTest(RankCase):
             for key, value in theirs.items():
                 if isinstance(value, float):
                     self.assertLess(abs(mine[key] - value), 1e-10 * abs(value) + 1e-14, (key, mine, theirs))
+        shares = {row['clipped_share'] for row in whole.metrics() if 'loss' in row}
+        self.assertGreater(len(shares), 1, shares)
+        self.assertEqual([row['step'] for row in whole.metrics() if 'valid_loss' in row], [7, 14, 20])
         ours, wanted = second.doubles(20), whole.doubles(20)
         self.assertEqual(ours.keys(), wanted.keys())
         self.assertGreater(len(wanted), 20)

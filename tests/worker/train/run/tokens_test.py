@@ -249,6 +249,8 @@ class TokensTest(RankCase):
             for key, value in theirs.items():
                 if isinstance(value, float):
                     self.assertLess(abs(mine[key] - value), 1e-10 * abs(value) + 1e-14, (key, mine, theirs))
+                else:  # steps, tokens counted, samples
+                    self.assertEqual(mine[key], value, key)
 
     def test_bad_inputs_end_with_2_and_one_sentence(self):
         other = os.path.join(self.made, 'other')
