@@ -1,6 +1,9 @@
 #include "worker/plan/cost.hpp"
 
 #include <algorithm>
+#include <vector>
+
+#include "worker/plan/spare_room.hpp"
 
 namespace roll::plan {
 namespace {
@@ -23,11 +26,27 @@ std::int64_t layer_products(const spec::ModelConfig& m) {
     return m.hidden * (attention + 2 * keys) + attention * m.hidden + 3 * m.hidden * m.intermediate;
 }
 
-// Elements that one token's layer keeps from forward to backward: both norms' inputs, q k v, the
-// attention's output, gate and up.
-std::int64_t layer_saved(const spec::ModelConfig& m) {
+std::int64_t layer_parameters(const spec::ModelConfig& m) {
+    const std::int64_t norms = m.hidden * (m.post_norms ? 4 : 2) + (m.qk_norm ? 2 * m.head_dim : 0);
+    const std::int64_t biases =
+        (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) + (m.out_bias ? m.hidden : 0);
+    return layer_products(m) + norms + biases;
+}
+
+// Elements that one token's layer keeps from forward to backward, in the order in which they are
+// made: q k v, the attention's output, the second norm's input, gate and up, the next layer's
+// input; those that may lie in the gradients' memory.
+std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, bool segments) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-    return 2 * m.hidden + 2 * attention + 2 * keys + 2 * m.intermediate;
+    std::vector<std::int64_t> saved = {attention, m.hidden, 2 * m.intermediate, m.hidden};
+    if (!segments) saved.insert(saved.begin(), {attention, keys, keys});
+    return saved;
+}
+
+// And those that lie elsewhere: of segments, copies of q k v; the inputs of norms that few have.
+std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, bool segments) {
+    const std::int64_t qkv = (m.heads + 2 * m.kv_heads) * m.head_dim;
+    return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) + (m.post_norms ? 2 * m.hidden : 0);
 }
 
 // By the tokens of a sequence together, each seeing those before it and itself.
@@ -40,10 +59,7 @@ double positions_seen(double length, double window) {
 
 std::int64_t parameter_count(const spec::ModelConfig& m) {
     const std::int64_t embeddings = (m.tied ? 1 : 2) * m.vocab * m.hidden;
-    const std::int64_t norms = m.hidden * (m.post_norms ? 4 : 2) + (m.qk_norm ? 2 * m.head_dim : 0);
-    const std::int64_t biases =
-        (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) + (m.out_bias ? m.hidden : 0);
-    return embeddings + m.layers * (layer_products(m) + norms + biases) + m.hidden;
+    return embeddings + m.layers * layer_parameters(m) + m.hidden;
 }
 
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length) {
@@ -65,7 +81,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             3 * (2 * products + score * full / tokens)};
 }
 
-MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec, int live) {
+MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec, int live,
+                         bool on_gpu) {
     const std::int64_t element = element_bytes(spec.precision), count = parameter_count(m);
     const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
     MemoryBytes bytes;
@@ -74,11 +91,27 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     bytes.main_weights = count * (main - element);  // what weights lack of them
     bytes.gradients = count * main;
     bytes.moments = 2 * count * main;
-    bytes.activations = live * tokens * (m.layers * layer_saved(m) + m.hidden) * element;
+    // Of several micro-batches the second has no such room, nor are a frozen parameter's gradients.
+    const bool spare = spec.microbatches() == 1 && spec.model.freeze.empty() && !on_gpu;
+    const std::int64_t none = spare ? m.layers : 0;
+    SpareRoom room(m.vocab * m.hidden * main, layer_parameters(m) * main, none);
+    bytes.activations = live * tokens * m.hidden * element;
+    for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+        const bool segments = spec.data.documents_apart;
+        bytes.activations += live * tokens * layer_saved_elsewhere(m, segments) * element;
+        for (const std::int64_t size : layer_saved(m, segments))
+            if (!spare || !room.take(layer, tokens * size * element))
+                bytes.activations += live * tokens * size * element;
+    }
     const std::int64_t logits = tokens * m.vocab * element;
-    const std::int64_t blocks = (logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes;
-    const std::int64_t loss = logits / blocks + 2 * tokens * m.hidden * element;
-    const std::int64_t layer = tokens * (2 * m.hidden + 4 * m.intermediate) * element;
+    const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
+    const bool fits = spare && room.take(m.layers, block).has_value();
+    const std::int64_t loss = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
+    // Of gelu, ATen's steps have results of their own; of segments, q k v are whole for a moment.
+    const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
+    const std::int64_t qkv =
+        spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
+    const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv) * element;
     bytes.workspace = std::max(loss, layer);
     bytes.snapshot = 3 * count * main;
     return bytes;

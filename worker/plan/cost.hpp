@@ -27,7 +27,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model,
                               std::span<const std::int64_t> lengths);
 
 // Bytes on one rank that holds the whole model, besides the program's own (its code, LibTorch, the
-// threads' stacks). `activations` is what `live` micro-batches save from forward to backward;
+// threads' stacks). `activations` is what `live` micro-batches save from forward to backward, less
+// what lies in the gradients' memory (spare_room.hpp: with one micro-batch a step, on a CPU);
 // `workspace` what comes on top where the most is held: at the loss its block of logits with the
 // rows that go in and come out, or in a layer's backward the gradient of its widest product.
 // `snapshot` is the copy that a checkpoint is written from while training goes on.
@@ -43,7 +44,8 @@ struct MemoryBytes {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot;
     }
 };
-MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec, int live);
+MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec, int live,
+                         bool on_gpu = false);
 
 struct CheckpointBytes {
     std::int64_t weights = 0;

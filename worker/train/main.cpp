@@ -70,8 +70,10 @@ int generate(const Arguments& arguments) {
 
 // The file is a train job's document, or a job file in JSON with all its paths absolute.
 int plan(const Arguments& arguments) {
-    const spec::TrainSpec spec = need(spec::train_spec(need(read_file(arguments.spec_file))));
-    const OrderedJson json = plan_json(spec);
+    const std::string document = need(read_file(arguments.spec_file));
+    const spec::TrainSpec spec = need(spec::train_spec(document));
+    const Json resources = need(parse_json(document)).value("resources", Json::object());
+    const OrderedJson json = plan_json(spec, resources.value("gpus_per_node", 0) > 0);
     std::printf("%s\n", (arguments.json ? json.dump() : plan_text(json)).c_str());
     return 0;
 }

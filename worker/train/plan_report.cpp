@@ -86,7 +86,7 @@ std::string memory_text(const OrderedJson& memory) {
 
 }  // namespace
 
-OrderedJson plan_json(const spec::TrainSpec& spec) {
+OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     check_spec(spec);
     const spec::ModelConfig model = setup_model(spec, {}).config;
     const auto schedule = plan::one_forward_one_backward(1, static_cast<int>(spec.microbatches()));
@@ -116,7 +116,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec) {
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] =
-        memory_json(plan::memory_bytes(model, spec, report.live_max.front()));
+        memory_json(plan::memory_bytes(model, spec, report.live_max.front(), on_gpu));
     // A ring's all-reduce sends and receives nearly twice what it sums.
     const double dp = spec.parallel.dp;
     json["communication_bytes_per_step"] = {

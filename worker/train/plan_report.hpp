@@ -10,7 +10,7 @@ namespace roll::train {
 
 // roll.plan/1: model, mesh, stages, pipeline table, memory, arithmetic, checkpoints. Throws
 // RankFailure for a job that could not run.
-OrderedJson plan_json(const spec::TrainSpec& spec);
+OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false);
 
 std::string plan_text(const OrderedJson& plan);
 

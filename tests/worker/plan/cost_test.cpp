@@ -1,8 +1,11 @@
 #include "worker/plan/cost.hpp"
 
 #include <array>
+#include <optional>
 
 #include <gtest/gtest.h>
+
+#include "worker/plan/spare_room.hpp"
 
 namespace roll::plan {
 namespace {
@@ -56,6 +59,40 @@ TEST(Cost, MemoryFollowsThePrecisionAndTheMicrobatch) {
     EXPECT_EQ(memory_bytes(smollm2(), spec, 1).weights, 2 * one.weights);
     EXPECT_EQ(memory_bytes(smollm2(), spec, 3).activations, 6 * one.activations);
     EXPECT_EQ(checkpoint_bytes(smollm2(), spec::Precision::Fp32).optimizer, one.moments);
+}
+
+TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {
+    spec::TrainSpec spec;
+    spec.precision = spec::Precision::Bf16;
+    spec.seq_length = 256;
+    spec.micro_batch_size = spec.global_batch_size = 4;
+    const std::int64_t tokens = 4 * 256, per_layer = 2 * 576 + 2 * 576 + 2 * 192 + 2 * 1536;
+    const MemoryBytes one = memory_bytes(smollm2(), spec, 1);
+    // A layer has more gradients than it saves, and the first layer has none before it.
+    EXPECT_EQ(one.activations, 2 * tokens * (per_layer + 576));
+    spec.global_batch_size = 8;
+    const MemoryBytes two = memory_bytes(smollm2(), spec, 1);
+    EXPECT_EQ(two.activations, 2 * tokens * (30 * per_layer + 576));
+    EXPECT_EQ(one.workspace, 2 * tokens * (2 * 576 + 4 * 1536));  // of a layer's backward
+    EXPECT_EQ(two.workspace, tokens * (49152 + 2 * 2 * 576));     // half of the logits, and rows
+    spec.global_batch_size = 4;
+    EXPECT_EQ(memory_bytes(smollm2(), spec, 1, /*on_gpu=*/true).activations, two.activations);
+    spec.model.freeze = {"*norm*"};
+    EXPECT_EQ(memory_bytes(smollm2(), spec, 1).activations, two.activations);
+}
+
+TEST(SpareRoom, OfALayerLiesBeforeItsGradients) {
+    SpareRoom room(100, 1000, 3);
+    EXPECT_EQ(room.take(0, 1), std::nullopt);
+    EXPECT_EQ(room.take(1, 500), 128);  // aligned
+    EXPECT_EQ(room.take(1, 461), std::nullopt);
+    EXPECT_EQ(room.take(1, 460), 640);
+    EXPECT_EQ(room.take(2, 1000), std::nullopt);
+    EXPECT_EQ(room.take(2, 900), 1152);
+    EXPECT_EQ(room.take(3, 980), 2112);
+    room.clear();
+    EXPECT_EQ(room.take(3, 2972), 128);
+    EXPECT_EQ(room.take(4, 1), std::nullopt);
 }
 
 }  // namespace

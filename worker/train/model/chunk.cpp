@@ -15,16 +15,23 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
       part_(chunk),
       places_(layer_places(config)),
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
-      grads_(parameters_) {}
+      grads_(parameters_),
+      room_(parameters_, first_layer(), places_.count, chunk.layer_end - chunk.layer_begin) {}
 
-Layer Chunk::layer(std::int64_t index, const Sequences& sequences) {
+// Gradients are added up in the order of the micro-batches: only the first may use their memory.
+ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
+    return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
+}
+
+Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place place) {
     return {config_,
             parameters_,
             places_,
             sequences.rope,
             part_.layer_begin + index,
             first_layer() + static_cast<int>(index) * places_.count,
-            sequences.segments};
+            sequences.segments,
+            std::move(place)};
 }
 
 int Chunk::norm() const {
@@ -86,7 +93,9 @@ at::Tensor Chunk::loss_of(int microbatch, const at::Tensor& x_MC, const at::Tens
     ops::HeadGrad grad;
     if (in_turn && !parameters_.specs[head()].frozen)
         grad = {dw_VC, microbatch == 0 ? ops::Sum::Replace : ops::Sum::Add};
-    at::Tensor loss = ops::linear_cross_entropy(h_MC, output(), targets_M, scale, grad, saved.loss);
+    at::Tensor loss =
+        ops::linear_cross_entropy(h_MC, output(), targets_M, scale, grad, saved.loss,
+                                  place_of(microbatch, part_.layer_end - part_.layer_begin));
     grads_.add(head(), microbatch, 0, std::move(add), ready);
     return loss;
 }
@@ -100,10 +109,12 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.layers.resize(static_cast<std::size_t>(part_.layer_end - part_.layer_begin));
     saved.sequences = sequences_of(data);
     at::Tensor x_MC = part_.pre ? embedded(saved.tokens_M) : hidden_MC;
-    for (std::size_t i = 0; i < saved.layers.size(); ++i)
-        x_MC = layer(static_cast<std::int64_t>(i), saved.sequences)
-                   .forward(x_MC, saved.sequences.positions, saved.layers[i]);
-    if (!part_.post) return x_MC;
+    for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i)
+        x_MC = layer(i, saved.sequences, place_of(microbatch, i))
+                   .forward(x_MC, saved.sequences.positions,
+                            saved.layers[static_cast<std::size_t>(i)]);
+    // The next stage saves what it gets, and memory of ours will hold gradients again.
+    if (!part_.post) return microbatch == 0 ? x_MC.clone() : x_MC;
     return loss_of(microbatch, x_MC, here(data.targets_BT).flatten(), scale, ready);
 }
 
@@ -151,9 +162,11 @@ at::Tensor Chunk::backward_input(int microbatch, const at::Tensor& dhidden_MC, W
     };
     at::Tensor dx_MC = part_.post ? loss_backward(saved, now) : dhidden_MC;
     for (auto i = std::ssize(saved.layers) - 1; i >= 0; --i) {
+        LayerSaved& of_layer = saved.layers.back();
+        // Its product comes later, when the memory that it may lie in holds gradients.
+        if (when == WeightHalves::Later && microbatch == 0) of_layer.o_MA = of_layer.o_MA.clone();
         dx_MC = layer(i, saved.sequences)
-                    .backward_input(dx_MC, saved.layers[static_cast<std::size_t>(i)], now,
-                                    when == WeightHalves::Now ? now : later);
+                    .backward_input(dx_MC, of_layer, now, when == WeightHalves::Now ? now : later);
         saved.layers.pop_back();
     }
     if (!part_.pre) return dx_MC;

@@ -10,6 +10,7 @@
 
 #include "worker/train/model/decoder_layer.hpp"
 #include "worker/train/model/ordered_grads.hpp"
+#include "worker/train/model/saved_room.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 
 namespace roll::train {
@@ -25,7 +26,10 @@ class Chunk {
     Chunk& operator=(const Chunk&) = delete;
 
     // A new step: micro-batches count from 0 again.
-    void begin_step() { grads_.begin(); }
+    void begin_step() {
+        grads_.begin();
+        room_.clear();
+    }
 
     // Takes hidden_MC from the stage before (nothing if pre), returns hidden_MC for the next or, if
     // post, scale * the summed loss as a 0-dim double.
@@ -79,7 +83,8 @@ class Chunk {
         at::Tensor dembedded_MC;
     };
 
-    Layer layer(std::int64_t index, const Sequences& sequences);
+    Layer layer(std::int64_t index, const Sequences& sequences, ops::Place place = {});
+    ops::Place place_of(int microbatch, std::int64_t layer);
     Sequences sequences_of(const Microbatch& data);
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
@@ -96,6 +101,7 @@ class Chunk {
     LayerPlaces places_;
     Parameters parameters_;
     OrderedGrads grads_;
+    SavedRoom room_;
     ops::RopeTable rope_;
     std::map<int, Saved> saved_;  // by micro-batch, from forward to backward_weight
 };

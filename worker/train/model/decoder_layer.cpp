@@ -34,8 +34,8 @@ ops::AttentionRule Layer::rule() const {
 
 at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
     const ops::Heads heads = project(x_MC, positions, s);
-    return finish(x_MC, ops::attention_within(heads, rule(), segments, s.attention).flatten(0, 1),
-                  s);
+    const at::Tensor o_BTA = ops::attention_within(heads, rule(), segments, s.attention, kept);
+    return finish(x_MC, o_BTA.flatten(0, 1), s);
 }
 
 ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& s) const {
@@ -45,22 +45,24 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), config.kv_heads,
                               config.norm_eps, s.qk_norm);
-    return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table);
+    // Of segments, attention saves copies of its own.
+    return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), config.kv_heads, table,
+                     segments.empty() ? kept : ops::Place());
 }
 
 at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& s) const {
     s.o_MA = o_MA;
-    const auto add_to = [&](const at::Tensor& past_MC, const at::Tensor& in_MX, int place, int bias,
-                            int post_norm, ops::RmsNormSaved& saved) {
+    const auto add_to = [&](const at::Tensor& past_MC, const at::Tensor& in_MX, int matrix,
+                            int bias, int post_norm, ops::RmsNormSaved& saved) {
         if (post_norm >= 0)
-            return norm(post_norm, ops::linear(in_MX, weight(place), weight(bias)), saved)
+            return norm(post_norm, ops::linear(in_MX, weight(matrix), weight(bias), kept), saved)
                 .add_(past_MC);
-        if (bias >= 0) return ops::linear_add(past_MC + weight(bias), in_MX, weight(place));
-        return ops::linear_add(past_MC, in_MX, weight(place));
+        if (bias >= 0) return ops::linear_add(past_MC + weight(bias), in_MX, weight(matrix), kept);
+        return ops::linear_add(past_MC, in_MX, weight(matrix), kept);
     };
     const at::Tensor x1_MC =
         add_to(x_MC, o_MA, places.out, places.out_bias, places.post_norm1, s.post_norm1);
-    s.gate_up = {ops::linear(norm(places.norm2, x1_MC, s.norm2), weight(places.gate_up))};
+    s.gate_up = {ops::linear(norm(places.norm2, x1_MC, s.norm2), weight(places.gate_up), {}, kept)};
     const at::Tensor a_MI = config.activation == spec::Activation::Silu
                                 ? ops::swiglu(s.gate_up.gate_up_MJ, s.gate_up)
                                 : ops::geglu(s.gate_up.gate_up_MJ);

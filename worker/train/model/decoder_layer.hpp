@@ -41,6 +41,7 @@ struct Layer {
     std::int64_t index;                           // in the whole model
     int first;                                    // of the layer's parameters
     std::span<const std::int64_t> segments = {};  // of a micro-batch
+    ops::Place kept = {};                         // where what forward saves lies
 
     // x_MC holds whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;

@@ -52,14 +52,15 @@ void for_query_heads(const AttentionSaved& saved, const Body& body) {
 
 }  // namespace
 
-at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved) {
+at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
+                     const Place& room) {
     const auto sizes = heads.q_BHTD.sizes();
     const std::int64_t B = sizes[0], H = sizes[1], T_ = sizes[2], A = H * sizes[3];
     const auto options = heads.q_BHTD.options();
     saved = {rule, heads, {}, {}, {}};
     if (rule.scale == 0) saved.rule.scale = 1 / std::sqrt(static_cast<double>(sizes[3]));
     if (!heads.q_BHTD.is_cpu()) return gpu::attention(saved);
-    saved.out_BTA = at::empty({B, T_, A}, options);
+    saved.out_BTA = made_in(room, {B, T_, A}, options);
     saved.logsumexp_BHT = at::empty({B, H, T_}, wide_options(heads.q_BHTD));
     for_float_types(heads.q_BHTD, [&]<class S>(S) {
         S* out = saved.out_BTA.data_ptr<S>();

@@ -24,8 +24,9 @@ struct AttentionSaved {
     std::array<at::Tensor, 2> flash;  // what a GPU's flash attention keeps besides
 };
 
-at::Tensor attention(const Heads& heads, const AttentionRule& rule,
-                     AttentionSaved& saved);  // o_BTA
+// o_BTA. `place` is asked on a CPU alone.
+at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
+                     const Place& place = {});
 
 // Of bfloat16 on a CPU the gradients are float32: rope_backward rounds them.
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);

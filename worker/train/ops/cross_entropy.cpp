@@ -62,11 +62,11 @@ at::Tensor logits(const at::Tensor& x_MC, const Head& head) {
 
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
-                                CrossEntropySaved& saved) {
+                                CrossEntropySaved& saved, const Place& place) {
     const at::Tensor& w_VC = head.w_VC;
     const std::int64_t rows = x_MC.size(0), size = w_VC.size(0);
     const std::int64_t block = block_rows(x_MC, w_VC);
-    const at::Tensor logits_RV = at::empty({std::min(block, rows), size}, x_MC.options());
+    const at::Tensor logits_RV = made_in(place, {std::min(block, rows), size}, x_MC.options());
     const at::Tensor loss_M = at::empty({rows}, x_MC.options().dtype(at::kDouble));
     saved.dx_MC = at::empty_like(x_MC);
     for (std::int64_t begin = 0; begin < rows; begin += block) {

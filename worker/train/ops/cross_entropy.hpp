@@ -6,8 +6,7 @@
 // same reason (keeping it for later would keep the logits).
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include "worker/train/ops/place.hpp"
 #include "worker/train/ops/sum.hpp"
 
 namespace roll::ops {
@@ -32,10 +31,11 @@ struct HeadGrad {
     Sum sum = Sum::Add;
 };
 
-// scale * the sum over rows of -log softmax(logits)[target]; a 0-dim double.
+// scale * the sum over rows of -log softmax(logits)[target]; a 0-dim double. `place` is for a
+// block of logits, which nobody needs afterwards.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
-                                CrossEntropySaved& saved);
+                                CrossEntropySaved& saved, const Place& place = {});
 
 // The same sum without a scale, a gradient or anything saved.
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,

@@ -48,16 +48,18 @@ void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& 
     }
 }
 
-at::Tensor linear(const at::Tensor& x_MI, const at::Tensor& w_OI, const at::Tensor& bias_O) {
-    if (bias_O.defined()) return linear_add(bias_O.expand({x_MI.size(0), -1}), x_MI, w_OI);
-    at::Tensor y_MO = at::empty({x_MI.size(0), w_OI.size(0)}, x_MI.options());
+at::Tensor linear(const at::Tensor& x_MI, const at::Tensor& w_OI, const at::Tensor& bias_O,
+                  const Place& place) {
+    if (bias_O.defined()) return linear_add(bias_O.expand({x_MI.size(0), -1}), x_MI, w_OI, place);
+    at::Tensor y_MO = made_in(place, {x_MI.size(0), w_OI.size(0)}, x_MI.options());
     matmul(y_MO, x_MI, w_OI.t(), 0);
     return y_MO;
 }
 
-at::Tensor linear_add(const at::Tensor& residual_MO, const at::Tensor& x_MI,
-                      const at::Tensor& w_OI) {
-    at::Tensor y_MO = residual_MO.clone(at::MemoryFormat::Contiguous);
+at::Tensor linear_add(const at::Tensor& residual_MO, const at::Tensor& x_MI, const at::Tensor& w_OI,
+                      const Place& place) {
+    at::Tensor y_MO = made_in(place, residual_MO.sizes(), residual_MO.options());
+    y_MO.copy_(residual_MO);
     matmul(y_MO, x_MI, w_OI.t(), 1);
     return y_MO;
 }

@@ -14,6 +14,8 @@ using Room = std::unique_ptr<std::byte[]>;
 
 constexpr std::int64_t kInnerMax = 4096;  // more of a panel would not stay in the second cache
 constexpr std::int64_t kRowsMin = 32;     // with fewer, packing costs more than it gives
+constexpr std::int64_t kLeftNumbers = 4 << 20;  // of the left side, packed at a time
+constexpr std::int64_t kLine = 32;              // numbers of a cache line
 
 struct Matrix {
     const Number* data;
@@ -56,7 +58,6 @@ struct Work {
 
 // The left side, if its columns are contiguous. A cache line of numbers at a time.
 Room pack_left(const Work& work) {
-    constexpr std::int64_t kLine = 32;
     const std::int64_t row_bytes = work.whole.inner / 2 * PairKernels::kPairBytes;
     const std::int64_t rows = work.whole.rows, lines = parts(rows, kLine);
     Room packed = room_for(lines * kLine * work.whole.inner / 2);
@@ -117,6 +118,28 @@ void run(const Work& work) {
     });
 }
 
+// A part of the rows, and of the numbers of their sums, at a time: no more of either side is packed
+// than a cache holds.
+void run_in_parts(const Work& all) {
+    const simd::PairProduct& whole = all.whole;
+    auto* const out = static_cast<std::byte*>(whole.out);
+    for (std::int64_t begin = 0; begin < whole.inner; begin += kInnerMax) {
+        Work work = all;
+        work.b.data += begin * (all.b.turned ? 1 : all.b.stride);
+        work.whole.add = whole.add || begin > 0;
+        work.whole.inner = std::min(kInnerMax, whole.inner - begin);
+        const std::int64_t most =
+            all.a.turned ? kLeftNumbers / work.whole.inner / kLine * kLine : whole.rows;
+        for (std::int64_t row = 0; row < whole.rows; row += most) {
+            work.a.data = all.a.data +
+                          (all.a.turned ? begin * all.a.stride + row : begin + row * all.a.stride);
+            work.whole.out = out + row * whole.out_stride * (whole.out_is_float ? 4 : 2);
+            work.whole.rows = std::min(most, whole.rows - row);
+            run(work);
+        }
+    }
+}
+
 }  // namespace
 
 bool pair_matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
@@ -134,19 +157,15 @@ bool pair_matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Ten
     TORCH_CHECK(
         b_KN.size(0) == inner && out_MN.size(0) == a_MK.size(0) && out_MN.size(1) == b_KN.size(1),
         "a product's sizes do not match");
-    for (std::int64_t begin = 0; begin < inner; begin += kInnerMax) {
-        Work work{*kernels, *a, *b, {}};
-        work.a.data += begin * (a->turned ? a->stride : 1);
-        work.b.data += begin * (b->turned ? 1 : b->stride);
-        work.whole.out = out_MN.mutable_data_ptr();
-        work.whole.out_stride = out_MN.stride(0);
-        work.whole.out_is_float = wide;
-        work.whole.add = beta == 1 || begin > 0;
-        work.whole.rows = out_MN.size(0);
-        work.whole.columns = out_MN.size(1);
-        work.whole.inner = std::min(kInnerMax, inner - begin);
-        run(work);
-    }
+    Work whole{*kernels, *a, *b, {}};
+    whole.whole.out = out_MN.mutable_data_ptr();
+    whole.whole.out_stride = out_MN.stride(0);
+    whole.whole.out_is_float = wide;
+    whole.whole.add = beta == 1;
+    whole.whole.rows = out_MN.size(0);
+    whole.whole.columns = out_MN.size(1);
+    whole.whole.inner = inner;
+    run_in_parts(whole);
     return true;
 }
 

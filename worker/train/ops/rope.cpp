@@ -88,13 +88,15 @@ RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta
     return {(factor * angle_TE.cos()).to(dtype), (factor * angle_TE.sin()).to(dtype)};
 }
 
-Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table) {
+Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
+           const Place& place) {
     if (!qkv_BTP.is_cpu()) return gpu::rope(qkv_BTP, kv_heads, table);
     const std::int64_t B = qkv_BTP.size(0), T_ = qkv_BTP.size(1), half = table.cos_TE.size(1);
     const std::int64_t q_heads = qkv_BTP.size(2) / (2 * half) - 2 * kv_heads;
-    Heads heads{at::empty({B, q_heads, T_, 2 * half}, qkv_BTP.options()),
-                at::empty({B, kv_heads, T_, 2 * half}, qkv_BTP.options()),
-                at::empty({B, kv_heads, T_, 2 * half}, qkv_BTP.options())};
+    const auto of_heads = [&](std::int64_t count) {
+        return made_in(place, {B, count, T_, 2 * half}, qkv_BTP.options());
+    };
+    Heads heads{of_heads(q_heads), of_heads(kv_heads), of_heads(kv_heads)};
     for_float_types(qkv_BTP, [&]<class S>(S) {
         const auto *cos = table.cos_TE.const_data_ptr<Wide<S>>(),
                    *sin = table.sin_TE.const_data_ptr<Wide<S>>();

@@ -6,9 +6,8 @@
 // The pairs that turn together are (i, i + D / 2), as in Hugging Face's llama.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "common/spec/model.hpp"
+#include "worker/train/ops/place.hpp"
 
 namespace roll::ops {
 
@@ -25,7 +24,9 @@ struct Heads {
     at::Tensor v_BGTD;
 };
 
-Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
+// `place` is asked on a CPU alone.
+Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
+           const Place& place = {});
 
 // dqkv_BTP of `dtype`, that of the forward pass.
 at::Tensor rope_backward(const Heads& d, const RopeTable& table, at::ScalarType dtype);

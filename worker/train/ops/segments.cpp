@@ -30,14 +30,15 @@ Heads part_of(const Heads& heads, std::int64_t begin, std::int64_t count) {
 }  // namespace
 
 at::Tensor attention_within(const Heads& heads, const AttentionRule& rule,
-                            std::span<const std::int64_t> starts, SegmentsSaved& saved) {
+                            std::span<const std::int64_t> starts, SegmentsSaved& saved,
+                            const Place& place) {
     saved.starts.assign(starts.begin(), starts.end());
     saved.parts.resize(std::max<std::size_t>(starts.size(), 1));
-    if (starts.empty()) return attention(heads, rule, saved.parts[0]);
+    if (starts.empty()) return attention(heads, rule, saved.parts[0], place);
     ROLL_CHECK(heads.q_BHTD.size(0) == 1 && starts[0] == 0);
     const std::int64_t positions = heads.q_BHTD.size(2);
-    const at::Tensor o_BTA = at::empty({1, positions, heads.q_BHTD.size(1) * heads.q_BHTD.size(3)},
-                                       heads.q_BHTD.options());
+    const at::Tensor o_BTA = made_in(
+        place, {1, positions, heads.q_BHTD.size(1) * heads.q_BHTD.size(3)}, heads.q_BHTD.options());
     for_segments(starts, positions, [&](std::size_t i, std::int64_t begin, std::int64_t count) {
         o_BTA.narrow(1, begin, count)
             .copy_(attention(part_of(heads, begin, count), rule, saved.parts[i]));

@@ -18,7 +18,8 @@ struct SegmentsSaved {
 // Returns o_BTA. `starts` are where segments begin, ascending from 0, with B = 1; without any, each
 // of the B rows is one.
 at::Tensor attention_within(const Heads& heads, const AttentionRule& rule,
-                            std::span<const std::int64_t> starts, SegmentsSaved& saved);
+                            std::span<const std::int64_t> starts, SegmentsSaved& saved,
+                            const Place& place = {});
 
 // Uses up what was saved.
 Heads attention_within_backward(const at::Tensor& do_BTA, SegmentsSaved saved);

@@ -42,16 +42,22 @@ class MemoryTest(RankCase):
             print(f'the program itself, {precision}: {own[precision] / 2**20:.1f} MiB')
         wide = {'model__hidden_size': 256, 'model__intermediate_size': 768, 'model__num_hidden_layers': 6,
                 'model__num_attention_heads': 4, 'model__num_key_value_heads': 4}
+        few = {'train__micro_batch_size': 1, 'train__seq_length': 64, **wide}
+        many = {'train__micro_batch_size': 8, 'train__seq_length': 256, **wide}
         jobs = {
-            'mostly parameters': self.job(train__micro_batch_size=1, train__seq_length=64, **wide),
-            'mostly activations': self.job(train__micro_batch_size=8, train__seq_length=256, **wide),
-            'mostly logits': self.job(train__micro_batch_size=8, train__seq_length=256, model__vocab_size=16384,
-                                      model__hidden_size=64, model__intermediate_size=128),
-            'doubles': self.job(train__micro_batch_size=4, train__seq_length=128, train__precision='fp64', **wide),
-            'bfloat16, mostly parameters': self.job(train__micro_batch_size=1, train__seq_length=64,
-                                                    train__precision='bf16', **wide),
-            'bfloat16, mostly activations': self.job(train__micro_batch_size=8, train__seq_length=256,
-                                                     train__precision='bf16', **wide),
+            'mostly parameters': self.job(**few),
+            'mostly activations': self.job(**many),
+            'mostly logits': self.job(**{**many, 'model__vocab_size': 16384, 'model__hidden_size': 64,
+                                         'model__intermediate_size': 128}),
+            'doubles': self.job(**{**many, 'train__micro_batch_size': 4, 'train__seq_length': 128,
+                                   'train__precision': 'fp64'}),
+            'bfloat16, mostly parameters': self.job(**few, train__precision='bf16'),
+            'bfloat16, mostly activations': self.job(**many, train__precision='bf16'),
+            'bfloat16, mostly logits': self.job(**many, train__precision='bf16', model__vocab_size=16384),
+            'two micro-batches': self.job(**{**many, 'train__micro_batch_size': 4}),
+            'norms of heads': self.job(**many, model__family='qwen3', model__head_dim=64),
+            'norms after each part': self.job(**many, model__family='gemma2', model__head_dim=64),
+            'documents apart': self.job(**many, data__attention='within_documents'),
         }
         worst = 0
         for number, (name, document) in enumerate(jobs.items(), start=len(own) + 1):

@@ -1,0 +1,18 @@
+// Where an operator's result lies, for a caller that has memory for it.
+#pragma once
+
+#include <functional>
+
+#include <ATen/ATen.h>
+
+namespace roll::ops {
+
+// Makes the tensor for a result. An empty one: new memory.
+using Place = std::function<at::Tensor(at::IntArrayRef sizes, const at::TensorOptions& options)>;
+
+inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,
+                          const at::TensorOptions& options) {
+    return place ? place(sizes, options) : at::empty(sizes, options);
+}
+
+}  // namespace roll::ops
