@@ -1,6 +1,7 @@
-"""bench_hf.py SHAPE|DIR THREADS fp32|bf16 ATTENTION: transformers' training step, a step for each line on stdin.
+"""bench_hf.py SHAPE|DIR THREADS fp32|bf16|mixed ATTENTION: transformers' training step, one for each line on stdin.
 
-Answers and shapes as train_bench.cpp. ATTENTION is sdpa or eager.
+Answers and shapes as train_bench.cpp. ATTENTION is sdpa or eager. bf16: weights, gradients and moments are bfloat16;
+mixed: they are float32, and torch.autocast computes in bfloat16, as Roll's bf16 does.
 """
 import json
 import os
@@ -46,8 +47,9 @@ def main():
     inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
 
     def step():
-        logits = model(inputs, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=sys.argv[3] == "mixed"):
+            logits = model(inputs, use_cache=False).logits
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -62,10 +62,12 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32",
                         help="bf16: Roll's weights and moments stay fp32, transformers' are bf16 throughout")
+    parser.add_argument("--mixed", action="store_true", help="with bf16: transformers' stay fp32, too (torch.autocast)")
     parser.add_argument("--model", help="a Hugging Face directory instead of a shape")
     args = parser.parse_args()
     shape, tokens = args.model or args.shape, 4 * 256 if args.model else TOKENS[args.shape]
-    hf = [sys.executable, Path(__file__).with_name("bench_hf.py"), shape, str(args.threads), args.dtype]
+    hf = [sys.executable, Path(__file__).with_name("bench_hf.py"), shape, str(args.threads),
+          "mixed" if args.mixed else args.dtype]
     roll = [args.train_bench, shape, str(args.threads), args.dtype]
     loading = {"roll_load_seconds": fastest(lambda: load(roll)),
                "cat_seconds": fastest(lambda: cat(args.model))} if args.model else {}
@@ -77,7 +79,8 @@ def main():
     told = {name: contestant.finish() for name, contestant in contestants.items()}
     best = min(("sdpa", "eager"), key=lambda name: told[name]["seconds"])
     print(json.dumps({
-        "shape": Path(shape).name, "dtype": args.dtype, "threads": args.threads, "steps": args.steps,
+        "shape": Path(shape).name, "dtype": args.dtype, "mixed": args.mixed,
+        "threads": args.threads, "steps": args.steps,
         "tokens_per_second": {name: round(tokens / t["seconds"]) for name, t in told.items()},
         "first_step_after_start": {name: t["first"] for name, t in told.items()},
         "rss_mib": {name: t["rss_mib"] for name, t in told.items()}, "against": best,
