@@ -1,5 +1,7 @@
 #include "worker/convert/carried.hpp"
 
+#include <set>
+
 namespace roll::convert {
 namespace {
 
@@ -29,6 +31,23 @@ void carry_native(Source& source, const Shapes& found) {
         for (const auto& [name, shape] : found)
             if (name.starts_with(rule.native))
                 add(source, name, rule.hf + name.substr(rule.native.size()), shape, rule.stage);
+}
+
+Result<void> carry_rank(Source& source, const formats::TorchFile& file, int pp) {
+    const formats::McaLayout& layout = source.config.layout;
+    const formats::Pickle& pickle = file.pickle();
+    std::set<std::string> sections{"model", "model0"};
+    if (pp == layout.pp - 1) sections.insert(formats::mca_chunk_key(layout, layout.vpp - 1));
+    Shapes found;
+    for (const std::string& section : sections) {
+        const formats::PickleId* node = pickle.find(pickle.root(), section);
+        if (node == nullptr) continue;
+        ROLL_TRY(const formats::StateDict dict, file.state_dict(*node));
+        for (const tensor::StridedView& view : dict.tensors)
+            found.emplace(view.info.name, view.info.shape);
+    }
+    carry_native(source, found);
+    return {};
 }
 
 }  // namespace roll::convert

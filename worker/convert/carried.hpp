@@ -6,6 +6,7 @@
 
 #include "common/error.hpp"
 #include "worker/convert/source.hpp"
+#include "worker/formats/torch_file.hpp"
 
 namespace roll::convert {
 
@@ -15,5 +16,8 @@ using Shapes = std::map<std::string, Shape>;  // by name
 // Every rank of their stage holds them whole.
 void carry_hf(Source& source, const Shapes& found);
 void carry_native(Source& source, const Shapes& found);
+
+// Of what the first rank of a stage has, in a file of that rank.
+Result<void> carry_rank(Source& source, const formats::TorchFile& file, int pp);
 
 }  // namespace roll::convert

@@ -5,10 +5,12 @@
 #include <set>
 
 #include "common/files.hpp"
+#include "worker/convert/carried.hpp"
 #include "worker/convert/deepspeed_source.hpp"
 #include "worker/convert/dist_layout.hpp"
 #include "worker/convert/matcher.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/packed.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/megatron.hpp"
@@ -351,6 +353,23 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
     return Json();
 }
 
+// What the config does not say: experts packed one way or another, towers that are carried.
+Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
+    if (source.family->packed.empty() && source.family->carried.empty()) return {};
+    ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));
+    const std::string prefix = common_prefix(metadata, keys);
+    Shapes found;
+    for (const formats::DcpTensor& tensor : metadata.tensors)
+        if (tensor.info.name.starts_with(prefix))
+            found.emplace(tensor.info.name.substr(prefix.size()), tensor.info.shape);
+    if (found.contains("embedding.word_embeddings.weight")) {
+        carry_native(source, found);
+        return {};
+    }
+    carry_hf(source, found);
+    return settle_packed(source, found);
+}
+
 Result<void> read_dist(Source& source, const fs::path& directory,
                        const formats::DcpMetadata& metadata) {
     source.config.layout = {};  // a key is whole, whatever ranks wrote it
@@ -360,6 +379,7 @@ Result<void> read_dist(Source& source, const fs::path& directory,
                                                 tensor.info.name.find("mtp.") != std::string::npos;
                                      });
     ROLL_TRY_VOID(use_tensors(source, has_mtp));
+    ROLL_TRY_VOID(look_for_more(source, metadata));
     return read_dist_tensors(source, directory, metadata);
 }
 

@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "common/check.hpp"
+#include "worker/convert/carried.hpp"
 #include "worker/convert/mca_layout.hpp"
 #include "worker/convert/rank_reader.hpp"
 #include "worker/convert/source_config.hpp"
@@ -117,6 +118,20 @@ Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version
     return result;
 }
 
+// What the first rank of the first stage and of the last has besides what the config says.
+Result<void> carry_ranks(Source& source, const fs::path& directory) {
+    if (source.family->carried.empty()) return {};
+    const formats::McaLayout& layout = source.config.layout;
+    for (const int pp : {0, layout.pp - 1}) {
+        const fs::path label = formats::mca_rank_file(layout, {.tp = 0, .pp = pp, .ep = 0});
+        const auto path = weights_in(directory / label.parent_path().filename());
+        if (!path) continue;  // read_ranks() says so
+        ROLL_TRY(const auto file, TorchFile::open(*path));
+        ROLL_TRY_VOID(carry_rank(source, file, pp));
+    }
+    return {};
+}
+
 Result<void> read_ranks(Source& source, const fs::path& directory, std::vector<Stored> expected) {
     const auto sections = sections_by_file(expected);
     RankReader reader(source, std::move(expected));
@@ -160,7 +175,9 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
     source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
     source.config.local_names = false;  // names are read in either spelling
-    ROLL_TRY_VOID(use_tensors(source, state.args.value("mtp_num_layers", Json()).is_number()));
+    const Json mtp = state.args.value("mtp_num_layers", Json());
+    ROLL_TRY_VOID(use_tensors(source, mtp.is_number() && mtp > 0));
+    ROLL_TRY_VOID(carry_ranks(source, directory));
     const auto padded = state.args.find("padded_vocab_size");
     const std::int64_t rows = vocabulary_of(source);
     const bool pads = padded != state.args.end() && padded->is_number_integer() && *padded > rows;

@@ -85,7 +85,7 @@ Result<void> RankReader::read(std::shared_ptr<const TorchFile> file, const std::
 Result<void> RankReader::take(const Stored& where, const tensor::StridedView& view) {
     const std::string name = older_spelling(formats::core_spelling(view.info.name));
     for (const std::string& spelling :
-         {name, local_spelling(name), transformer_engine_spelling(name)}) {
+         {view.info.name, name, local_spelling(name), transformer_engine_spelling(name)}) {
         ROLL_TRY(const bool taken, matcher_.take(where, where.file, spelling, view));
         if (taken) return {};
     }

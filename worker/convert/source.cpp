@@ -191,18 +191,7 @@ Result<void> carry_mca(Source& source, const fs::path& iteration) {
         if (source.family->carried.empty()) return {};
         const fs::path file = formats::mca_rank_file(layout, {.tp = 0, .pp = pp, .ep = 0});
         ROLL_TRY(const auto opened, formats::TorchFile::open(rank_path(iteration, file)));
-        const formats::Pickle& pickle = opened.pickle();
-        Shapes found;
-        std::set<std::string> sections{"model", "model0"};
-        if (pp == layout.pp - 1) sections.insert(formats::mca_chunk_key(layout, layout.vpp - 1));
-        for (const std::string& section : sections) {
-            const formats::PickleId* node = pickle.find(pickle.root(), section);
-            if (node == nullptr) continue;
-            ROLL_TRY(const formats::StateDict dict, opened.state_dict(*node));
-            for (const tensor::StridedView& view : dict.tensors)
-                found.emplace(view.info.name, view.info.shape);
-        }
-        carry_native(source, found);
+        ROLL_TRY_VOID(carry_rank(source, opened, pp));
     }
     return {};
 }

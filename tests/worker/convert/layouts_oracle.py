@@ -153,6 +153,16 @@ class Layouts(FolderCase):
                         wanted[hf] = logits(hf)
                     self.assertTrue(torch.equal(wanted[hf], logits(self.root / 'back')))
 
+    def test_formats_of_no_layout_and_megatrons_hold_every_family(self):
+        for model_type, variants in MODELS.items():
+            for number, sizes in enumerate(variants):
+                hf = make(model_type, sizes, self.root / f'{model_type}-{number}')
+                for to, options in (('torch_dist', []), ('fsdp_dtensor', []), ('dcp', []), ('megatron', ['--tp', 2])):
+                    with self.subTest(model_type=model_type, variant=number, to=to):
+                        run('convert', hf, self.root / to, '--to', to, '--overwrite', *options)
+                        run('convert', self.root / to, self.root / 'back', '--to', 'hf', '--overwrite')
+                        run('diff', hf, self.root / 'back')  # experts may be packed now that lay apart
+
     def test_a_tied_model_has_no_output_layer(self):
         for model_type in MODELS:
             hf = make(model_type, tied(MODELS[model_type][0], True), self.root / model_type)
