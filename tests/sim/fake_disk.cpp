@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "daemon/ledger/sqlite.hpp"
+#include "tests/daemon/ledger/file_methods.hpp"
 
 namespace roll::sim {
 namespace {
@@ -22,109 +22,93 @@ struct Handle {
 Handle& handle_of(sqlite3_file* file) { return *reinterpret_cast<Handle*>(file); }
 FakeDisk::File& file_of(sqlite3_file* file) { return **handle_of(file).file; }
 
-int on_close(sqlite3_file* file) {
-    delete handle_of(file).file;
-    delete handle_of(file).shared;
-    return SQLITE_OK;
-}
-
-int on_read(sqlite3_file* file, void* to, int amount, sqlite3_int64 at) {
-    if (!g_disk->works()) return SQLITE_IOERR_READ;
-    const std::string& bytes = file_of(file).bytes;
-    const auto from = std::min(static_cast<std::size_t>(at), bytes.size());
-    const auto count = std::min(static_cast<std::size_t>(amount), bytes.size() - from);
-    std::memcpy(to, bytes.data() + from, count);
-    std::memset(static_cast<char*>(to) + count, 0, static_cast<std::size_t>(amount) - count);
-    return count == static_cast<std::size_t>(amount) ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
-}
-
-int on_write(sqlite3_file* file, const void* from, int amount, sqlite3_int64 at) {
-    FakeDisk::File& open = file_of(file);
-    const auto end = static_cast<std::size_t>(at + amount);
-    if (!g_disk->works()) return SQLITE_IOERR_WRITE;
-    if (end > open.bytes.size() && g_disk->is_full()) return SQLITE_FULL;
-    std::string bytes(static_cast<const char*>(from), static_cast<std::size_t>(amount));
-    if (end > open.bytes.size()) open.bytes.resize(end);
-    open.bytes.replace(static_cast<std::size_t>(at), bytes.size(), bytes);
-    open.unsynced.push_back({static_cast<std::size_t>(at), std::move(bytes)});
-    return SQLITE_OK;
-}
-
-int on_truncate(sqlite3_file* file, sqlite3_int64 size) {
-    if (!g_disk->works()) return SQLITE_IOERR_TRUNCATE;
-    file_of(file).bytes.resize(static_cast<std::size_t>(size));
-    file_of(file).unsynced.push_back({static_cast<std::size_t>(size), "", true});
-    return SQLITE_OK;
-}
-
-int on_sync(sqlite3_file* file, int) {
-    if (!g_disk->works()) return SQLITE_IOERR_FSYNC;
-    FakeDisk::File& open = file_of(file);
-    for (const FakeDisk::Write& write : open.unsynced) {
-        if (open.synced.size() < write.at + write.bytes.size() || write.truncates)
-            open.synced.resize(write.at + write.bytes.size());
-        open.synced.replace(write.at, write.bytes.size(), write.bytes);
+struct Methods {
+    static int close(sqlite3_file* file) {
+        delete handle_of(file).file;
+        delete handle_of(file).shared;
+        return SQLITE_OK;
     }
-    open.unsynced.clear();
-    open.listed = true;
-    return SQLITE_OK;
-}
 
-int on_file_size(sqlite3_file* file, sqlite3_int64* size) {
-    *size = static_cast<sqlite3_int64>(file_of(file).bytes.size());
-    return SQLITE_OK;
-}
-int on_lock(sqlite3_file*, int) { return SQLITE_OK; }
-int on_check_reserved(sqlite3_file*, int* out) {
-    *out = 0;
-    return SQLITE_OK;
-}
-int on_control(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
-int on_sector_size(sqlite3_file*) { return 4096; }
-// As SQLite takes it of every disk on Unix: bytes beside those of a write never change.
-int on_characteristics(sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; }
+    static int read(sqlite3_file* file, void* to, int amount, sqlite3_int64 at) {
+        if (!g_disk->works()) return SQLITE_IOERR_READ;
+        const std::string& bytes = file_of(file).bytes;
+        const auto from = std::min(static_cast<std::size_t>(at), bytes.size());
+        const auto count = std::min(static_cast<std::size_t>(amount), bytes.size() - from);
+        std::memcpy(to, bytes.data() + from, count);
+        std::memset(static_cast<char*>(to) + count, 0, static_cast<std::size_t>(amount) - count);
+        return count == static_cast<std::size_t>(amount) ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
+    }
 
-int on_shm_map(sqlite3_file* file, int page, int size, int extend, void volatile** to) {
-    auto& shared = *handle_of(file).shared;
-    *to = nullptr;
-    while (extend != 0 && std::ssize(shared) <= page)
-        shared.push_back(std::make_unique<char[]>(static_cast<std::size_t>(size)));
-    if (page < std::ssize(shared)) *to = shared[static_cast<std::size_t>(page)].get();
-    return SQLITE_OK;
-}
-int on_shm_lock(sqlite3_file*, int, int, int) { return SQLITE_OK; }
-void on_shm_barrier(sqlite3_file*) {}
-int on_shm_unmap(sqlite3_file* file, int) {
-    handle_of(file).shared->clear();
-    return SQLITE_OK;
-}
+    static int write(sqlite3_file* file, const void* from, int amount, sqlite3_int64 at) {
+        FakeDisk::File& open = file_of(file);
+        const auto end = static_cast<std::size_t>(at + amount);
+        if (!g_disk->works()) return SQLITE_IOERR_WRITE;
+        if (end > open.bytes.size() && g_disk->is_full()) return SQLITE_FULL;
+        std::string bytes(static_cast<const char*>(from), static_cast<std::size_t>(amount));
+        if (end > open.bytes.size()) open.bytes.resize(end);
+        open.bytes.replace(static_cast<std::size_t>(at), bytes.size(), bytes);
+        open.unsynced.push_back({static_cast<std::size_t>(at), std::move(bytes)});
+        return SQLITE_OK;
+    }
+
+    static int truncate(sqlite3_file* file, sqlite3_int64 size) {
+        if (!g_disk->works()) return SQLITE_IOERR_TRUNCATE;
+        file_of(file).bytes.resize(static_cast<std::size_t>(size));
+        file_of(file).unsynced.push_back({static_cast<std::size_t>(size), "", true});
+        return SQLITE_OK;
+    }
+
+    static int sync(sqlite3_file* file, int) {
+        if (!g_disk->works()) return SQLITE_IOERR_FSYNC;
+        FakeDisk::File& open = file_of(file);
+        for (const FakeDisk::Write& write : open.unsynced) {
+            if (open.synced.size() < write.at + write.bytes.size() || write.truncates)
+                open.synced.resize(write.at + write.bytes.size());
+            open.synced.replace(write.at, write.bytes.size(), write.bytes);
+        }
+        open.unsynced.clear();
+        open.listed = true;
+        return SQLITE_OK;
+    }
+
+    static int file_size(sqlite3_file* file, sqlite3_int64* size) {
+        *size = static_cast<sqlite3_int64>(file_of(file).bytes.size());
+        return SQLITE_OK;
+    }
+    static int lock(sqlite3_file*, int) { return SQLITE_OK; }
+    static int unlock(sqlite3_file*, int) { return SQLITE_OK; }
+    static int check_reserved(sqlite3_file*, int* out) {
+        *out = 0;
+        return SQLITE_OK;
+    }
+    static int control(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
+    static int sector_size(sqlite3_file*) { return 4096; }
+    // As SQLite takes it of every disk on Unix: bytes beside those of a write never change.
+    static int characteristics(sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; }
+
+    static int shm_map(sqlite3_file* file, int page, int size, int extend, void volatile** to) {
+        auto& shared = *handle_of(file).shared;
+        *to = nullptr;
+        while (extend != 0 && std::ssize(shared) <= page)
+            shared.push_back(std::make_unique<char[]>(static_cast<std::size_t>(size)));
+        if (page < std::ssize(shared)) *to = shared[static_cast<std::size_t>(page)].get();
+        return SQLITE_OK;
+    }
+    static int shm_lock(sqlite3_file*, int, int, int) { return SQLITE_OK; }
+    static void shm_barrier(sqlite3_file*) {}
+    static int shm_unmap(sqlite3_file* file, int) {
+        handle_of(file).shared->clear();
+        return SQLITE_OK;
+    }
+};
 
 int on_open(sqlite3_vfs*, sqlite3_filename name, sqlite3_file* file, int flags, int* out) {
-    static const sqlite3_io_methods kMethods = {2,
-                                                on_close,
-                                                on_read,
-                                                on_write,
-                                                on_truncate,
-                                                on_sync,
-                                                on_file_size,
-                                                on_lock,
-                                                on_lock,
-                                                on_check_reserved,
-                                                on_control,
-                                                on_sector_size,
-                                                on_characteristics,
-                                                on_shm_map,
-                                                on_shm_lock,
-                                                on_shm_barrier,
-                                                on_shm_unmap,
-                                                nullptr,
-                                                nullptr};
     file->pMethods = nullptr;
     auto opened = g_disk->open(name == nullptr ? "" : name, (flags & SQLITE_OPEN_CREATE) != 0);
     if (!opened) return SQLITE_CANTOPEN;
     handle_of(file).file = new std::shared_ptr<FakeDisk::File>(std::move(opened));
     handle_of(file).shared = new std::vector<std::unique_ptr<char[]>>;
-    file->pMethods = &kMethods;
+    file->pMethods = ledger::file_methods<Methods>();
     if (out != nullptr) *out = flags;
     return SQLITE_OK;
 }

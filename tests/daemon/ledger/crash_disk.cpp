@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/ledger/sqlite.hpp"
+#include "tests/daemon/ledger/file_methods.hpp"
 
 namespace roll::ledger {
 namespace {
@@ -67,88 +67,73 @@ bool crashes(const std::function<void()>& half = {}) {
     ::_exit(9);
 }
 
-int on_close(sqlite3_file* file) {
-    const int done = real(file)->pMethods->xClose(real(file));
-    std::erase_if(g_unsynced, [&](const Undo& undo) { return undo.file == real(file); });
-    return done;
-}
-int on_read(sqlite3_file* file, void* to, int amount, sqlite3_int64 at) {
-    return real(file)->pMethods->xRead(real(file), to, amount, at);
-}
-int on_write(sqlite3_file* file, const void* from, int amount, sqlite3_int64 at) {
-    const auto half = [&] { real(file)->pMethods->xWrite(real(file), from, amount / 2, at); };
-    if (crashes(half)) return SQLITE_IOERR_WRITE;
-    if (g_crash == Crash::PowerLoss) remember(real(file), at, amount);
-    return real(file)->pMethods->xWrite(real(file), from, amount, at);
-}
-int on_truncate(sqlite3_file* file, sqlite3_int64 size) {
-    if (crashes()) return SQLITE_IOERR_TRUNCATE;
-    sqlite3_int64 before = 0;
-    real(file)->pMethods->xFileSize(real(file), &before);
-    if (g_crash == Crash::PowerLoss && before > size)
-        remember(real(file), size, static_cast<int>(before - size));
-    return real(file)->pMethods->xTruncate(real(file), size);
-}
-int on_sync(sqlite3_file* file, int flags) {
-    if (crashes()) return SQLITE_IOERR_FSYNC;
-    std::erase_if(g_unsynced, [&](const Undo& undo) { return undo.file == real(file); });
-    return real(file)->pMethods->xSync(real(file), flags);
-}
-int on_file_size(sqlite3_file* file, sqlite3_int64* size) {
-    return real(file)->pMethods->xFileSize(real(file), size);
-}
-int on_lock(sqlite3_file* file, int level) {
-    return real(file)->pMethods->xLock(real(file), level);
-}
-int on_unlock(sqlite3_file* file, int level) {
-    return real(file)->pMethods->xUnlock(real(file), level);
-}
-int on_check_reserved(sqlite3_file* file, int* out) {
-    return real(file)->pMethods->xCheckReservedLock(real(file), out);
-}
-int on_control(sqlite3_file* file, int op, void* argument) {
-    return real(file)->pMethods->xFileControl(real(file), op, argument);
-}
-int on_sector_size(sqlite3_file* file) { return real(file)->pMethods->xSectorSize(real(file)); }
-int on_characteristics(sqlite3_file* file) {
-    return real(file)->pMethods->xDeviceCharacteristics(real(file));
-}
-int on_shm_map(sqlite3_file* file, int page, int size, int extend, void volatile** to) {
-    return real(file)->pMethods->xShmMap(real(file), page, size, extend, to);
-}
-int on_shm_lock(sqlite3_file* file, int offset, int n, int flags) {
-    return real(file)->pMethods->xShmLock(real(file), offset, n, flags);
-}
-void on_shm_barrier(sqlite3_file* file) { real(file)->pMethods->xShmBarrier(real(file)); }
-int on_shm_unmap(sqlite3_file* file, int remove) {
-    return real(file)->pMethods->xShmUnmap(real(file), remove);
-}
+struct Methods {
+    static int close(sqlite3_file* file) {
+        const int done = real(file)->pMethods->xClose(real(file));
+        std::erase_if(g_unsynced, [&](const Undo& undo) { return undo.file == real(file); });
+        return done;
+    }
+    static int read(sqlite3_file* file, void* to, int amount, sqlite3_int64 at) {
+        return real(file)->pMethods->xRead(real(file), to, amount, at);
+    }
+    static int write(sqlite3_file* file, const void* from, int amount, sqlite3_int64 at) {
+        const auto half = [&] { real(file)->pMethods->xWrite(real(file), from, amount / 2, at); };
+        if (crashes(half)) return SQLITE_IOERR_WRITE;
+        if (g_crash == Crash::PowerLoss) remember(real(file), at, amount);
+        return real(file)->pMethods->xWrite(real(file), from, amount, at);
+    }
+    static int truncate(sqlite3_file* file, sqlite3_int64 size) {
+        if (crashes()) return SQLITE_IOERR_TRUNCATE;
+        sqlite3_int64 before = 0;
+        real(file)->pMethods->xFileSize(real(file), &before);
+        if (g_crash == Crash::PowerLoss && before > size)
+            remember(real(file), size, static_cast<int>(before - size));
+        return real(file)->pMethods->xTruncate(real(file), size);
+    }
+    static int sync(sqlite3_file* file, int flags) {
+        if (crashes()) return SQLITE_IOERR_FSYNC;
+        std::erase_if(g_unsynced, [&](const Undo& undo) { return undo.file == real(file); });
+        return real(file)->pMethods->xSync(real(file), flags);
+    }
+    static int file_size(sqlite3_file* file, sqlite3_int64* size) {
+        return real(file)->pMethods->xFileSize(real(file), size);
+    }
+    static int lock(sqlite3_file* file, int level) {
+        return real(file)->pMethods->xLock(real(file), level);
+    }
+    static int unlock(sqlite3_file* file, int level) {
+        return real(file)->pMethods->xUnlock(real(file), level);
+    }
+    static int check_reserved(sqlite3_file* file, int* out) {
+        return real(file)->pMethods->xCheckReservedLock(real(file), out);
+    }
+    static int control(sqlite3_file* file, int op, void* argument) {
+        return real(file)->pMethods->xFileControl(real(file), op, argument);
+    }
+    static int sector_size(sqlite3_file* file) {
+        return real(file)->pMethods->xSectorSize(real(file));
+    }
+    static int characteristics(sqlite3_file* file) {
+        return real(file)->pMethods->xDeviceCharacteristics(real(file));
+    }
+    static int shm_map(sqlite3_file* file, int page, int size, int extend, void volatile** to) {
+        return real(file)->pMethods->xShmMap(real(file), page, size, extend, to);
+    }
+    static int shm_lock(sqlite3_file* file, int offset, int n, int flags) {
+        return real(file)->pMethods->xShmLock(real(file), offset, n, flags);
+    }
+    static void shm_barrier(sqlite3_file* file) { real(file)->pMethods->xShmBarrier(real(file)); }
+    static int shm_unmap(sqlite3_file* file, int remove) {
+        return real(file)->pMethods->xShmUnmap(real(file), remove);
+    }
+};
 
 int on_open(sqlite3_vfs*, sqlite3_filename name, sqlite3_file* file, int flags, int* out) {
-    static const sqlite3_io_methods kMethods = {2,
-                                                on_close,
-                                                on_read,
-                                                on_write,
-                                                on_truncate,
-                                                on_sync,
-                                                on_file_size,
-                                                on_lock,
-                                                on_unlock,
-                                                on_check_reserved,
-                                                on_control,
-                                                on_sector_size,
-                                                on_characteristics,
-                                                on_shm_map,
-                                                on_shm_lock,
-                                                on_shm_barrier,
-                                                on_shm_unmap,
-                                                nullptr,
-                                                nullptr};
     File* const wrapped = reinterpret_cast<File*>(file);
     wrapped->base.pMethods = nullptr;
     wrapped->real = reinterpret_cast<sqlite3_file*>(wrapped + 1);
     const int opened = g_disk->xOpen(g_disk, name, wrapped->real, flags, out);
-    if (opened == SQLITE_OK) wrapped->base.pMethods = &kMethods;
+    if (opened == SQLITE_OK) wrapped->base.pMethods = file_methods<Methods>();
     return opened;
 }
 
