@@ -22,10 +22,6 @@ using namespace std::chrono_literals;
 constexpr auto kBeat = 1s;
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // a turn
-// A turn for each heartbeat of a large cluster would take a tenth of a core, most of it to wake up:
-// what comes within this time of many workers shares one. Clients of this machine do not wait.
-constexpr auto kGatherForWorker = 1us;
-constexpr auto kGatherMax = 10ms;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
 
@@ -79,7 +75,6 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       desk_(make_desk(options_)),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
       timer_(io),
-      gathering_(io),
       started_at_(wall_clock_now()) {}
 
 Result<void> Server::run() {
@@ -108,7 +103,6 @@ void Server::stop() {
     door_.stop();
     authenticator_->stop();
     timer_.cancel();
-    gathering_.cancel();
     asio::post(io_, [this] { io_.stop(); });  // whatever else waits on it, a signal handler say
 }
 
@@ -117,12 +111,6 @@ io::Task<void> Server::listen() {
     for (;;) {
         const bool readable = co_await reader_.readable();
         if (!readable) co_return;
-        const auto gather = std::min<Instant::duration>(
-            kGatherMax, kGatherForWorker * engine_.state().workers.size());
-        if (gather >= 1ms) {
-            gathering_.expires_after(gather);
-            co_await gathering_.async_wait(asio::as_tuple(asio::use_awaitable));
-        }
         turn();
     }
 }

@@ -123,7 +123,6 @@ class Server {
     pilots::Desk desk_;
     pilots::Runner runner_;
     boost::asio::steady_timer timer_;
-    boost::asio::steady_timer gathering_;
     std::vector<core::Input> inputs_{};
     std::vector<Asked> asked_{};
     std::list<Waiting> waiting_{};
