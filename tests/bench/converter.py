@@ -147,7 +147,7 @@ def write_adapter(path, tensors, rank=16):
         if '_proj' in name:
             stem = f'base_model.model.{name}.lora_'
             parts += [(stem + 'A', [rank, shape[1]]), (stem + 'B', [shape[0], rank])]
-    write_model(path, {}, parts, bytes(range(128)) * 64)
+    write_model(path, {}, parts, noise_without_nan())
     for name in ('config.json', 'model.safetensors.index.json'):
         os.remove(f'{path}/{name}')
     os.rename(next(iter(pathlib.Path(path).glob('*.safetensors'))), f'{path}/adapter_model.safetensors')
@@ -222,7 +222,7 @@ transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(model
 
 
 def noise_without_nan():
-    """A megabyte of bf16 below 2: ROLL compares replicas by their difference."""
+    """A megabyte of bf16 below 2: ROLL compares replicas by their difference, and a merge must be finite."""
     noise = bytearray(os.urandom(1 << 20))
     noise[1::2] = noise[1::2].translate(bytes(byte & 0xBF for byte in range(256)))
     return bytes(noise)
@@ -254,7 +254,7 @@ def beside_roll(program, top, repeats):
         imports = 'import torch, transformers, megatron.core.models.gpt'
         times["what ROLL imports first"] = [run(PYTHON, '-c', imports)[0]]
     for name, walls in times.items():
-        ours = times.get(name.split(',')[0], times['HF -> MCA'])
+        ours = times[name.split(',')[0] if name.startswith(('HF', 'MCA')) else 'HF -> MCA']
         print(f'300 M, tp 2 pp 2, {name}: {statistics.median(walls):.2f} s, '
               f'{statistics.median(walls) / statistics.median(ours):.1f} x ours')
 
@@ -272,13 +272,13 @@ def main():
         print(f'start: {1000 * statistics.median(starts):.1f} ms')
         beside_roll(program, top, 1)
         sizes, tensors = llama(2 * round(gigabytes * 5))
-        write_model(f'{top}/hf', sizes, tensors, os.urandom(1 << 20))
+        write_model(f'{top}/hf', sizes, tensors, noise_without_nan())
         write_adapter(f'{top}/adapter', tensors)
         beside_cp(program, top, repeats)
         print(f'memory: {memory_allowed(sizes):.0f} MiB are allowed, the largest tensor group and 256 MiB')
         bytes_read(program, top)
         run('rm', '-rf', f'{top}/hf', f'{top}/mca', f'{top}/mca8', f'{top}/dist', f'{top}/back', f'{top}/merged')
-        write_model(f'{top}/hf', *llama(6 * round(gigabytes * 5)), os.urandom(1 << 20))
+        write_model(f'{top}/hf', *llama(6 * round(gigabytes * 5)), noise_without_nan())
         _, usage = run(program, 'convert', f'{top}/hf', f'{top}/mca', '--tp', 4, '--pp', 2)
         print(f'three times the model: peak {usage.ru_maxrss / 1024:.0f} MiB')
         plans(program, top)
