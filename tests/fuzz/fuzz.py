@@ -66,7 +66,10 @@ def members(value):
 def zip_seeds(program, top):
     whole = torch.randn(4, 4)
     yield torch_bytes({'model': {'rows': whole[1:3], 'columns': whole[:, 1:3], 'turned': whole.t()}})
+    named, trained = torch.ones(3), torch.nn.Parameter(torch.zeros(3))
+    named.note = trained.note = 'rebuilt from its type, with attributes'
     yield torch_bytes({'w': torch.nn.Parameter(torch.zeros(3)), 'empty': torch.zeros(0, 2)})
+    yield torch_bytes({'named': named, 'trained': trained})
     yield torch_bytes({'w': torch.ones(2)}, _use_new_zipfile_serialization=False)
     tiny_model(top / 'hf')
     for to in ('mca', 'megatron'):
