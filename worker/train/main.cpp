@@ -106,18 +106,19 @@ int main(int argc, char** argv) {
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
     app.add_option("--rank", arguments.rank, "This rank in the job's world");
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
-    sampling->add_option("DIR", arguments.directory)->required();
-    sampling->add_option("PROMPT", arguments.prompt)->required();
-    sampling->add_option("--max-tokens", arguments.text.max_tokens)->check(CLI::PositiveNumber);
+    sampling->add_option("DIR", arguments.directory, "Model with its tokenizer")->required();
+    sampling->add_option("PROMPT", arguments.prompt, "The text to go on with")->required();
+    sampling->add_option("--max-tokens", arguments.text.max_tokens, "Tokens added at most")
+        ->check(CLI::PositiveNumber);
     sampling->add_option("--temperature", arguments.text.temperature, "0: the likeliest token")
         ->check(CLI::NonNegativeNumber);
     sampling->add_option("--top-p", arguments.text.top_p, "Share of the likeliest tokens")
         ->check(CLI::Range(0.0, 1.0));
-    sampling->add_option("--seed", arguments.text.seed);
-    sampling->add_flag("--json", arguments.json);
+    sampling->add_option("--seed", arguments.text.seed, "The same seed gives the same text");
+    sampling->add_flag("--json", arguments.json, "One JSON object (roll.generate/1)");
     CLI::App* planning = app.add_subcommand("plan", "What a train job would do; nothing runs");
     planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
-    planning->add_flag("--json", arguments.json);
+    planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
