@@ -1,8 +1,5 @@
 // The training step: what it may not depend on, in which order it works, what it refuses to do.
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <thread>
 
@@ -189,35 +186,6 @@ TEST(Step, TheFirstMicrobatchAloneSavesWhereGradientsWillBe) {
     EXPECT_EQ(writes(0, {}), (std::vector<bool>{true, true, true, false}));
     EXPECT_EQ(writes(1, {}), std::vector<bool>(4, false));
     EXPECT_EQ(writes(0, {"*layer_norm_weight"}), std::vector<bool>(4, false));
-}
-
-// Whether the kernel may join the pages at an address.
-bool may_have_huge_pages(const void* address) {
-    std::ifstream maps("/proc/self/smaps");
-    bool within = false;
-    for (std::string line; std::getline(maps, line);) {
-        std::uintptr_t begin = 0, end = 0;
-        const auto place = reinterpret_cast<std::uintptr_t>(address);
-        if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
-            within = begin <= place && place < end;
-        else if (within && line.starts_with("VmFlags:"))
-            return line.find(" hg") != std::string::npos;
-    }
-    return false;
-}
-
-TEST(Step, PagesAreJoinedOnceTheyAreInUse) {
-    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP();
-    LocalGroup alone(1);
-    LocalCommunicator self(alone, 0);
-    const auto schedule = plan::one_forward_one_backward(1, 1);
-    TrainStep trainer(tiny_model(false), schedule, {self, self}, {});
-    const std::vector<at::Tensor> flat = {trainer.chunks()[0].parameters().flat_weight,
-                                          trainer.chunks()[0].parameters().flat_grad,
-                                          trainer.optimizers()[0].state().flat_square};
-    for (const at::Tensor& tensor : flat) EXPECT_FALSE(may_have_huge_pages(tensor.data_ptr()));
-    trainer.run(tiny_batch(0, 1), 1e-3);
-    for (const at::Tensor& tensor : flat) EXPECT_TRUE(may_have_huge_pages(tensor.data_ptr()));
 }
 
 std::ptrdiff_t buckets_of(const TrainStep& trainer) {

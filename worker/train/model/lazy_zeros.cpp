@@ -22,14 +22,9 @@ at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options) {
     void* begin = memory;
     std::size_t room = mapped;
     std::align(kHugePage, bytes, begin, room);
+    ::madvise(begin, bytes, MADV_HUGEPAGE);  // a kernel without them says no, and need not be asked
     const auto unmap = [memory, mapped](void*) { ::munmap(memory, mapped); };
     return at::from_blob(begin, {size}, unmap, options);
-}
-
-void ask_for_huge_pages(const at::Tensor& tensor) {
-    if (!tensor.defined() || !tensor.is_cpu()) return;
-    // A kernel without them says no, and need not be asked.
-    ::madvise(tensor.data_ptr(), tensor.nbytes(), MADV_HUGEPAGE);
 }
 
 }  // namespace roll::train

@@ -1,12 +1,10 @@
 #include "worker/train/pipeline/train_step.hpp"
 
 #include <cmath>
-#include <utility>
 
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
-#include "worker/train/model/lazy_zeros.hpp"
 
 namespace roll::train {
 namespace {
@@ -81,17 +79,6 @@ double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>&
     return sum.item<double>();
 }
 
-// What a step uses has all been touched now.
-void TrainStep::settle() {
-    for (std::size_t i = 0; i < chunks_.size(); ++i) {
-        const Parameters& p = chunks_[i].parameters();
-        const AdamWState& moments = optimizers_[i].state();
-        for (const at::Tensor& flat : {p.flat_weight, p.flat_main, p.flat_rest, p.flat_grad,
-                                       moments.flat_average, moments.flat_square})
-            ask_for_huge_pages(flat);
-    }
-}
-
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     const c10::InferenceMode no_autograd;
@@ -119,7 +106,6 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     if (const double clip = options_.clip_grad; clip > 0)  // Megatron's rule, and torch's
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
-    if (std::exchange(fresh_, false)) settle();
     return result;
 }
 

@@ -67,7 +67,6 @@ class TrainStep {
   private:
     std::vector<double> scales(std::span<const Microbatch> batch, std::int64_t& tokens);
     void reduce_tied();
-    void settle();
     double over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
                       const std::function<at::Tensor(const at::Tensor&)>& of_tied);
 
@@ -79,7 +78,6 @@ class TrainStep {
     std::deque<GradBuckets> buckets_;
     std::deque<AdamW> optimizers_;
     StepTrace trace_;
-    bool fresh_ = true;  // before the first update
 };
 
 }  // namespace roll::train
