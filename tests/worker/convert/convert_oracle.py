@@ -428,7 +428,9 @@ class Commands(Case):
         ours, theirs = pty.openpty()
         subprocess.run([PROGRAM, 'convert', self.root / 'hf', self.root / 'mca'], stderr=theirs,
                        check=True)
-        said = os.read(ours, 1 << 16).decode()
+        said = ''
+        while not said.endswith(' GB/s\r\n'):  # a read gives what the kernel has moved so far
+            said += os.read(ours, 1 << 16).decode()
         self.assertRegex(said, r'\r[\d.]+ of 0\.00 GB, [\d.]+ GB/s.*\r\x1b\[Kllama hf -> mca')
         self.assertRegex(said, r'[\d.]+ s, [\d.]+ GB/s\r?\n$')
         quiet = run('convert', self.root / 'mca', self.root / 'back', '--json')
