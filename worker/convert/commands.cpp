@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 #include "common/check.hpp"
@@ -13,9 +14,12 @@
 #include "worker/convert/pace.hpp"
 #include "worker/convert/statistics.hpp"
 #include "worker/convert/target.hpp"
+#include "worker/formats/zip.hpp"
 
 namespace roll::convert {
 namespace {
+
+namespace fs = std::filesystem;
 
 void print(const Json& json) { fmt::print("{}\n", json.dump(2)); }
 
@@ -148,6 +152,34 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
     return 0;
 }
 
+// The CRC-32 of each member of a torch file; 0 is one that torch was told not to make. Corrupt
+// names file and member.
+Result<void> check_zip(const fs::path& path) {
+    ROLL_TRY(const MappedFile file, MappedFile::open(path));
+    const std::span<const std::byte> bytes = file.bytes();
+    if (bytes.size() < 4 || bytes[0] != std::byte{'P'} || bytes[1] != std::byte{'K'}) return {};
+    ROLL_TRY(const auto members, formats::parse_zip(bytes));
+    for (const formats::ZipMember& member : members) {
+        const auto content = bytes.subspan(static_cast<std::size_t>(member.begin),
+                                           static_cast<std::size_t>(member.size));
+        if (member.crc != 0 && formats::crc32_of(0, content) != member.crc)
+            return fail(ErrorCode::Corrupt, path.string() + ": the bytes of " + member.name +
+                                                " are not those that were written (CRC-32)");
+    }
+    return {};
+}
+
+Result<void> check_zips(const fs::path& directory, const Environment& environment) {
+    std::error_code error;
+    for (const auto& entry : fs::recursive_directory_iterator(directory, error)) {
+        if (environment.hooks.stopped()) return fail(ErrorCode::Unavailable, "stopped");
+        const fs::path kind = entry.path().extension();
+        if (entry.is_regular_file(error) && (kind == ".pt" || kind == ".bin"))
+            ROLL_TRY_VOID(check_zip(entry.path()));
+    }
+    return {};
+}
+
 Result<int> run(const VerifyCommand& command, const families::Families& families,
                 const Environment& environment) {
     if (holds_adapters(command.directory)) {
@@ -168,6 +200,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
         if (environment.hooks.stopped()) return fail(ErrorCode::Unavailable, "stopped");
         ROLL_TRY_VOID(compare(source, comparison));
     }
+    ROLL_TRY_VOID(check_zips(command.directory, environment));
     ROLL_TRY_VOID(environment.check_manifest(command.directory));
     if (command.json) {
         print({{"schema", "roll.verify/1"},

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import time
 import unittest
+import zipfile
 
 import peft
 import torch
@@ -397,6 +398,17 @@ class Defects(FolderCase):
         first = sorted(self.mca.glob('model-*.safetensors'))[1]
         first.unlink()
         self.refused('convert', self.mca, self.out, code=1, says=first.name)
+
+    def test_a_byte_that_turned_in_a_torch_file_is_named_by_verify(self):
+        run('convert', self.model(), self.mca)
+        run('verify', self.mca)
+        file = self.mca / 'iter_0000001/mp_rank_00/model_optim_rng.pt'
+        with zipfile.ZipFile(file) as archive:
+            largest = max(archive.infolist(), key=lambda one: one.file_size)
+        raw = bytearray(file.read_bytes())
+        raw[largest.header_offset + largest.file_size // 2] ^= 1
+        file.write_bytes(raw)
+        self.refused('verify', self.mca, code=1, says='are not those that were written')
 
 
 if __name__ == '__main__':
