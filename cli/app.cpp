@@ -355,6 +355,9 @@ class Parser {
         sub->add_option("--max-nodes", a.max_nodes, "Nodes at once [no limit]");
         sub->add_option("--max-gpu-hours", a.max_gpu_hours, "Over the queue's life [no limit]");
         sub->add_option("--backlog", a.backlog, "Ordered and not yet granted [4]");
+        sub->add_option("--min-utilization", a.min_utilization,
+                        "Order only what waiting jobs use so much of: 0 to 1 [0]")
+            ->check(CLI::Range(0.0, 1.0));
         sub->add_option("--idle", a.idle, "Without work for so long: given back [5m]");
         sub->add_option("--handover", a.handover, "Jobs leave so long before the end [2m]");
         sub->add_flag("--dry-run", a.dry_run, "Print what an order would be; add nothing");

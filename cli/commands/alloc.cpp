@@ -1,4 +1,6 @@
 // Allocation queues: what rolld may order from Slurm, and how that stands.
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
@@ -72,23 +74,25 @@ Result<Json> queue_of(const AllocOptions& options) {
     ROLL_TRY(const auto time, spec::parse_duration(options.time));
     ROLL_TRY(const auto idle, spec::parse_duration(options.idle));
     ROLL_TRY(const auto handover, spec::parse_duration(options.handover));
-    spec::PilotQueue queue{.name = options.name,
-                           .partition = options.partition,
-                           .account = options.account,
-                           .qos = options.qos,
-                           .constraint = options.constraint,
-                           .nodes = options.nodes,
-                           .slots = options.slots.value_or(std::max(1, options.gpus)),
-                           .gpus = options.gpus,
-                           .time = time,
-                           .sbatch_args = options.sbatch_args,
-                           .setup = options.setup,
-                           .max_nodes = options.max_nodes,
-                           .max_jobs = options.max_jobs,
-                           .max_gpu_hours = options.max_gpu_hours,
-                           .backlog = options.backlog,
-                           .idle = idle,
-                           .handover = handover};
+    spec::PilotQueue queue{
+        .name = options.name,
+        .partition = options.partition,
+        .account = options.account,
+        .qos = options.qos,
+        .constraint = options.constraint,
+        .nodes = options.nodes,
+        .slots = options.slots.value_or(std::max(1, options.gpus)),
+        .gpus = options.gpus,
+        .time = time,
+        .sbatch_args = options.sbatch_args,
+        .setup = options.setup,
+        .max_nodes = options.max_nodes,
+        .max_jobs = options.max_jobs,
+        .max_gpu_hours = options.max_gpu_hours,
+        .backlog = options.backlog,
+        .min_percent = static_cast<int>(std::lround(100 * options.min_utilization)),
+        .idle = idle,
+        .handover = handover};
     ROLL_TRY_VOID(spec::pilot_queue_from_json(spec::to_json(queue)));
     return parse_json(spec::to_json(queue));
 }

@@ -124,6 +124,7 @@ struct AllocOptions {
     int max_jobs = 10;
     int max_gpu_hours = 0;
     int backlog = 4;
+    double min_utilization = 0;
     std::vector<std::string> sbatch_args;
     std::vector<std::string> setup;
     bool dry_run = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "common/json.hpp"
 
@@ -39,6 +40,8 @@ void check_sizes(const PilotQueue& q, Problems& problems) {
     problems.unless(q.handover.count() >= 0, "handover cannot be negative");
     const bool limits = std::min({q.max_nodes, q.max_jobs, q.max_gpu_hours}) >= 0 && q.backlog >= 1;
     problems.unless(limits, "limits cannot be negative, and backlog is 1 up");
+    problems.unless(q.min_percent >= 0 && q.min_percent <= 100,
+                    "min_utilization is " + number(q.min_percent) + " %: 0 to 1");
     problems.unless(
         q.max_nodes == 0 || q.max_nodes >= q.nodes,
         "max_nodes is " + number(q.max_nodes) + ", and one allocation takes " + number(q.nodes));
@@ -78,6 +81,7 @@ std::string to_json(const PilotQueue& queue) {
                  {"max_jobs", queue.max_jobs},
                  {"max_gpu_hours", queue.max_gpu_hours},
                  {"backlog", queue.backlog},
+                 {"min_utilization", queue.min_percent / 100.0},
                  {"idle_s", queue.idle.count()},
                  {"handover_s", queue.handover.count()}});
 }
@@ -104,6 +108,8 @@ Result<PilotQueue> pilot_queue_from_json(std::string_view text) {
     q.max_jobs = r.get_or("max_jobs", q.max_jobs);
     q.max_gpu_hours = r.get_or("max_gpu_hours", q.max_gpu_hours);
     q.backlog = r.get_or("backlog", q.backlog);
+    const double least = r.get_or("min_utilization", 0.0);
+    q.min_percent = static_cast<int>(std::lround(100 * std::clamp(least, -1.0, 2.0)));
     q.idle = seconds("idle_s", q.idle);
     q.handover = seconds("handover_s", q.handover);
     ROLL_TRY_VOID(r.finish());

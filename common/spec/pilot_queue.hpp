@@ -29,6 +29,7 @@ struct PilotQueue {
     int max_jobs = 10;
     int max_gpu_hours = 0;  // over the queue's life; what is granted counts at its full time
     int backlog = 4;        // ordered and not yet granted
+    int min_percent = 0;    // ordered only where waiting jobs would use so much of it
     std::chrono::seconds idle{300};      // without work for so long: given back
     std::chrono::seconds handover{120};  // before its end jobs save and leave; at most a quarter
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;

@@ -37,6 +37,9 @@ void note_used(State& s, WorkerId worker, Time at);
 // How many live workers an allocation has.
 int live_workers(const State& s, AllocationId id);
 
+// How many allocations the queue's limits ever allow at once, if `alive` of it are.
+int most_alive(const AllocationQueue& queue, int alive);
+
 // When a rule on allocations has something to do though nothing else happens.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 

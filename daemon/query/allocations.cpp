@@ -1,5 +1,7 @@
 #include "daemon/core/allocations.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "daemon/query/query.hpp"
@@ -80,8 +82,8 @@ bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted) {
            wanted.time <= queue.time - queue.margin();
 }
 
-// Of a queue that orders nothing now.
-Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, Time now) {
+// Of a queue of which so many are alive, and which orders nothing now.
+Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int alive, Time now) {
     const auto hold = [](std::string why, std::string remedy) {
         return Hold{"allocation", std::move(why), std::move(remedy)};
     };
@@ -94,6 +96,14 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, Tim
                     fmt::format("it orders again by itself then, or at once: rollctl alloc resume "
                                 "{0}; to change what it says, rollctl alloc remove {0} and add",
                                 name));
+    if (queue.spec.min_percent > 0 && alive < core::most_alive(queue, alive))
+        return hold(
+            fmt::format("allocation queue {} orders only what is used to {} %, and the jobs that "
+                        "wait would use less",
+                        name, queue.spec.min_percent),
+            fmt::format("submit more, or rollctl alloc remove {0} and add it with a lower "
+                        "--min-utilization",
+                        name));
     return hold(fmt::format("allocation queue {} is at its limits", name),
                 "one is ordered by itself as soon as it may; rollctl alloc list");
 }
@@ -117,8 +127,10 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
     std::optional<Hold> paused;
     for (const auto& [name, queue] : state.queues) {
         if (!offers(queue.spec, wanted)) continue;
-        if (!queue.paused) return queue_hold(name, queue, now);
-        paused = queue_hold(name, queue, now);
+        const auto alive = static_cast<int>(std::ranges::count_if(
+            state.allocations, [&](const auto& item) { return item.second.queue == name; }));
+        if (!queue.paused) return queue_hold(name, queue, alive, now);
+        paused = queue_hold(name, queue, alive, now);
     }
     if (paused) return paused;
     return Hold{"allocation", "no allocation queue offers such nodes for so long",

@@ -76,6 +76,7 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     const Ended bad = run("alloc add q --time 5m --sbatch-arg x --nodes 0");
     EXPECT_EQ(bad.status, 2);
     EXPECT_NE(bad.output.find("nodes is 0"), std::string::npos);
+    EXPECT_EQ(run("alloc add q --time 5m --min-utilization 1.5").status, 2);
     EXPECT_EQ(run("update 1 colour=3").status, 2);
     EXPECT_EQ(run("submit").status, 2);
     EXPECT_EQ(run("--help").status, 0);

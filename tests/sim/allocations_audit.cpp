@@ -20,6 +20,22 @@ void Auditor::on(const core::AllocationOrdered& e) {
     const auto alive = std::ssize(allocations_);
     ROLL_CHECK(alive <= queue_->max_jobs);
     ROLL_CHECK(queue_->max_nodes == 0 || alive * queue_->nodes <= queue_->max_nodes);
+    ROLL_CHECK(100 * could_use() >= queue_->min_percent);
+}
+
+// At most which part of one allocation the jobs could use that wait.
+double Auditor::could_use() const {
+    double slots = 0;
+    double gpus = 0;
+    for (const auto& [id, j] : jobs_) {
+        if (!allowed(j)) continue;
+        for (int i = 0; i < j.spec.shapes(); ++i) {
+            slots += j.spec.shape(i).slots();
+            gpus += j.spec.shape(i).gpu_hundredths();
+        }
+    }
+    return std::max(slots / (queue_->nodes * queue_->slots),
+                    queue_->gpus == 0 ? 0 : gpus / (queue_->nodes * queue_->gpus * 100));
 }
 void Auditor::on(const core::AllocationGranted& e) {
     Allocation& a = allocations_.at(e.allocation);

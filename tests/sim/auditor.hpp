@@ -206,6 +206,7 @@ class Auditor {
     static bool limit_is_over(const Job& job, const Run& run, Time now);
     static Time::duration slow_save(const Job& j);
     Time::duration save_need(AllocationId id) const;
+    double could_use() const;
     static bool too_late(const Job& job, Time now);
     void check_judgement(const core::AttemptEnded& e, const Run& run) const;
     struct Sum {

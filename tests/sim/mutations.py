@@ -141,7 +141,8 @@ MUTATIONS = {
         ('jobs.size() < 2', 'false', 'one job has a machine left out'),
     ],
     'core/rules/supply.cpp': [
-        ('budget.most = std::min(budget.most, spec.max_jobs);', '', 'a queue knows no max_jobs'),
+        ('most = std::min(most, spec.max_jobs);', '', 'a queue knows no max_jobs'),
+        ('if (planner.worthwhile(worth)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
         ('if (a.used_at + idle > now || is_busy(state, id)) return {};', 'return {};', 'idle allocations are kept'),
     ],
     'pilots/desk.cpp': [

@@ -23,6 +23,7 @@ void World::plan_slurm() {
     queue.max_jobs = random_.between(1, 4);
     queue.backlog = random_.between(1, 3);
     if (random_.percent(30)) queue.max_nodes = random_.between(queue.nodes, 6);
+    if (random_.percent(25)) queue.min_percent = random_.between(1, 100);
     queue_ = queue;
     add_queue();
 }

@@ -336,7 +336,7 @@ bool World::machines_hold(const spec::Resources& wanted) const {
 
 // Whether allocations alone could hold it.
 bool World::could_be_ordered(const spec::Resources& wanted) const {
-    if (!slurm_ || wanted.segment > 1) return false;
+    if (!slurm_ || wanted.segment > 1 || queue_.min_percent > 0) return false;
     int most = queue_.max_jobs * queue_.nodes;
     if (queue_.max_nodes > 0) most = std::min(most, queue_.max_nodes / queue_.nodes * queue_.nodes);
     return queue_.slots >= wanted.slots_per_node && queue_.gpus >= wanted.gpus_per_node &&

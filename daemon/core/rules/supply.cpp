@@ -3,6 +3,7 @@
 // is ordered.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/dependency.hpp"
@@ -25,6 +26,17 @@ struct Node {
     bool live = false;  // its worker is there: nobody knows of others in which segment they will be
 };
 
+// Orders that were placed together for one job; `first` and `last` of their nodes.
+struct Batch {
+    std::string queue;
+    spec::Resources wanted;
+    std::size_t first = 0;
+    std::size_t last = 0;
+};
+
+// Of a queue and a shape whose orders would be used too little: how often it may order still.
+using Worth = std::map<std::pair<std::string, spec::Resources>, int>;
+
 // What one allocation queue may still order now.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
@@ -37,7 +49,11 @@ struct Budget {
 
 class Planner {
   public:
-    Planner(const State& state, Time now) : state_(state), now_(now), next_(state.next_allocation) {
+    Planner(const State& state, Time now, const Worth& worth)
+        : state_(state),
+          now_(now),
+          worth_(worth),
+          next_(state.next_allocation) {
         add_workers();
         add_expected();
         for (const auto& [name, queue] : state.queues) add_budget(name, queue);
@@ -59,6 +75,9 @@ class Planner {
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
+    // False if an order of a queue with `min_utilization` would be used less: `worth` then says how
+    // many of its kind would not.
+    bool worthwhile(Worth& worth) const;
 
   private:
     void add_workers();
@@ -68,16 +87,20 @@ class Planner {
     std::vector<std::size_t> fitting(const spec::Resources& wanted) const;
     std::vector<std::size_t> fitting_in_segments(const spec::Resources& wanted) const;
     bool order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found);
+    bool refused(const std::string& name, const spec::Resources& wanted) const;
+    bool pays(const Batch& batch) const;
     void place_order(const std::string& name, Budget& budget);
     void take(const spec::Resources& wanted, const std::vector<std::size_t>& found);
 
     const State& state_;
     Time now_;
+    const Worth& worth_;
     std::uint64_t next_;
     Room all_ = known_room(state_, now_);
     std::vector<Node> nodes_{};
     std::map<std::string, Budget> budgets_{};
     std::set<AllocationId> needed_{};
+    std::vector<Batch> batches_{};
     Events orders_{};
 };
 
@@ -119,6 +142,18 @@ int affordable(const AllocationQueue& queue, int alive) {
     return static_cast<int>(std::clamp<std::int64_t>(most / each - alive, 0, 1'000'000));
 }
 
+}  // namespace
+
+int most_alive(const AllocationQueue& queue, int alive) {
+    const spec::PilotQueue& spec = queue.spec;
+    int most = alive + affordable(queue, alive);
+    if (spec.max_jobs > 0) most = std::min(most, spec.max_jobs);
+    if (spec.max_nodes > 0) most = std::min(most, spec.max_nodes / spec.nodes);
+    return most;
+}
+
+namespace {
+
 void Planner::add_budget(const std::string& name, const AllocationQueue& queue) {
     if (queue.paused || queue.removing) return;
     Budget budget{.spec = &queue.spec};
@@ -129,10 +164,7 @@ void Planner::add_budget(const std::string& name, const AllocationQueue& queue) 
         budget.waiting += a.phase != AllocationPhase::Granted;
         on_probe += a.joined == 0;
     }
-    const spec::PilotQueue& spec = queue.spec;
-    budget.most = budget.alive + affordable(queue, budget.alive);
-    if (spec.max_jobs > 0) budget.most = std::min(budget.most, spec.max_jobs);
-    if (spec.max_nodes > 0) budget.most = std::min(budget.most, spec.max_nodes / spec.nodes);
+    budget.most = most_alive(queue, budget.alive);
     budget.orders = std::max(budget.most - budget.alive, 0);
     if (!queue.proven) budget.orders = std::min(budget.orders, 1);
     budget.later = queue.not_before > now_ || (!queue.proven && on_probe > 0);
@@ -201,14 +233,55 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         if (budget.later) return true;
         // A gang wider than the backlog would never come: alone it may exceed it.
         const bool fresh = budget.waiting == 0;
-        for (int i = 0; i < count && budget.orders > 0; ++i) {
-            if (!fresh && budget.waiting >= spec.backlog) break;
-            place_order(name, budget);
-        }
+        int some = std::min(count, budget.orders);
+        if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
+        if (some > 0 && refused(name, wanted)) continue;
+        const std::size_t first = nodes_.size();
+        for (; some > 0; --some) place_order(name, budget);
+        if (nodes_.size() > first && spec.min_percent > 0)
+            batches_.push_back({name, wanted, first, nodes_.size()});
         found = fitting(wanted);
         return true;
     }
     return false;
+}
+
+bool Planner::refused(const std::string& name, const spec::Resources& wanted) const {
+    const auto found = worth_.find({name, wanted});
+    return found != worth_.end() && std::ranges::count_if(batches_, [&](const Batch& batch) {
+                                        return batch.queue == name && batch.wanted == wanted;
+                                    }) >= found->second;
+}
+
+// By its GPUs or its CPU slots, whichever are used more: what is left of the others may be of use
+// to nobody.
+bool Planner::pays(const Batch& batch) const {
+    const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
+    const auto count = static_cast<int>(batch.last - batch.first);
+    int slots = 0;
+    int gpus = 0;
+    for (std::size_t i = batch.first; i < batch.last; ++i) {
+        slots += spec.slots - nodes_[i].slots;
+        gpus += kWholeGpu * spec.gpus - nodes_[i].gpu_hundredths;
+    }
+    const auto enough = [&](std::int64_t used, std::int64_t all) {
+        return all > 0 && 100 * used >= spec.min_percent * all;
+    };
+    return enough(slots, count * spec.slots) || enough(gpus, count * kWholeGpu * spec.gpus);
+}
+
+bool Planner::worthwhile(Worth& worth) const {
+    Worth good;
+    bool all = true;
+    for (const Batch& batch : batches_) {
+        const bool paid = pays(batch);
+        good[{batch.queue, batch.wanted}] += paid;
+        all = all && paid;
+    }
+    for (const Batch& batch : batches_) {
+        if (!pays(batch)) worth[{batch.queue, batch.wanted}] = good[{batch.queue, batch.wanted}];
+    }
+    return all;
 }
 
 void Planner::place_order(const std::string& name, Budget& budget) {
@@ -247,6 +320,16 @@ void serve_ready(const State& state, Time now, Planner& planner) {
     }
 }
 
+// Placed in thought until no order would be used too little: without one the jobs that it was for
+// may need another, so all is placed again. Each time a shape has fewer orders.
+Planner plan(const State& state, Time now, Worth& worth) {
+    for (;;) {
+        Planner planner(state, now, worth);
+        if (!state.stopped) serve_ready(state, now, planner);
+        if (planner.worthwhile(worth)) return planner;
+    }
+}
+
 bool is_busy(const State& state, AllocationId id) {
     for (const JobId job : state.index.running) {
         for (const Place& place : state.jobs.at(job).attempt->places) {
@@ -269,8 +352,8 @@ std::string idle_reason(const State& state, AllocationId id, const Allocation& a
 
 Events match_supply(const State& state, Time now) {
     if (state.queues.empty()) return {};
-    Planner planner(state, now);
-    if (!state.stopped) serve_ready(state, now, planner);
+    Worth worth;
+    Planner planner = plan(state, now, worth);
     for (const auto& [at, id] : state.index.sleeping) {
         if (state.stopped || at > now + kSoon) break;
         const Job& job = state.jobs.at(id);

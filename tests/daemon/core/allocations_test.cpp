@@ -1,61 +1,9 @@
-#include "tests/daemon/core/desk.hpp"
+#include "tests/daemon/core/site.hpp"
 
 namespace roll::core {
 namespace {
 
 using namespace std::chrono_literals;
-
-spec::PilotQueue gpu_queue() {
-    spec::PilotQueue queue;
-    queue.name = "gpu";
-    queue.nodes = 1;
-    queue.slots = 8;
-    queue.gpus = 8;
-    queue.time = 1h;
-    queue.handover = 2min;
-    queue.idle = 5min;
-    return queue;
-}
-
-// A desk with one queue, and Slurm's side of its orders by hand.
-struct Site : Desk {
-    explicit Site(const spec::PilotQueue& queue = gpu_queue()) { tell(AddQueue{queue}); }
-
-    void accept(std::uint64_t id) {
-        tell(OrderAnswered{AllocationId{id}, true, "slurm-" + std::to_string(id), ""});
-    }
-    void refuse(std::uint64_t id) { tell(OrderAnswered{AllocationId{id}, false, "", "no such"}); }
-    void see(std::uint64_t id, SlurmPhase phase, const std::string& reason = "") {
-        tell(OrderSeen{AllocationId{id}, "slurm-" + std::to_string(id), phase, reason});
-    }
-    Pilot pilot(std::uint64_t id, std::chrono::seconds left = 1h) const {
-        return {AllocationId{id}, state.incarnation, "slurm-" + std::to_string(id), now + left};
-    }
-    WorkerId pilot_comes(std::uint64_t id, const std::string& node, int slots = 8, int gpus = 8) {
-        tell(WorkerHello{node, node + "-" + std::to_string(state.next_worker), slots, gpus,
-                         pilot(id)});
-        return WorkerId{state.next_worker - 1};
-    }
-    // Another desk's queue is proven once a pilot of it has come.
-    void prove() {
-        const JobId first = submit(wants(1, 1, 8));
-        accept(1);
-        pilot_comes(1, "n1");
-        exit(first, Outcome::Done);
-    }
-    std::size_t alive() const { return state.allocations.size(); }
-    bool has(std::uint64_t id) const { return state.allocations.contains(AllocationId{id}); }
-    const Allocation& at(std::uint64_t id) const { return state.allocations.at(AllocationId{id}); }
-    const AllocationQueue& queue() const { return state.queues.at("gpu"); }
-    template <class Wanted>
-    bool owes(std::uint64_t id) const {
-        for (const SlurmAction& action : slurm_actions(state)) {
-            const auto* wanted = std::get_if<Wanted>(&action);
-            if (wanted != nullptr && wanted->allocation == AllocationId{id}) return true;
-        }
-        return false;
-    }
-};
 
 TEST(Order, OneForAJobThatNothingCanHold) {
     Site site;

@@ -295,6 +295,27 @@ TEST_F(Explain, AnExportStartsItWhenThatEnds) {
     EXPECT_TRUE(runs(id));
 }
 
+TEST_F(Explain, AnOrderThatWouldNotPay) {
+    spec::PilotQueue queue;
+    queue.name = "gpu";
+    queue.slots = 8;
+    queue.time = 1h;
+    queue.min_percent = 50;
+    desk.tell(core::AddQueue{queue});
+    const JobId id = desk.submit(wants(1, 3));
+    EXPECT_EQ(only(id).why,
+              "allocation queue gpu orders only what is used to 50 %, and the jobs that wait would "
+              "use less");
+    EXPECT_NE(only(id).remedy.find("lower --min-utilization"), std::string::npos);
+    queue.max_jobs = 1;
+    queue.min_percent = 30;
+    desk.tell(core::RemoveQueue{"gpu"});
+    desk.tell(core::AddQueue{queue});
+    EXPECT_EQ(only(id).why, "waits for allocation 1 of queue gpu");
+    expect_cured(id, "allocation");
+    EXPECT_EQ(only(desk.submit(wants(2, 6))).why, "allocation queue gpu is at its limits");
+}
+
 // What `submit --dry-run` tells is what becomes of the job.
 TEST_F(Explain, AForecastComesTrue) {
     const auto told = [&] {
