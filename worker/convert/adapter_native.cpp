@@ -39,22 +39,14 @@ class NativeReader {
           base_(base),
           buffers_(std::make_shared<Buffers>()) {}
 
-    Result<formats::Adapter> run() {
-        ROLL_TRY(adapter_.config, formats::read_adapter_config(directory_));
-        std::error_code error;
-        const bool own = fs::is_regular_file(directory_ / "mca_config.json", error);
-        ROLL_TRY(config_, formats::read_mca_config(own ? directory_ : directory_.parent_path()));
-        if (const auto distributed = dist_directory(directory_)) {
-            ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*distributed));
-            look(metadata);
-            expect();
-            ROLL_TRY_VOID(read_dist_tensors(source_, *distributed, metadata));
-        } else {
-            ROLL_TRY(iteration_, formats::mca_iteration_directory(directory_));
-            ROLL_TRY_VOID(look());
-            expect();
-            ROLL_TRY_VOID(read());
-        }
+    // The tensors as they are on disk, under native names.
+    Result<Source> open() && {
+        ROLL_TRY_VOID(open_tensors());
+        return std::move(source_);
+    }
+
+    Result<formats::Adapter> run() && {
+        ROLL_TRY_VOID(open_tensors());
         ROLL_TRY_VOID(keep_all());
         for (const NativeTensor& tensor : base_.native) {
             if (const auto found = ranks_.find(tensor.name); found != ranks_.end())
@@ -68,7 +60,24 @@ class NativeReader {
     }
 
   private:
-    Result<std::shared_ptr<const TorchFile>> open(const std::string& label) const {
+    Result<void> open_tensors() {
+        ROLL_TRY(adapter_.config, formats::read_adapter_config(directory_));
+        std::error_code error;
+        const bool own = fs::is_regular_file(directory_ / "mca_config.json", error);
+        ROLL_TRY(config_, formats::read_mca_config(own ? directory_ : directory_.parent_path()));
+        if (const auto distributed = dist_directory(directory_)) {
+            ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*distributed));
+            look(metadata);
+            expect();
+            return read_dist_tensors(source_, *distributed, metadata);
+        }
+        ROLL_TRY(iteration_, formats::mca_iteration_directory(directory_));
+        ROLL_TRY_VOID(look());
+        expect();
+        return read();
+    }
+
+    Result<std::shared_ptr<const TorchFile>> open_rank(const std::string& label) const {
         const fs::path path =
             iteration_ / fs::path(label).parent_path().filename() / fs::path(label).filename();
         ROLL_TRY(auto file, TorchFile::open(path));
@@ -92,7 +101,7 @@ class NativeReader {
         ROLL_TRY(const auto possible, mca_layout(all.native, all.model, config_));
         std::map<std::string, std::map<std::string, Shape>> found;  // by file
         for (const auto& [label, sections] : sections_by_file(possible)) {
-            ROLL_TRY(const auto file, open(label));
+            ROLL_TRY(const auto file, open_rank(label));
             for (const std::string& section : sections) {
                 const auto* node = file->pickle().find(file->pickle().root(), section);
                 if (node == nullptr) continue;
@@ -159,7 +168,7 @@ class NativeReader {
         const auto sections = sections_by_file(expected);
         RankReader reader(source_, expected);
         for (const auto& [label, names] : sections) {
-            ROLL_TRY(const auto file, open(label));
+            ROLL_TRY(const auto file, open_rank(label));
             ROLL_TRY_VOID(reader.read(file, label, names));
         }
         return reader.finish();
@@ -292,6 +301,10 @@ NativeTensor magnitude_of(const NativeTensor& tensor) {
 
 Result<formats::Adapter> read_native_adapter(const fs::path& directory, const Source& base) {
     return NativeReader(directory, base).run();
+}
+
+Result<Source> open_native_tensors(const fs::path& directory, const Source& base) {
+    return NativeReader(directory, base).open();
 }
 
 }  // namespace roll::convert

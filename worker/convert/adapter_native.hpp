@@ -18,4 +18,7 @@ families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
 Result<formats::Adapter> read_native_adapter(const std::filesystem::path& directory,
                                              const Source& base);
 
+// The same tensors as they lie there, under native names.
+Result<Source> open_native_tensors(const std::filesystem::path& directory, const Source& base);
+
 }  // namespace roll::convert

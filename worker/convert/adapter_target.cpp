@@ -4,6 +4,9 @@
 #include "common/tensor/safetensors.hpp"
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/adapter_config.hpp"
+#include "worker/convert/adapter_diff.hpp"
+#include "worker/convert/adapter_source.hpp"
+#include "worker/convert/archives.hpp"
 #include "worker/convert/companions.hpp"
 #include "worker/convert/dist_target.hpp"
 #include "worker/convert/gather.hpp"
@@ -18,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using formats::Adapter;
-
-constexpr const char* kPeftFile = "adapter_model.safetensors";
 
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
@@ -44,40 +45,6 @@ struct Written {
     tensor::DType dtype = tensor::DType::F32;
 };
 
-std::vector<tensor::StridedView> peft_tensors(const Adapter& adapter) {
-    const std::string front = "base_model.model.";
-    std::vector<tensor::StridedView> views;
-    const auto add = [&](const std::string& name, const tensor::StridedView& view) {
-        views.push_back(view);
-        views.back().info.name = front + name;
-    };
-    for (const formats::LoraModule& module : adapter.modules) {
-        const std::string a = module.embedding ? ".lora_embedding_A" : ".lora_A.weight";
-        const std::string b = module.embedding ? ".lora_embedding_B" : ".lora_B.weight";
-        add(module.module + a, module.a);
-        add(module.module + b, module.b);
-        if (module.magnitude) add(module.module + ".lora_magnitude_vector", *module.magnitude);
-    }
-    for (const tensor::StridedView& view : adapter.whole) add(view.info.name, view);
-    return views;
-}
-
-// A source whose model is just these tensors: what copies and casts them.
-Source source_of(const std::vector<tensor::StridedView>& views) {
-    Source source;
-    for (const tensor::StridedView& view : views) {
-        const int number = source.model.add({view.info.name, view.info.shape});
-        const Shape zero(view.info.shape.size(), 0);
-        Stored stored;
-        stored.file = kPeftFile;
-        stored.name = view.info.name;
-        stored.shape = view.info.shape;
-        stored.pieces = {{number, zero, view.info.shape, zero}};
-        source.tensors.push_back({std::move(stored), view});
-    }
-    return source;
-}
-
 Result<void> write_peft(const Adapter& adapter, const Source& base, const Request& request,
                         const fs::path& directory, const Hooks& hooks, Written& written) {
     const Source source = source_of(peft_tensors(adapter));
@@ -97,7 +64,9 @@ Result<void> write_peft(const Adapter& adapter, const Source& base, const Reques
     written.files += plan.files.size();
     written.bytes += plan.bytes;
     written.dtype = plan.dtype;
-    return write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n");
+    ROLL_TRY_VOID(write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n"));
+    if (!request.verify) return {};
+    return check_written(adapter, source, {"", directory, false}, base, hooks.stopped);
 }
 
 formats::McaConfig layout_config(const Source& base, const Request& request) {
@@ -132,7 +101,10 @@ Result<void> write_native(const Adapter& adapter, const Source& base, const Requ
     written.files += plan.files.size();
     written.bytes += plan.bytes;
     written.dtype = plan.dtype;
-    return write_file_atomically(directory / "adapter_config.json", written_config.dump(2) + "\n");
+    ROLL_TRY_VOID(
+        write_file_atomically(directory / "adapter_config.json", written_config.dump(2) + "\n"));
+    if (!request.verify) return {};
+    return check_written(adapter, native.source, {"", directory, true}, base, hooks.stopped);
 }
 
 Result<void> write_root(const Source& base, const Request& request, Format to, tensor::DType dtype,
@@ -185,6 +157,7 @@ Result<Report> convert_adapters(const Request& request, const families::Families
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
     Written written;
     for (const AdapterPlace& place : places) {
+        if (request.verify) ROLL_TRY_VOID(check_archives(place.directory, hooks.stopped));
         ROLL_TRY(const Adapter adapter, open_adapter(place, base));
         const bool at_root = to == Format::Peft && place.name == "default";
         const fs::path directory = at_root ? staging.directory() : staging.directory() / place.name;

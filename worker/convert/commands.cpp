@@ -8,13 +8,13 @@
 #include "common/check.hpp"
 #include "common/files.hpp"
 #include "worker/convert/adapter_config.hpp"
+#include "worker/convert/adapter_diff.hpp"
 #include "worker/convert/adapter_report.hpp"
-#include "worker/convert/diff.hpp"
+#include "worker/convert/archives.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/pace.hpp"
 #include "worker/convert/statistics.hpp"
 #include "worker/convert/target.hpp"
-#include "worker/formats/zip.hpp"
 
 namespace roll::convert {
 namespace {
@@ -152,39 +152,13 @@ Result<int> run(const InspectCommand& command, const families::Families& familie
     return 0;
 }
 
-// The CRC-32 of each member of a torch file; 0 is one that torch was told not to make. Corrupt
-// names file and member.
-Result<void> check_zip(const fs::path& path) {
-    ROLL_TRY(const MappedFile file, MappedFile::open(path));
-    const std::span<const std::byte> bytes = file.bytes();
-    if (bytes.size() < 4 || bytes[0] != std::byte{'P'} || bytes[1] != std::byte{'K'}) return {};
-    ROLL_TRY(const auto members, formats::parse_zip(bytes));
-    for (const formats::ZipMember& member : members) {
-        const auto content = bytes.subspan(static_cast<std::size_t>(member.begin),
-                                           static_cast<std::size_t>(member.size));
-        if (member.crc != 0 && formats::crc32_of(0, content) != member.crc)
-            return fail(ErrorCode::Corrupt, path.string() + ": the bytes of " + member.name +
-                                                " are not those that were written (CRC-32)");
-    }
-    return {};
-}
-
-Result<void> check_zips(const fs::path& directory, const Environment& environment) {
-    std::error_code error;
-    for (const auto& entry : fs::recursive_directory_iterator(directory, error)) {
-        if (environment.hooks.stopped()) return fail(ErrorCode::Unavailable, "stopped");
-        const fs::path kind = entry.path().extension();
-        if (entry.is_regular_file(error) && (kind == ".pt" || kind == ".bin"))
-            ROLL_TRY_VOID(check_zip(entry.path()));
-    }
-    return {};
-}
-
 Result<int> run(const VerifyCommand& command, const families::Families& families,
                 const Environment& environment) {
     if (holds_adapters(command.directory)) {
         ROLL_TRY(const auto adapters,
                  open_adapters(command.directory, command.open.config, families));
+        for (const OpenedAdapter& one : adapters)
+            ROLL_TRY_VOID(check_archives(one.place.directory, environment.hooks.stopped));
         if (command.json)
             print({{"schema", "roll.verify/1"},
                    {"directory", command.directory},
@@ -200,7 +174,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
         if (environment.hooks.stopped()) return fail(ErrorCode::Unavailable, "stopped");
         ROLL_TRY_VOID(compare(source, comparison));
     }
-    ROLL_TRY_VOID(check_zips(command.directory, environment));
+    ROLL_TRY_VOID(check_archives(command.directory, environment.hooks.stopped));
     ROLL_TRY_VOID(environment.check_manifest(command.directory));
     if (command.json) {
         print({{"schema", "roll.verify/1"},
@@ -230,13 +204,24 @@ Json diff_json(const DiffCommand& command, const Diff& found) {
     return json;
 }
 
-Result<int> run(const DiffCommand& command, const families::Families& families,
-                const Environment& environment) {
+Result<Diff> diff_of(const DiffCommand& command, const families::Families& families,
+                     const Environment& environment) {
+    const auto& stopped = environment.hooks.stopped;
+    if (holds_adapters(command.first) && holds_adapters(command.second)) {
+        ROLL_TRY(const auto first, open_adapters(command.first, command.open.config, families));
+        ROLL_TRY(const auto second, open_adapters(command.second, command.open.config, families));
+        return diff_adapters(first, second, command.cast, stopped);
+    }
     ROLL_TRY(const Source first, open_source(command.first, families, command.open));
     OpenOptions of_second = command.open;
     of_second.state.clear();
     ROLL_TRY(const Source second, open_source(command.second, families, of_second));
-    ROLL_TRY(const Diff found, diff(first, second, command.cast, environment.hooks.stopped));
+    return diff(first, second, command.cast, stopped);
+}
+
+Result<int> run(const DiffCommand& command, const families::Families& families,
+                const Environment& environment) {
+    ROLL_TRY(const Diff found, diff_of(command, families, environment));
     if (command.json) {
         print(diff_json(command, found));
     } else {

@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 
 #include "worker/convert/adapter_target.hpp"
+#include "worker/convert/archives.hpp"
 #include "worker/convert/diff.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/quantize.hpp"
@@ -292,6 +293,8 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
     const fs::path directory = staging_of(request.target);
     const std::string archive = archive_of(request, to);
     const Hooks hooks = shared(given, meeting, part);
+    if (request.verify)
+        ROLL_TRY_VOID(check_archives(request.source, hooks.stopped, share_of(part)));
     ROLL_TRY_VOID(carry_out(source, plan, directory, request, hooks));
     meeting.say(Phase::Written);
     if (part.leads()) {

@@ -128,12 +128,8 @@ void release(const Source& source, const SourceTensor& tensor) {
     std::int64_t last = 0;
     for (std::size_t dim = 0; dim < view.strides.size(); ++dim)
         last += (view.info.shape[dim] - 1) * view.strides[dim];
-    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto begin = reinterpret_cast<std::uintptr_t>(view.first) / page * page;
-    const auto end = reinterpret_cast<std::uintptr_t>(view.first) +
-                     static_cast<std::uintptr_t>(bytes_of(view.info.dtype, last + 1));
     if (last < 0) return;
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT: of an address
+    release_pages({view.first, static_cast<std::size_t>(bytes_of(view.info.dtype, last + 1))});
 }
 
 // The part of a copy that lies in rows [begin, end) of its target, which then count from 0. False
@@ -252,6 +248,14 @@ void gather_rows(const Source& source, const TargetTensor& target, std::int64_t 
     } else {
         fill(source, target, begin, end, target.info.dtype, to);
     }
+}
+
+void release_pages(std::span<const std::byte> bytes) {
+    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
+    const std::uintptr_t begin = first / page * page;
+    ::madvise(reinterpret_cast<void*>(begin),  // NOLINT: of an address
+              first + bytes.size() - begin, MADV_DONTNEED);
 }
 
 void release(const Source& source, const TargetTensor& target) {

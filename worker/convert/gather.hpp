@@ -21,6 +21,10 @@ using Window = std::function<Result<void>(std::span<const std::byte>)>;
 void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
                  std::int64_t end, std::byte* to);
 
+// Gives the pages of a mapped file that the bytes lie in back to the kernel, which reads them again
+// if need be.
+void release_pages(std::span<const std::byte> bytes);
+
 // Gives the mapped pages that the target was read from back to the kernel.
 void release(const Source& source, const TargetTensor& target);
 

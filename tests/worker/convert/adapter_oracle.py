@@ -12,7 +12,7 @@ import peft
 import torch
 import transformers
 from megatron.core import dist_checkpointing
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from oracle import FolderCase, bits, free_port, run
 
@@ -88,12 +88,34 @@ class Adapters(FolderCase):
             for layout in LAYOUTS[:2] if kind == 'layers' else LAYOUTS:
                 with self.subTest(kind=kind, layout=layout):
                     run('convert', self.root / 'base', self.root / 'mca', '--adapter',
-                        self.root / kind, *layout, '--overwrite')
-                    run('convert', self.root / 'mca', self.root / 'back', '--overwrite')
+                        self.root / kind, *layout, '--overwrite', '--verify')
+                    run('convert', self.root / 'mca', self.root / 'back', '--overwrite', '--verify')
+                    for one in ('mca', 'back'):
+                        done = run('diff', self.root / kind, self.root / one)
+                        self.assertIn('equal', done.stdout.replace('default: ', ''))
                     got = load_file(self.root / 'back/adapter_model.safetensors')
                     self.assertEqual(sorted(got), sorted(want))
                     for name, tensor in want.items():
                         self.assertTrue(torch.equal(bits(tensor), bits(got[name])), name)
+
+    def test_adapters_differ_by_tensor_and_by_scale(self):
+        self.adapter('all')
+        shutil.copytree(self.root / 'all', self.root / 'changed')
+        tensors = load_file(self.root / 'all/adapter_model.safetensors')
+        name = 'base_model.model.model.layers.2.self_attn.v_proj.lora_A.weight'
+        tensors[name] = tensors[name].clone()
+        tensors[name][1, 2] += 1
+        save_file(tensors, self.root / 'changed/adapter_model.safetensors', {'format': 'pt'})
+        run('convert', self.root / 'base', self.root / 'mca', '--adapter', self.root / 'changed')
+        for one in ('changed', 'mca'):
+            found = json.loads(run('diff', self.root / 'all', self.root / one, '--json', code=1).stdout)
+            self.assertEqual([(one['name'], one['elements']) for one in found['differences']],
+                             [(f'default: {name}', 1)])
+        config = json.loads((self.root / 'all/adapter_config.json').read_text())
+        (self.root / 'changed/adapter_config.json').write_text(json.dumps(config | {'lora_alpha': 16}))
+        found = json.loads(run('diff', self.root / 'all', self.root / 'changed', '--json', code=1).stdout)
+        self.assertEqual(len(found['differences']), 1 + 4 * len(ALL))
+        self.assertIn('default: model.layers.0.mlp.up_proj scale', [one['name'] for one in found['differences']])
 
     def test_a_distributed_checkpoint_holds_them_for_any_layout(self):
         """Megatron loads from it, at tp 2, what is in the files of ranks of tp 2."""
@@ -203,7 +225,6 @@ class Adapters(FolderCase):
                 if f'{own}.lora_A' in name:
                     for other in others:
                         tensors[name.replace(own, other)] = tensors[name].clone()
-        from safetensors.torch import save_file
         save_file(tensors, path, {'format': 'pt'})
         run('convert', self.root / 'base', self.root / 'mca', '--adapter', self.root / 'all')
         config = json.loads((self.root / 'mca/default/adapter_config.json').read_text())
@@ -242,7 +263,6 @@ class Adapters(FolderCase):
                 tensors[f'{front}{part}.lora_A.weight'] = torch.randn(2, width)
                 tensors[f'{front}{part}.lora_B.weight'] = torch.randn(out, 2)
         (self.root / 'lora').mkdir()
-        from safetensors.torch import save_file
         save_file(tensors, self.root / 'lora/adapter_model.safetensors', {'format': 'pt'})
         (self.root / 'lora/adapter_config.json').write_text(json.dumps(
             {'peft_type': 'LORA', 'r': 2, 'lora_alpha': 4, 'target_modules': ['w1', 'w2', 'w3']}))

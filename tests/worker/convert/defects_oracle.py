@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import time
 import unittest
-import zipfile
 
 import peft
 import torch
@@ -399,16 +398,49 @@ class Defects(FolderCase):
         first.unlink()
         self.refused('convert', self.mca, self.out, code=1, says=first.name)
 
+    def turn_a_byte(self, place, tensor):
+        """In the one file that has these bytes; the file's path."""
+        wanted = tensor.contiguous().view(torch.uint8).numpy().tobytes()
+        for path in [place] if place.is_file() else sorted(place.rglob('*')):
+            if path.is_symlink() or not path.is_file():
+                continue
+            raw = bytearray(path.read_bytes())
+            at = raw.find(wanted)
+            if at >= 0:
+                raw[at + len(wanted) // 2] ^= 1
+                path.write_bytes(raw)
+                return path
+        raise AssertionError(f'{place} does not hold it')
+
     def test_a_byte_that_turned_in_a_torch_file_is_named_by_verify(self):
-        run('convert', self.model(), self.mca)
-        run('verify', self.mca)
-        file = self.mca / 'iter_0000001/mp_rank_00/model_optim_rng.pt'
-        with zipfile.ZipFile(file) as archive:
-            largest = max(archive.infolist(), key=lambda one: one.file_size)
-        raw = bytearray(file.read_bytes())
-        raw[largest.header_offset + largest.file_size // 2] ^= 1
-        file.write_bytes(raw)
-        self.refused('verify', self.mca, code=1, says='are not those that were written')
+        hf = self.model()
+        row = load_file(hf / 'model.safetensors')['model.embed_tokens.weight'][3]
+        for to, target in (('mca', 'mca'), ('megatron', 'megatron'), ('torch_dist', 'dist'), ('fsdp_dtensor', 'fsdp'),
+                           ('bin', 'bin'), ('nemo', 'nemo'), ('nemo', 'model.nemo')):
+            with self.subTest(to=to, target=target):
+                place = self.root / target
+                run('convert', hf, place, '--to', to)
+                run('verify', place)
+                path = self.turn_a_byte(place, row)
+                self.refused('verify', place, code=1, says='are not those that were written')
+                self.refused('convert', place, self.out, '--to', 'hf', '--verify', code=1, says=path.name)
+
+    def test_a_byte_that_turned_in_an_adapter_of_torch_files_is_named_by_verify(self):
+        hf = self.model()
+        model = peft.get_peft_model(transformers.LlamaForCausalLM.from_pretrained(hf),
+                                    peft.LoraConfig(task_type='CAUSAL_LM', target_modules=['o_proj'], r=4))
+        model.save_pretrained(self.root / 'bin', safe_serialization=False)
+        name, row = next((name, tensor[1]) for name, tensor in torch.load(
+            self.root / 'bin/adapter_model.bin', weights_only=True).items() if 'lora_A' in name)
+        for to in ('mca', 'torch_dist'):
+            run('convert', hf, self.root / to, '--adapter', self.root / 'bin', '--to', to)
+        for place in ('bin', 'mca', 'torch_dist'):
+            with self.subTest(place=place):
+                run('verify', self.root / place)
+                self.turn_a_byte(self.root / place, row)
+                self.refused('verify', self.root / place, code=1, says='are not those that were written')
+                self.refused('convert', hf, self.out, '--adapter', self.root / place, '--to', 'peft', '--verify',
+                             code=1, says='are not those that were written')
 
 
 if __name__ == '__main__':

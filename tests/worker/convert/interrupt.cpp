@@ -1,12 +1,14 @@
 // LD_PRELOAD into a program: at the INTERRUPT_AT-th change that it makes to the file system (a
 // write, an fsync, a rename, a directory made) it is killed; with INTERRUPT_WITH=full the disk is
-// full from then on instead. INTERRUPT_FREE: bytes that any disk says are free.
+// full from then on instead. INTERRUPT_FREE: bytes that any disk says are free. INTERRUPT_FLIP: the
+// first write of so many bytes reaches the disk with one bit turned.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include <dlfcn.h>
 #include <sys/statvfs.h>
@@ -33,6 +35,12 @@ bool interrupted(bool takes_space) {
     return true;
 }
 
+bool turns_one(size_t size) {
+    static const char* const least = std::getenv("INTERRUPT_FLIP");
+    static std::atomic<bool> done{false};
+    return least != nullptr && size >= std::strtoul(least, nullptr, 10) && !done.exchange(true);
+}
+
 template <class Function>
 Function* next(const char* name) {
     return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -50,7 +58,11 @@ ssize_t write(int fd, const void* data, size_t size) {
 
 ssize_t pwrite(int fd, const void* data, size_t size, off_t offset) {
     static auto* const real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
-    return interrupted(true) ? -1 : real(fd, data, size, offset);
+    if (interrupted(true)) return -1;
+    if (!turns_one(size)) return real(fd, data, size, offset);
+    std::string turned(static_cast<const char*>(data), size);
+    turned[size / 2] = static_cast<char>(turned[size / 2] ^ 1);
+    return real(fd, turned.data(), size, offset);
 }
 
 ssize_t pwrite64(int fd, const void* data, size_t size, off_t offset) {

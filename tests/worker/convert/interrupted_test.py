@@ -6,16 +6,27 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / 'oracle'))
-from tiny_hf import write_llama  # noqa: E402
+from tiny_hf import write_llama, write_safetensors  # noqa: E402
 
 LIBRARY, PROGRAM = sys.argv.pop(2), sys.argv.pop(1)
 SIZES = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, vocab_size=32)
+
+
+def write_adapter(directory, hidden, rank):
+    directory.mkdir()
+    front = 'base_model.model.model.layers.1.self_attn.q_proj.lora_'
+    ones = struct.pack('<f', 1) * rank * hidden
+    write_safetensors(directory / 'adapter_model.safetensors',
+                      {f'{front}A.weight': ([rank, hidden], ones), f'{front}B.weight': ([hidden, rank], ones)})
+    (directory / 'adapter_config.json').write_text(json.dumps(
+        {'peft_type': 'LORA', 'r': rank, 'lora_alpha': 16, 'target_modules': ['q_proj']}))
 
 
 def run(*args, **environment):
@@ -93,6 +104,19 @@ class Interrupted(unittest.TestCase):
                 self.assertEqual(done.returncode, 4, done.stderr)
                 self.assertIn('No space left on device', done.stderr)
                 self.assertFalse(self.out.exists())
+
+    def test_a_bit_that_turned_on_its_way_to_the_disk_is_found_by_verify(self):
+        write_llama(self.root / 'large', **{**SIZES, 'vocab_size': 2048})  # the embedding: 128 KiB
+        write_adapter(self.root / 'lora', SIZES['hidden_size'], rank=2048)
+        for flags in (['--tp', '1'], ['--to', 'hf'], ['--to', 'bin'], ['--to', 'torch_dist'], ['--to', 'nemo'],
+                      ['--adapter', self.root / 'lora', '--tp', '1']):
+            args = ['convert', self.root / 'large', self.out, '--verify', '--threads', 1, *flags]
+            done = run(*args, INTERRUPT_FLIP='100000')
+            self.assertEqual(done.returncode, 1, (flags, done.stderr))
+            self.assertRegex(done.stderr, r'the written \S+ is not what the (source|adapter) has')
+            self.assertFalse(self.out.exists() or self.staging.exists())
+            self.assertEqual(run(*args, INTERRUPT_FLIP='100000000').returncode, 0, flags)
+            shutil.rmtree(self.out)
 
 
 if __name__ == '__main__':
