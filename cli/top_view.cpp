@@ -36,8 +36,6 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 std::string summary(const TopData& data, Time now) {
-    std::map<std::string, int> states;
-    for (const Json& job : data.jobs) ++states[field_text(job, "state")];
     std::int64_t slots = 0;
     std::int64_t slots_free = 0;
     std::int64_t gpus = 0;
@@ -48,14 +46,21 @@ std::string summary(const TopData& data, Time now) {
         gpus += node.value("gpus", std::int64_t{0});
         gpus_free += node.value("gpus_free", std::int64_t{0});
     }
-    std::string text =
-        fmt::format("{} running  {} queued  {} nodes  slots {}/{} busy", states["running"],
-                    states["queued"], data.nodes.size(), slots - slots_free, slots);
+    std::string text = fmt::format("{} running  {} queued  {} node{}  slots {}/{} busy",
+                                   data.running, data.queued, data.nodes.size(),
+                                   data.nodes.size() == 1 ? "" : "s", slots - slots_free, slots);
     if (gpus > 0) text += fmt::format("  GPUs {}/{} busy", gpus - gpus_free, gpus);
     return text + "  " + to_iso8601(now).substr(0, 19) + "Z";
 }
 
-std::string job_line(const Json& job, const TopData& data, Time now) {
+std::size_t characters_of(const std::string& text) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// Two lines where the curves do not fit beside the rest.
+std::vector<std::string> job_lines(const Json& job, const TopData& data, std::size_t width,
+                                   Time now) {
     const auto curve = data.curves.find(job.value("id", std::uint64_t{0}));
     std::string sparks;
     if (curve != data.curves.end()) {
@@ -68,10 +73,12 @@ std::string job_line(const Json& job, const TopData& data, Time now) {
     const auto since = parse_time(job.value(queued ? "submitted_at" : "started_at", Json()));
     const std::string took =
         since ? duration_text(std::chrono::duration<double>(now - *since).count()) : "";
-    return fmt::format("{:>6}  {:<20} {:<10} {:<8} {:>8}  {}{}", field_text(job, "id"),
-                       field_text(job, "name").substr(0, 20), field_text(job, "user").substr(0, 10),
-                       field_text(job, "state"), took,
-                       queued ? field_text(job, "waiting") : progress_text(job), sparks);
+    const std::string line = fmt::format(
+        "{:>6}  {:<20} {:<10} {:<8} {:>8}  {}", field_text(job, "id"),
+        field_text(job, "name").substr(0, 20), field_text(job, "user").substr(0, 10),
+        field_text(job, "state"), took, queued ? field_text(job, "waiting") : progress_text(job));
+    if (characters_of(line + sparks) <= width) return {line + sparks};
+    return sparks.empty() ? std::vector{line} : std::vector{line, "      " + sparks};
 }
 
 }  // namespace
@@ -100,16 +107,17 @@ std::vector<std::string> top_lines(const TopData& data, std::size_t width, std::
     }
     lines.insert(lines.end(), nodes.begin(), nodes.end());
     lines.insert(lines.end(), {"", "    ID  NAME                 USER       STATE        TIME  "});
-    std::vector<Json> jobs(data.jobs.begin(), data.jobs.end());
-    std::ranges::stable_partition(
-        jobs, [](const Json& job) { return field_text(job, "state") == "running"; });
     const std::size_t kept = lines.size() + kEventsLeast + 1;
     std::size_t room = height > kept ? height - kept : 0;
-    if (jobs.size() > room && room > 0) --room;  // for the line that says so
-    for (std::size_t i = 0; i < std::min(room, jobs.size()); ++i)
-        lines.push_back(job_line(jobs[i], data, now));
-    if (jobs.size() > room)
-        lines.push_back(fmt::format("and {} more: rollctl jobs", jobs.size() - room));
+    const std::size_t jobs = std::max<std::size_t>(data.running + data.queued, data.jobs.size());
+    std::size_t told = 0;
+    for (; told < data.jobs.size(); ++told) {
+        const auto more = job_lines(data.jobs[told], data, width, now);
+        if (more.size() + (told + 1 < jobs ? 1 : 0) > room) break;  // a line says what is left out
+        room -= more.size();
+        lines.insert(lines.end(), more.begin(), more.end());
+    }
+    if (told < jobs) lines.push_back(fmt::format("and {} more: rollctl jobs", jobs - told));
     lines.emplace_back();
     const std::size_t left = height > lines.size() ? height - lines.size() : 0;
     const std::size_t shown = std::min(left, data.events.size());

@@ -18,7 +18,9 @@ struct Curve {
 };
 
 struct TopData {
-    Json jobs = Json::array();   // as `jobs` replies
+    std::uint64_t running = 0;   // jobs in all
+    std::uint64_t queued = 0;    // the same
+    Json jobs = Json::array();   // as `jobs` replies, running ones first; of many some
     Json nodes = Json::array();  // as `nodes` replies
     std::map<std::uint64_t, Curve> curves;
     std::deque<std::string> events;  // a line each, newest last

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kWaitMs = 500;  // for an event; then progress is looked at, and the keyboard
 constexpr int kEventsRead = 1000;
+constexpr int kJobsRead = 100;  // of those that run, and of those that wait
 constexpr std::size_t kEventsKept = 100;
 constexpr std::size_t kPlainHeight = 60;
 constexpr std::size_t kPlainWidth = 160;
@@ -43,6 +44,8 @@ void draw(const TopData& data) {
     refresh();
 }
 
+constexpr std::size_t kClock = 11;  // where it begins in "2026-11-22T14:31:15Z"
+
 class Watch {
   public:
     explicit Watch(Daemon& daemon) : daemon_(daemon) {}
@@ -51,9 +54,15 @@ class Watch {
     // What happened since the last call, waiting for it at most `wait_ms`; then everything anew.
     Result<void> look(int wait_ms) {
         ROLL_TRY_VOID(read_events(wait_ms));
-        ROLL_TRY(const Json jobs, daemon_.ask_patiently("jobs", Json::object(), kPatience));
+        data_.jobs = Json::array();
+        for (const char* state : {"running", "queued"}) {
+            const Json args = {{"state", state}, {"limit", kJobsRead}};
+            ROLL_TRY(const Json reply, daemon_.ask_patiently("jobs", args, kPatience));
+            data_.running = reply.value("running", std::uint64_t{0});
+            data_.queued = reply.value("queued", std::uint64_t{0});
+            for (const Json& job : reply.value("jobs", Json::array())) data_.jobs.push_back(job);
+        }
         ROLL_TRY(const Json nodes, daemon_.ask_patiently("nodes", Json::object(), kPatience));
-        data_.jobs = jobs.value("jobs", Json::array());
         data_.nodes = nodes.value("nodes", Json::array());
         for (const Json& job : data_.jobs) read_metrics(job);
         return {};
@@ -71,6 +80,7 @@ class Watch {
             for (const Json& event : events) {
                 std::string line = event_text(event);
                 line.pop_back();
+                line.erase(kClock + 8, 1).erase(0, kClock);  // of its time the clock's alone
                 data_.events.push_back(std::move(line));
                 if (data_.events.size() > kEventsKept) data_.events.pop_front();
             }

@@ -294,10 +294,12 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
         list.push_back(summary({state, id, job, hearsay, waits}, fields));
         return true;
     };
-    if (selector.empty() && !all && wanted_state.empty()) {
-        const std::set<JobId>& open = state.index.open;  // however many have ended
-        auto at = open.lower_bound(from);
-        while (at != open.end() && add(*at, state.jobs.at(*at))) ++at;
+    const bool runs = wanted_state == "running";
+    const bool live = runs || wanted_state == "queued" || (wanted_state.empty() && !all);
+    if (selector.empty() && live) {  // however many have ended
+        const std::set<JobId>& ids = runs ? state.index.running : state.index.open;
+        auto at = ids.lower_bound(from);
+        while (at != ids.end() && add(*at, state.jobs.at(*at))) ++at;
     } else if (selector.empty() || selector == "all") {
         auto at = state.jobs.lower_bound(from);
         while (at != state.jobs.end() && add(at->first, at->second)) ++at;
@@ -306,7 +308,11 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
         auto at = std::ranges::lower_bound(ids, from);
         while (at != ids.end() && add(*at, state.jobs.at(*at))) ++at;
     }
-    Json reply{{"schema", "roll.jobs/1"}, {"next", std::move(next)}};
+    const auto running = state.index.running.size();
+    Json reply{{"schema", "roll.jobs/1"},
+               {"next", std::move(next)},
+               {"running", running},
+               {"queued", state.index.open.size() - running}};
     reply["jobs"] = std::move(list);  // not copied, as it would be from a list of initializers
     return reply;
 }

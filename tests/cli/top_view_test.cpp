@@ -12,10 +12,11 @@ const Time kNow = *parse_time("2026-11-21T10:00:00.000Z");
 TopData some() {
     TopData data;
     data.jobs = Json::parse(R"([
-        {"id": 8, "name": "eval", "user": "ann", "state": "queued", "waiting": "waits for ok:7",
-         "submitted_at": "2026-11-21T09:59:30.000Z"},
         {"id": 7, "name": "kjv", "user": "bob", "state": "running",
-         "started_at": "2026-11-21T09:58:55.000Z", "progress": {"step": 120, "steps": 300}}])");
+         "started_at": "2026-11-21T09:58:55.000Z", "progress": {"step": 120, "steps": 300}},
+        {"id": 8, "name": "eval", "user": "ann", "state": "queued", "waiting": "waits for ok:7",
+         "submitted_at": "2026-11-21T09:59:30.000Z"}])");
+    data.running = data.queued = 1;
     data.nodes = Json::parse(R"([{"node": "n1", "slots": 4, "slots_free": 1, "gpus": 8,
         "gpus_free": 6, "draining": false, "jobs": [7], "heard_ms_ago": 200}])");
     data.curves[7] = {{3, 2.5, 2, 1}, {10, 10}};
@@ -34,7 +35,7 @@ TEST(Top, ShowsRunningJobsFirstAndFillsTheScreenWithEvents) {
     const auto lines = top_lines(some(), 200, 20, kNow);
     ASSERT_EQ(lines.size(), 20u);
     EXPECT_EQ(lines[0],
-              "1 running  1 queued  1 nodes  slots 3/4 busy  GPUs 2/8 busy  2026-11-21T10:00:00Z");
+              "1 running  1 queued  1 node  slots 3/4 busy  GPUs 2/8 busy  2026-11-21T10:00:00Z");
     EXPECT_EQ(lines[6],
               "     7  kjv                  bob        running    1m 05s  step 120/300"
               "  loss █▆▄▁  tokens/s ▁▁");
@@ -43,9 +44,17 @@ TEST(Top, ShowsRunningJobsFirstAndFillsTheScreenWithEvents) {
     EXPECT_EQ(lines.back(), "event 49");
 }
 
+TEST(Top, CurvesGetALineOfTheirOwnWhereTheyDoNotFit) {
+    const auto lines = top_lines(some(), 80, 20, kNow);
+    EXPECT_EQ(lines[6], "     7  kjv                  bob        running    1m 05s  step 120/300");
+    EXPECT_EQ(lines[7], "        loss █▆▄▁  tokens/s ▁▁");
+    EXPECT_EQ(lines[8].substr(0, 20), "     8  eval        ");
+}
+
 TEST(Top, FitsAnyScreen) {
     TopData data = some();
     for (int i = 0; i < 100; ++i) data.jobs.push_back(data.jobs[0]);
+    data.running = 100'000;
     for (int i = 0; i < 100; ++i) data.nodes.push_back(data.nodes[0]);
     for (const std::size_t height : {1u, 2u, 10u, 24u, 60u}) {
         for (const std::size_t width : {1u, 20u, 80u}) {
