@@ -5,6 +5,7 @@
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/state_bytes.hpp"
+#include "tests/sim/frames.hpp"
 #include "tests/sim/world.hpp"
 
 namespace roll::sim {
@@ -254,11 +255,19 @@ bool World::is_alive(const std::string& session) const {
         nodes_, [&](const Node& node) { return node.worker && node.worker->session == session; });
 }
 
+// Of a session that is known, too.
+void World::check_broken(const std::string& frame) const {
+    if (totals_.messages % kBrokenOneIn != 0) return;
+    for (const std::string& broken : broken_frames(frame, totals_.messages))
+        ROLL_CHECK(!sessions_->again(broken) && !protocol::decode_heartbeat(broken));
+}
+
 void World::listen() {
     renewed_.clear();
     for (Said& said : std::exchange(socket_, {})) {
         const gateway::Peer peer{said.heartbeat.session, ""};
         std::string frame;
+        if (in_bytes_) check_broken(said.frame);
         if (in_bytes_ && sessions_->again(said.frame)) {
             said.heartbeat = *sessions_->again(said.frame);
         } else if (in_bytes_) {

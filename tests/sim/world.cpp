@@ -1,6 +1,7 @@
 #include "tests/sim/world.hpp"
 
 #include "common/check.hpp"
+#include "tests/sim/frames.hpp"
 
 namespace roll::sim {
 
@@ -60,7 +61,12 @@ void World::later(int delay, std::function<void()> what) {
 protocol::Answer World::travelled(protocol::Answer said) {
     if (!in_bytes_ && said.counted == 0) return said;
     ++totals_.messages;
-    const auto heard = protocol::decode_answer(protocol::encode(said));
+    const std::string frame = protocol::encode(said);
+    if (totals_.messages % kBrokenOneIn == 0) {
+        for (const std::string& broken : broken_frames(frame, totals_.messages))
+            ROLL_CHECK(!protocol::decode_answer(broken));
+    }
+    const auto heard = protocol::decode_answer(frame);
     ROLL_CHECK(heard && *heard == said);
     return *heard;
 }
