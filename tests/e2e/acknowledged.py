@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Kills rolld with SIGKILL while submissions stream in, and looks for each that it had acknowledged.
+
+    tests/e2e/acknowledged.py [--trials 20000] [--seed N]
+
+A trial is a submission that was acknowledged before a kill. After each restart every one of them must be there, once,
+under the number and name that was told; what was not acknowledged is sent again with its key, and must not double.
+"""
+import argparse
+import json
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from harness import BIN, RollTest, wait_until  # noqa: E402
+
+CONNECTIONS, UNDER_WAY, JOBS_OF_A_LEDGER = 4, 32, 20_000
+
+
+class Connection:
+    """A client of the local socket: a frame is its length, low byte first, and JSON."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.connect(path)
+        self.bytes, self.under_way = b'', 0
+
+    def close(self):
+        self.socket.close()
+
+    def fileno(self):
+        return self.socket.fileno()
+
+    def send(self, number, op, args):
+        frame = json.dumps({'v': 2, 'id': number, 'op': op, 'args': args}).encode()
+        self.socket.sendall(struct.pack('<I', len(frame)) + frame)
+        self.under_way += 1
+
+    def replies(self):
+        """Those that have come; None once rolld is gone."""
+        try:
+            more = self.socket.recv(1 << 20)
+        except ConnectionResetError:
+            more = b''
+        if not more:
+            return None
+        self.bytes += more
+        found = []
+        while len(self.bytes) >= 4:
+            end = 4 + struct.unpack('<I', self.bytes[:4])[0]
+            if len(self.bytes) < end:
+                break
+            found.append(json.loads(self.bytes[4:end]))
+            self.bytes = self.bytes[end:]
+            self.under_way -= 1
+        return found
+
+    def ask(self, op, args):
+        self.send(1, op, args)
+        while True:
+            found = self.replies()
+            if found:
+                return found[0]['ok']
+
+
+class Acknowledged(RollTest):
+    trials, seed = 20_000, None
+
+    def start(self):
+        command = [os.path.join(BIN, 'rolld'), '--dir', self.state, '--rate-limit', '0', '--log-level', 'error']
+        self.rolld = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, cwd=self.top)
+        local = os.path.join(self.state, 'local')
+
+        def connected():
+            try:
+                with open(local, encoding='utf-8') as file:
+                    return Connection(file.read().strip())
+            except (FileNotFoundError, ConnectionRefusedError):
+                return None
+        return wait_until(connected, 'rolld to serve'), local
+
+    def submit_until_killed(self, local):
+        """Sends what is left and more, on several connections, until a kill at a random moment."""
+        with open(local, encoding='utf-8') as file:
+            path = file.read().strip()
+        connections = [Connection(path) for _ in range(CONNECTIONS)]
+        kill_after = self.random.randrange(1, 600)  # acknowledged submissions
+        again, count = list(self.sent), 0
+        while connections:
+            for one in connections:
+                while one.under_way < UNDER_WAY:
+                    number = again.pop() if again else self.next
+                    self.next += number == self.next
+                    self.sent.add(number)
+                    spec = {**self.spec, 'name': f't-{number}'}
+                    try:
+                        one.send(number, 'submit', {'key': f'{self.ledgers}-{number}', 'user': 'ann', 'spec': spec})
+                    except (BrokenPipeError, ConnectionResetError):
+                        break
+            for one in select.select(connections, [], [])[0]:
+                replies = one.replies()
+                if replies is None:
+                    connections.remove(one)
+                    one.close()
+                    continue
+                for reply in replies:
+                    self.assertIn('ok', reply)
+                    self.told[reply['ok']['id']] = reply['ok']['name']
+                    self.sent.discard(reply['id'])
+                    count += 1
+                if count >= kill_after:
+                    kill_after = 1 << 60
+                    self.rolld.send_signal(signal.SIGKILL)
+        self.rolld.wait()
+        return count
+
+    def check(self, connection):
+        """All that was told is there; nothing is there twice."""
+        found, start = {}, 1
+        while start is not None:
+            page = connection.ask('jobs', {'all': True, 'from': start, 'limit': 10000, 'fields': ['id', 'name']})
+            found.update({job['id']: job['name'] for job in page['jobs']})
+            start = page['next']
+        lost = {number: name for number, name in self.told.items() if found.get(number) != name}
+        self.assertEqual(lost, {}, 'acknowledged and not there')
+        self.assertEqual(len(set(found.values())), len(found), 'a key was queued twice')
+        connection.close()
+
+    def new_ledger(self):
+        self.ledgers += 1
+        self.state = os.path.join(self.top, f'state-{self.ledgers}')
+        self.env['ROLL_DIR'] = self.state
+        self.told, self.sent, self.next = {}, set(), 1
+
+    def test_rounds(self):
+        seed = self.seed if self.seed is not None else random.randrange(1 << 30)
+        print(f'acknowledged: seed {seed}', flush=True)
+        self.random = random.Random(seed)
+        dry = self.ctl('submit', '--dry-run', '--json', '--name', 'x', '--', 'true').stdout
+        spec = json.loads(dry)['jobs'][0]
+        self.spec = {**spec, 'document': json.dumps(spec['document'])}
+        self.ledgers = trials = kills = 0
+        self.new_ledger()
+        connection, local = self.start()
+        while trials < self.trials:
+            trials += self.submit_until_killed(local)
+            kills += 1
+            connection, local = self.start()
+            self.check(connection)
+            if len(self.told) < JOBS_OF_A_LEDGER:
+                continue
+            self.rolld.send_signal(signal.SIGKILL)
+            self.rolld.wait()
+            print(f'{trials} acknowledged, {kills} kills, none lost, none twice', flush=True)
+            self.new_ledger()
+            connection, local = self.start()
+        self.rolld.send_signal(signal.SIGKILL)
+        self.rolld.wait()
+        print(f'{trials} acknowledged, {kills} kills, none lost, none twice', flush=True)
+
+
+if __name__ == '__main__':
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--trials', type=int, default=20_000)
+    parser.add_argument('--seed', type=int, default=None)
+    options, rest = parser.parse_known_args()
+    Acknowledged.trials, Acknowledged.seed = options.trials, options.seed
+    unittest.main(argv=[sys.argv[0], *rest])
