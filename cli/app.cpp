@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/secret.hpp"
 #include "cli/job_options.hpp"
 #include "common/spec/nearest.hpp"
 
@@ -92,6 +93,7 @@ class Parser {
         const std::vector<Group> groups = {
             {&Parser::add_local, {"up", "down", "doctor", "version"}},
             {&Parser::add_keys, {"keys"}},
+            {&Parser::add_secret, {"secret"}},
             {&Parser::add_submit, {"submit"}},
             {&Parser::add_resubmit, {"resubmit"}},
             {&Parser::add_resume, {"resume"}},
@@ -111,6 +113,17 @@ class Parser {
     CLI::App* command(const std::string& name, const std::string& what, Action action) {
         CLI::App* sub = app_.add_subcommand(name, what);
         sub->fallthrough();  // --json after the command too
+        sub->callback([this, action = std::move(action)] { chosen_ = action; });
+        return sub;
+    }
+
+    // A command of a command: `keys add`.
+    CLI::App* command_of(CLI::App* above, const std::string& name, const std::string& what,
+                         Action action) {
+        above->require_subcommand(1);
+        above->fallthrough();
+        CLI::App* sub = above->add_subcommand(name, what);
+        sub->fallthrough();
         sub->callback([this, action = std::move(action)] { chosen_ = action; });
         return sub;
     }
@@ -171,25 +184,31 @@ class Parser {
 
     void add_keys() {
         CLI::App* keys = app_.add_subcommand("keys", "Who may connect: list, add, revoke");
-        keys->require_subcommand(1);
-        keys->fallthrough();
-        const auto sub = [this, keys](const std::string& name, const std::string& what,
-                                      Action action) {
-            CLI::App* added = keys->add_subcommand(name, what);
-            added->fallthrough();
-            added->callback([this, action = std::move(action)] { chosen_ = action; });
-            return added;
-        };
-        sub("list", "The keys that may connect", [this] { return run_keys_list(context_); });
-        CLI::App* add = sub("add", "Let a user NAME (or a worker) connect, with new keys",
-                            [this] { return run_keys_add(context_, keys_); });
+        command_of(keys, "list", "The keys that may connect",
+                   [this] { return run_keys_list(context_); });
+        CLI::App* add =
+            command_of(keys, "add", "Let a user NAME (or a worker) connect, with new keys",
+                       [this] { return run_keys_add(context_, keys_); });
         add->add_option("NAME", keys_.name)->required();
         add->add_option("--out", keys_.out, "Directory to make: the state directory of its holder")
             ->required();
         add->add_flag("--worker", keys_.worker, "A worker's key, not a user's");
-        CLI::App* revoke = sub("revoke", "Cut a key off, at once",
-                               [this] { return run_keys_revoke(context_, word_); });
+        CLI::App* revoke = command_of(keys, "revoke", "Cut a key off, at once",
+                                      [this] { return run_keys_revoke(context_, word_); });
         revoke->add_option("NAME", word_, "As `rollctl keys list` shows it")->required();
+    }
+
+    void add_secret() {
+        CLI::App* secret = app_.add_subcommand("secret", "What jobs name and only they find");
+        CLI::App* set = command_of(secret, "set", "Keep a value; it is read from stdin",
+                                   [this] { return run_secret_set(context_, word_, file_); });
+        set->add_option("NAME", word_, "Of the environment variable")->required();
+        set->add_option("--from", file_, "The file that holds the value");
+        command_of(secret, "list", "Names, and the jobs that wait for or use them",
+                   [this] { return run_secret_list(context_); });
+        CLI::App* remove = command_of(secret, "remove", "Forget one; jobs that name it wait",
+                                      [this] { return run_secret_remove(context_, word_); });
+        remove->add_option("NAME", word_)->required();
     }
 
     void add_submit() {
@@ -312,13 +331,8 @@ class Parser {
 
     void add_alloc() {
         CLI::App* alloc = app_.add_subcommand("alloc", "What rolld may order from Slurm");
-        alloc->require_subcommand(1);
-        alloc->fallthrough();
         const auto sub = [&](const std::string& name, const std::string& what, Action action) {
-            CLI::App* made = alloc->add_subcommand(name, what);
-            made->fallthrough();
-            made->callback([this, action = std::move(action)] { chosen_ = action; });
-            return made;
+            return command_of(alloc, name, what, std::move(action));
         };
         add_format(sub("list", "Queues and allocations",
                        [this] { return run_alloc_list(context_, word_); }),
@@ -453,6 +467,7 @@ class Parser {
     MetricsOptions metrics_;
     std::string word_;
     std::vector<std::string> words_;
+    std::string file_;
     std::string reason_;
     std::string timeout_ = "10m";
     bool now_ = false;

@@ -77,6 +77,9 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--cron", options.cron, "Again and again, in UTC: '30 3 * * 1-5', @daily");
     app.add_option("--account", options.account, "Whose quota and share it uses");
     app.add_option("--into", options.into, "The open job that it belongs to (rollctl open)");
+    app.add_option("--secret", options.secrets,
+                   "A secret that its programs find in their environment; again for more")
+        ->allow_extra_args(false);
     app.add_flag("--hold", options.hold, "Wait until rollctl release");
 }
 
@@ -118,9 +121,12 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
         document[key] = to_iso8601(when);
     }
     if (options.hold) document["hold"] = true;
-    for (const std::string& one : options.after) {
-        if (!document.contains("after")) document["after"] = Json::array();
-        if (document["after"].is_array()) document["after"].push_back(one);
+    for (const auto& [key, words] :
+         {std::pair("after", &options.after), std::pair("secrets", &options.secrets)}) {
+        for (const std::string& one : *words) {
+            if (!document.contains(key)) document[key] = Json::array();
+            if (document[key].is_array()) document[key].push_back(one);
+        }
     }
     return {};
 }

@@ -21,6 +21,7 @@ namespace roll::cli {
 struct JobOptions {
     std::vector<std::string> sets;   // "a.b=value"
     std::vector<std::string> after;  // "ok:ID"
+    std::vector<std::string> secrets;
     bool hold = false;
     std::string name;
     std::string time;

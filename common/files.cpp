@@ -86,6 +86,24 @@ Result<void> write_file_atomically(const std::filesystem::path& path, std::strin
     return fsync_directory(path.parent_path());
 }
 
+Result<void> write_private_file(const std::filesystem::path& path, std::string_view content) {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    const Descriptor file(::open(path.c_str(), kFlags, 0600));
+    if (file.get() < 0) return fail_errno("cannot create", path);
+    auto written = write_all(file.get(), content, path);
+    if (!written) ::unlink(path.c_str());
+    return written;
+}
+
+Result<std::string> read_private_file(const std::filesystem::path& path) {
+    ROLL_TRY(std::string content, read_file(path));
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0 || (info.st_mode & 077) != 0)
+        return fail(ErrorCode::Refused, path.string() + " is open to others",
+                    "chmod 600 " + path.string());
+    return content;
+}
+
 // From its end: mostly all but the last one or two are there.
 Result<void> make_directories(const std::filesystem::path& path) {
     if (path.empty() || ::mkdir(path.c_str(), 0777) == 0) return {};

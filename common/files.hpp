@@ -17,6 +17,11 @@ Result<std::string> read_file(const std::filesystem::path& path);
 // Writes path.tmp, fsyncs it, renames it over path and fsyncs the directory.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Of this user alone (0600). Writing: Refused if it is there already; it is synced, its directory
+// is not. Reading: Refused, with the remedy, if others may.
+Result<void> write_private_file(const std::filesystem::path& path, std::string_view content);
+Result<std::string> read_private_file(const std::filesystem::path& path);
+
 Result<void> make_directories(const std::filesystem::path& path);
 Result<void> fsync_directory(const std::filesystem::path& path);
 

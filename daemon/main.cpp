@@ -143,6 +143,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
         static_cast<void>(pair);
     }
     made.endpoint = options.endpoint;
+    made.secrets = directory.root();
     if (made.endpoint.empty()) {
         ROLL_TRY(made.endpoint, directory.default_endpoint());
     }

@@ -34,21 +34,6 @@ std::string public_of(const std::string& secret) {
     return buffer.data();
 }
 
-Result<void> write_secret(const std::filesystem::path& path, const std::string& secret) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return fail(ErrorCode::Refused, "cannot create the key " + path.string() + ": " +
-                                            std::generic_category().message(errno));
-    const std::string text = secret + "\n";
-    const bool written =
-        ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-        ::fsync(fd) == 0;
-    ::close(fd);
-    if (written) return {};
-    ::unlink(path.c_str());
-    return fail(ErrorCode::Refused, "cannot write the key " + path.string());
-}
-
 // NAME.pub comes last: while it is missing, the pair was not finished.
 Result<void> publish(const std::string& public_key, const std::filesystem::path& directory,
                      const std::string& name, const std::filesystem::path& authorized) {
@@ -63,7 +48,7 @@ Result<CurveKeys> make_pair(const std::filesystem::path& directory, const std::s
     const std::filesystem::path file = directory / (name + ".key");
     const std::filesystem::path temporary =
         directory / ("." + name + ".key." + std::to_string(::getpid()));
-    ROLL_TRY_VOID(write_secret(temporary, keys.secret_key));
+    ROLL_TRY_VOID(write_private_file(temporary, keys.secret_key + "\n"));
     // Whoever renames first has made the pair; the others take it.
     if (const auto renamed = rename_new(temporary, file); !renamed) {
         ::unlink(temporary.c_str());
@@ -85,11 +70,7 @@ CurveKeys make_curve_keys() {
 
 Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const std::string& name) {
     const std::filesystem::path file = directory / (name + ".key");
-    ROLL_TRY(const std::string text, read_file(file));
-    struct stat info {};
-    if (::stat(file.c_str(), &info) != 0 || (info.st_mode & 077) != 0)
-        return fail(ErrorCode::Refused, "the secret key " + file.string() + " is open to others",
-                    "chmod 600 " + file.string());
+    ROLL_TRY(const std::string text, read_private_file(file));
     const std::string secret = key_in(text);
     if (secret.empty())
         return fail(ErrorCode::Corrupt, "the file " + file.string() + " holds no CURVE key",

@@ -73,8 +73,8 @@ static Result<RunningAttempt> read_running(const Json& json, const std::string& 
 }
 
 static JsonText text_of(const StartOrder& order) {
-    return JsonText()
-        .add("attempt", text_of(order.attempt))
+    JsonText text;
+    text.add("attempt", text_of(order.attempt))
         .add("kind", order.kind)
         .add("document", order.document)
         .add("output", order.output)
@@ -88,6 +88,22 @@ static JsonText text_of(const StartOrder& order) {
         .add("checkpoints", to_json_list(order.checkpoints))
         .add("time_limit_seconds", order.time_limit_seconds)
         .add("hang_after_seconds", order.hang_after_seconds);
+    if (!order.secrets.empty()) text.add("secrets", Json(order.secrets));
+    if (!order.refused.empty()) text.add("refused", order.refused);
+    return text;
+}
+
+// What is wrong with them is told without them.
+static Result<std::map<std::string, std::string>> read_secrets(const Json& json,
+                                                               const std::string& path) {
+    std::map<std::string, std::string> secrets;
+    if (json.is_null()) return secrets;
+    if (!json.is_object()) return fail(ErrorCode::Corrupt, path + " is no object");
+    for (const auto& [name, value] : json.items()) {
+        if (!value.is_string()) return fail(ErrorCode::Corrupt, path + "." + name + " is no text");
+        secrets[name] = value.get<std::string>();
+    }
+    return secrets;
 }
 
 static Result<StartOrder> read_start(const Json& json, const std::string& path) {
@@ -105,9 +121,12 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
     order.hang_after_seconds = r.get_or<std::int64_t>("hang_after_seconds", 0);
+    order.refused = r.get_or("refused", std::string{});
     const Json& attempt = r.raw("attempt");
     const Json& checkpoints = r.raw("checkpoints");
+    const Json& secrets = r.raw("secrets");
     ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(order.secrets, read_secrets(secrets, path + ".secrets"));
     ROLL_TRY(order.attempt, read_attempt_key(attempt, path + ".attempt"));
     ROLL_TRY_VOID(
         read_list(checkpoints, path + ".checkpoints", order.checkpoints, &read_written_checkpoint));

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,9 +21,10 @@ namespace roll::protocol {
 
 // Raised with each release that says something new. A peer of the oldest version goes on working:
 // it is answered in its own, does not see fields that it does not know, and what it does not say
-// has the value that it had then. 2: heartbeats say beat_ms.
-constexpr int kVersion = 2;
+// has the value that it had then. 2: heartbeats say beat_ms. 3: start orders carry secrets.
+constexpr int kVersion = 3;
 constexpr int kOldestVersion = 1;
+constexpr int kSecretsVersion = 3;  // an older worker gets no job that has some
 
 struct WrittenCheckpoint {
     std::int64_t step = 0;
@@ -91,6 +93,9 @@ struct StartOrder {
     std::vector<WrittenCheckpoint> checkpoints;
     std::int64_t time_limit_seconds = 0;  // 0: none
     std::int64_t hang_after_seconds = 0;  // between two steps; 0: for ever, -1: learned
+    // For the environment of the job's programs; written to no file and no log.
+    std::map<std::string, std::string> secrets{};
+    std::string refused{};  // why it must not start: one sentence; the worker ends it at once
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 

@@ -37,6 +37,7 @@ struct Array {
     friend bool operator==(const Array&, const Array&) = default;
 };
 constexpr int kArrayTasksMax = 10'000;
+constexpr std::size_t kSecretsMax = 32;  // of a job
 
 // The indices of "1,4-9,0-100:20%4" without its "%4", each once and ascending.
 Result<std::vector<int>> array_indices(std::string_view text);
@@ -78,6 +79,9 @@ struct JobSpec {
     // them.
     bool open = false;
     std::optional<JobId> into{};  // the open job that this one belongs to
+    // Names of its user's secrets, which its programs find in their environment
+    // (docs/operations.md).
+    std::vector<std::string> secrets{};
     std::vector<JobSpec> then{};  // queued with it, each after the one before (chain.hpp)
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 

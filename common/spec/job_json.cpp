@@ -128,6 +128,7 @@ JsonText text_of(const JobSpec& spec) {
     if (!spec.cron.empty()) text.add("cron", spec.cron);
     if (spec.open) text.add("open", true);
     if (spec.into) text.add("into", spec.into->value);
+    if (!spec.secrets.empty()) text.add("secrets", spec.secrets);
     if (spec.hang_after) text.add("hang_after_seconds", spec.hang_after->count());
     if (spec.array) {
         text.add("array", JsonText()
@@ -168,6 +169,7 @@ Result<JobSpec> job_spec_of(const Json& json) {
     spec.account = reader.get_or<std::string>("account", "");
     spec.cron = reader.get_or<std::string>("cron", "");
     spec.open = reader.get_or("open", false);
+    spec.secrets = reader.get_or("secrets", spec.secrets);
     if (reader.has("into")) spec.into = JobId{reader.get<std::uint64_t>("into")};
     if (reader.has("hang_after_seconds"))
         spec.hang_after = std::chrono::seconds(reader.get<std::int64_t>("hang_after_seconds"));

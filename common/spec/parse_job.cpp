@@ -120,6 +120,20 @@ std::vector<Problem> check_exit_codes(const Json& document) {
     return problems;
 }
 
+// Of a secret and a key of `env` only one could be in the environment.
+std::vector<Problem> check_secrets(const Json& document) {
+    std::vector<Problem> problems;
+    const Json env = document.value("env", Json::object());
+    if (document.value("secrets", Json::array()).size() > kSecretsMax)
+        problems.push_back({"secrets", fmt::format("has more than {} names", kSecretsMax)});
+    for (const Json& name : document.value("secrets", Json::array())) {
+        if (env.contains(name.get<std::string>()))
+            problems.push_back({"env." + name.get<std::string>(),
+                                "is a secret of this job too; name it in one of both"});
+    }
+    return problems;
+}
+
 // Begin, deadline and array. The tasks of an array command find their index in the environment.
 void read_when(Json& document, JobSpec& spec) {
     const auto instant = [&](const char* key) -> std::optional<Time> {
@@ -149,6 +163,7 @@ JobSpec read_spec(Json& document) {
     spec.cron = document.value("cron", "");
     spec.account = document.value("account", "");
     if (document.contains("into")) spec.into = JobId{document["into"]};
+    spec.secrets = document.value("secrets", spec.secrets);
     if (const std::string hang = document.value("hang_after", "auto"); hang != "auto")
         spec.hang_after = hang == "never" ? std::chrono::seconds(0) : parse_duration(hang).value();
     read_when(document, spec);
@@ -212,6 +227,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     append(parsed.problems, missing_files(schema, *json));
     fill_tokenizer(*json);
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
+    if (parsed.ok()) append(parsed.problems, check_secrets(*json));
     if (parsed.ok()) append(parsed.problems, check_resources((*json)["resources"]));
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
     if (trains(*json) && parsed.ok()) append(parsed.problems, impossible_variants(*json));

@@ -53,6 +53,16 @@ void on(State& s, const PolicySet& e) {
     }
     s.policy = e.policy;
 }
+// The jobs that wait for one, and those that lost one, are filed anew.
+void on(State& s, const SecretsKnown& e) {
+    s.secrets = e.names;
+    const std::set<JobId> open = s.index.open;
+    for (const JobId id : open) {
+        if (s.jobs.at(id).spec.secrets.empty()) continue;
+        unfile(s, id);
+        file(s, id);
+    }
+}
 void on(State& s, const UseCarried& e) {
     Use& use = s.use[{e.account, e.user}];
     use.gpu_ms = e.gpu_ms;

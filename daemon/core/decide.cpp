@@ -81,6 +81,20 @@ Result<std::string> admit(const State& s, const Submit& in, int count) {
     return account;
 }
 
+Result<Events> on(const State& s, const SetSecrets& in, Time) {
+    if (s.secrets == in.names) return Events{};
+    return Events{SecretsKnown{in.names}};
+}
+
+// Of a whole submission.
+Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec& spec) {
+    if (const auto name = missing_secret(s, in.user, spec)) {
+        return fail(ErrorCode::NotFound, in.user + " has no secret " + *name,
+                    "rollctl secret set " + *name + " < FILE; rollctl secret list");
+    }
+    return {};
+}
+
 // What no job file that the command line accepts can say, but a message can.
 Result<void> check_shape(const spec::Resources& wanted) {
     const bool counts = wanted.nodes >= 1 && wanted.slots_per_node >= 0 &&
@@ -104,6 +118,8 @@ Result<void> check_sizes(const spec::JobSpec& spec) {
     for (int i = 0; i < spec.shapes(); ++i) ROLL_TRY_VOID(check_shape(spec.shape(i)));
     if (spec.retry.infra < 0 || spec.retry.app < 0)
         return fail(ErrorCode::InvalidArgument, "retry cannot be negative");
+    if (spec.secrets.size() > spec::kSecretsMax)
+        return fail(ErrorCode::InvalidArgument, "a job may have 32 secrets at most");
     if (spec.array && (spec.array->limit < 0 || spec.array->index != -1))
         return fail(ErrorCode::InvalidArgument, "array: a limit cannot be negative");
     return {};
@@ -200,7 +216,11 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
     spec::JobSpec whole = in.spec;
     ROLL_TRY_VOID(check(s, whole));
     ROLL_TRY_VOID(check_into(s, in));
-    for (spec::JobSpec& next : whole.then) ROLL_TRY_VOID(check(s, next));
+    ROLL_TRY_VOID(check_secrets(s, in, whole));
+    for (spec::JobSpec& next : whole.then) {
+        ROLL_TRY_VOID(check(s, next));
+        ROLL_TRY_VOID(check_secrets(s, in, next));
+    }
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(whole, JobId{s.next_job}));
     ROLL_TRY(const std::string account, admit(s, in, static_cast<int>(tasks.size())));
     Events events;

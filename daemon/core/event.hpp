@@ -23,6 +23,7 @@ struct JobRequeued {
 };
 struct JobClosed { JobId job; };                                          // an open job: it takes no more
 struct PolicySet { spec::Policy policy; Time at{}; };
+struct SecretsKnown { SecretNames names; };                               // all that there are
 struct JobDue { JobId job; };                                             // its begin time or back-off has come
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; int variant = 0; };
@@ -67,14 +68,16 @@ struct UseCarried {                                                             
 };
 // clang-format on
 
-using Event = std::variant<
-    IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged, JobCancelRequested,
-    JobRequeued, JobEnded, AttemptPlaced, AttemptStarted, AttemptStopping, MemberEnded,
-    AttemptEnded, CheckpointRecorded, CheckpointPruned, ExportRecorded, WorkerJoined, WorkerDrained,
-    WorkerLost, MemberUp, JobDue, JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving,
-    QueueRemoved, AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
-    AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked, MachineExcluded,
-    MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet, DispatchStopped, JobClosed>;
+using Event =
+    std::variant<IncarnationRaised, JobSubmitted, ExportQueued, JobHeld, JobPriorityChanged,
+                 JobCancelRequested, JobRequeued, JobEnded, AttemptPlaced, AttemptStarted,
+                 AttemptStopping, MemberEnded, AttemptEnded, CheckpointRecorded, CheckpointPruned,
+                 ExportRecorded, WorkerJoined, WorkerDrained, WorkerLost, MemberUp, JobDue,
+                 JobBeginChanged, QueueAdded, QueuePaused, QueueRemoving, QueueRemoved,
+                 AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
+                 AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
+                 MachineExcluded, MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet,
+                 DispatchStopped, JobClosed, SecretsKnown>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

@@ -54,7 +54,8 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
     // What only sends others never runs itself.
     const bool cron = !job.spec.cron.empty();
     if (!job.due || cron) index.sleeping.insert({due_at(job), id});
-    if (!cron && job.due && !job.held && held == Held::Yes)
+    const bool ready = !cron && job.due && !job.held && held == Held::Yes;
+    if (ready && !missing_secret(state, job.user, job.spec))
         join(index.ready[group_of(job)], state, id, job);
 }
 

@@ -11,6 +11,7 @@ namespace roll::core {
 struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld begins: raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // what rolld.yaml says
+struct SetSecrets { SecretNames names; };              // all that there are
 struct Cancel { JobId job; std::string reason; };
 struct Close { JobId job; };                           // an open job
 struct Hold { JobId job; bool held = true; };
@@ -54,6 +55,6 @@ using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority
                            WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                            CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
                            PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing,
-                           AskCheckpoint, WorkerHeard, Adopted, StopDispatch, Close>;
+                           AskCheckpoint, WorkerHeard, Adopted, StopDispatch, Close, SetSecrets>;
 
 }  // namespace roll::core

@@ -19,6 +19,7 @@
 #include "daemon/core/attempt.hpp"
 #include "daemon/core/index.hpp"
 #include "daemon/core/machines.hpp"
+#include "daemon/core/secrets.hpp"
 #include "daemon/core/use.hpp"
 
 namespace roll::core {
@@ -85,6 +86,7 @@ struct State {
     bool adopting = false;                 // after a take-over or a restore: nothing is started
     std::optional<std::string> stopped{};  // a user's word on why nothing new is started or ordered
     spec::Policy policy;
+    SecretNames secrets{};
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
     std::map<std::string, JobId> keys;  // idempotency key -> job

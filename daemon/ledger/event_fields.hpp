@@ -65,6 +65,7 @@ template <class V> void fields(V& v, core::AdoptingSet& e) { v("adopting", e.ado
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
 template <class V> void fields(V& v, core::JobBeginChanged& e) { v("job", e.job); v("begin", e.begin); v("at", e.at); }
 template <class V> void fields(V& v, core::PolicySet& e) { v("policy", e.policy); v("at", e.at); }
+template <class V> void fields(V& v, core::SecretsKnown& e) { v("names", e.names); }
 template <class V> void fields(V& v, core::JobDue& e) { v("job", e.job); }
 template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
 template <class V> void fields(V& v, core::QueueAdded& e) { v("queue", e.queue); v("at", e.at); }

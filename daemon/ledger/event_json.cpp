@@ -53,6 +53,7 @@ constexpr std::array kKinds = {
     "adopting_set",
     "dispatch_stopped",
     "job_closed",
+    "secrets_known",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 
@@ -88,6 +89,12 @@ const char* put(const core::Outcome& outcome) {
 JsonText put(const spec::JobSpec& spec) { return spec::text_of(spec); }
 Json put(const spec::PilotQueue& queue) { return Json::parse(spec::to_json(queue)); }
 Json put(const spec::Policy& policy) { return Json::parse(spec::to_json(policy)); }
+std::vector<JsonText> put(const core::SecretNames& names) {
+    std::vector<JsonText> all;
+    for (const auto& [user, name] : names)
+        all.push_back(JsonText().add("user", user).add("name", name));
+    return all;
+}
 std::vector<JsonText> put(const std::vector<core::Place>& places) {
     std::vector<JsonText> all;
     for (const core::Place& place : places) {
@@ -140,6 +147,10 @@ void take(const Json& json, spec::Policy& policy) {
     auto parsed = spec::policy_from_json(json.dump());
     if (!parsed) throw std::invalid_argument(parsed.error().message);
     policy = *std::move(parsed);
+}
+void take(const Json& json, core::SecretNames& names) {
+    for (const Json& item : json)
+        names.insert({item.at("user").get<std::string>(), item.at("name").get<std::string>()});
 }
 void take(const Json& json, std::vector<core::Place>& places) {
     for (const Json& item : json) {

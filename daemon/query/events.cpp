@@ -81,6 +81,8 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "job_cancel_requested") return with_reason("cancel requested", body);
     if (kind == "job_requeued") return "back to the queue";
     if (kind == "policy_set") return "rolld.yaml was read, and says something new";
+    if (kind == "secrets_known")
+        return fmt::format("secrets were set or removed: there are {}", body.at("names").size());
     if (kind == "use_carried")
         return "what " + text_of(body, "user") + " has used, jobs that are forgotten included";
     if (kind == "job_due") return "is due";

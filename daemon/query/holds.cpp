@@ -39,6 +39,7 @@ class Finder {
         hold();
         dependencies();
         times();
+        secrets();
         limits();
         if (all_.empty()) room();
         for (Hold& hold : all_) {
@@ -95,6 +96,13 @@ class Finder {
             add("retry", "backs off until " + to_iso8601(job_.not_before),
                 fmt::format("it starts by itself then, or: rollctl update {} begin=now",
                             id_.value));
+    }
+
+    void secrets() {
+        const auto name = core::missing_secret(state_, job_.user, job_.spec);
+        if (!name) return;
+        add("secret", fmt::format("{} has no secret {} any more", job_.user, *name),
+            fmt::format("rollctl secret set {} < FILE, as {}", *name, job_.user));
     }
 
     void limits() {

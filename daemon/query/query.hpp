@@ -37,9 +37,10 @@ Json events(std::span<const core::Row> rows, std::int64_t since);
 
 // All that can hold a queued job. For each a test makes that state, does what the remedy says, and
 // sees the job start.
-inline constexpr std::array kHoldRules = {
-    "stopped",  "hold",       "after",   "cron",   "begin",   "retry", "array",       "quota",
-    "adopting", "allocation", "workers", "silent", "segment", "room",  "reservation", "open"};
+inline constexpr std::array kHoldRules = {"stopped", "hold",   "after",   "cron",     "begin",
+                                          "retry",   "array",  "quota",   "adopting", "allocation",
+                                          "workers", "silent", "segment", "room",     "reservation",
+                                          "open",    "secret"};
 
 // One rule that holds a queued job, and what would make it start.
 struct Hold {

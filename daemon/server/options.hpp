@@ -19,6 +19,7 @@ struct ServerOptions {
     io::CurveKeys keys;                // of the server
     std::filesystem::path authorized;  // directory of public keys
     std::filesystem::path beacon;      // empty: none
+    std::filesystem::path secrets;     // directory of the users' secrets
     std::filesystem::path workers{};   // run directories of workers on this machine
     std::string cluster;               // names the ledger
     std::string nonce;                 // of this process

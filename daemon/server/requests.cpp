@@ -25,7 +25,7 @@ std::size_t count_jobs(const spec::JobSpec& spec) {
     return (indices ? indices->size() : 0) + spec.then.size();
 }
 
-// Who it is was shown by the key; an operator may queue for somebody else.
+// Who it is was shown by the key.
 Result<core::Submit> read_submit(const Identity& who, const protocol::Request& request) {
     JsonReader r(request.args, "submit");
     core::Submit submit;
@@ -33,12 +33,16 @@ Result<core::Submit> read_submit(const Identity& who, const protocol::Request& r
     submit.user = r.get_or<std::string>("user", "");
     const Json& spec = r.raw("spec");
     ROLL_TRY_VOID(r.finish_lenient());
-    if (who.role != Role::Operator || submit.user.empty()) submit.user = who.user;
+    submit.user = acting_user(who, submit.user);
     ROLL_TRY(submit.spec, spec::job_spec_of(spec));
     return submit;
 }
 
 }  // namespace
+
+std::string acting_user(const Identity& who, const std::string& said) {
+    return who.role == Role::Operator && !said.empty() ? said : who.user;
+}
 
 std::size_t Server::add(core::Input input) {
     inputs_.push_back(std::move(input));
@@ -90,6 +94,8 @@ void Server::take_request(const Client& client, const std::string& frame) {
         reply(peer, request->id, query(*request));
         return;
     }
+    if (request->op == "secret_list")
+        return reply(peer, request->id, list_secrets(client, *request));
     const auto claimed = claim({peer, client.who}, *request);
     if (!claimed) reply(peer, request->id, tl::unexpected(claimed.error()));
 }
@@ -130,6 +136,7 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
     if (request.op == "submit") return claim_submit(client, request);
     if (request.op == "forecast") return forecast(client, request);
     if (request.op == "events") return wait_events(client.peer, request);
+    if (request.op.starts_with("secret_")) return claim_secret(client, request);
     if (request.op == "checkpoint") return claim_checkpoint(client, request);
     static constexpr std::array kSelecting = {"cancel", "close", "hold", "release", "update"};
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())

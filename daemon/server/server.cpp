@@ -45,13 +45,15 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     io::ZmqSocket socket(*context, io::ZmqType::Router);
     socket.set_curve_server(options.keys, kZapDomain);
     engine::Engine engine = make_engine(std::move(state), ledger.get());
-    const std::array<core::Input, 2> first{started, core::SetPolicy{options.policy}};
+    ROLL_TRY(secrets::Store secrets, secrets::Store::open(options.secrets));
+    const std::array<core::Input, 3> first{started, core::SetPolicy{options.policy},
+                                           core::SetSecrets{secrets.names()}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, wall_clock_now()));
     if (!turn.replies.front()) return tl::unexpected(turn.replies.front().error());
     // The authenticator must be there before the first peer can connect.
     auto server = std::unique_ptr<Server>(new Server(io, std::move(options), std::move(socket),
                                                      std::move(context), std::move(ledger),
-                                                     std::move(engine)));
+                                                     std::move(engine), std::move(secrets)));
     ROLL_TRY_VOID(server->reader_.bind(server->options_.endpoint));
     if (!server->options_.local.empty()) ROLL_TRY_VOID(server->door_.bind(server->options_.local));
     return server;
@@ -59,7 +61,7 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
 
 Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
                std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
-               engine::Engine engine)
+               engine::Engine engine, secrets::Store secrets)
     : io_(io),
       options_(std::move(options)),
       context_(std::move(context)),
@@ -71,6 +73,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       ledger_(std::move(ledger)),
       engine_(std::move(engine)),
       sessions_(options_.leases, options_.cluster),
+      secrets_(std::move(secrets)),
       rate_(options_.requests_per_second, options_.request_burst),
       desk_(make_desk(options_)),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
@@ -289,6 +292,7 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     Session& session = found->second;
     const auto orders = orders_.find(id);
     protocol::Answer answer = orders == orders_.end() ? protocol::Answer{} : orders->second;
+    fill_secrets(session, id, answer);
     for (const auto& order : answer.start) session.ordered[order.attempt] = steady_now();
     dispatch::add_verdicts(state, id, session.last.running, answer);
     answer.version = session.last.version;

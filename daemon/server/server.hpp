@@ -24,6 +24,7 @@
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/pilots/runner.hpp"
 #include "daemon/query/query.hpp"
+#include "daemon/secrets/store.hpp"
 #include "daemon/server/options.hpp"
 
 namespace roll::server {
@@ -36,6 +37,9 @@ using gateway::Peer;
 using gateway::Role;
 using gateway::Session;
 using gateway::Sessions;
+
+// For whom a request is: an operator may say somebody else.
+std::string acting_user(const Identity& who, const std::string& said);
 
 class Server {
   public:
@@ -70,7 +74,7 @@ class Server {
     };
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
            std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
-           engine::Engine engine);
+           engine::Engine engine, secrets::Store secrets);
 
     io::Task<void> listen();
     io::Task<void> tick();
@@ -87,6 +91,9 @@ class Server {
     Result<void> forecast(const Client& client, const protocol::Request& request);
     Result<void> claim_each(const Client& client, const protocol::Request& request);
     Result<void> claim_checkpoint(const Client& client, const protocol::Request& request);
+    Result<void> claim_secret(const Client& client, const protocol::Request& request);
+    Result<Json> list_secrets(const Client& client, const protocol::Request& request) const;
+    void fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer);
     Result<void> owns(const std::string& user, const std::vector<JobId>& ids) const;
     Result<void> wait_events(const Peer& peer, const protocol::Request& request);
     Result<void> claim_queue(const Peer& peer, const protocol::Request& request);
@@ -119,6 +126,7 @@ class Server {
     std::unique_ptr<ledger::Ledger> ledger_;
     engine::Engine engine_;
     Sessions sessions_;
+    secrets::Store secrets_;
     gateway::RateLimit rate_;
     pilots::Desk desk_;
     pilots::Runner runner_;

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""What may never be seen: secret keys, in arguments, ledger, logs, outputs or the environment of jobs."""
+"""What may never be seen: secret keys and users' secrets, in arguments, ledger, logs, outputs, backups or elsewhere."""
+import hashlib
 import os
+import subprocess
 import unittest
+import uuid
 
-from harness import RollTest
+from harness import BIN, RollTest, wait_until
 
 
 class WireFaults(RollTest):
@@ -46,6 +49,68 @@ class WireFaults(RollTest):
         self.assertTrue(all(len(secret) >= 40 for secret in secrets))
         self.assertEqual(self.holders(secrets), [])
         self.ctl('cancel', running)
+
+    def test_a_secret_is_in_the_environment_of_its_job_alone(self):
+        value = 'hf_' + uuid.uuid4().hex
+        self.up()
+        self.ctl('secret', 'set', 'TOKEN', text_in=value + '\n')
+        self.ctl('secret', 'set', 'OTHER', '--from', self.write('other', 'of a file'))
+        os.remove(os.path.join(self.work, 'other'))
+        # It tells that it has the value by a digest, and keeps it while we look.
+        script = self.write('uses.sh', '#!/bin/sh\n#ROLL --secret TOKEN --secret OTHER\n'
+                            'printf %s "$TOKEN" | sha256sum; echo "$OTHER"; while [ ! -e $ROLL_OUTPUT/go ]; do sleep 0.05; done\n')
+        job = self.submit(script)
+        log = os.path.join(self.output(job), 'logs/attempt-1/rank-0.log')
+        wait_until(lambda: os.path.exists(log) and os.path.getsize(log) > 70, 'it to begin')
+        with open(log, encoding='utf-8') as file:
+            self.assertIn(hashlib.sha256(value.encode()).hexdigest(), file.read())
+        holders = self.holders([value.encode()])
+        self.assertTrue(holders)
+        self.assertTrue(all(place.endswith('/environ') for place in holders), holders)
+        subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, '--backup', os.path.join(self.top, 'backup')],
+                       env=self.env, check=True, capture_output=True)
+        # What asks about it gets its name alone; and so after a restart of rolld, which the job outlives.
+        for words in (('show', job), ('events',), ('jobs', '-a'), ('secret', 'list'), ('explain', job)):
+            self.assertNotIn(value, self.ctl(*words, '--json').stdout)
+        self.assertIn('TOKEN', self.ctl('secret', 'list').stdout)
+        self.assertEqual(self.show(job)['spec']['secrets'], ['TOKEN', 'OTHER'])
+        self.kill_rolld()
+        self.ctl('up')
+        again = self.submit('--secret', 'TOKEN', '--', 'sh', '-c', 'printf %s "$TOKEN" | sha256sum')
+        self.wait_done(again)
+        with open(os.path.join(self.output(again), 'logs/attempt-1/rank-0.log'), encoding='utf-8') as file:
+            self.assertIn(hashlib.sha256(value.encode()).hexdigest(), file.read())
+        self.write(os.path.join(self.output(job), 'go'), '')
+        self.wait_done(job)
+        self.assertEqual(self.holders([value.encode()]), [], 'nothing is left of it')
+        self.assertEqual(os.listdir(os.path.join(self.top, 'backup')).count('secrets.key'), 0)
+
+    def test_a_secret_is_its_owners(self):
+        self.up()
+        self.ctl('keys', 'add', 'bob', '--out', os.path.join(self.top, 'bob'))
+        self.ctl('secret', 'set', 'TOKEN', text_in='mine')
+        bob = {'--dir': os.path.join(self.top, 'bob')}.popitem()
+        self.assertNotIn('TOKEN', self.ctl(*bob, 'secret', 'list').stdout)
+        refused = self.ctl(*bob, 'submit', '--secret', 'TOKEN', '--', 'true', check=False)
+        self.assertEqual((refused.returncode, 'bob has no secret TOKEN' in refused.stderr), (3, True), refused.stderr)
+        self.assertEqual(self.ctl(*bob, 'secret', 'remove', 'TOKEN', check=False).returncode, 3)
+        self.ctl(*bob, 'secret', 'set', 'TOKEN', text_in="bob's")
+        self.assertEqual([one['user'] for one in self.json(*bob, 'secret', 'list')['secrets']], ['bob'])
+        # Removed while a job waits, the job says so; set anew, it starts.
+        blocks = self.submit('--slots', '2', '--', 'sleep', '60')
+        waits = self.submit('--secret', 'TOKEN', '--', 'sh', '-c', 'echo "it is $TOKEN"')
+        self.ctl('secret', 'remove', 'TOKEN')
+        self.ctl('cancel', blocks)
+        self.wait(blocks)
+        told = self.ctl('explain', waits).stdout
+        self.assertIn('has no secret TOKEN any more', told)
+        self.assertIn('rollctl secret set TOKEN', told)
+        self.ctl('secret', 'set', 'TOKEN', text_in='new')
+        self.wait_done(waits)
+        self.assertEqual(self.ctl('logs', waits).stdout, 'it is new\n')
+        wrong = self.ctl('secret', 'set', 'ROLL_X', check=False, text_in='v')
+        self.assertEqual(wrong.returncode, 2)
+        self.assertEqual(self.ctl('secret', 'set', 'EMPTY', check=False, text_in='\n').returncode, 2)
 
     def test_key_files_are_for_their_user_alone(self):
         self.up()

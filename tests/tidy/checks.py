@@ -17,7 +17,7 @@ LAYERS = {
     'core': 2, 'protocol': 2, 'plan': 2, 'families': 2, 'formats': 2, 'tokenizer': 1.5, 'data': 2,
     'io': 2.3, 'slurm': 2.6,  # io's client speaks the protocol
     'ledger': 3, 'engine': 3, 'gateway': 3, 'query': 3, 'agent': 3, 'checkpoint': 3, 'convert': 3,
-    'dispatch': 3, 'pilots': 3, 'server': 4, 'train': 4,
+    'dispatch': 3, 'pilots': 3, 'secrets': 3, 'server': 4, 'train': 4,
     'cli': 4,
 }
 # Folders that decide: no clock, I/O, threads, randomness or iteration order.
@@ -34,6 +34,7 @@ FLOATING = re.compile(r'\b(float|double)\b')
 THIRD_PARTIES = [
     (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),
     (re.compile(r'#include [<"]sqlite3\.h'), ('daemon/ledger/',)),
+    (re.compile(r'#include [<"]sodium'), ('daemon/secrets/',)),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),
 ]
 THREADS_IN = ('daemon/gateway/', 'daemon/pilots/', 'worker/agent/', 'worker/checkpoint/', 'worker/convert/',

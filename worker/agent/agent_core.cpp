@@ -184,6 +184,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     if (ran_.contains(order.attempt))
         return refuse_to_start(order.attempt, "infra",
                                "it has run here and ended; rolld's ledger is older than that");
+    if (!order.refused.empty()) return refuse_to_start(order.attempt, "infra", order.refused);
     bool free = true;
     for (auto& [key, attempt] : attempts_) {
         if (key.job != order.attempt.job || attempt.gone) continue;

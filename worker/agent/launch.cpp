@@ -271,8 +271,10 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);
     plan.gpu_wait_seconds = site.gpu_wait_seconds;
     plan.log_bytes_max = log_bytes_max(document);
-    const Environment environment = environment_of(order, site);
-    plan.checks = checks_of(order, document, site, join(environment));
+    const Environment common = environment_of(order, site);
+    plan.checks = checks_of(order, document, site, join(common));
+    Environment environment = common;  // of the programs alone, not of the checks
+    for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {
         ROLL_TRY(CommandDocument command, read_command(document));
         plan_command(order, site, std::move(command), environment, plan);

@@ -82,11 +82,12 @@ TEST(Codecs, WhatANewerPeerSaysBesidesIsIgnored) {
 
 TEST(Codecs, AnotherVersionIsRefusedByName) {
     Json json = *parse_json(encode(sample_heartbeat()));
-    json["v"] = 3;
+    json["v"] = kVersion + 1;
     const auto decoded = decode_heartbeat(json.dump());
     ASSERT_FALSE(decoded);
     EXPECT_EQ(decoded.error().code, ErrorCode::Refused);
-    EXPECT_NE(decoded.error().message.find("version 3"), std::string::npos);
+    EXPECT_NE(decoded.error().message.find("version " + std::to_string(kVersion + 1)),
+              std::string::npos);
 }
 
 TEST(Codecs, AnUnknownPhaseOrOutcomeIsRefused) {

@@ -61,6 +61,8 @@ inline Answer sample_answer() {
     start.checkpoints = sample_checkpoints();
     start.time_limit_seconds = 90;
     start.hang_after_seconds = 600;
+    start.secrets = {{"TOKEN", "x \"y\""}};
+    start.refused = "bob has no secret TOKEN any more";
     Answer answer;
     answer.incarnation = 3;
     answer.sequence = 12;

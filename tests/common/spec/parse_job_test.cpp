@@ -48,6 +48,19 @@ class ParseJob : public ::testing::Test {
     std::string base;
 };
 
+TEST_F(ParseJob, SecretsAreNamesThatEnvDoesNotHave) {
+    Json job = {{"name", "x"}, {"kind", "command"}, {"command", {"true"}}};
+    job["secrets"] = {"TOKEN", "OTHER"};
+    EXPECT_EQ(parse(job).spec.secrets, (std::vector<std::string>{"TOKEN", "OTHER"}));
+    job["env"] = {{"TOKEN", "v"}};
+    EXPECT_EQ(problems(job), "env.TOKEN is a secret of this job too; name it in one of both\n");
+    job.erase("env");
+    job["secrets"] = {"NO-NAME"};
+    EXPECT_NE(problems(job).find("secrets[0]"), std::string::npos) << problems(job);
+    job["secrets"] = std::vector<std::string>(33, "TOKEN");
+    EXPECT_EQ(problems(job), "secrets has more than 32 names\n");
+}
+
 TEST_F(ParseJob, ReadsASmallTrainFile) {
     const ParsedJob job = parse(train_file());
     ASSERT_TRUE(job.ok()) << problems(train_file());

@@ -114,6 +114,7 @@ core::Events one_of_each() {
         core::AdoptingSet{true},
         core::DispatchStopped{true, "power at 18:00"},
         core::JobClosed{JobId{1}},
+        core::SecretsKnown{{{"ann", "TOKEN"}, {"bob", "TOKEN"}}},
     };
 }
 

@@ -39,6 +39,9 @@ class Explain : public testing::Test {
             desk.tell(core::Drain{m[1], false});
         } else if (std::regex_search(remedy, m, std::regex("rollctl close (\\d+)"))) {
             desk.tell(core::Close{JobId{number(m[1])}});
+        } else if (std::regex_search(remedy, m,
+                                     std::regex("secret set (\\w+) < FILE, as (\\w+)"))) {
+            desk.tell(core::SetSecrets{{{m[2], m[1]}}});
         } else if (remedy == "rollctl undrain --all") {
             desk.tell(core::StopDispatch{});
         } else if (std::regex_search(remedy, m, std::regex("rollctl alloc resume (\\w+)"))) {
@@ -118,7 +121,8 @@ struct Cases : Explain {
                 {"stopped", &Cases::stopped},
                 {"room", &Cases::left_out},
                 {"reservation", &Cases::reserved},
-                {"open", &Cases::open}};
+                {"open", &Cases::open},
+                {"secret", &Cases::secret}};
     }
 
     void stopped() {
@@ -158,6 +162,17 @@ struct Cases : Explain {
         EXPECT_EQ(hold.rule, "cron");
         carry_out(hold.remedy);
         EXPECT_TRUE(runs(JobId{2}));
+    }
+    void secret() {
+        desk.join("n", 1);
+        spec.secrets = {"TOKEN"};
+        desk.tell(core::SetSecrets{{{"ann", "TOKEN"}}});
+        ASSERT_TRUE(runs(desk.submit(wants(1, 1))));
+        const JobId id = desk.submit(spec);
+        desk.tell(core::SetSecrets{});
+        end(JobId{1});
+        EXPECT_EQ(only(id).why, "ann has no secret TOKEN any more");
+        expect_cured(id, "secret");
     }
     // Such a job never starts: it ends.
     void open() {

@@ -67,6 +67,67 @@ TEST(Wire, AWorkerOneVersionOlderGoesOnWorking) {
     EXPECT_TRUE(eventually([&] { return state_of(daemon, 1) == "done"; }));
 }
 
+Json secret_args(const std::string& value) {
+    return {{"user", "ann"}, {"name", "TOKEN"}, {"value", value}};
+}
+
+Json submit_with_secret() {
+    Json args = submit_args("k");
+    args["spec"]["secrets"] = {"TOKEN"};
+    return args;
+}
+
+TEST(Wire, ASecretGoesOutInTheStartOrderAndNowhereElse) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    const auto early = client.ask("submit", submit_with_secret(), 30s);
+    EXPECT_EQ(early.error().message, "ann has no secret TOKEN");
+    ASSERT_TRUE(client.ask("secret_set", secret_args("s3cret-value"), 30s));
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    ASSERT_TRUE(client.ask("submit", submit_with_secret(), 30s));
+    const auto order = worker.until([](const auto& a) { return !a.start.empty(); }).start.front();
+    EXPECT_EQ(order.secrets, (std::map<std::string, std::string>{{"TOKEN", "s3cret-value"}}));
+    EXPECT_EQ(order.document.find("s3cret"), std::string::npos);
+    // It is removed before the worker has said that it began.
+    ASSERT_TRUE(client.ask("secret_remove", secret_args(""), 30s));
+    const auto later = worker.until(
+        [](const auto& a) { return !a.start.empty() && !a.start.front().refused.empty(); });
+    EXPECT_EQ(later.start.front().refused, "ann has no secret TOKEN any more");
+    EXPECT_TRUE(later.start.front().secrets.empty());
+    for (const char* op : {"show", "events", "secret_list", "jobs"})
+        EXPECT_EQ(client.ask(op, {{"id", 1}}, 30s)->dump().find("s3cret"), std::string::npos) << op;
+    daemon.end(SIGTERM);
+    for (const auto& file : std::filesystem::recursive_directory_iterator(daemon.root)) {
+        if (!file.is_regular_file()) continue;
+        EXPECT_EQ(read_file(file.path())->find("s3cret"), std::string::npos) << file.path();
+    }
+}
+
+TEST(Wire, AWorkerThatCannotBeGivenSecretsGetsNoJobThatHasSome) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    FakeWorker worker(daemon);
+    worker.heartbeat.version = protocol::kSecretsVersion - 1;
+    worker.until([](const auto&) { return true; });
+    ASSERT_TRUE(client.ask("secret_set", secret_args("s3cret-value"), 30s));
+    ASSERT_TRUE(client.ask("submit", submit_with_secret(), 30s));
+    EXPECT_TRUE(eventually([&] {
+        worker.beat();
+        const auto answer = worker.hear(100ms);
+        EXPECT_TRUE(!answer || answer->start.empty());
+        const auto shown = client.ask("show", {{"id", 1}}, 30s);
+        const Json attempts = (*shown)["job"]["attempts"];
+        return !attempts.empty() &&
+               attempts[0]
+                       .value("reason", Json())
+                       .dump()
+                       .find("older release, which cannot be given secrets") != std::string::npos;
+    }));
+}
+
 TEST(Wire, AnOlderClientIsAnsweredInItsVersionAndANewerOneIsRefused) {
     Daemon daemon;
     daemon.start();

@@ -26,6 +26,23 @@ TEST_F(AgentCoreTest, StartsOnceHoweverOftenItIsTold) {
     EXPECT_EQ(entry().phase, "running");
 }
 
+TEST_F(AgentCoreTest, AnOrderThatMustNotStartEndsAtOnce) {
+    protocol::StartOrder refused = order(kKey, 2, "train");
+    refused.refused = "bob has no secret TOKEN any more";
+    exchange({.start = {refused}});
+    EXPECT_EQ(count<Start>(), 0);
+    EXPECT_EQ(entry().outcome, "infra");
+    EXPECT_EQ(entry().reason, refused.refused);
+}
+
+TEST_F(AgentCoreTest, AnOrderThatMustNotStartDoesNotEndWhatHasStarted) {
+    run();
+    protocol::StartOrder refused = order(kKey, 2, "train");
+    refused.refused = "bob has no secret TOKEN any more";
+    exchange({.start = {refused}});
+    EXPECT_EQ(entry().phase, "running");
+}
+
 TEST_F(AgentCoreTest, NeverStartsATokenAgainAfterItEnded) {
     run();
     exit(0, {});

@@ -55,6 +55,24 @@ TEST(PlanLaunch, AScriptIsWrittenAndStartedByItsFirstLine) {
     EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
 }
 
+TEST(PlanLaunch, SecretsAreInTheEnvironmentOfTheProgramsAlone) {
+    LaunchSite where = site();
+    where.check = {"/site/check"};
+    auto command = order("command");
+    command.document = R"({"command": ["a"], "check": {"command": ["/job/check"]}})";
+    auto train = order("train");
+    train.document = command.document;
+    for (protocol::StartOrder* one : {&command, &train}) {
+        one->secrets = {{"TOKEN", "s3cret"}};
+        const auto plan = plan_launch(*one, where);
+        ASSERT_TRUE(plan);
+        for (const Program& program : plan->programs) EXPECT_TRUE(has(program, "TOKEN=s3cret"));
+        ASSERT_EQ(plan->checks.size(), 2u);
+        for (const NodeCheck& check : plan->checks) EXPECT_FALSE(names(check.program, "TOKEN"));
+        EXPECT_EQ(plan->launch.find("s3cret"), std::string::npos) << "that is a file";
+    }
+}
+
 TEST(PlanLaunch, TokenizingIsOneProgramWithTheThreadsOfAllSlots) {
     const auto plan = plan_launch(order("tokenize"), site());
     ASSERT_TRUE(plan);

@@ -1,0 +1,96 @@
+// Secrets of a user's jobs. A value comes from stdin or a file, never from the command line, which
+// every user of the machine may read.
+#include "cli/commands/secret.hpp"
+
+#include <iostream>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/daemon.hpp"
+#include "cli/render.hpp"
+#include "common/files.hpp"
+
+namespace roll::cli {
+namespace {
+
+// A line that is not shown as it is typed.
+std::string ask_for(const std::string& name) {
+    termios shown{};
+    ::tcgetattr(STDIN_FILENO, &shown);
+    termios hidden = shown;
+    hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+    std::cerr << "value of " << name << " (not shown): " << std::flush;
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
+    std::string line;
+    std::getline(std::cin, line);
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
+    say("");
+    return line;
+}
+
+// Without the newline at its end, which `echo` and editors add.
+Result<std::string> read_value(const std::string& name, const std::string& file) {
+    std::string value;
+    if (!file.empty()) {
+        ROLL_TRY(value, read_file(file));
+    } else if (::isatty(STDIN_FILENO) != 0) {
+        value = ask_for(name);
+    } else {
+        value.assign(std::istreambuf_iterator<char>(std::cin), {});
+    }
+    if (value.ends_with('\n')) value.pop_back();
+    return value;
+}
+
+Result<int> change(const Context& context, const char* op, Json args) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    args["user"] = user_name();
+    ROLL_TRY(const Json reply, daemon.ask(op, std::move(args)));
+    const std::string name = reply.value("name", "");
+    const char* const what = !reply.value("set", false)       ? "removed"
+                             : reply.value("replaced", false) ? "replaced"
+                                                              : "set";
+    if (context.json)
+        print_json(reply);
+    else
+        print(context.parsable ? name + "\n" : fmt::format("secret {} is {}\n", name, what));
+    return 0;
+}
+
+}  // namespace
+
+Result<int> run_secret_set(const Context& context, const std::string& name,
+                           const std::string& file) {
+    ROLL_TRY(const std::string value, read_value(name, file));
+    return change(context, "secret_set", {{"name", name}, {"value", value}});
+}
+
+Result<int> run_secret_remove(const Context& context, const std::string& name) {
+    return change(context, "secret_remove", {{"name", name}});
+}
+
+Result<int> run_secret_list(const Context& context) {
+    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(const Json reply, daemon.ask("secret_list"));
+    if (context.json) {
+        print_json(reply);
+        return 0;
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& one : reply.value("secrets", Json::array())) {
+        if (context.parsable) print(one.value("name", "") + "\n");
+        std::string jobs;
+        for (const Json& job : one.value("jobs", Json::array()))
+            jobs += (jobs.empty() ? "" : ",") + job.dump();
+        rows.push_back({one.value("name", ""), one.value("user", ""), one.value("set_at", ""),
+                        jobs.empty() ? "-" : jobs});
+    }
+    if (!context.parsable)
+        print(table({{"NAME"}, {"USER"}, {"SET"}, {"JOBS"}}, rows, context.color));
+    return 0;
+}
+
+}  // namespace roll::cli

@@ -1,0 +1,17 @@
+#include "daemon/core/secrets.hpp"
+
+#include <algorithm>
+
+#include "daemon/core/state.hpp"
+
+namespace roll::core {
+
+std::optional<std::string> missing_secret(const State& state, const std::string& user,
+                                          const spec::JobSpec& spec) {
+    const auto missing = std::ranges::find_if(spec.secrets, [&](const std::string& name) {
+        return !state.secrets.contains({user, name});
+    });
+    return missing == spec.secrets.end() ? std::nullopt : std::optional(*missing);
+}
+
+}  // namespace roll::core

@@ -1,0 +1,83 @@
+// Secrets of users: set, listed and removed by their owner, and put into the start orders of jobs
+// that name them. Only the name of one is in State; its value goes out in that message alone.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "daemon/server/server.hpp"
+
+namespace roll::server {
+
+// The store first: a name that State has is one whose value is there after a crash, too.
+Result<void> Server::claim_secret(const Client& client, const protocol::Request& request) {
+    JsonReader r(request.args, request.op);
+    core::SecretName name;
+    name.name = r.get<std::string>("name");
+    name.user = acting_user(client.who, r.get_or<std::string>("user", ""));
+    const bool sets = request.op == "secret_set";
+    const Json& value = r.raw("value");
+    ROLL_TRY_VOID(r.finish_lenient());
+    const bool replaces = secrets_.value(name).has_value();
+    if (sets) {
+        if (!value.is_string())
+            return fail(ErrorCode::InvalidArgument, "secret_set: needs a field value, text");
+        ROLL_TRY_VOID(secrets_.set(name, value.get<std::string>(), wall_clock_now()));
+    } else if (request.op == "secret_remove") {
+        ROLL_TRY_VOID(secrets_.remove(name));
+    } else {
+        return fail(ErrorCode::InvalidArgument, "rolld knows no operation " + request.op);
+    }
+    const std::size_t input = add(core::SetSecrets{secrets_.names()});
+    asked_.push_back({{input}, client.peer, request.id, [name, sets, replaces](bool) {
+                          return Json{{"schema", "roll.secret/1"},
+                                      {"user", name.user},
+                                      {"name", name.name},
+                                      {"set", sets},
+                                      {"replaced", sets && replaces}};
+                      }});
+    return {};
+}
+
+// An operator sees all, another user what is own.
+Result<Json> Server::list_secrets(const Client& client, const protocol::Request& request) const {
+    JsonReader r(request.args, request.op);
+    ROLL_TRY_VOID(r.finish_lenient());
+    std::map<core::SecretName, Json> jobs;
+    for (const JobId id : engine_.state().index.open) {
+        const core::Job& job = engine_.state().jobs.at(id);
+        for (const std::string& name : job.spec.secrets) jobs[{job.user, name}].push_back(id.value);
+    }
+    Json list = Json::array();
+    for (const core::SecretName& name : secrets_.names()) {
+        if (client.who.role != Role::Operator && name.user != client.who.user) continue;
+        const auto used = jobs.find(name);
+        list.push_back({{"user", name.user},
+                        {"name", name.name},
+                        {"set_at", to_iso8601(secrets_.set_at(name))},
+                        {"jobs", used == jobs.end() ? Json::array() : used->second}});
+    }
+    return Json{{"schema", "roll.secrets/1"}, {"secrets", std::move(list)}};
+}
+
+// A worker that cannot be given them never hears of the order: its attempt ends as if there.
+void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
+    std::erase_if(answer.start, [&](protocol::StartOrder& order) {
+        const core::Job& job = engine_.state().jobs.at(order.attempt.job);
+        if (job.spec.secrets.empty()) return false;
+        for (const std::string& name : job.spec.secrets) {
+            const auto value = secrets_.value({job.user, name});
+            if (value)
+                order.secrets[name] = *value;
+            else
+                order.refused = fmt::format("{} has no secret {} any more", job.user, name);
+        }
+        if (session.last.version >= protocol::kSecretsVersion) return false;
+        const std::string why = fmt::format(
+            "the roll-worker of {} is of an older release, which cannot be given secrets",
+            session.last.node);
+        spdlog::warn("job {}: {}", order.attempt.job.value, why);
+        add_later(core::MemberExited{worker, order.attempt, core::Outcome::Infra, 1, why, {}});
+        return true;
+    });
+}
+
+}  // namespace roll::server

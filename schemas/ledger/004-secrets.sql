@@ -1,0 +1,2 @@
+-- Nothing to change: from here on events may say which secrets there are, by name, and that a job wants some,
+-- which an older rolld would not understand.
