@@ -38,6 +38,7 @@ struct Options {
     bool no_beacon = false;
     bool take_over = false;
     double stillness = 16;
+    double volume_patience = 0;
     double rate_limit = 5000;
     std::size_t max_connections = 20'000;
     std::string keep_ended;
@@ -159,6 +160,8 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     made.take_over = options.take_over;
     made.connections_max = options.max_connections;
     made.leases.stillness = std::chrono::milliseconds(static_cast<int>(options.stillness * 1000));
+    made.leases.volume_patience =
+        std::chrono::milliseconds(static_cast<int>(options.volume_patience * 1000));
     made.requests_per_second = options.rate_limit;
     made.request_burst = kBurstSeconds * options.rate_limit;
     ROLL_TRY(made.site, pilot_site(shared));
@@ -288,6 +291,9 @@ int run(int argc, char** argv) {
                  "Serve although the beacon is of a rolld elsewhere: it is dead");
     app.add_option("--stillness", options.stillness,
                    "Seconds that a beacon from elsewhere must stand still [16]")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--volume-patience", options.volume_patience,
+                   "End when the beacon cannot be read for so many seconds [never]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--rate-limit", options.rate_limit,
                    "Requests a second of each user, four times as many at once; 0: no limit [5000]")

@@ -49,13 +49,14 @@ void force_attributes(int fd) {
 }  // namespace
 
 Result<std::string> encode_beacon(const Beacon& beacon) {
-    const Json json = {{"roll", "beacon/1"},
-                       {"cluster", beacon.cluster},
-                       {"incarnation", beacon.incarnation},
-                       {"nonce", beacon.nonce},
-                       {"host", beacon.host},
-                       {"endpoint", beacon.endpoint},
-                       {"counter", beacon.counter}};
+    Json json = {{"roll", "beacon/1"},
+                 {"cluster", beacon.cluster},
+                 {"incarnation", beacon.incarnation},
+                 {"nonce", beacon.nonce},
+                 {"host", beacon.host},
+                 {"endpoint", beacon.endpoint},
+                 {"counter", beacon.counter}};
+    if (beacon.patience_ms > 0) json["patience_ms"] = beacon.patience_ms;
     std::string record = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (record.size() > kTextBytes)
         return fail(ErrorCode::InvalidArgument, "host and endpoint are too long for a beacon of " +
@@ -81,6 +82,7 @@ Result<Beacon> decode_beacon(std::string_view record) {
     beacon.host = r.get<std::string>("host");
     beacon.endpoint = r.get<std::string>("endpoint");
     beacon.counter = r.get<std::uint64_t>("counter");
+    beacon.patience_ms = r.get_or<std::int64_t>("patience_ms", 0);
     ROLL_TRY_VOID(r.finish_lenient());
     return beacon;
 }

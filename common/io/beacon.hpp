@@ -28,6 +28,8 @@ struct Beacon {
     std::string host;
     std::string endpoint;
     std::uint64_t counter = 0;  // beats published by this incarnation
+    // How long this rolld would go on without reading this file; 0: for ever.
+    std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
 };
 

@@ -22,7 +22,8 @@ BeaconWriter::BeaconWriter(std::filesystem::path path, io::Beacon first,
     : path_(std::move(path)),
       record_(std::move(first)),
       spacing_(spacing),
-      looked_at_(since_boot()) {
+      looked_at_(since_boot()),
+      read_at_(looked_at_) {
     if (path_.empty()) return;
     thread_ = std::thread([this] { write_beats(); });
 }
@@ -66,6 +67,11 @@ void BeaconWriter::look_again() {
     volume_hangs_ = !looked_.wait_for(lock, kPatience, fresh);
 }
 
+std::chrono::nanoseconds BeaconWriter::unread_for() const {
+    const std::scoped_lock lock(mutex_);
+    return path_.empty() ? std::chrono::nanoseconds(0) : since_boot() - read_at_;
+}
+
 void BeaconWriter::look() {
     const auto began = since_boot();
     const auto there = io::read_beacon(path_);
@@ -73,6 +79,7 @@ void BeaconWriter::look() {
         superseded_ = true;
     const std::scoped_lock lock(mutex_);
     looked_at_ = began;
+    if (there || there.error().code == ErrorCode::NotFound) read_at_ = began;
     volume_hangs_ = false;
     looked_.notify_one();
 }

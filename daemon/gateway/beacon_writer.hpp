@@ -36,6 +36,9 @@ class BeaconWriter {
     // look. For two seconds at most, and not again while the volume does not answer.
     void look_again();
 
+    // How long ago the last look began that could read the file, or find that there is none.
+    std::chrono::nanoseconds unread_for() const;
+
     // Beats whose write and sync have returned (leases rule 1).
     std::uint64_t published() const { return published_; }
 
@@ -60,6 +63,7 @@ class BeaconWriter {
     bool volume_hangs_ = false;  // a look took too long, and is under way still
     bool ended_ = false;
     std::chrono::nanoseconds looked_at_;  // when the last look began that has returned
+    std::chrono::nanoseconds read_at_;    // and that told something
     Clock::time_point written_at_{};
     std::thread thread_;
 };

@@ -7,6 +7,13 @@
 #include "common/number.hpp"
 
 namespace roll::gateway {
+
+std::uint64_t beats_to_adopt(const LeaseRules& rules) {
+    constexpr std::chrono::seconds kBeat{1};  // beats are so far apart, or more
+    const auto patience = std::chrono::ceil<std::chrono::seconds>(rules.volume_patience) / kBeat;
+    return static_cast<std::uint64_t>(rules.lost_after_beats + patience);
+}
+
 namespace {
 
 using Inputs = std::vector<core::Input>;

@@ -30,7 +30,13 @@ struct LeaseRules {
     // Of another rolld's beacon (rule 17): lease + beat; and volume delay + beat after a claim.
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
+    // A rolld that cannot read its beacon for so long ends: another may have taken over. 0: never.
+    std::chrono::milliseconds volume_patience{0};
 };
+
+// Beats after which a rolld that took over starts jobs (rule 19). The older one may have gone on
+// for as long as it has patience, and its workers for lease, fence and slack after that.
+std::uint64_t beats_to_adopt(const LeaseRules& rules);
 
 // Who sent a message: its connection and the key that authenticated it.
 struct Peer {

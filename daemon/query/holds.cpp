@@ -131,7 +131,8 @@ class Finder {
         const spec::Resources& wanted = shape(known);
         if (state_.adopting) {
             return add("adopting", "rolld took over from another one, and adopts what runs first",
-                       "it starts by itself after 35 beats");
+                       "it starts by itself after 35 beats, and what rolld's "
+                       "--volume-patience adds");
         }
         const bool fits = !core::find_places(wanted, known).empty();
         const auto supply = fits ? std::nullopt : supply_hold(state_, wanted, now_);

@@ -6,6 +6,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -204,14 +205,14 @@ void Server::turn() {
     beacon_.look_again();
     if (beacon_.superseded())
         return end({ErrorCode::Refused, "a newer rolld has taken over: the beacon shows it"});
+    if (lost_volume()) return;
     if (drained) {
         for (core::Input& gone : sessions_.lost(engine_.state(), beacon_.published()))
             inputs_.push_back(std::move(gone));
         for (core::Input& quiet : sessions_.quiet(engine_.state(), steady_now()))
             inputs_.push_back(std::move(quiet));
     }
-    const auto adopted = static_cast<std::uint64_t>(options_.leases.lost_after_beats);
-    if (engine_.state().adopting && beacon_.published() >= adopted)
+    if (engine_.state().adopting && beacon_.published() >= beats_to_adopt(options_.leases))
         inputs_.push_back(core::Adopted{});
     auto turned = engine_.step(inputs_, wall_clock_now());
     if (!turned) {
@@ -233,6 +234,17 @@ void Server::turn() {
                          gateway::all_have_ended(engine_.state(), options_.workers);
     if (drained && company) beacon_.beat();
     timer_.cancel();
+}
+
+// Rule 18: who cannot see whether another has taken over may not act for ever as if none had.
+bool Server::lost_volume() {
+    const auto patience = options_.leases.volume_patience;
+    if (patience.count() == 0 || beacon_.unread_for() < patience) return false;
+    end({ErrorCode::Unavailable,
+         fmt::format("{} could not be read for {} s: another rolld may have taken over",
+                     options_.beacon.string(),
+                     std::chrono::duration_cast<std::chrono::seconds>(patience).count())});
+    return true;
 }
 
 // Nothing goes to a peer whose key had been revoked when this turn began.

@@ -106,6 +106,7 @@ class Server {
     std::size_t add(core::Input input);
     void add_later(core::Input input);
     void turn();
+    bool lost_volume();
     void send(const Peer& peer, std::string frame);
     void reply(const Peer& peer, std::uint64_t id, const Result<Json>& value);
     void answer_requests(const engine::Turn& turn);

@@ -52,15 +52,20 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation) {
     beacon.nonce = options.nonce;
     beacon.host = host_name();
     beacon.endpoint = options.endpoint;
+    beacon.patience_ms = options.leases.volume_patience.count();
     return beacon;
 }
 
-Result<core::Started> claim_beacon(const ServerOptions& options, const core::State& state) {
+Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state) {
     if (options.beacon.empty()) return core::Started{};
     const auto seen = io::read_beacon(options.beacon);
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool old = seen->incarnation > state.incarnation;
     const bool elsewhere = seen->host != host_name();
+    // Until all is adopted, this one minds how long an older one may go on; a restart included.
+    auto& patience = options.leases.volume_patience;
+    if (elsewhere || state.adopting)
+        patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));
     if (!old && !elsewhere) return core::Started{};  // the one before, whose lock is free
     if (!elsewhere && !options.take_over) return too_old(options, state, *seen);
     std::this_thread::sleep_for(options.leases.stillness);

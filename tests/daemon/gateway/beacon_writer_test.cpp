@@ -93,6 +93,26 @@ TEST(BeaconWriter, ALookThatIsOldIsTakenAgainBeforeATurn) {
     EXPECT_EQ(writer.published(), 0u);
 }
 
+// A volume that is away tells nothing; a file that is gone tells that nobody has claimed it.
+TEST(BeaconWriter, KnowsForHowLongItCouldNotReadItsFile) {
+    const Folder folder;
+    BeaconWriter writer(folder.beacon(), {}, 1ms);
+    const auto beat_until = [&](auto condition) {
+        for (int i = 0; i < 1000 && !condition(); ++i) {
+            writer.beat();
+            std::this_thread::sleep_for(5ms);
+        }
+        return condition();
+    };
+    ASSERT_TRUE(beat_until([&] { return writer.published() > 2; }));
+    EXPECT_LT(writer.unread_for(), 1s);
+    std::filesystem::remove(folder.beacon());
+    std::filesystem::create_directory(folder.beacon());  // which cannot be read as a file
+    EXPECT_TRUE(beat_until([&] { return writer.unread_for() > 1s; }));
+    std::filesystem::remove(folder.beacon());
+    EXPECT_TRUE(beat_until([&] { return writer.unread_for() < 500ms; }));
+}
+
 // Who sleeps until a beat is due and then asks for it gets it: beats do not come at half their pace
 // because each asking was a moment early.
 TEST(BeaconWriter, ABeatAskedForWhenItIsDueIsTaken) {

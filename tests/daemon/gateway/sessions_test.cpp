@@ -134,6 +134,12 @@ TEST(Sessions, AfterAStartNothingIsPlacedBeforeAWorkerIsHeard) {
     EXPECT_TRUE(room.desk.state.jobs.at(job).attempt);
 }
 
+TEST(Sessions, ATakeOverWaitsForAsLongAsTheOlderRolldMayGoOn) {
+    EXPECT_EQ(beats_to_adopt({}), 35u);
+    EXPECT_EQ(beats_to_adopt({.volume_patience = 60s}), 95u);
+    EXPECT_EQ(beats_to_adopt({.volume_patience = 1500ms}), 37u);
+}
+
 TEST(Sessions, AfterATakeOverNothingIsStartedBeforeItIsAdopted) {
     Room room;
     const AttemptKey owed = room.place();

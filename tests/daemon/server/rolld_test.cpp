@@ -266,12 +266,14 @@ TEST(Rolld, ALedgerOlderThanItsBeaconIsRefused) {
 }
 
 // The beacon of a rolld on another machine, in this one's place.
-io::Beacon foreign_beacon(const Daemon& daemon, std::uint64_t incarnation) {
+io::Beacon foreign_beacon(const Daemon& daemon, std::uint64_t incarnation,
+                          std::int64_t patience_ms = 0) {
     auto beacon = io::read_beacon(daemon.directory().beacon());
     EXPECT_TRUE(beacon);
     beacon->incarnation = incarnation;
     beacon->host = "elsewhere";
     beacon->counter = 4;
+    beacon->patience_ms = patience_ms;
     EXPECT_TRUE(io::write_beacon(daemon.directory().beacon(), *beacon));
     return *beacon;
 }
@@ -308,6 +310,39 @@ TEST(Rolld, ABeaconThatStandsStillElsewhereIsTakenOverOnlyWhenSaidSo) {
     EXPECT_EQ((*job)["job"]["holds"][0]["rule"], "adopting");
     const auto seen = io::read_beacon(daemon.directory().beacon());
     EXPECT_EQ(seen->incarnation, 6u);
+}
+
+// It is told how long the older one may go on unseen, and tells it again, so that a restart knows.
+TEST(Rolld, ATakeOverMindsThePatienceOfTheOlderOne) {
+    Daemon daemon;
+    daemon.start();
+    EXPECT_EQ(daemon.end(SIGTERM), 0);
+    foreign_beacon(daemon, 5, 60'000);
+    const auto patience = [&] { return io::read_beacon(daemon.directory().beacon())->patience_ms; };
+    daemon.start({"--take-over", "--stillness", "0.2", "--volume-patience", "9"});
+    EXPECT_EQ(patience(), 60'000);
+    EXPECT_EQ(daemon.end(SIGKILL), 128 + SIGKILL);
+    daemon.start({"--volume-patience", "9"});
+    EXPECT_EQ(patience(), 60'000) << "it still adopts";
+}
+
+TEST(Rolld, EndsWhenItCannotReadItsBeaconForAsLongAsItHasPatience) {
+    Daemon daemon;
+    daemon.start({"--volume-patience", "2"});
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    const auto beacon = daemon.directory().beacon();
+    std::filesystem::remove(beacon);
+    std::filesystem::create_directory(beacon);  // which cannot be read as a file
+    ASSERT_TRUE(eventually([&] {
+        worker.beat();
+        int status = 0;
+        return ::waitpid(daemon.pid(), &status, WNOHANG | WNOWAIT) != 0;
+    }));
+    EXPECT_NE(daemon.wait(), 0);
+    const auto log = read_file(daemon.directory().log("rolld"));
+    ASSERT_TRUE(log);
+    EXPECT_NE(log->find("could not be read for 2 s"), std::string::npos);
 }
 
 TEST(Rolld, LeavesWhenTheBeaconShowsANewerOne) {
