@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills rolld with SIGKILL while submissions stream in, and looks for each that it had acknowledged.
 
-    tests/e2e/acknowledged.py [--trials 20000] [--seed N]
+    tests/e2e/acknowledged.py [--trials 20000] [--most 600] [--seed N]
 
 A trial is a submission that was acknowledged before a kill. After each restart every one of them must be there, once,
 under the number and name that was told; what was not acknowledged is sent again with its key, and must not double.
@@ -21,7 +21,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BIN, RollTest, wait_until  # noqa: E402
 
-CONNECTIONS, UNDER_WAY, JOBS_OF_A_LEDGER = 4, 32, 20_000
+CONNECTIONS, UNDER_WAY, JOBS_OF_A_LEDGER, PRINTED_EACH = 8, 64, 20_000, 10_000
 
 
 class Connection:
@@ -29,7 +29,11 @@ class Connection:
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.connect(path)
+        try:
+            self.socket.connect(path)
+        except OSError:
+            self.socket.close()
+            raise
         self.bytes, self.under_way = b'', 0
 
     def close(self):
@@ -39,7 +43,9 @@ class Connection:
         return self.socket.fileno()
 
     def send(self, number, op, args):
-        frame = json.dumps({'v': 2, 'id': number, 'op': op, 'args': args}).encode()
+        self.send_frame(json.dumps({'v': 2, 'id': number, 'op': op, 'args': args}).encode())
+
+    def send_frame(self, frame):
         self.socket.sendall(struct.pack('<I', len(frame)) + frame)
         self.under_way += 1
 
@@ -71,7 +77,7 @@ class Connection:
 
 
 class Acknowledged(RollTest):
-    trials, seed = 20_000, None
+    trials, most, seed = 20_000, 600, None
 
     def start(self):
         command = [os.path.join(BIN, 'rolld'), '--dir', self.state, '--rate-limit', '0', '--log-level', 'error']
@@ -91,7 +97,7 @@ class Acknowledged(RollTest):
         with open(local, encoding='utf-8') as file:
             path = file.read().strip()
         connections = [Connection(path) for _ in range(CONNECTIONS)]
-        kill_after = self.random.randrange(1, 600)  # acknowledged submissions
+        kill_after = self.random.randrange(1, self.most)  # acknowledged submissions
         again, count = list(self.sent), 0
         while connections:
             for one in connections:
@@ -99,9 +105,8 @@ class Acknowledged(RollTest):
                     number = again.pop() if again else self.next
                     self.next += number == self.next
                     self.sent.add(number)
-                    spec = {**self.spec, 'name': f't-{number}'}
                     try:
-                        one.send(number, 'submit', {'key': f'{self.ledgers}-{number}', 'user': 'ann', 'spec': spec})
+                        one.send_frame(self.frame.replace(b'77777', str(number).encode()))
                     except (BrokenPipeError, ConnectionResetError):
                         break
             for one in select.select(connections, [], [])[0]:
@@ -133,6 +138,10 @@ class Acknowledged(RollTest):
         self.assertEqual(len(set(found.values())), len(found), 'a key was queued twice')
         connection.close()
 
+    def end_rolld(self):
+        self.rolld.send_signal(signal.SIGKILL)
+        self.rolld.wait()
+
     def new_ledger(self):
         self.ledgers += 1
         self.state = os.path.join(self.top, f'state-{self.ledgers}')
@@ -145,31 +154,37 @@ class Acknowledged(RollTest):
         self.random = random.Random(seed)
         dry = self.ctl('submit', '--dry-run', '--json', '--name', 'x', '--', 'true').stdout
         spec = json.loads(dry)['jobs'][0]
-        self.spec = {**spec, 'document': json.dumps(spec['document'])}
-        self.ledgers = trials = kills = 0
+        spec.update(name='t-77777', document=json.dumps(spec['document']))
+        # One for all: 77777 stands for the number of each.
+        self.frame = json.dumps({'v': 2, 'id': 77777, 'op': 'submit',
+                                 'args': {'key': 'k-77777', 'user': 'ann', 'spec': spec}}).encode()
+        self.ledgers = trials = kills = printed = 0
         self.new_ledger()
         connection, local = self.start()
+        connection.close()
         while trials < self.trials:
             trials += self.submit_until_killed(local)
             kills += 1
             connection, local = self.start()
             self.check(connection)
+            if trials >= printed + PRINTED_EACH:
+                printed = trials
+                print(f'{trials} acknowledged, {kills} kills, none lost, none twice', flush=True)
             if len(self.told) < JOBS_OF_A_LEDGER:
                 continue
-            self.rolld.send_signal(signal.SIGKILL)
-            self.rolld.wait()
-            print(f'{trials} acknowledged, {kills} kills, none lost, none twice', flush=True)
+            self.end_rolld()
             self.new_ledger()
             connection, local = self.start()
-        self.rolld.send_signal(signal.SIGKILL)
-        self.rolld.wait()
+            connection.close()
+        self.end_rolld()
         print(f'{trials} acknowledged, {kills} kills, none lost, none twice', flush=True)
 
 
 if __name__ == '__main__':
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--trials', type=int, default=20_000)
+    parser.add_argument('--most', type=int, default=600, help='acknowledged between two kills')
     parser.add_argument('--seed', type=int, default=None)
     options, rest = parser.parse_known_args()
-    Acknowledged.trials, Acknowledged.seed = options.trials, options.seed
+    Acknowledged.trials, Acknowledged.most, Acknowledged.seed = options.trials, options.most, options.seed
     unittest.main(argv=[sys.argv[0], *rest])
