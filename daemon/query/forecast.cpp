@@ -8,10 +8,12 @@ Result<Json> forecast(core::State state, const core::Submit& submit, Time now) {
     ROLL_TRY(const core::Events events, core::decide(state, submit, now));
     for (const core::Event& event : events) core::apply(state, event);
     for (const core::Event& event : core::place_jobs(state, now)) core::apply(state, event);
-    const core::Job& job = state.jobs.at(first);
     Json orders = nullptr;
-    for (const core::Event& event : core::match_supply(state, now))
+    for (const core::Event& event : core::match_supply(state, now)) {
         if (const auto* order = std::get_if<core::AllocationOrdered>(&event)) orders = order->queue;
+        core::apply(state, event);  // what it waits for is named by what holds it
+    }
+    const core::Job& job = state.jobs.at(first);
     return Json{{"schema", "roll.forecast/1"},
                 {"starts", job.attempt.has_value()},
                 {"nodes", job.attempt ? Json(job.attempt->nodes) : Json::array()},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 
 #include "common/number.hpp"
 
@@ -142,7 +143,8 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
 
 // Only what slurmctld itself answered is a refusal. What tells of a connection says nothing about
 // the job; text that we do not know is taken for a refusal, since a job that was queued after all
-// is found by its comment and taken back.
+// is found by its comment and taken back. An sbatch that does not understand its arguments ends
+// with 255; one that a signal ended, with 128 and that signal's number.
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
     if (timed_out) return Submission::Unknown;
     if (exit_code == 0) return Submission::Accepted;
@@ -177,7 +179,8 @@ Submission judge_submission(bool timed_out, int exit_code, std::string_view erro
     });
     const bool transport = std::ranges::any_of(
         kTransport, [&](std::string_view text) { return errors.find(text) != errors.npos; });
-    return transport || exit_code > 128 ? Submission::Unknown : Submission::Refused;
+    const bool killed = exit_code > 128 && exit_code <= 128 + SIGRTMAX;
+    return transport || killed ? Submission::Unknown : Submission::Refused;
 }
 
 }  // namespace roll::slurm

@@ -39,6 +39,9 @@ class Orders(SlurmTest):
         self.ctl('alloc', 'remove', 'q')
         wait_until(lambda: not self.alloc()['queues'], 'the queue to go')
         self.assertEqual(self.ctl('alloc', 'resume', 'q', check=False).returncode, 3)
+        self.queue('--gpus', '1', '--sbatch-arg=--mem=lots', name='r')  # sbatch itself refuses that
+        wait_until(lambda: self.alloc()['queues'][0]['failures'] == 1, 'the refusal')
+        self.assertIn('Invalid --mem', self.alloc()['queues'][0]['reason'])
 
     def test_an_unneeded_order_is_cancelled_and_dry_run_and_doctor_tell(self):
         self.queue('--nodes', '2', '--gpus', '8', '--sbatch-arg=--begin=now+1hour')

@@ -119,12 +119,15 @@ class Pilots(SlurmTest):
                     for job in self.slurm_jobs()}
         self.assertEqual(left_out, {'(null)', bad})
 
-    def test_200_short_jobs_in_one_allocation(self):
-        self.queue('--gpus', '8', '--max-jobs', '1')
+    def test_200_short_jobs_in_one_allocation_that_one_would_not_pay_for(self):
+        self.queue('--gpus', '8', '--max-jobs', '1', '--min-utilization', '1')
         files = [self.write(f'{n}.yaml', json.dumps({
             'name': f'j{n}', 'kind': 'command', 'command': ['true'],
             'resources': {'slots_per_node': 1, 'gpus_per_node': 1}})) for n in range(200)]
-        self.ctl('submit', *files)
+        self.ctl('submit', files[0])
+        self.assertIn('orders only what is used to 100 %', self.show(1)['waiting'])
+        self.assertEqual(self.slurm_jobs(), {})
+        self.ctl('submit', *files[1:])
         wait_until(lambda: not self.json('jobs')['jobs'], '200 jobs to end')
         states = {job['state'] for job in self.json('jobs', '-a')['jobs']}
         self.assertEqual(states, {'done'})

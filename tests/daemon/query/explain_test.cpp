@@ -344,6 +344,7 @@ TEST_F(Explain, AForecastComesTrue) {
     queue.time = 1h;
     desk.tell(core::AddQueue{queue});
     EXPECT_EQ(told()["orders"], "gpu");
+    EXPECT_EQ(told()["holds"][0]["why"], "waits for allocation 1 of queue gpu");
     desk.join("n", 1);
     EXPECT_EQ(told()["nodes"], Json({"n"}));
     EXPECT_TRUE(told()["orders"].is_null());

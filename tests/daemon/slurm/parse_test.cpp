@@ -199,6 +199,15 @@ TEST(Partitions, ReadsRows) {
     EXPECT_EQ((*rows)[2].gpus, 4);
 }
 
+TEST(Submission, ArgumentsThatSbatchItselfRefusesAreARefusal) {
+    EXPECT_EQ(judge_submission(false, 255, "sbatch: error: Invalid --mem specification"),
+              Submission::Refused);
+    EXPECT_EQ(judge_submission(false, 255, "sbatch: unrecognized option '--nosuch'"),
+              Submission::Refused);
+    EXPECT_EQ(judge_submission(false, 128 + 9, ""), Submission::Unknown) << "killed";
+    EXPECT_EQ(judge_submission(false, 127, "no such program"), Submission::Refused);
+}
+
 TEST(Submission, AConnectionThatFailsSaysNothing) {
     EXPECT_EQ(judge_submission(true, 0, ""), Submission::Unknown);
     EXPECT_EQ(judge_submission(false, 0, ""), Submission::Accepted);

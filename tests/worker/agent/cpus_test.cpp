@@ -104,6 +104,12 @@ TEST(Nvml, TellsWhoHoldsAGpuAndWhatIsWrongWithOne) {
               "GPU 0 has 3072 MiB in use (512 MiB at most): process 4711 3072 MiB");
     std::filesystem::remove(held);
     EXPECT_TRUE(held_gpus(room).empty());
+    EXPECT_TRUE(held_gpus({{"1", 10}}).empty()) << "as much as may be";
+    const std::vector<HeldGpu> more = held_gpus({{"0", 10}, {"1", 9}});
+    ASSERT_EQ(more.size(), 1U);
+    EXPECT_EQ(more[0].room.name, "1");
+    EXPECT_EQ(more[0].used_bytes, 10);
+    EXPECT_TRUE(held_gpus({{"7", 0}}).empty()) << "none that it can tell of";
     ::unsetenv("FAKE_NVML_HELD");
     EXPECT_EQ(gpu_fault("GPU-0"), "");
     const std::string fault = "has met 2 uncorrected memory errors since its driver was loaded";
