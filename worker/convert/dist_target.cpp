@@ -112,7 +112,7 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
 Result<void> write_common(const fs::path& path, const Json& args) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
-                 if (!args.is_null()) formats::write_megatron_state(out, args);
+                 if (!args.is_null()) formats::write_megatron_state(out, args, 3);
              }));
     return writer.finish();
 }

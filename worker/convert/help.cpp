@@ -19,6 +19,7 @@ std::string help_text() {
       --decoder-first-pipeline-num-layers N, --decoder-last-pipeline-num-layers N
       --name WORD                           in a NeMo target's configs; DST.nemo is an archive
       --make-vocab-size-divisible-by N      rows of zeros in an MCA, Megatron, NeMo target
+      --checkpoint-version 0|1|2|3          of a Megatron target: below 3 as before its core
       --max-shard-size 5GB                  of a HuggingFace target's files
       --reuse DIR                           an earlier target: files that are the same are linked
       --part I/N --run WORD                 N processes write one target: each its files

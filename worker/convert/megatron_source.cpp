@@ -70,17 +70,6 @@ Result<void> check_args(const Source& source, const Json& args) {
     return {};
 }
 
-Result<void> check_heads(const Stored& qkv, double version) {
-    const bool equal = std::all_of(qkv.pieces.begin(), qkv.pieces.end(), [&](const Piece& piece) {
-        return piece.size == qkv.pieces.front().size;
-    });
-    if (equal && qkv.pieces.size() % 3 == 0) return {};
-    return fail(ErrorCode::InvalidArgument,
-                qkv.file + ": checkpoint_version " + std::to_string(version).substr(0, 3) +
-                    " keeps " + qkv.name +
-                    " in an order that knows no query groups, but the config has some");
-}
-
 // Version 1 keeps a head's rows as q, k, v, q, k, v, ...: three tensors with a stride.
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);

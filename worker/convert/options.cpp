@@ -47,6 +47,11 @@ Result<void> read_layout(Options& options, Request& request) {
             return invalid("--transformer-impl is local or transformer_engine, not " + *impl);
         request.local_names = impl == "local";
     }
+    if (const auto version = options.text("checkpoint-version")) {
+        if (version->size() != 1 || (*version)[0] < '0' || (*version)[0] > '3')
+            return invalid("--checkpoint-version is 0, 1, 2 or 3, not " + *version);
+        request.megatron_version = (*version)[0] - '0';
+    }
     // As ROLL has it: the number of virtual stages follows from a layout string.
     if (!layout.pipeline.empty() && layout.vpp == 1) {
         const auto parts = 1 + std::count(layout.pipeline.begin(), layout.pipeline.end(), '|');

@@ -44,6 +44,7 @@ struct TargetFile {
     std::vector<tensor::TensorInfo> tensors;  // shapes as the file has them: dims in front included
     std::vector<std::string> sections;        // of each tensor
     Json args = nullptr;                      // of a Megatron rank's file: the run's arguments
+    int megatron_version = 3;                 // of such a file
 };
 
 // Two places that hold the same part of the model and must be equal, bit for bit.

@@ -137,6 +137,17 @@ bool is_qkv(const Stored& stored) {
     return stored.name.ends_with(".linear_qkv.weight") || stored.name.ends_with(".linear_qkv.bias");
 }
 
+Result<void> check_heads(const Stored& qkv, double version) {
+    const bool equal = std::all_of(qkv.pieces.begin(), qkv.pieces.end(), [&](const Piece& piece) {
+        return piece.size == qkv.pieces.front().size;
+    });
+    if (equal && qkv.pieces.size() % 3 == 0) return {};
+    return fail(ErrorCode::InvalidArgument,
+                qkv.file + ": checkpoint_version " + std::to_string(version).substr(0, 3) +
+                    " keeps " + qkv.name +
+                    " in an order that knows no query groups, but the config has some");
+}
+
 void order_by_part(Stored& qkv) {
     std::int64_t row = 0;
     for (std::size_t part = 0; part < kInterleaved.size(); ++part)

@@ -54,6 +54,10 @@ std::map<std::string, std::vector<std::string>> sections_by_file(
 void order_by_part(Stored& qkv);
 bool is_qkv(const Stored& stored);
 
+// InvalidArgument: the rows of an attention's tensor cannot be ordered as checkpoints before
+// version 2 are, since there are query groups.
+Result<void> check_heads(const Stored& qkv, double version);
+
 // A model's vocabulary in a checkpoint is `padded` rows long: changes the embedding and the output
 // layer, whose HuggingFace shapes `unpad_vocabulary` restores, clipping pieces to `rows`.
 std::int64_t vocabulary_of(const Source& source);

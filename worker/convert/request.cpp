@@ -32,6 +32,7 @@ spec::ConvertSpec spec_of(const Request& request) {
     if (request.local_names)
         spec.transformer_impl = *request.local_names ? "local" : "transformer_engine";
     spec.vocab_divisor = request.vocab_divisor;
+    spec.megatron_version = request.megatron_version;
     spec.max_shard_size = request.shard_bytes;
     spec.model_max_length = request.model_max_length.value_or(0);
     spec.reuse = request.reuse;
@@ -73,6 +74,7 @@ Result<Request> request_of(const spec::ConvertSpec& spec) {
     request.grouped_experts = spec.moe_grouped_gemm;
     if (!spec.transformer_impl.empty()) request.local_names = spec.transformer_impl == "local";
     request.vocab_divisor = spec.vocab_divisor;
+    request.megatron_version = spec.megatron_version;
     request.shard_bytes = spec.max_shard_size;
     if (spec.model_max_length > 0) request.model_max_length = spec.model_max_length;
     request.reuse = spec.reuse;

@@ -11,6 +11,7 @@
 #include "worker/convert/companions.hpp"
 #include "worker/convert/dist_target.hpp"
 #include "worker/convert/mca_layout.hpp"
+#include "worker/convert/megatron_target.hpp"
 #include "worker/convert/nemo_target.hpp"
 #include "worker/convert/quantize.hpp"
 #include "worker/formats/hf.hpp"
@@ -87,8 +88,14 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
     }
     std::function<void(formats::PickleWriter&)> more;
     if (!file.args.is_null()) {
-        for (formats::TorchSection& section : sections) add_extra_states(section);
-        more = [&](formats::PickleWriter& out) { formats::write_megatron_state(out, file.args); };
+        const bool former = file.megatron_version < 3;
+        for (formats::TorchSection& section : sections) {
+            section.nested = former;
+            if (!former) add_extra_states(section);
+        }
+        more = [&](formats::PickleWriter& out) {
+            formats::write_megatron_state(out, file.args, file.megatron_version);
+        };
     }
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, std::move(sections), more, earlier));
@@ -194,18 +201,6 @@ formats::McaConfig fsdp_config(const Source& source, const Request& request) {
     return config;
 }
 
-constexpr const char* kRelease = "release";
-
-// The files of MCA, in the directory of weights that belong to no iteration: Megatron then asks for
-// neither an optimizer nor random states.
-Result<std::vector<Stored>> megatron_layout(const Source& source,
-                                            const formats::McaConfig& config) {
-    ROLL_TRY(std::vector<Stored> layout, mca_layout(source.native, source.model, config));
-    for (Stored& stored : layout)
-        stored.file = kRelease + stored.file.substr(stored.file.find('/'));
-    return layout;
-}
-
 }  // namespace
 
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to) {
@@ -219,12 +214,18 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
         return fail(ErrorCode::InvalidArgument,
                     std::string("--dtype fp8 is for hf and bin targets; ") + name_of(to) +
                         " has no scales");
+    if (request.megatron_version < 3 && to != Format::Megatron)
+        return fail(
+            ErrorCode::InvalidArgument,
+            std::string("--checkpoint-version is for megatron targets, not ") + name_of(to));
     switch (to) {
         case Format::Hf: return sharded_hf_layout(source, request, formats::kSafetensors);
         case Format::Bin: return sharded_hf_layout(source, request, formats::kTorchFiles);
         case Format::Mca:
             return mca_layout(source.native, source.model, mca_config_of(source, request));
-        case Format::Megatron: return megatron_layout(source, mca_config_of(source, request));
+        case Format::Megatron:
+            return megatron_layout(source, mca_config_of(source, request),
+                                   request.megatron_version);
         case Format::DeepSpeed:
             return fail(ErrorCode::InvalidArgument, "DeepSpeed's checkpoints are only read");
         case Format::Peft:
@@ -240,8 +241,15 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
 
 void complete_plan(const Source& source, const Request& request, Format to, Plan& plan) {
     if (to != Format::Megatron) return;
-    const Json args = formats::megatron_args(mca_config_of(source, request), plan.dtype);
-    for (TargetFile& file : plan.files) file.args = args;
+    Json args = formats::megatron_args(mca_config_of(source, request), plan.dtype);
+    if (request.megatron_version < 3) {
+        args["use_legacy_models"] = true;
+        args["transformer_impl"] = "local";
+    }
+    for (TargetFile& file : plan.files) {
+        file.args = args;
+        file.megatron_version = request.megatron_version;
+    }
 }
 
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
@@ -256,7 +264,8 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
             return formats::write_mca_root(directory, mca_config_of(source, request), plan.dtype);
         case Format::Megatron:
             ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
-            return write_file_atomically(directory / "latest_checkpointed_iteration.txt", kRelease);
+            return write_file_atomically(directory / "latest_checkpointed_iteration.txt",
+                                         kMegatronRelease);
         case Format::DeepSpeed:
         case Format::Peft: break;  // refused by target_layout()
         case Format::Nemo:

@@ -128,6 +128,16 @@ constexpr std::array<std::pair<const char*, const char*>, 14> kSpellings{
      {".post_attention_norm.", ".pre_mlp_layernorm."},
      {".final_norm.", ".final_layernorm."}}};
 
+constexpr std::array<std::pair<const char*, const char*>, 8> kFormer{
+    {{"self_attention.linear_qkv.weight", "self_attention.query_key_value.weight"},
+     {"self_attention.linear_qkv.bias", "self_attention.query_key_value.bias"},
+     {"self_attention.linear_proj.weight", "self_attention.dense.weight"},
+     {"mlp.linear_fc1.weight", "mlp.dense_h_to_4h.weight"},
+     {"mlp.linear_fc2.weight", "mlp.dense_4h_to_h.weight"},
+     {"input_layernorm.weight", "input_norm.weight"},
+     {"pre_mlp_layernorm.weight", "post_attention_norm.weight"},
+     {"final_layernorm.weight", "final_norm.weight"}}};
+
 }  // namespace
 
 Result<MegatronState> read_megatron_state(const TorchFile& file) {
@@ -240,13 +250,31 @@ void write_namespace(PickleWriter& out, const Json& args) {
     out.op(pickle_op::kBuild);
 }
 
-void write_megatron_state(PickleWriter& out, const Json& args) {
+void write_megatron_state(PickleWriter& out, const Json& args, int version) {
     out.text("args");
     write_namespace(out, args);
-    out.text("checkpoint_version");
-    out.number(3.0);
+    if (version > 0) {
+        out.text("checkpoint_version");
+        out.number(version);
+    }
     out.text("iteration");
     out.integer(0);
+}
+
+std::string former_spelling(const std::string& core, bool tied) {
+    if (core == "embedding.word_embeddings.weight")
+        return "language_model/embedding/word_embeddings/weight";
+    if (core == "output_layer.weight")
+        return tied ? "word_embeddings_for_head/weight" : "language_model/output_layer/weight";
+    const std::string decoder = "decoder.";
+    if (!core.starts_with(decoder)) return "";
+    for (const auto& [ending, former] : kFormer)
+        if (core.ends_with(ending)) {
+            std::string name = core.substr(decoder.size());
+            name.resize(name.size() - std::string_view(ending).size());
+            return "language_model/encoder/" + name + former;
+        }
+    return "";
 }
 
 std::string core_spelling(std::string name) {

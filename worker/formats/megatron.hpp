@@ -32,8 +32,13 @@ Json native_of_args(const Json& args);
 // argparse.Namespace of these values.
 void write_namespace(PickleWriter& out, const Json& args);
 
-// Keys of a dict and their values: args, checkpoint_version, iteration.
-void write_megatron_state(PickleWriter& out, const Json& args);
+// Keys of a dict and their values: args, checkpoint_version (0 has none), iteration.
+void write_megatron_state(PickleWriter& out, const Json& args, int version);
+
+// A name of Megatron's core, in the spelling for local modules, as the models before it have it; a
+// '/' leads into a dict of its own. Empty: they know no such tensor. `tied`: the output layer is
+// the embedding, of which a last stage has a copy.
+std::string former_spelling(const std::string& core, bool tied);
 
 // A name as Megatron's core spells it: "language_model.encoder.layers.0.attention.dense.weight",
 // or with "module." in front, is "decoder.layers.0.self_attention.linear_proj.weight".

@@ -28,11 +28,40 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 
 // Writing ---------------------------------------------------------------------------------------
 
+// Tensors of which the names go on at `from`; those of one inner dict lie together. The key is that
+// of the first one's storage.
+void write_nested(PickleWriter& out, std::span<const tensor::TensorInfo> tensors, std::size_t from,
+                  std::size_t key) {
+    out.op(pickle_op::kEmptyDict);
+    out.op(pickle_op::kMark);
+    for (std::size_t i = 0; i < tensors.size();) {
+        const std::string& name = tensors[i].name;
+        const std::size_t slash = name.find('/', from);
+        out.text(name.substr(from, slash == std::string::npos ? slash : slash - from));
+        if (slash == std::string::npos) {
+            write_tensor(out, tensors[i], key + i);
+            ++i;
+            continue;
+        }
+        const std::string_view front = std::string_view(name).substr(0, slash + 1);
+        std::size_t end = i;
+        while (end < tensors.size() && tensors[end].name.starts_with(front)) ++end;
+        write_nested(out, tensors.subspan(i, end - i), slash + 1, key + i);
+        i = end;
+    }
+    out.op(pickle_op::kSetItems);
+}
+
 std::string pickle_of(const std::vector<TorchSection>& sections,
                       const std::function<void(PickleWriter&)>& more) {
     PickleWriter out;
     std::size_t key = 0;
     const auto write_section = [&](const TorchSection& section) {
+        if (section.nested) {
+            write_nested(out, section.tensors, 0, key);
+            key += section.tensors.size();
+            return;
+        }
         out.op(pickle_op::kEmptyDict);
         out.op(pickle_op::kMark);
         for (const tensor::TensorInfo& info : section.tensors) {

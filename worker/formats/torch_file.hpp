@@ -65,6 +65,7 @@ struct TorchSection {
     std::string key;
     std::vector<tensor::TensorInfo> tensors;
     std::vector<std::string> nones = {};  // further names, of None
+    bool nested = false;                  // a '/' in a name leads into a dict of its own
 };
 
 // Writes tensor by tensor: tensors in any order, the bytes of one in order.

@@ -167,6 +167,48 @@ class Older(Case):
             self.root / 'hf')
         self.same('mca')
 
+    def assert_equal_dicts(self, got, want, where=''):
+        self.assertEqual(sorted(got), sorted(want), where)
+        for name, value in want.items():
+            if isinstance(value, dict):
+                self.assert_equal_dicts(got[name], value, f'{where}/{name}')
+            else:
+                self.assertTrue(torch.equal(got[name], value), f'{where}/{name}')
+
+    def test_older_versions_are_written_as_those_models_kept_them(self):
+        tensors = self.make(num_key_value_heads=8)
+        for version in (0, 1, 2):
+            with self.subTest(version=version):
+                self.write(tensors, version)
+                ours = self.root / f'ours{version}'
+                run('convert', self.root / 'hf', ours, '--to', 'megatron', '--tp', 2, '--checkpoint-version', version,
+                    '--verify')
+                for rank in ('mp_rank_00', 'mp_rank_01'):
+                    got = load(ours / f'release/{rank}/model_optim_rng.pt')
+                    want = load(self.root / f'v{version}/iter_0000003/{rank}/model_optim_rng.pt')
+                    self.assertEqual(got.get('checkpoint_version'), want.get('checkpoint_version'))
+                    self.assertTrue(got['args'].use_legacy_models)
+                    self.assert_equal_dicts(got['model'], want['model'])
+                self.same(f'ours{version}')
+
+    def test_older_versions_come_back_from_any_layout_and_refuse_what_they_had_no_place_for(self):
+        self.make(tie_word_embeddings=True)
+        for options in (['--tp', 4], ['--pp', 2, '--vpp', 2], ['--tp', 2, '--pp', 4, '--bf16']):
+            run('convert', self.root / 'hf', self.root / 'out', '--to', 'megatron', *options, '--overwrite',
+                '--checkpoint-version', 2, '--verify')
+            run('diff', self.root / 'hf', self.root / 'out', '--config', self.root / 'hf', '--cast')
+        last = load(self.root / 'out/release/mp_rank_01_003/model_optim_rng.pt')['model']
+        self.assertEqual(sorted(last), ['language_model', 'word_embeddings_for_head'])
+        for to, version, says in (('megatron', 1, 'knows no query groups'), ('megatron', 4, 'is 0, 1, 2 or 3, not 4'),
+                                  ('mca', 1, 'is for megatron targets, not mca')):
+            done = run('convert', self.root / 'hf', self.root / 'no', '--to', to, '--checkpoint-version', version,
+                       code=2)
+            self.assertIn(says, done.stderr)
+        transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**LLAMA, head_dim=4)).save_pretrained(self.root / 'qk')
+        done = run('convert', self.root / 'qk', self.root / 'no', '--to', 'megatron', '--checkpoint-version', 2, code=2)
+        self.assertRegex(done.stderr, 'no name for decoder.layers.0.self_attention.[qk]_layernorm.weight of family')
+        self.assertFalse((self.root / 'no').exists())
+
     def test_an_order_without_query_groups_is_refused_for_a_model_with_them(self):
         tensors = self.make(num_key_value_heads=8)
         self.write(tensors, 0)
