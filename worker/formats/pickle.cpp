@@ -11,7 +11,9 @@ namespace roll::formats {
 // The stack machine.
 class PickleMachine {
   public:
-    explicit PickleMachine(std::span<const std::byte> bytes) : in_(bytes) {}
+    PickleMachine(std::span<const std::byte> bytes, std::size_t values_max)
+        : in_(bytes),
+          values_max_(values_max) {}
 
     Result<Pickle> run() {
         while (problem_.empty() && !stopped_) step();
@@ -65,7 +67,7 @@ class PickleMachine {
 
     // Stack -------------------------------------------------------------------------------------
     void push(PickleNode node) {
-        if (out_.nodes_.size() >= kPickleNodesMax) wrong("has too many values");
+        if (out_.nodes_.size() >= values_max_) wrong("has too many values");
         out_.nodes_.push_back(std::move(node));
         stack_.push_back(static_cast<PickleId>(out_.nodes_.size() - 1));
     }
@@ -126,7 +128,7 @@ class PickleMachine {
     }
     void memoize(std::uint64_t index) {
         if (stack_.empty()) return wrong("memoizes nothing");
-        if (memo_.size() >= kPickleNodesMax) return wrong("memoizes too much");
+        if (memo_.size() >= values_max_) return wrong("memoizes too much");
         memo_[index] = stack_.back();
     }
     void recall(std::uint64_t index) {
@@ -282,6 +284,7 @@ class PickleMachine {
     std::span<const std::byte> in_;
     std::size_t at_ = 0;
     Pickle out_;
+    std::size_t values_max_;
     std::vector<PickleId> stack_;
     std::vector<std::size_t> marks_;
     std::map<std::uint64_t, PickleId> memo_;
@@ -289,11 +292,11 @@ class PickleMachine {
     bool stopped_ = false;
 };
 
-Result<Pickle> Pickle::parse(std::span<const std::byte> bytes) {
+Result<Pickle> Pickle::parse(std::span<const std::byte> bytes, std::size_t values_max) {
     if (bytes.size() > kPickleBytesMax)
         return fail(ErrorCode::Corrupt,
                     "pickle: " + std::to_string(bytes.size()) + " bytes are over the limit");
-    return PickleMachine(bytes).run();
+    return PickleMachine(bytes, values_max).run();
 }
 
 const PickleNode* Pickle::arguments_of(PickleId id, std::string_view module_and_name) const {

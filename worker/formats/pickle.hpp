@@ -43,11 +43,15 @@ struct PickleNode {
     PickleId state = kNoPickle;     // of a Call: what the last BUILD gave it
 };
 
+constexpr std::size_t kPickleBytesMax = 256U << 20U;
+constexpr std::size_t kPickleNodesMax = 16U << 20U;
+
 // A graph: nodes may be shared, and a hostile file may make cycles, so walkers limit their depth.
 class Pickle {
   public:
     // Corrupt: not a pickle, an opcode we do not read, or over the limits.
-    static Result<Pickle> parse(std::span<const std::byte> bytes);
+    static Result<Pickle> parse(std::span<const std::byte> bytes,
+                                std::size_t values_max = kPickleNodesMax);
 
     PickleId root() const { return root_; }
     const PickleNode& at(PickleId id) const { return nodes_[id]; }
@@ -68,8 +72,5 @@ class Pickle {
     std::vector<PickleNode> nodes_;
     PickleId root_ = 0;
 };
-
-constexpr std::size_t kPickleBytesMax = 256U << 20U;
-constexpr std::size_t kPickleNodesMax = 16U << 20U;
 
 }  // namespace roll::formats

@@ -78,6 +78,24 @@ TEST(Pickle, LimitsItsSizeAndNestsWithoutRecursion) {
     EXPECT_TRUE(Pickle::parse(tensor::as_bytes(deep)));
 }
 
+TEST(Pickle, LimitsHowManyValuesItHoldsAndMemoizes) {
+    const auto parsed = [](const std::string& text) {
+        return Pickle::parse(tensor::as_bytes(text), 1000);
+    };
+    EXPECT_TRUE(parsed("(" + std::string(999, 'N') + "t."));
+    const auto values = parsed("(" + std::string(1001, 'N') + "t.");
+    ASSERT_FALSE(values);
+    EXPECT_NE(values.error().message.find("too many values"), std::string::npos);
+    std::string memoized = "N";
+    for (int i = 0; i <= 1000; ++i) {  // LONG_BINPUT
+        memoized += 'r';
+        memoized.append(reinterpret_cast<const char*>(&i), sizeof i);
+    }
+    const auto memo = parsed(memoized + ".");
+    ASSERT_FALSE(memo);
+    EXPECT_NE(memo.error().message.find("memoizes too much"), std::string::npos);
+}
+
 TEST(TorchFile, ReadsBackWhatItWrote) {
     const auto path = temporary_file("torch");
     write_sample(path);
