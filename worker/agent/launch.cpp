@@ -91,6 +91,14 @@ void add_gpu_share(int percent, const LaunchSite& site, Environment& environment
     add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
 }
 
+// Threads of ours that wait for each other soon sleep: where other programs share their cores,
+// those that spin hold the cores of those that they wait for.
+void let_waiting_threads_sleep(const LaunchSite& site, Environment& environment) {
+    if (is_set(site.environment, "GOMP_SPINCOUNT") || is_set(site.environment, "OMP_WAIT_POLICY"))
+        return;
+    environment["GOMP_SPINCOUNT"] = "1000";
+}
+
 // Beyond roll-worker's own.
 Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Environment result;
@@ -179,7 +187,8 @@ void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
 }
 
 void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, const Json& document,
-                   const Environment& environment, GuardPlan& plan) {
+                   Environment environment, GuardPlan& plan) {
+    let_waiting_threads_sleep(site, environment);
     const bool ranked = order.kind == "train" || order.kind == "resume";
     const bool reads_text = ranked || order.kind == "tokenize";
     const std::string program = !reads_text          ? "roll-convert"

@@ -81,18 +81,21 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             3 * (2 * products + score * full / tokens)};
 }
 
-MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec, int live,
-                         bool on_gpu) {
+MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
+                         const Held& held) {
+    const std::int64_t live = held.live;
     const std::int64_t element = element_bytes(spec.precision), count = parameter_count(m);
     const std::int64_t tokens = spec.micro_batch_size * spec.seq_length;
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
     bytes.main_weights = count * (main - element);  // what weights lack of them
-    bytes.gradients = count * main;
-    bytes.moments = 2 * count * main;
+    const std::int64_t moving = count - held.frozen;
+    // The sum over ranks touches those of frozen ones, too.
+    bytes.gradients = (spec.parallel.dp > 1 ? count : moving) * main;
+    bytes.moments = 2 * moving * main;
     // Of several micro-batches the second has no such room, nor are a frozen parameter's gradients.
-    const bool spare = spec.microbatches() == 1 && spec.model.freeze.empty() && !on_gpu;
+    const bool spare = spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu;
     const std::int64_t none = spare ? m.layers : 0;
     SpareRoom room(m.vocab * m.hidden * main, layer_parameters(m) * main, none);
     bytes.activations = live * tokens * m.hidden * element;
@@ -113,13 +116,14 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
     const std::int64_t layer = tokens * (2 * m.hidden + steps * m.intermediate + qkv) * element;
     bytes.workspace = std::max(loss, layer);
-    bytes.snapshot = 3 * count * main;
+    bytes.snapshot = (count + 2 * moving) * main;
     return bytes;
 }
 
-CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision) {
-    const std::int64_t count = parameter_count(m) * main_bytes(precision);
-    return {count, 2 * count};
+CheckpointBytes checkpoint_bytes(const spec::ModelConfig& m, spec::Precision precision,
+                                 std::int64_t frozen) {
+    const std::int64_t count = parameter_count(m), main = main_bytes(precision);
+    return {count * main, 2 * (count - frozen) * main};
 }
 
 }  // namespace roll::plan

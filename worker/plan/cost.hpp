@@ -44,13 +44,20 @@ struct MemoryBytes {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot;
     }
 };
-MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec, int live,
-                         bool on_gpu = false);
+struct Held {
+    int live = 1;  // micro-batches
+    std::int64_t frozen =
+        0;  // parameters, which have no moments and on one rank alone no gradients
+    bool on_gpu = false;
+};
+MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                         const Held& held);
 
 struct CheckpointBytes {
     std::int64_t weights = 0;
     std::int64_t optimizer = 0;
 };
-CheckpointBytes checkpoint_bytes(const spec::ModelConfig& model, spec::Precision precision);
+CheckpointBytes checkpoint_bytes(const spec::ModelConfig& model, spec::Precision precision,
+                                 std::int64_t frozen = 0);
 
 }  // namespace roll::plan

@@ -64,8 +64,8 @@ spec::TrainSpec checked_spec(const protocol::Launch& launch) {
     return spec;
 }
 
-std::int64_t count_frozen(const std::vector<std::string>& freeze, const Parameters& parameters) {
-    const auto& specs = parameters.specs;
+std::int64_t count_frozen(const std::vector<std::string>& freeze,
+                          std::span<const ParameterSpec> specs) {
     for (const std::string& glob : freeze) {
         const bool used = std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& spec) {
             return matches_any({glob}, spec.name);
@@ -76,9 +76,13 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze, const Paramete
                                      " and others (docs/training.md)");
     }
     std::int64_t frozen = 0;
-    for (const ParameterSpec& spec : specs)
-        if (spec.frozen) frozen += c10::multiply_integers(spec.sizes);
-    if (frozen == parameters.flat_weight.numel())
+    bool trains = false;
+    for (const ParameterSpec& spec : specs) {
+        const bool keeps = matches_any(freeze, spec.name);
+        if (keeps) frozen += c10::multiply_integers(spec.sizes);
+        trains |= !keeps;
+    }
+    if (!trains)
         throw RankFailure(2,
                           "model.freeze: all parameters are frozen, so there is nothing to train");
     return frozen;

@@ -26,7 +26,8 @@ spec::TrainSpec checked_spec(const protocol::Launch& launch);
 
 // How many parameters model.freeze keeps. RankFailure(invalid) for a pattern that none matches, or
 // if nothing is left to train.
-std::int64_t count_frozen(const std::vector<std::string>& freeze, const Parameters& parameters);
+std::int64_t count_frozen(const std::vector<std::string>& freeze,
+                          std::span<const ParameterSpec> specs);
 
 at::ScalarType dtype_of(spec::Precision precision);
 // The type that the job's own export rounds its weights to, if that changes them.

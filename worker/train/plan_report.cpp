@@ -92,12 +92,17 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const auto schedule = plan::one_forward_one_backward(1, static_cast<int>(spec.microbatches()));
     const plan::ScheduleReport report = need(plan::check(schedule));
     const plan::FlopsPerToken flops = plan::flops_per_token(model, spec.seq_length);
-    const plan::CheckpointBytes disk = plan::checkpoint_bytes(model, spec.precision);
+    const std::int64_t frozen =
+        count_frozen(spec.model.freeze, parameter_specs(model, split_layers(model, 0, 1)));
+    const plan::CheckpointBytes disk = plan::checkpoint_bytes(model, spec.precision, frozen);
+    const plan::MemoryBytes memory =
+        plan::memory_bytes(model, spec, {report.live_max.front(), frozen, on_gpu});
     OrderedJson json;
     json["schema"] = "roll.plan/1";
     json["name"] = spec.name;
     json["family"] = model.family;
     json["parameters"] = plan::parameter_count(model);
+    json["frozen_parameters"] = frozen;
     json["mesh"] = {{"world_size", spec.parallel.dp},
                     {"dp", spec.parallel.dp},
                     {"tp", 1},
@@ -115,14 +120,11 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["steps"] = spec.steps;
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
-    json["memory_per_rank_bytes"] =
-        memory_json(plan::memory_bytes(model, spec, report.live_max.front(), on_gpu));
+    json["memory_per_rank_bytes"] = memory_json(memory);
     // A ring's all-reduce sends and receives nearly twice what it sums.
     const double dp = spec.parallel.dp;
     json["communication_bytes_per_step"] = {
-        {"gradients",
-         std::llround(2 * (dp - 1) / dp *
-                      static_cast<double>(plan::memory_bytes(model, spec, 1).gradients))}};
+        {"gradients", std::llround(2 * (dp - 1) / dp * static_cast<double>(memory.gradients))}};
     const double peak = spec.peak_tflops > 0 ? spec.peak_tflops * 1e12
                                              : measure_peak_flops(dtype_of(spec.precision));
     const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *
@@ -140,7 +142,10 @@ std::string plan_text(const OrderedJson& p) {
     const auto tokens = p["tokens_per_step"].get<double>(), steps = p["steps"].get<double>();
     const auto causal = flops["causal"].get<double>();
     std::string text = p["name"].get<std::string>() + ": " + p["family"].get<std::string>() + ", " +
-                       count_text(p["parameters"]) + " parameters\n";
+                       count_text(p["parameters"]) + " parameters";
+    if (p["frozen_parameters"] != 0)
+        text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
+    text += "\n";
     text += "mesh        dp " + mesh["dp"].dump() +
             " x pp 1 x cp 1 x tp 1 = " + mesh["world_size"].dump() + " ranks\n";
     for (const auto& stage : p["stages"])

@@ -68,7 +68,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     options.normalize = spec_.normalize;
     step_.emplace(model_.config, schedule_, Groups{*pp_, *dp_}, options);
     const Parameters& parameters = step_->chunks()[0].parameters();
-    const std::int64_t frozen = count_frozen(spec_.model.freeze, parameters);
+    const std::int64_t frozen = count_frozen(spec_.model.freeze, parameters.specs);
     if (frozen > 0 && writes())
         std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
                     static_cast<long long>(parameters.flat_weight.numel()));

@@ -132,6 +132,18 @@ TEST(PlanLaunch, ThreadsAreTheCoresOfTheSlotsUnlessSet) {
     EXPECT_TRUE(has(plan_launch(order("train"), set)->programs[0], "OMP_NUM_THREADS=1"));
 }
 
+TEST(PlanLaunch, OurProgramsThreadsSleepSoonUnlessToldOtherwise) {
+    EXPECT_TRUE(has(plan_launch(order("train"), site())->programs[0], "GOMP_SPINCOUNT=1000"));
+    auto command = order("command");
+    command.document = R"({"command": ["a"]})";
+    EXPECT_FALSE(names(plan_launch(command, site())->programs[0], "GOMP_SPINCOUNT"));
+    for (const char* told : {"GOMP_SPINCOUNT=7", "OMP_WAIT_POLICY=active"}) {
+        LaunchSite set = site();
+        set.environment = {told};
+        EXPECT_FALSE(names(plan_launch(order("train"), set)->programs[0], "GOMP_SPINCOUNT"));
+    }
+}
+
 TEST(PlanLaunch, ARankRunsOnTheCpusOfItsSlotAndOtherProgramsOnAllOfTheirs) {
     LaunchSite bound = site();
     bound.slot_cpus = {{0, 8}, {1, 9}, {2, 10}, {3, 11}};

@@ -52,13 +52,30 @@ TEST(Cost, MemoryFollowsThePrecisionAndTheMicrobatch) {
     spec::TrainSpec spec;
     spec.seq_length = 128;
     spec.micro_batch_size = 2;
-    const MemoryBytes one = memory_bytes(smollm2(), spec, 1);
+    const MemoryBytes one = memory_bytes(smollm2(), spec, {});
     EXPECT_EQ(one.weights, 4 * 134'515'008LL);
     EXPECT_EQ(one.moments, 2 * one.weights);
     spec.precision = spec::Precision::Fp64;
-    EXPECT_EQ(memory_bytes(smollm2(), spec, 1).weights, 2 * one.weights);
-    EXPECT_EQ(memory_bytes(smollm2(), spec, 3).activations, 6 * one.activations);
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {}).weights, 2 * one.weights);
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {.live = 3}).activations, 6 * one.activations);
     EXPECT_EQ(checkpoint_bytes(smollm2(), spec::Precision::Fp32).optimizer, one.moments);
+}
+
+TEST(Cost, FrozenParametersHaveNoMoments) {
+    spec::TrainSpec spec;
+    spec.seq_length = 128;
+    constexpr std::int64_t kFrozen = 49152 * 576;
+    const MemoryBytes all = memory_bytes(smollm2(), spec, {});
+    const MemoryBytes some = memory_bytes(smollm2(), spec, {.frozen = kFrozen});
+    EXPECT_EQ(some.weights, all.weights);
+    EXPECT_EQ(some.moments, all.moments - 8 * kFrozen);
+    EXPECT_EQ(some.snapshot, all.snapshot - 8 * kFrozen);
+    EXPECT_EQ(some.gradients, all.gradients - 4 * kFrozen);
+    spec.parallel.dp = 2;
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {.frozen = kFrozen}).gradients, all.gradients);
+    const CheckpointBytes disk = checkpoint_bytes(smollm2(), spec::Precision::Bf16, kFrozen);
+    EXPECT_EQ(disk.weights, all.weights);
+    EXPECT_EQ(disk.optimizer, some.moments);
 }
 
 TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {
@@ -67,18 +84,17 @@ TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {
     spec.seq_length = 256;
     spec.micro_batch_size = spec.global_batch_size = 4;
     const std::int64_t tokens = 4 * 256, per_layer = 2 * 576 + 2 * 576 + 2 * 192 + 2 * 1536;
-    const MemoryBytes one = memory_bytes(smollm2(), spec, 1);
+    const MemoryBytes one = memory_bytes(smollm2(), spec, {});
     // A layer has more gradients than it saves, and the first layer has none before it.
     EXPECT_EQ(one.activations, 2 * tokens * (per_layer + 576));
     spec.global_batch_size = 8;
-    const MemoryBytes two = memory_bytes(smollm2(), spec, 1);
+    const MemoryBytes two = memory_bytes(smollm2(), spec, {});
     EXPECT_EQ(two.activations, 2 * tokens * (30 * per_layer + 576));
     EXPECT_EQ(one.workspace, 2 * tokens * (2 * 576 + 4 * 1536));  // of a layer's backward
     EXPECT_EQ(two.workspace, tokens * (49152 + 2 * 2 * 576));     // half of the logits, and rows
     spec.global_batch_size = 4;
-    EXPECT_EQ(memory_bytes(smollm2(), spec, 1, /*on_gpu=*/true).activations, two.activations);
-    spec.model.freeze = {"*norm*"};
-    EXPECT_EQ(memory_bytes(smollm2(), spec, 1).activations, two.activations);
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {.on_gpu = true}).activations, two.activations);
+    EXPECT_EQ(memory_bytes(smollm2(), spec, {.frozen = 576}).activations, two.activations);
 }
 
 TEST(SpareRoom, OfALayerLiesBeforeItsGradients) {

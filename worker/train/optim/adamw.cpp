@@ -3,7 +3,9 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
+#include "common/check.hpp"
 #include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
@@ -11,17 +13,42 @@
 namespace roll::train {
 namespace {
 
+constexpr std::int64_t kBlock = 1 << 14;  // numbers, by a thread at least
+
+// Which of its results an update writes; the others go to memory that is used again at once.
+enum class Writes { All, Weights, Moments };
+
+template <class S>
+struct Scratch {
+    std::vector<S> weight = std::vector<S>(kBlock);
+    std::vector<std::int16_t> rest = std::vector<std::int16_t>(kBlock);
+    std::vector<simd::Wide<S>> average = std::vector<simd::Wide<S>>(kBlock), square = average;
+};
+
 void update(const Parameters& p, const AdamWState& state, std::size_t i,
-            const simd::AdamWFactors& factors) {
+            const simd::AdamWFactors& factors, Writes writes) {
     ops::for_float_types(p.weight[i], [&]<class S>(S) {
         using W = simd::Wide<S>;
         S* w = p.weight[i].data_ptr<S>();
         std::int16_t* rest = p.rest.empty() ? nullptr : p.rest[i].data_ptr<std::int16_t>();
         W *m = state.average[i].data_ptr<W>(), *v = state.square[i].data_ptr<W>();
         const W* g = p.grad[i].const_data_ptr<W>();
-        ops::for_rows(p.weight[i].numel(), 1 << 14, [&](std::int64_t begin, std::int64_t count) {
-            simd::kernels<S>().adamw(w + begin, rest == nullptr ? nullptr : rest + begin, m + begin,
-                                     v + begin, g + begin, factors, count);
+        const auto whole = [&](std::int64_t at, std::int64_t count) {
+            simd::kernels<S>().adamw(w + at, rest == nullptr ? nullptr : rest + at, m + at, v + at,
+                                     g + at, factors, count);
+        };
+        const auto part = [&](std::int64_t at, std::int64_t count) {
+            Scratch<S> none;  // moments of 0
+            const bool weights = writes == Writes::Weights;
+            S* to = weights ? w + at : none.weight.data();
+            std::int16_t* to_rest = weights && rest != nullptr ? rest + at : none.rest.data();
+            simd::kernels<S>().adamw(to, to_rest, weights ? none.average.data() : m + at,
+                                     weights ? none.square.data() : v + at, g + at, factors, count);
+        };
+        ops::for_rows(p.weight[i].numel(), kBlock, [&](std::int64_t begin, std::int64_t count) {
+            if (writes == Writes::All) return whole(begin, count);
+            for (std::int64_t at = begin; at < begin + count; at += kBlock)
+                part(at, std::min(kBlock, begin + count - at));
         });
     });
 }
@@ -61,8 +88,10 @@ AdamW::AdamW(const Parameters& p, const AdamWOptions& options) : options_(option
 }
 
 void AdamW::step(double lr, double grad_scale) {
+    ROLL_CHECK(!owed_);
     state_.steps += 1;
     if (!parameters_.flat_weight.is_cpu()) return step_on_gpu(lr, grad_scale);
+    const bool first = state_.steps == 1;
     const auto steps = static_cast<double>(state_.steps);
     simd::AdamWFactors factors{.grad_scale = grad_scale,
                                .keep = 1,
@@ -74,8 +103,22 @@ void AdamW::step(double lr, double grad_scale) {
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i) {
         if (parameters_.specs[i].frozen) continue;
         factors.keep = decays_[i] ? 1 - lr * options_.weight_decay : 1;
-        update(parameters_, state_, i, factors);
+        update(parameters_, state_, i, factors, first ? Writes::Weights : Writes::All);
     }
+    if (first) owed_ = grad_scale;
+}
+
+void AdamW::settle() {
+    if (!owed_) return;
+    const simd::AdamWFactors factors{.grad_scale = *std::exchange(owed_, std::nullopt),
+                                     .keep = 1,
+                                     .beta1 = options_.beta1,
+                                     .beta2 = options_.beta2,
+                                     .step = 0,
+                                     .root = 1,
+                                     .eps = options_.eps};
+    for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
+        if (!parameters_.specs[i].frozen) update(parameters_, state_, i, factors, Writes::Moments);
 }
 
 void AdamW::step_on_gpu(double lr, double grad_scale) {

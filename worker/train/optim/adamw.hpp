@@ -3,6 +3,8 @@
 // moments.
 #pragma once
 
+#include <optional>
+
 #include "worker/train/model/parameters.hpp"
 
 namespace roll::train {
@@ -30,13 +32,23 @@ class AdamW {
   public:
     AdamW(const Parameters& parameters, const AdamWOptions& options);
 
-    // One update by grad_scale * gradient (the scale is what clipping asks for).
+    // One update by grad_scale * gradient (the scale is what clipping asks for). The very first
+    // leaves the moments to settle().
     void step(double lr, double grad_scale);
+
+    // To be called after an update, before the gradients change: writes the moments of the first,
+    // which are functions of its gradient alone. So nobody waits for their memory, half of
+    // what is touched in a first step (a virtual machine's host may give it slowly), before that
+    // step is told.
+    void settle();
 
     // Of the steps from here on.
     void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
 
-    AdamWState& state() { return state_; }
+    AdamWState& state() {
+        settle();
+        return state_;
+    }
 
   private:
     void step_on_gpu(double lr, double grad_scale);
@@ -45,6 +57,7 @@ class AdamW {
     std::vector<bool> decays_;  // by parameter
     const Parameters& parameters_;
     AdamWState state_;
+    std::optional<double> owed_;  // the first update's grad_scale, until it is settled
 };
 
 // The sum of squares of a chunk's gradients in double, a 0-dim tensor of the CPU.

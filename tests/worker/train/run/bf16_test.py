@@ -10,16 +10,9 @@ import zipfile
 
 from ranks import CONVERT, ORACLE, Attempt, RankCase
 
-ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
 
 
 class Bf16Test(RankCase):
-
-    def oracle(self, script, *words):
-        done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
-                              check=False, env={'PATH': '/usr/bin:/bin'})
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        return done.stdout
 
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_gradients_are_as_near_to_the_true_ones_as_those_of_transformers(self):

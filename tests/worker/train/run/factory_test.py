@@ -66,8 +66,10 @@ class Factory(RankCase):
         loose = self.run_whole(2, 1, self.document(100, dp=1, model={'from': self.start}))
         self.assertLess(run.metrics()[0]['grad_norm'], loose.metrics()[0]['grad_norm'])
         self.assertEqual(run.metrics()[0]['loss'], loose.metrics()[0]['loss'])
+        self.assertRegex(self.plan(self.document(3, model=model)).stdout, r'^tiny: .*, [1-9][0-9,]* of them frozen\n')
         model['freeze'] = ['decoder.layers.7.*']
         self.refused(self.document(3, dp=1, model=model), 2, 'model.freeze: no parameter is called decoder.layers.7.*')
+        self.assertEqual(self.plan(self.document(3, model=model)).returncode, 2)
         model['freeze'] = ['*']
         self.refused(self.document(3, dp=1, model=model), 2, 'there is nothing to train')
 

@@ -7,10 +7,9 @@ the plan says of that.
 """
 import json
 import os
-import subprocess
 import unittest
 
-from ranks import RANK, RankCase
+from ranks import RankCase
 
 SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_hidden_layers': 1}
 
@@ -23,11 +22,7 @@ class MemoryTest(RankCase):
                              train__global_batch_size=changes.pop('batch', 8), **changes)
 
     def planned(self, document):
-        path = os.path.join(self.top, 'plan.json')
-        with open(path, 'w', encoding='utf-8') as file:
-            json.dump(document, file)
-        done = subprocess.run([RANK, 'plan', '--spec', path, '--json'], capture_output=True, check=True, text=True)
-        return json.loads(done.stdout)['memory_per_rank_bytes']
+        return json.loads(self.plan(document, '--json').stdout)['memory_per_rank_bytes']
 
     def peak(self, number, document):
         run = self.run_whole(number, 1, document)
@@ -58,6 +53,7 @@ class MemoryTest(RankCase):
             'norms of heads': self.job(**many, model__family='qwen3', model__head_dim=64),
             'norms after each part': self.job(**many, model__family='gemma2', model__head_dim=64),
             'documents apart': self.job(**many, data__attention='within_documents'),
+            'half frozen': self.job(**few, model__freeze=['decoder.layers.[0-2].*']),
         }
         worst = 0
         for number, (name, document) in enumerate(jobs.items(), start=len(own) + 1):

@@ -10,8 +10,6 @@ import unittest
 
 from ranks import CONVERT, ORACLE, RANK, Attempt, RankCase
 
-HF_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle/hf_start.py')
-
 # What a validation is: the tail of round(fraction * size) bytes, cut into windows of seq_length inputs
 # (the last may be shorter), every token but the tail's first predicted once.
 BITS_PER_BYTE = '''
@@ -155,12 +153,6 @@ class RankTest(RankCase):
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         return float(done.stdout)
 
-    def hf_start(self, *words):
-        done = subprocess.run([ORACLE, HF_START, *map(str, words)], capture_output=True, text=True, check=False,
-                              env={'PATH': '/usr/bin:/bin'})
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        return done.stdout
-
     def started(self, start, **changes):
         """A document whose first step trains on every window of 257 bytes once, and holds 5 more out."""
         with open(self.corpus, 'r+b') as file:
@@ -174,25 +166,25 @@ class RankTest(RankCase):
                 (('rope=new', 'tied=0', 'sharded=1'), 'fp32', 1e-5),
                 (('rope=old', 'tied=1', 'sharded=0'), 'fp64', 1e-10)], start=1):
             start = os.path.join(self.top, f'start-{job}')
-            self.hf_start('make', start, 'float32', *options)
+            self.oracle('hf_start.py', 'make', start, 'float32', *options)
             run = self.run_whole(job, 1, self.started(start, train__precision=precision))
             theirs = {'loss': (0, 257), 'valid_loss': (257, 262)}
             for key, (begin, end) in theirs.items():
-                wanted = float(self.hf_start('loss', start, {'fp32': 'float32', 'fp64': 'float64'}[precision],
-                                             self.corpus, begin, end, 32))
+                dtype = {'fp32': 'float32', 'fp64': 'float64'}[precision]
+                wanted = float(self.oracle('hf_start.py', 'loss', start, dtype, self.corpus, begin, end, 32))
                 ours = [row[key] for row in run.metrics() if key in row][0]
                 print(f'{precision} {key}: roll {ours:.15f}, transformers {wanted:.15f}')
                 self.assertLess(abs(ours - wanted), bound * wanted, key)
             if precision == 'fp32':
-                self.hf_start('same', start, self.exported(run, f'export-{job}'))
+                self.oracle('hf_start.py', 'same', start, self.exported(run, f'export-{job}'))
                 # Roll's own checkpoint is a directory to start from as well.
                 again = self.run_whole(9, 1, self.started(run.published[-1][1]))
-                self.hf_start('same', start, self.exported(again, 'export-again'))
+                self.oracle('hf_start.py', 'same', start, self.exported(again, 'export-again'))
 
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_a_started_job_goes_on_without_what_it_started_from(self):
         start = os.path.join(self.top, 'start')
-        self.hf_start('make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
+        self.oracle('hf_start.py', 'make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
         first = self.run_whole(1, 1, self.document(2, model={'from': start}, train__optimizer__schedule='constant'))
         shutil.rmtree(start)
         document = self.document(4, model={'from': start}, train__optimizer__schedule='constant')
@@ -203,7 +195,7 @@ class RankTest(RankCase):
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_a_directory_that_disagrees_with_its_config_is_refused_by_name(self):
         start = os.path.join(self.top, 'start')
-        self.hf_start('make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
+        self.oracle('hf_start.py', 'make', start, 'float32', 'rope=new', 'tied=0', 'sharded=0')
         path = os.path.join(start, 'config.json')
         with open(path, encoding='utf-8') as file:
             config = json.load(file)
@@ -231,18 +223,15 @@ class RankTest(RankCase):
         self.assertEqual(first, subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
     def test_plans_without_running(self):
-        path = os.path.join(self.top, 'spec.json')
-        with open(path, 'w', encoding='utf-8') as file:
-            json.dump(self.document(10), file)
-        plan = json.loads(subprocess.run([RANK, 'plan', '--spec', path, '--json'], capture_output=True, check=True,
-                                         text=True).stdout)
+        plan = json.loads(self.plan(self.document(10), '--json').stdout)
         self.assertEqual(plan['schema'], 'roll.plan/1')
         self.assertEqual(plan['parameters'], 2 * 256 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32)
         self.assertLess(plan['flops_per_token']['causal'], plan['flops_per_token']['full'])
         self.assertEqual(plan['communication_bytes_per_step']['gradients'], plan['parameters'] * 4)  # of two ranks
         work = plan['flops_per_token']['causal'] * 8 * 32 * 10
         self.assertAlmostEqual(plan['time']['seconds'], work / (plan['time']['peak_tflops_per_rank'] * 1e12), places=9)
-        told = subprocess.run([RANK, 'plan', '--spec', path], capture_output=True, check=True, text=True).stdout
+        told = self.plan(self.document(10)).stdout
+        self.assertNotIn('frozen', told)
         self.assertRegex(told, r'\ntime        0s if each of 2 ranks does half of \S+ GFLOP/s')
 
 

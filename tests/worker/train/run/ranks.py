@@ -16,6 +16,7 @@ RANK = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else 'roll-rank'
 CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
 CONVERT = CONVERT if os.path.exists(CONVERT) else ''
 ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
+ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
 PATIENCE_S = 120
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time')
@@ -198,6 +199,19 @@ class RankCase(unittest.TestCase):
         message = attempt.said('failed')[0]['message']
         self.assertIn(text, message)
         self.assertNotIn('\n', message)
+
+    def plan(self, document, *words):
+        path = os.path.join(self.top, 'plan.json')
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(document, file)
+        return subprocess.run([RANK, 'plan', '--spec', path, *words], capture_output=True, text=True, check=False)
+
+    def oracle(self, script, *words):
+        """What a script of tests/oracle prints."""
+        done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
+                              check=False, env={'PATH': '/usr/bin:/bin'})
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return done.stdout
 
     def exported(self, run, name):
         export = os.path.join(self.top, name)

@@ -3,12 +3,10 @@
 import json
 import os
 import random
-import subprocess
 import unittest
 
 from ranks import ORACLE, RankCase
 
-ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
 LENGTH = 32
 
 
@@ -33,12 +31,6 @@ class SftTest(RankCase):
 
     def pairs(self, steps, path, **changes):
         return self.document(steps, **{'objective': 'sft', 'data': {'train': [path], 'valid': 0.0}, **changes})
-
-    def oracle(self, script, *words):
-        done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
-                              check=False, env={'PATH': '/usr/bin:/bin'})
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        return done.stdout
 
     @unittest.skipUnless(ORACLE, 'needs a Python with transformers')
     def test_loss_and_gradients_are_those_of_transformers_with_labels_of_minus_100(self):
