@@ -76,6 +76,7 @@ void Saver::settle(const Result<std::string>& outcome) {
     std::printf("checkpoint of step %lld staged%s\n", static_cast<long long>(last_step_),
                 std::exchange(options_.read_back_first, false) ? ", and read back" : "");
     put_off_.clear();
+    ++unrecorded_;
     again_after_ = std::chrono::seconds(1);
     const auto took = Clock::now() - begun_;
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(took).count();
@@ -136,6 +137,7 @@ bool Saver::knows(std::int64_t step) const {
 
 void Saver::recorded(std::int64_t step) {
     if (knows(step)) return;
+    --unrecorded_;
     options_.recorded.push_back({{step, options_.writer}});
     if (step == next_best_step_) options_.retention.best_step = step;
     prune();
@@ -159,9 +161,9 @@ void Saver::prune() {
 
 bool Saver::pruning_is_due() const {
     const checkpoint::Retention& rule = options_.retention;
-    const std::int64_t count = std::ssize(options_.recorded);
-    const bool strips = rule.optimizer > 0 && count >= rule.optimizer;
-    return last_step_ >= 0 && !knows(last_step_) && (strips || count >= rule.keep);
+    const std::int64_t count = std::ssize(options_.recorded) + unrecorded_;
+    const bool strips = rule.optimizer > 0 && count > rule.optimizer;
+    return last_step_ >= 0 && !knows(last_step_) && (strips || count > rule.keep);
 }
 
 }  // namespace roll::train

@@ -68,6 +68,7 @@ class Saver {
     Clock::time_point again_{};
     std::chrono::seconds again_after_{1};
     std::int64_t next_best_step_ = -1;
+    std::int64_t unrecorded_ = 0;  // staged, and the ledger's word is still to come
     checkpoint::Background background_;
 };
 

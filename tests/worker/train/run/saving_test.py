@@ -137,6 +137,15 @@ class Saving(RankCase):
                          whole.weights(60)['roll/optimizer.safetensors'])
         self.refused(more, 1, 'its optimizer state was dropped', kind='resume', checkpoints=run.published[-2:-1])
 
+    def test_checkpoints_that_the_ledger_records_only_at_the_end_are_counted(self):
+        attempt = Attempt(self, 1, 1, self.document(6, dp=1, checkpoint__every=2, checkpoint__keep=2), record=False)
+        await_true('not all saved', attempt, lambda: len(attempt.published) == 3)
+        for step in (2, 4, 6):
+            attempt.say(0, {'t': 'recorded', 'step': step})
+        self.assertEqual(attempt.wait(), [0], attempt.log())
+        self.assertEqual(sorted(os.listdir(os.path.join(attempt.output, 'checkpoints'))),
+                         ['step-00000004.1-1', 'step-00000006.1-1'])
+
     def test_the_first_step_proves_that_saving_works(self):
         run = self.run_whole(1, 1, self.document(4, checkpoint__first_step=True))
         self.assertEqual([r['step'] for r in run.said('checkpoint')], [1, 4])
