@@ -136,9 +136,25 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
                            moves ? "at least" : "exactly", *decay));
 }
 
+bool holds_nothing_out(const Json& document) {
+    const Json::json_pointer at("/data/valid");
+    if (!document.contains(at)) return false;
+    return document[at].is_object() ? document[at].empty() : document[at] == 0;
+}
+
 void check_validations(const Json& document, std::vector<Problem>& problems) {
     const bool every = number(document, "/train/valid_every").has_value();
     const auto patience = number(document, "/train/early_stop/patience");
+    const Json::json_pointer best("/checkpoint/keep_best");
+    if (holds_nothing_out(document)) {
+        constexpr const char* kNothing =
+            "is {}, but data.valid holds nothing out; allowed: {}, or set it";
+        if (patience)
+            problems.push_back({"train.early_stop.patience", fmt::format(kNothing, *patience, 0)});
+        if (document.contains(best) && document[best] == true)
+            problems.push_back({"checkpoint.keep_best", fmt::format(kNothing, true, false)});
+        return;
+    }
     if (patience && !every)
         problems.push_back({"train.early_stop.patience",
                             fmt::format("is {}, but there are no validations to count; allowed: 0, "

@@ -171,6 +171,9 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec) {
     if (spec.checkpoint_keep_best && spec.valid_every == 0)
         warnings.push_back(
             "checkpoint.keep_best has one validation to go by, the last: set train.valid_every");
+    const bool none = spec.data.valid_fraction == 0 && spec.data.valid_files.empty();
+    if (none && (spec.valid_every > 0 || spec.valid_at_start))
+        warnings.push_back("data.valid holds nothing out: there are no validations");
     return warnings;
 }
 

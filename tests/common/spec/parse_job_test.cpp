@@ -256,6 +256,22 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
     }
 }
 
+TEST_F(ParseJob, WhatCountsValidationsNeedsSomethingHeldOut) {
+    for (const Json& valid : {Json(0), Json(0.0), Json::object()}) {
+        Json json = train_file();
+        json["data"]["valid"] = valid;
+        json["train"]["valid_every"] = 5;
+        EXPECT_EQ(problems(json), "");
+        json["train"]["early_stop"] = {{"patience", 3}};
+        json["checkpoint"]["keep_best"] = true;
+        EXPECT_EQ(problems(json),
+                  "train.early_stop.patience is 3, but data.valid holds nothing out; allowed: 0, "
+                  "or set it\n"
+                  "checkpoint.keep_best is true, but data.valid holds nothing out; allowed: false, "
+                  "or set it\n");
+    }
+}
+
 TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     const ParsedJob command =
         parse({{"name", "c"}, {"kind", "command"}, {"command", {"echo", "hi"}}});
