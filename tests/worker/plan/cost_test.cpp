@@ -64,6 +64,8 @@ TEST(Cost, MemoryFollowsThePrecisionAndTheMicrobatch) {
 TEST(Cost, FrozenParametersHaveNoMoments) {
     spec::TrainSpec spec;
     spec.seq_length = 128;
+    spec.micro_batch_size = 1;
+    spec.global_batch_size = 2;
     constexpr std::int64_t kFrozen = 49152 * 576;
     const MemoryBytes all = memory_bytes(smollm2(), spec, {});
     const MemoryBytes some = memory_bytes(smollm2(), spec, {.frozen = kFrozen});

@@ -53,7 +53,8 @@ class MemoryTest(RankCase):
             'norms of heads': self.job(**many, model__family='qwen3', model__head_dim=64),
             'norms after each part': self.job(**many, model__family='gemma2', model__head_dim=64),
             'documents apart': self.job(**many, data__attention='within_documents'),
-            'half frozen': self.job(**few, model__freeze=['decoder.layers.[0-2].*']),
+            'half frozen': self.job(**{**few, 'model__hidden_size': 512, 'model__intermediate_size': 1536},
+                                    model__freeze=['decoder.layers.[0-2].*']),
         }
         worst = 0
         for number, (name, document) in enumerate(jobs.items(), start=len(own) + 1):
