@@ -132,6 +132,7 @@ std::string progress_text(const Json& job) {
     if (const auto speed = real("tokens_per_second")) {
         parts.push_back(amount_text(*speed) + " tokens/s");
     }
+    if (const auto use = real("gpu_percent")) parts.push_back(fmt::format("GPU {:.0f} %", *use));
     if (const auto left = real("eta_s")) parts.push_back(duration_text(*left) + " left");
     const std::string phase = field_text(progress, "phase");
     if (!phase.empty() && phase != "train" && phase != "training") parts.push_back(phase);

@@ -68,6 +68,8 @@ std::vector<std::string> job_lines(const Json& job, const TopData& data, std::si
         const std::string speed = sparkline(curve->second.tokens_per_second, kSpark);
         if (!loss.empty()) sparks += "  loss " + loss;
         if (!speed.empty()) sparks += "  tokens/s " + speed;
+        const std::string use = sparkline(curve->second.gpu_percent, kSpark, std::pair(0., 100.));
+        if (!use.empty()) sparks += "  GPU " + use;
     }
     const bool queued = field_text(job, "state") == "queued";
     const auto since = parse_time(job.value(queued ? "submitted_at" : "started_at", Json()));
@@ -83,16 +85,19 @@ std::vector<std::string> job_lines(const Json& job, const TopData& data, std::si
 
 }  // namespace
 
-std::string sparkline(const std::vector<double>& values, std::size_t width) {
+std::string sparkline(const std::vector<double>& values, std::size_t width,
+                      std::optional<std::pair<double, double>> bounds) {
     constexpr std::array kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     const std::size_t count = std::min(width, values.size());
     const auto first = values.end() - static_cast<std::ptrdiff_t>(count);
     if (count == 0) return "";
-    const auto [low, high] = std::minmax_element(first, values.end());
-    const double range = *high > *low ? *high - *low : 1;
+    const auto [least, most] = std::minmax_element(first, values.end());
+    const auto [low, high] = bounds.value_or(std::pair(*least, *most));
+    const double range = high > low ? high - low : 1;
     std::string text;
     for (auto value = first; value != values.end(); ++value)
-        text += kBlocks[static_cast<std::size_t>((*value - *low) / range * 7.999)];
+        text += kBlocks[static_cast<std::size_t>((std::clamp(*value, low, high) - low) / range *
+                                                 7.999)];
     return text;
 }
 

@@ -3,7 +3,9 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/json.hpp"
@@ -15,6 +17,7 @@ namespace roll::cli {
 struct Curve {
     std::vector<double> loss;
     std::vector<double> tokens_per_second;
+    std::vector<double> gpu_percent{};  // of each second look at it
 };
 
 struct TopData {
@@ -26,8 +29,10 @@ struct TopData {
     std::deque<std::string> events;  // a line each, newest last
 };
 
-// The newest `width` values as blocks of eighths, the smallest lowest; "" for none.
-std::string sparkline(const std::vector<double>& values, std::size_t width);
+// The newest `width` values as blocks of eighths, from the smallest to the largest of them or
+// within `bounds`; "" for none.
+std::string sparkline(const std::vector<double>& values, std::size_t width,
+                      std::optional<std::pair<double, double>> bounds = std::nullopt);
 
 // At most `height` lines of at most `width` characters: a summary, the nodes, running jobs before
 // queued ones, and in what is left the newest events.

@@ -65,11 +65,22 @@ class Watch {
         ROLL_TRY(const Json nodes, daemon_.ask_patiently("nodes", Json::object(), kPatience));
         data_.nodes = nodes.value("nodes", Json::array());
         for (const Json& job : data_.jobs) read_metrics(job);
+        const auto now = std::chrono::steady_clock::now();
+        if (now < gpus_due_) return {};
+        gpus_due_ = now + kGpuLooks;
+        for (const Json& job : data_.jobs) {
+            const Json progress = job.value("progress", Json());
+            const Json use = progress.is_object() ? progress.value("gpu_percent", Json()) : Json();
+            if (use.is_number())
+                data_.curves[job.value("id", std::uint64_t{0})].gpu_percent.push_back(
+                    use.get<double>());
+        }
         return {};
     }
 
   private:
     static constexpr auto kPatience = std::chrono::seconds(60);
+    static constexpr auto kGpuLooks = std::chrono::seconds(2);  // roll-worker looks as often
 
     // Old events are read through once, in pages, without a wait.
     Result<void> read_events(int wait_ms) {
@@ -112,6 +123,7 @@ class Watch {
     TopData data_;
     std::int64_t seen_ = 0;
     std::map<std::uint64_t, Tail> tails_;
+    std::chrono::steady_clock::time_point gpus_due_{};
 };
 
 }  // namespace

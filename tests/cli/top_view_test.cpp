@@ -44,6 +44,14 @@ TEST(Top, ShowsRunningJobsFirstAndFillsTheScreenWithEvents) {
     EXPECT_EQ(lines.back(), "event 49");
 }
 
+TEST(Top, GpuUseIsOfAHundred) {
+    TopData data = some();
+    data.curves[7] = {{}, {}, {0, 50, 100}};
+    EXPECT_EQ(top_lines(data, 200, 20, kNow)[6],
+              "     7  kjv                  bob        running    1m 05s  step 120/300  GPU ▁▄█");
+    EXPECT_EQ(sparkline({40, 60}, 4, std::pair(0., 100.)), "▄▅");
+}
+
 TEST(Top, CurvesGetALineOfTheirOwnWhereTheyDoNotFit) {
     const auto lines = top_lines(some(), 80, 20, kNow);
     EXPECT_EQ(lines[6], "     7  kjv                  bob        running    1m 05s  step 120/300");

@@ -131,6 +131,7 @@ void Agent::beat() {
     if (now_ < beat_due()) return;
     beat_at_ = now_;
     change_due_.reset();
+    parts_.core.on_gpu_use(parts_.gpus.use());
     parts_.link.send(parts_.core.heartbeat(now_));
 }
 

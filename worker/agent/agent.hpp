@@ -9,6 +9,7 @@
 #include "common/io/signals.hpp"
 #include "common/log.hpp"
 #include "worker/agent/agent_core.hpp"
+#include "worker/agent/gpu_watch.hpp"
 #include "worker/agent/link.hpp"
 #include "worker/agent/supervisor.hpp"
 #include "worker/agent/volume.hpp"
@@ -31,6 +32,7 @@ struct AgentParts {
     Log log;
     PilotRules pilot{};
     Millis beat{1000};
+    GpuWatch gpus{};
 };
 
 class Agent {

@@ -56,6 +56,9 @@ class AgentCore {
 
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
+    void on_gpu_use(const std::vector<int>& use) {  // as note_gpu_use() takes it
+        for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
+    }
     void on_leash(const AttemptKey& key, Instant now);  // the guard killed it: the leash ran out
     void on_matched(const AttemptKey& key, std::vector<int> patterns);  // in its logs
     void on_start_failed(const AttemptKey& key, Verdict verdict);

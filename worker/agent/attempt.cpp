@@ -37,6 +37,20 @@ Ending ending_of(const Attempt& attempt) {
     return ending;
 }
 
+void note_gpu_use(Attempt& attempt, const std::vector<int>& use) {
+    int sum = 0;
+    int count = 0;
+    for (const int gpu : attempt.order.gpus) {
+        const auto index = static_cast<std::size_t>(gpu);
+        if (index >= use.size() || use[index] < 0) continue;
+        sum += use[index];
+        ++count;
+    }
+    // One node speaks of a gang's progress.
+    const bool told = count > 0 && attempt.order.node_rank == 0;
+    attempt.gpu_percent = told ? std::optional((sum + count / 2) / count) : std::nullopt;
+}
+
 // Rank 0's progress where that runs here, and each rank's steps.
 static std::string progress_of(const Attempt& attempt) {
     Json ranks = Json::array();
@@ -47,10 +61,11 @@ static std::string progress_of(const Attempt& attempt) {
         ranks.push_back(
             {{"rank", first + static_cast<int>(i)}, {"step", rank.step}, {"own_ms", rank.own_ms}});
     }
-    if (ranks.empty()) return attempt.progress;
+    if (ranks.empty() && !attempt.gpu_percent) return attempt.progress;
     Json progress = Json::parse(attempt.progress, nullptr, false);
     if (!progress.is_object()) progress = Json::object();
-    progress["ranks"] = std::move(ranks);
+    if (!ranks.empty()) progress["ranks"] = std::move(ranks);
+    if (attempt.gpu_percent) progress["gpu_percent"] = *attempt.gpu_percent;
     return progress.dump();
 }
 

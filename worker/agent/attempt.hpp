@@ -71,13 +71,17 @@ struct Attempt {
     std::set<std::int64_t> told{};  // steps that the ranks know to be recorded
     std::string exported{};
     std::string progress{};
-    std::vector<int> matched{};  // of the job's patterns, in its logs
+    std::optional<int> gpu_percent{};  // how busy its GPUs are on average, on its first node
+    std::vector<int> matched{};        // of the job's patterns, in its logs
     std::optional<Verdict> verdict{};
     std::optional<std::uint64_t> end_said{};  // sequence of the first heartbeat that said so
 
     bool ranked() const { return order.kind == "train" || order.kind == "resume"; }
     bool command() const { return order.kind == "command"; }
 };
+
+// `use` is of each GPU of the worker, in percent; -1: not known.
+void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
 
 // As the heartbeat says it.
 protocol::RunningAttempt entry_of(const Attempt& attempt);

@@ -194,7 +194,8 @@ Result<void> work(const Flags& flags) {
          .run_directory = run_directory,
          .signals = std::move(signals),
          .log = log,
-         .pilot = {self.pilot, std::chrono::seconds(flags.handover), seconds(flags.unwanted)}});
+         .pilot = {self.pilot, std::chrono::seconds(flags.handover), seconds(flags.unwanted)},
+         .gpus = GpuWatch(gpu_meter(gpu_names(self.gpus)))});
     agent.run();
     log.info("roll-worker ends");
     std::error_code error;

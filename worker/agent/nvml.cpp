@@ -167,6 +167,24 @@ std::string nvlink_domain(const std::string& name) {
     return "nvl-" + to_hex(high) + to_hex(low) + "-" + std::to_string(fabric.clique);
 }
 
+std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& names) {
+    auto nvml = std::make_shared<const Nvml>();
+    if (!nvml->ready() || names.empty()) return {};
+    std::vector<Device> devices;
+    for (const std::string& name : names) devices.push_back(find(*nvml, name));
+    return [nvml, devices] {
+        std::vector<int> use;
+        for (Device const device : devices) {
+            unsigned rates[2] = {};  // nvmlUtilization_t: gpu, memory
+            const bool told =
+                device != nullptr && nvml->ask<int(Device, unsigned*)>(
+                                         "nvmlDeviceGetUtilizationRates", device, rates) == 0;
+            use.push_back(told ? static_cast<int>(rates[0]) : -1);
+        }
+        return use;
+    };
+}
+
 std::string gpu_fault(const std::string& name) {
     constexpr int kUncorrected = 1,
                   kSinceLoaded = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ std::vector<GpuProcess> gpu_processes(const std::string& name);
 // The NVLink domain that a GPU shares with those of other nodes, "nvl-CLUSTER-CLIQUE" by
 // the fabric's numbers; empty: none, or it cannot be told.
 std::string nvlink_domain(const std::string& name);
+
+// Says how busy each of these GPUs was in its last moments, in percent, -1 where it cannot be told:
+// a MIG instance, say. Keeps the library open, since to open it takes long; empty where there is
+// none. A call may take as long as a driver that hangs.
+std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& names);
 
 // What is wrong with a GPU's memory, "has 2 uncorrected memory errors ..."; empty: nothing, or it
 // cannot be told.

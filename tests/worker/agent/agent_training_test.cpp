@@ -4,6 +4,17 @@
 namespace roll::agent {
 namespace {
 
+TEST_F(AgentCoreTest, SaysHowBusyAnAttemptsGpusAre) {
+    protocol::StartOrder gpus = order(kKey, 1, "command");
+    gpus.gpus = {1, 3, 5};
+    exchange({.start = {gpus}});
+    EXPECT_EQ(entry().progress, "");
+    core_.on_gpu_use({100, 20, 100, 41});  // of the sixth nothing is known
+    EXPECT_EQ(entry().progress, R"({"gpu_percent":31})");
+    core_.on_gpu_use({0, -1, 0, -1});
+    EXPECT_EQ(entry().progress, "");
+}
+
 TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesUp) {
     run();
     exchange({.keep = {kKey}, .save = {{kKey, 1}}});

@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "worker/agent/gpu_room.hpp"
+#include "worker/agent/gpu_watch.hpp"
 #include "worker/agent/links.hpp"
 #include "worker/agent/nvml.hpp"
 #include "worker/agent/self_check.hpp"
@@ -115,6 +117,16 @@ TEST(Nvml, TellsWhoHoldsAGpuAndWhatIsWrongWithOne) {
     const std::string fault = "has met 2 uncorrected memory errors since its driver was loaded";
     EXPECT_EQ(gpu_fault("GPU-1"), fault);
     EXPECT_EQ(gpu_fault("MIG-1"), fault) << "of the GPU that it is a part of";
+}
+
+TEST(Nvml, TellsHowBusyGpusAre) {
+    EXPECT_EQ(gpu_meter({"0", "GPU-1", "MIG-1", "7"})(), (Ints{37, 90, -1, -1}));
+    EXPECT_FALSE(gpu_meter({}));
+    const GpuWatch watch(gpu_meter({"0", "1"}));
+    for (int i = 0; i < 500 && watch.use().empty(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(watch.use(), (Ints{37, 90}));
+    EXPECT_TRUE(GpuWatch().use().empty());
 }
 
 TEST(Nvml, TellsTheNvlinkDomainThatNodesShare) {

@@ -58,6 +58,13 @@ int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
     if (device == &g_devices[0] && is_held()) memory[2] = kHeld;
     return kDone;
 }
+// nvmlUtilization_t: gpu, memory. An instance has none.
+int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
+    if (device == &g_devices[2]) return kNotFound;
+    rates[0] = device == &g_devices[0] ? 37 : 90;
+    rates[1] = 5;
+    return kDone;
+}
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, void* processes) {
     struct {
         unsigned pid;
