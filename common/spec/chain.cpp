@@ -66,7 +66,10 @@ void check_references(const JobSpec& spec, const std::vector<JobSpec>& before,
     const auto look = [&](const Reference& reference) {
         const JobSpec* const job = named(before, reference.job);
         const std::string text = fmt::format("{{{}.{}}}", reference.job, reference.what);
-        if (job == nullptr)
+        if (job == nullptr && before.empty())
+            problems.push_back(
+                {path, fmt::format("names {}, and is the first job of the chain", text)});
+        else if (job == nullptr)
             problems.push_back({path, fmt::format("names {}, and no earlier job of the chain is "
                                                   "called {}; allowed: previous, or its name",
                                                   text, reference.job)});
@@ -101,6 +104,7 @@ std::vector<Problem> check_chain(const JobSpec& first) {
     std::vector<Problem> problems;
     if (!first.then.empty() && first.array)
         problems.push_back({"then", "goes with no array; let the later job wait with `after`"});
+    if (!first.then.empty()) check_references(first, {}, "", problems);
     std::vector<JobSpec> before = {first};
     for (std::size_t i = 0; i < first.then.size(); ++i) {
         const JobSpec& spec = first.then[i];

@@ -56,6 +56,16 @@ TEST(Chain, WaitsForTheExportOfAJobThatTrains) {
     EXPECT_EQ(document_key(jobs[1], "quote"), R"("{\"t.result\"}")") << "no name: left alone";
 }
 
+TEST(Chain, ItsFirstJobCanNameNone) {
+    const ParsedJob parsed = parse_job(
+        R"({"name": "a", "kind": "command", "command": ["cat", "{previous.output}/x"],
+            "then": [{"name": "b", "kind": "command", "command": ["true"]}]})",
+        "/tmp");
+    ASSERT_EQ(parsed.problems.size(), 1u);
+    EXPECT_EQ(parsed.problems[0].message,
+              "names {previous.output}, and is the first job of the chain");
+}
+
 TEST(Chain, NamesThatLeadNowhereAreAllReported) {
     const ParsedJob parsed =
         parse(R"({"name": "b", "kind": "command", "command": ["{z.id}", "{a.result}"]},
