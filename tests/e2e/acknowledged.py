@@ -7,6 +7,7 @@ A trial is a submission that was acknowledged before a kill. After each restart 
 under the number and name that was told; what was not acknowledged is sent again with its key, and must not double.
 """
 import argparse
+import itertools
 import json
 import os
 import random
@@ -43,11 +44,14 @@ class Connection:
         return self.socket.fileno()
 
     def send(self, number, op, args):
-        self.send_frame(json.dumps({'v': 2, 'id': number, 'op': op, 'args': args}).encode())
+        self.send_frames([json.dumps({'v': 2, 'id': number, 'op': op, 'args': args}).encode()])
 
-    def send_frame(self, frame):
-        self.socket.sendall(struct.pack('<I', len(frame)) + frame)
-        self.under_way += 1
+    def send_frames(self, frames):
+        try:
+            self.socket.sendall(b''.join(struct.pack('<I', len(frame)) + frame for frame in frames))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # replies() will tell
+        self.under_way += len(frames)
 
     def replies(self):
         """Those that have come; None once rolld is gone."""
@@ -58,14 +62,15 @@ class Connection:
         if not more:
             return None
         self.bytes += more
-        found = []
-        while len(self.bytes) >= 4:
-            end = 4 + struct.unpack('<I', self.bytes[:4])[0]
+        found, at = [], 0
+        while len(self.bytes) >= at + 4:
+            end = at + 4 + struct.unpack_from('<I', self.bytes, at)[0]
             if len(self.bytes) < end:
                 break
-            found.append(json.loads(self.bytes[4:end]))
-            self.bytes = self.bytes[end:]
-            self.under_way -= 1
+            found.append(json.loads(self.bytes[at + 4:end]))
+            at = end
+        self.bytes = self.bytes[at:]
+        self.under_way -= len(found)
         return found
 
     def ask(self, op, args):
@@ -101,14 +106,11 @@ class Acknowledged(RollTest):
         again, count = list(self.sent), 0
         while connections:
             for one in connections:
-                while one.under_way < UNDER_WAY:
-                    number = again.pop() if again else self.next
-                    self.next += number == self.next
-                    self.sent.add(number)
-                    try:
-                        one.send_frame(self.frame.replace(b'77777', str(number).encode()))
-                    except (BrokenPipeError, ConnectionResetError):
-                        break
+                if one.under_way > UNDER_WAY // 2:
+                    continue
+                numbers = [again.pop() if again else next(self.numbers) for _ in range(UNDER_WAY - one.under_way)]
+                self.sent.update(numbers)
+                one.send_frames([self.frame.replace(b'77777', str(number).encode()) for number in numbers])
             for one in select.select(connections, [], [])[0]:
                 replies = one.replies()
                 if replies is None:
@@ -146,7 +148,7 @@ class Acknowledged(RollTest):
         self.ledgers += 1
         self.state = os.path.join(self.top, f'state-{self.ledgers}')
         self.env['ROLL_DIR'] = self.state
-        self.told, self.sent, self.next = {}, set(), 1
+        self.told, self.sent, self.numbers = {}, set(), itertools.count(1)
 
     def test_rounds(self):
         seed = self.seed if self.seed is not None else random.randrange(1 << 30)
