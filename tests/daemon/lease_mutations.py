@@ -4,7 +4,8 @@
     tests/daemon/lease_mutations.py [--build build/release] [--only RULE]
 
 Compiles one changed file with the build's own command, links it before the library into the test's program, and
-runs the tests that are named. Exit 0: every mutant is killed. Takes minutes, so it is run by hand.
+runs the tests that are named; their programs must have been built. Exit 0: every mutant is killed. Takes minutes, so
+it is run by hand.
 """
 import argparse
 import os
@@ -107,6 +108,18 @@ def mutant(build, file, text, replacement, program, folder):
     return folder / 'mutant'
 
 
+def judge(command, broken):
+    """The test that failed, or how else the mutant showed; a rolld that goes on where it should end is waited for."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                             env={**os.environ, 'ROLL_TEST_ROLLD': str(broken)})
+    except subprocess.TimeoutExpired:
+        return 'killed: its test does not end'
+    failed = re.findall(r'\[  FAILED  \] (\S+)', run.stdout)
+    killed = run.returncode != 0 and bool(re.search(r'Running [1-9]', run.stdout))
+    return failed[0] if failed else 'killed' if killed else 'SURVIVES'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build/release')
@@ -119,12 +132,8 @@ def main():
         with tempfile.TemporaryDirectory(prefix='roll-lease-') as folder:
             broken = mutant(options.build, file, text, replacement, program, pathlib.Path(folder))
             test = options.build / 'bin/rolld_test' if program == 'rolld' else broken
-            run = subprocess.run([test, f'--gtest_filter={tests}'], capture_output=True, text=True, timeout=120,
-                                 check=False, env={**os.environ, 'ROLL_TEST_ROLLD': str(broken)})
-        failed = re.findall(r'\[  FAILED  \] (\S+)', run.stdout)
-        killed = run.returncode != 0 and bool(re.search(r'Running [1-9]', run.stdout))
-        survivors += not killed
-        verdict = failed[0] if failed else 'killed' if killed else 'SURVIVES'
+            verdict = judge([test, f'--gtest_filter={tests}'], broken)
+        survivors += verdict == 'SURVIVES'
         print(f'rule {rule}: {text.strip()[:60]}: {verdict}', flush=True)
     print(f'{survivors} survive')
     return 1 if survivors else 0
