@@ -333,14 +333,13 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0)
         return fail(ErrorCode::InvalidArgument, "a worker cannot have fewer than no slots");
-    if (const auto* known = find(s.sessions, in.node)) {
+    const auto* known = find(s.sessions, in.node);
+    if (known) {
         const auto found = std::ranges::find(*known, in.session);
         if (found != known->end() && found + 1 != known->end())
             return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
     }
-    for (const auto& [id, worker] : s.workers) {
-        if (worker.session == in.session) return Events{};
-    }
+    if (s.index.by_session.contains(in.session)) return Events{};
     // The first word of a process that is dead by now, which took longer than its successor's.
     const auto* newest = find(s.generations, in.node);
     if (newest && in.generation > 0 && in.generation < *newest)
@@ -349,10 +348,8 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.pilot) {
         ROLL_TRY(events, welcome_pilot(s, *in.pilot, now));
     }
-    for (const auto& [id, worker] : s.workers) {
-        if (worker.node == in.node)
-            events.push_back(WorkerLost{id, "roll-worker on " + in.node + " was restarted", now});
-    }
+    if (const auto* old = known ? find(s.index.by_session, known->back()) : nullptr)
+        events.push_back(WorkerLost{*old, "roll-worker on " + in.node + " was restarted", now});
     events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
                                   now, in.generation, in.segment, in.gpu_numa});
     if (in.pilot) events.push_back(PilotJoined{WorkerId{s.next_worker}, in.pilot->allocation, now});
