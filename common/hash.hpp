@@ -14,6 +14,12 @@ namespace roll {
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0);
 
+// Of maps by name that are asked about parts of other texts, too.
+struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return hash64(text); }
+};
+
 // The same number of bytes that come in pieces.
 class Hash64 {
   public:

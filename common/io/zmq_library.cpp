@@ -50,6 +50,7 @@ ROLL_FORWARD(int, zmq_setsockopt, (void* socket, int option, const void* value, 
 ROLL_FORWARD(int, zmq_getsockopt, (void* socket, int option, void* value, size_t* size),
              (socket, option, value, size))
 ROLL_FORWARD(int, zmq_bind, (void* socket, const char* endpoint), (socket, endpoint))
+ROLL_FORWARD(int, zmq_unbind, (void* socket, const char* endpoint), (socket, endpoint))
 ROLL_FORWARD(int, zmq_connect, (void* socket, const char* endpoint), (socket, endpoint))
 ROLL_FORWARD(int, zmq_socket_monitor, (void* socket, const char* endpoint, int events),
              (socket, endpoint, events))

@@ -33,6 +33,7 @@ class ZmqReader {
     std::optional<ZmqMessage> receive() { return socket_.receive(); }
     bool send(const std::vector<std::string>& frames);
     Result<void> bind(const std::string& endpoint) { return socket_.bind(endpoint); }
+    void unbind(const std::string& endpoint) { socket_.unbind(endpoint); }
     std::string bound_endpoint() const { return socket_.bound_endpoint(); }
 
   private:

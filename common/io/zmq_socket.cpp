@@ -14,6 +14,9 @@ namespace {
 constexpr int kLingerMs = 1000;
 constexpr int kBacklog = 4096;  // after a restart a whole cluster connects at once
 constexpr int kFramesMax = 8;   // more is no message of ours
+// Where nobody is there to be asked about a peer, it is turned away, not let in unnamed. libzmq has
+// it since 4.3.1; zmq.h says its name, ZMQ_ZAP_ENFORCE_DOMAIN, to drafts only.
+constexpr int kZapEnforceDomain = 93;
 
 int type_of(ZmqType type) {
     switch (type) {
@@ -80,6 +83,7 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_CURVE_SERVER, 1);
     set(ZMQ_CURVE_SECRETKEY, keys.secret_key);
     set(ZMQ_ZAP_DOMAIN, domain);
+    set(kZapEnforceDomain, 1);
     set(ZMQ_BACKLOG, kBacklog);
     // A peer that vanished without a FIN is forgotten after half a minute, by the kernel: libzmq's
     // own heartbeats walk the timers of all connections at each message of one.
@@ -99,6 +103,10 @@ void ZmqSocket::set_curve_client(const CurveKeys& keys, const std::string& serve
 Result<void> ZmqSocket::bind(const std::string& endpoint) {
     if (zmq_bind(socket_, endpoint.c_str()) != 0) return refuse("listen on", endpoint);
     return {};
+}
+
+void ZmqSocket::unbind(const std::string& endpoint) {
+    ROLL_CHECK(zmq_unbind(socket_, endpoint.c_str()) == 0);
 }
 
 Result<void> ZmqSocket::connect(const std::string& endpoint) {

@@ -49,6 +49,7 @@ class ZmqSocket {
 
     // Error InvalidArgument: no such transport; Refused: the address is taken or may not be bound.
     Result<void> bind(const std::string& endpoint);
+    void unbind(const std::string& endpoint);  // nobody new comes; who is connected stays
     Result<void> connect(const std::string& endpoint);
     std::string bound_endpoint() const;  // with the port that "tcp://127.0.0.1:*" got
 

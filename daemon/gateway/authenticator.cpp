@@ -16,15 +16,12 @@
 namespace roll::gateway {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-
-io::ZmqSocket zap_socket(const io::ZmqContext& context) {
-    io::ZmqSocket socket(context, io::ZmqType::Reply);
-    const auto bound = socket.bind(kZapEndpoint);
-    ROLL_CHECK(bound.has_value());
-    return socket;
-}
+constexpr int kMany = 256;        // pipes: 8 MiB
+constexpr auto kOnTheirWay = 2s;  // questions to one that was replaced: they take microseconds
 
 std::string to_z85(const std::string& key) {
     std::array<char, 41> text{};
@@ -59,11 +56,41 @@ std::optional<uid_t> uid_of(const std::string& address) {
 Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& context,
                              const io::ZmqSocket& server, std::filesystem::path authorized,
                              std::size_t connections_max)
-    : reader_(io, zap_socket(context)),
+    : io_(io),
+      context_(context),
       connections_(context, server),
       connections_max_(connections_max),
       authorized_(std::move(authorized)),
-      owner_(own_name()) {}
+      owner_(own_name()) {
+    open_desk();
+}
+
+// Nobody is let in while there is none (ZmqSocket::set_curve_server).
+void Authenticator::open_desk() {
+    io::ZmqSocket socket(context_, io::ZmqType::Reply);
+    const auto bound = socket.bind(kZapEndpoint);
+    ROLL_CHECK(bound.has_value());
+    desks_.emplace_back(std::make_unique<io::ZmqReader>(io_, std::move(socket)));
+}
+
+void Authenticator::start() { io::spawn(io_, serve(desks_.back())); }
+
+void Authenticator::stop() {
+    for (Desk& desk : desks_) desk.reader->stop();
+}
+
+void Authenticator::give_back_memory(std::chrono::steady_clock::time_point now) {
+    Desk& first = desks_.front();
+    if (desks_.size() > 1) {
+        if (now - first.replaced_at >= kOnTheirWay) first.reader->stop();
+        if (first.ended) desks_.pop_front();
+    } else if (first.asked >= kMany) {
+        first.reader->unbind(kZapEndpoint);
+        first.replaced_at = now;
+        open_desk();
+        start();
+    }
+}
 
 bool Authenticator::allows(const std::string& key, const std::string& address) {
     refresh();
@@ -80,19 +107,21 @@ bool Authenticator::allows(const std::string& key, const std::string& address) {
 }
 
 // ZAP request: version, request id, domain, address, routing id, mechanism, credentials.
-io::Task<void> Authenticator::run() {
-    while (co_await reader_.readable()) {
-        while (const auto message = reader_.receive()) {
+io::Task<void> Authenticator::serve(Desk& desk) {
+    while (co_await desk.reader->readable()) {
+        while (const auto message = desk.reader->receive()) {
             const auto& frames = message->frames;
             const bool is_curve =
                 frames.size() == 7 && frames[5] == "CURVE" && frames[6].size() == kKeyBytes;
             const std::string key = is_curve ? to_z85(frames[6]) : "";
             const bool allowed = is_curve && allows(key, frames[3]);
             const std::string id = frames.size() > 1 ? frames[1] : "";
-            reader_.send({"1.0", id, allowed ? "200" : "400", allowed ? "OK" : "unknown key",
-                          allowed ? key : "", ""});
+            ++desk.asked;
+            desk.reader->send({"1.0", id, allowed ? "200" : "400", allowed ? "OK" : "unknown key",
+                               allowed ? key : "", ""});
         }
     }
+    desk.ended = true;
 }
 
 // The directory's time of change says when a key came or went.

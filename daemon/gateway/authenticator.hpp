@@ -9,8 +9,11 @@
 // are not.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
+#include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -44,8 +47,13 @@ class Authenticator {
                   std::size_t connections_max);
 
     // Answers libzmq's questions until stop().
-    io::Task<void> run();
-    void stop() { reader_.stop(); }
+    void start();
+    void stop();
+
+    // libzmq keeps the pipes open, 32 KiB a peer, to whom it asked about a peer, for as long as
+    // that is connected. So whom it asks is replaced again and again, and the memory of the one
+    // before serves the peers that come next. Called now and then.
+    void give_back_memory(std::chrono::steady_clock::time_point now);
 
     // Looks whether keys have come or gone.
     void refresh();
@@ -57,9 +65,21 @@ class Authenticator {
     Identity owner() const;
 
   private:
+    // One whom libzmq asks; only the last of them is asked about further peers.
+    struct Desk {
+        explicit Desk(std::unique_ptr<io::ZmqReader> made) : reader(std::move(made)) {}
+        std::unique_ptr<io::ZmqReader> reader;
+        int asked = 0;
+        bool ended = false;
+        std::chrono::steady_clock::time_point replaced_at{};
+    };
+    void open_desk();
+    io::Task<void> serve(Desk& desk);
     bool allows(const std::string& key, const std::string& address);
 
-    io::ZmqReader reader_;
+    boost::asio::io_context& io_;
+    const io::ZmqContext& context_;
+    std::list<Desk> desks_{};
     Connections connections_;
     std::size_t connections_max_;
     std::filesystem::path authorized_;

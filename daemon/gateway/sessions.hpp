@@ -10,9 +10,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "common/hash.hpp"
 #include "common/json.hpp"
 #include "common/protocol/worker.hpp"
 #include "daemon/core/core.hpp"
@@ -86,8 +88,9 @@ class Sessions {
     bool has_company(Instant now) const;
 
     // By session name. A worker of State that has no entry has not been heard since this start.
-    std::map<std::string, Session, std::less<>>& all() { return sessions_; }
-    const std::map<std::string, Session, std::less<>>& all() const { return sessions_; }
+    using ByName = std::unordered_map<std::string, Session, TextHash, std::equal_to<>>;
+    ByName& all() { return sessions_; }
+    const ByName& all() const { return sessions_; }
 
     // Drops what is kept of workers that State no longer has.
     void forget_gone(const core::State& state);
@@ -98,7 +101,7 @@ class Sessions {
   private:
     LeaseRules rules_;
     std::string cluster_;
-    std::map<std::string, Session, std::less<>> sessions_;
+    ByName sessions_;                                  // no result rests on its order
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
     std::set<std::string> owing_;
     std::optional<Instant> listened_at_;      // when quiet ones were last looked for

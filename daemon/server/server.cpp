@@ -82,7 +82,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       started_at_(wall_clock_now()) {}
 
 Result<void> Server::run() {
-    io::spawn(io_, authenticator_->run());
+    authenticator_->start();
     io::spawn(io_, listen());
     io::spawn(io_, tick());
     io_.run();
@@ -201,6 +201,7 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
 void Server::turn() {
     if (stopping_) return;
     authenticator_->refresh();
+    authenticator_->give_back_memory(steady_now());
     const bool drained = drain();
     beacon_.look_again();
     if (beacon_.superseded())
