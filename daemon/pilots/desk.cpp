@@ -89,6 +89,13 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
+// One that is due before the hurry ends comes as fast as the hurry wants it.
+Instant Desk::next_poll() const {
+    if (!asked_) return Instant{0};
+    const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);
+    return soon < hurry_until_ ? soon : *asked_ + rules_.poll;
+}
+
 std::optional<Errand> Desk::cancel(const std::string& job, const std::string& key, Instant now) {
     const auto before = cancelled_.find(job);
     if (before != cancelled_.end() && now - before->second < rules_.again) return std::nullopt;
@@ -143,7 +150,7 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
     for (const auto& [job, key] : strays_) {
         if (!errand) errand = cancel(job, key, now);
     }
-    if (!errand && watches(state) && (!asked_ || now - *asked_ >= rules_.poll)) {
+    if (!errand && watches(state) && now >= next_poll()) {
         asked_ = now;
         errand = Poll{};
     }
@@ -153,7 +160,7 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
 
 std::optional<Instant> Desk::wakeup(const core::State& state) const {
     if (busy_ || !watches(state)) return std::nullopt;
-    return asked_ ? *asked_ + rules_.poll : Instant{0};
+    return next_poll();
 }
 
 std::vector<core::Input> Desk::withdraw(const core::State& state) const {

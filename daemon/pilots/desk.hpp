@@ -23,6 +23,8 @@ using Instant = std::chrono::milliseconds;  // of a steady clock
 
 struct DeskRules {
     std::chrono::milliseconds poll{20'000};     // between two squeue
+    std::chrono::milliseconds hurried{2'000};   // the same for a while after a worker fell silent
+    std::chrono::milliseconds hurry{60'000};    // for how long: it is lost or heard by then
     std::chrono::milliseconds again{30'000};    // between two scancel of the same job
     std::chrono::milliseconds unsure{60'000};   // until an order that may have been sent is not
     std::chrono::milliseconds missing{60'000};  // until a job that squeue left out is gone
@@ -61,6 +63,9 @@ class Desk {
     // What came of it: claims for the core.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
+    // A worker fell silent: Slurm may know already that its node is gone.
+    void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
+
     // Claims that need no errand: an order that is no longer wanted and was never sent.
     std::vector<core::Input> withdraw(const core::State& state) const;
 
@@ -88,6 +93,7 @@ class Desk {
     std::optional<Errand> give_back(const core::State& state, AllocationId id, Instant now);
     std::optional<Errand> cancel(const std::string& job, const std::string& key, Instant now);
     bool watches(const core::State& state) const;
+    Instant next_poll() const;
     std::vector<core::Input> look(const std::vector<slurm::QueueRow>& rows,
                                   const core::State& state, Instant now);
     void note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs);
@@ -99,7 +105,8 @@ class Desk {
     bool busy_ = false;
     std::optional<Instant> asked_{};     // when the last squeue began
     std::optional<Instant> answered_{};  // when the last good one began
-    Instant doubt_until_;                // until then squeue is asked though State holds nothing
+    Instant hurry_until_{0};
+    Instant doubt_until_;  // until then squeue is asked though State holds nothing
     std::map<AllocationId, Instant> sent_{};  // the last try of an order
     std::map<AllocationId, Absence> absent_{};
     std::set<AllocationId> over_{};  // by what Slurm last said

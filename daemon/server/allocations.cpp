@@ -88,6 +88,8 @@ void Server::run_errands() {
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
 }
 
+void Server::hurry_errands() { desk_.hurry(steady_ms()); }
+
 void Server::take_outcome(const pilots::Outcome& outcome) {
     const std::string before = desk_.trouble();
     for (core::Input& input : desk_.take(outcome, engine_.state(), steady_ms()))

@@ -101,6 +101,7 @@ class Server {
     Result<Json> dry_run(const protocol::Request& request);
     static pilots::Desk make_desk(const ServerOptions& options);
     void run_errands();
+    void hurry_errands();
     void take_outcome(const pilots::Outcome& outcome);
     std::chrono::milliseconds until_errand() const;
     std::size_t add(core::Input input);

@@ -90,6 +90,23 @@ TEST(Desk, LooksOncePerIntervalAndOnlyWhileThereIsSomething) {
     EXPECT_FALSE(site.has(id));
 }
 
+TEST(Desk, LooksOftenForAWhileOnceAWorkerFellSilent) {
+    Site site;
+    site.accepted();
+    site.expect<Poll>();
+    site.polled({});
+    site.desk.hurry(site.now);
+    EXPECT_EQ(site.desk.wakeup(site.core.state), site.now + 2s);
+    for (int looks = 0; looks < 29; ++looks) {
+        site.pass(1999ms);
+        EXPECT_FALSE(site.next());
+        site.pass(1ms);
+        site.expect<Poll>();
+        site.polled({});
+    }
+    EXPECT_EQ(site.desk.wakeup(site.core.state), site.now + 20s);
+}
+
 TEST(Desk, ARefusalIsAFailure) {
     Site site;
     const AllocationId id = site.want();
