@@ -116,7 +116,9 @@ Result<Json> Server::query(const protocol::Request& request) {
                 {"version", ROLL_VERSION},
                 {"incarnation", state.incarnation},
                 {"pid", ::getpid()},
-                {"started_at", to_iso8601(started_at_)}};
+                {"started_at", to_iso8601(started_at_)},
+                {"turns", times_->turns.json()},
+                {"commits", times_->commits.json()}};
 }
 
 // Error Refused: one of the jobs is somebody else's.

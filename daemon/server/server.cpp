@@ -26,10 +26,16 @@ constexpr int kMessagesMax = 1024;  // a turn
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
 
-engine::Engine make_engine(core::State state, ledger::Ledger* ledger) {
+engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
+                           std::shared_ptr<TurnTimes> times) {
     engine::Ledger durable;
-    durable.commit = [ledger](std::span<const core::Event> events, Time now) {
-        return ledger->append(events, now);
+    durable.commit = [ledger, times = std::move(times)](std::span<const core::Event> events,
+                                                        Time now) {
+        const Instant begin = steady_now();
+        auto appended = ledger->append(events, now);
+        times->last_commit = steady_now() - begin;
+        times->commits.add(times->last_commit);
+        return appended;
     };
     durable.load = [ledger] { return ledger->load(); };
     return {std::move(state), std::move(durable)};
@@ -45,16 +51,17 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     auto context = std::make_unique<io::ZmqContext>();
     io::ZmqSocket socket(*context, io::ZmqType::Router);
     socket.set_curve_server(options.keys, kZapDomain);
-    engine::Engine engine = make_engine(std::move(state), ledger.get());
+    auto times = std::make_shared<TurnTimes>();
+    engine::Engine engine = make_engine(std::move(state), ledger.get(), times);
     ROLL_TRY(secrets::Store secrets, secrets::Store::open(options.secrets));
     const std::array<core::Input, 3> first{started, core::SetPolicy{options.policy},
                                            core::SetSecrets{secrets.names()}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, wall_clock_now()));
     if (!turn.replies.front()) return tl::unexpected(turn.replies.front().error());
     // The authenticator must be there before the first peer can connect.
-    auto server = std::unique_ptr<Server>(new Server(io, std::move(options), std::move(socket),
-                                                     std::move(context), std::move(ledger),
-                                                     std::move(engine), std::move(secrets)));
+    auto server = std::unique_ptr<Server>(
+        new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
+                   std::move(times), std::move(engine), std::move(secrets)));
     ROLL_TRY_VOID(server->reader_.bind(server->options_.endpoint));
     if (!server->options_.local.empty()) ROLL_TRY_VOID(server->door_.bind(server->options_.local));
     return server;
@@ -62,7 +69,7 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
 
 Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
                std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
-               engine::Engine engine, secrets::Store secrets)
+               std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets)
     : io_(io),
       options_(std::move(options)),
       context_(std::move(context)),
@@ -72,6 +79,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       door_(io, options_.connections_max, [this] { turn(); }),
       beacon_(options_.beacon, own_beacon(options_, engine.state().incarnation), kBeat),
       ledger_(std::move(ledger)),
+      times_(std::move(times)),
       engine_(std::move(engine)),
       sessions_(options_.leases, options_.cluster),
       secrets_(std::move(secrets)),
@@ -195,6 +203,14 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
     for (core::Input& claim : claims) inputs_.push_back(std::move(claim));
 }
 
+Result<engine::Turn> Server::step() {
+    const Instant begin = steady_now();
+    times_->last_commit = {};
+    auto turned = engine_.step(inputs_, wall_clock_now());
+    times_->turns.add(steady_now() - begin - times_->last_commit);
+    return turned;
+}
+
 // Leases rule 1: hear everybody, see whether another rolld has taken over, decide, commit, answer,
 // and only then hand out a beat. A turn that could not hear everybody judges no silence and beats
 // not.
@@ -216,7 +232,7 @@ void Server::turn() {
     }
     if (engine_.state().adopting && beacon_.published() >= beats_to_adopt(options_.leases))
         inputs_.push_back(core::Adopted{});
-    auto turned = engine_.step(inputs_, wall_clock_now());
+    auto turned = step();
     if (!turned) {
         Error error = std::move(turned).error();
         error.message = "the ledger failed: " + error.message;

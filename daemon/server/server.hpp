@@ -26,6 +26,7 @@
 #include "daemon/query/query.hpp"
 #include "daemon/secrets/store.hpp"
 #include "daemon/server/options.hpp"
+#include "daemon/server/turn_times.hpp"
 
 namespace roll::server {
 
@@ -74,7 +75,7 @@ class Server {
     };
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
            std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
-           engine::Engine engine, secrets::Store secrets);
+           std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets);
 
     io::Task<void> listen();
     io::Task<void> tick();
@@ -108,6 +109,7 @@ class Server {
     void add_later(core::Input input);
     void turn();
     bool lost_volume();
+    Result<engine::Turn> step();
     void send(const Peer& peer, std::string frame);
     void reply(const Peer& peer, std::uint64_t id, const Result<Json>& value);
     void answer_requests(const engine::Turn& turn);
@@ -126,6 +128,7 @@ class Server {
     gateway::LocalDoor door_;
     BeaconWriter beacon_;
     std::unique_ptr<ledger::Ledger> ledger_;
+    std::shared_ptr<TurnTimes> times_;
     engine::Engine engine_;
     Sessions sessions_;
     secrets::Store secrets_;

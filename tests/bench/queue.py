@@ -10,8 +10,10 @@ A drain takes from the first submit until no job is open. Each job has three fol
 volume several times as long for some minutes after much was deleted there: `drain` prints what the volume does.
 """
 import argparse
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -54,7 +56,7 @@ class Cluster:
         """Seconds until it answers."""
         began = time.monotonic()
         self.rolld = self.spawn(self.programs / 'rolld', '--dir', self.folder.name, '--rate-limit', '0')
-        while not self.bench('ask', 1, 'version', '{}', quiet=True):
+        while self.bench('ask', 1, 'version', '{}', quiet=True) is None:
             time.sleep(0.01)
         return time.monotonic() - began
 
@@ -70,11 +72,19 @@ class Cluster:
         time.sleep(2)
 
     def bench(self, *words, quiet=False):
+        """What it printed of percentiles, in milliseconds; None if it failed."""
         done = subprocess.run([self.programs / 'queue_bench', self.folder.name, *map(str, words)], text=True,
                               capture_output=True, check=False)
         if not quiet:
             print('  ' + (done.stdout or done.stderr).strip().replace('\n', '\n  '), flush=True)
-        return done.returncode == 0
+        if done.returncode != 0:
+            return None
+        return {name: float(ms) for name, ms in re.findall(r'(p\d+) ([\d.]+) ms', done.stdout)}
+
+    def version(self):
+        command = [self.programs / 'queue_bench', self.folder.name, 'reply', '1', 'version', '{}']
+        done = subprocess.run(command, text=True, capture_output=True, check=True)
+        return json.loads(done.stdout)
 
     def resident_mb(self):
         with open(f'/proc/{self.rolld.pid}/status', encoding='ascii') as file:
@@ -182,25 +192,49 @@ def drain(options, count=5000, workers=8):
         print(f'  HyperQueue: {count / (time.monotonic() - began):.0f} jobs a second', flush=True)
 
 
+def beside(what, value, unit, goal):
+    """A figure and what it should be at most."""
+    verdict = 'holds' if value <= goal else 'MISSED'
+    print(f'  {what}: {value:.2f} {unit}, goal {goal:.2f}: {verdict}', flush=True)
+
+
+def turns(cluster):
+    """The longest of rolld's turns since its start, and the 99th percentile; ledger's writes apart."""
+    for what, times in cluster.version().items():
+        if what in ('turns', 'commits'):
+            print(f"  {times['count']} {what}: p99 {times['p99_ms']:.2f} ms, longest {times['longest_ms']:.2f} ms",
+                  flush=True)
+    return cluster.version()['turns']
+
+
 def large(options):
+    summary = '{"fields": ["id", "name", "kind", "state", "nodes", "waiting"]}'
     with Cluster(options.bin) as cluster:
         print('empty:')
-        cluster.bench('submit', 1000, 1)
-        cluster.bench('fill', 10_000)
+        cluster.bench('submit', 200, 1)
+        empty = cluster.bench('submit', 1000, 1)['p99']
+        cluster.bench('fill', 10_000 - 1200)
         print('10,000 queued:')
         cluster.bench('ask', 10, 'jobs', '{}')
-        cluster.bench('ask', 10, 'jobs', '{"fields": ["id", "name", "kind", "state", "nodes", "waiting"]}')
-        cluster.bench('ask', 10, 'jobs', '{"limit": 100}')
+        beside('all 10,000 with six fields', cluster.bench('ask', 10, 'jobs', summary)['p50'], 'ms', 60)
         cluster.bench('fill', MANY - 11_000)
-        print(f'100,000 queued: {cluster.resident_mb():.0f} MB')
-        cluster.bench('submit', 1000, 1)
-        cluster.bench('ask', 10, 'jobs', '{"limit": 100}')
+        print('100,000 queued:')
+        beside('memory', cluster.resident_mb(), 'MB', 250)
+        beside('submit, p99', cluster.bench('submit', 1000, 1)['p99'], 'ms', 2 * empty)
+        beside('first page of jobs', cluster.bench('ask', 10, 'jobs', '{"limit": 100}')['p50'], 'ms', 100)
         cluster.bench('ask', 100, 'version', '{}')
         cluster.stop_rolld(cluster.rolld.kill)
-        print(f'  killed; accepts again after {cluster.start_rolld():.2f} s, {cluster.resident_mb():.0f} MB')
+        beside('killed; accepts again after', cluster.start_rolld(), 's', 2)
+        beside('memory', cluster.resident_mb(), 'MB', 250)
         cluster.stop_rolld(cluster.rolld.terminate)
-        print(f'  ended; accepts again after {cluster.start_rolld():.2f} s, {cluster.resident_mb():.0f} MB')
-        cluster.bench('ask', 1, 'cancel', '{"selector": "20001-30000", "reason": "bench"}')
+        beside('ended; accepts again after', cluster.start_rolld(), 's', 2)
+        print('100,000 queued, two workers that run them, submits and questions beside:')
+        cluster.add_workers(2, 2)
+        beside('submit, p99', cluster.bench('submit', 1000, 1)['p99'], 'ms', 2 * empty)
+        cluster.bench('ask', 100, 'jobs', '{"limit": 100}')
+        beside('engine turn, longest', turns(cluster)['longest_ms'], 'ms', 10)
+        beside('cancel of 10,000', cluster.bench('ask', 1, 'cancel', '{"selector": "80001-90000"}')['p50'], 'ms', 5000)
+        turns(cluster)
 
 
 def workers(options, count=10_000):

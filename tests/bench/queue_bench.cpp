@@ -5,6 +5,7 @@
 //   queue_bench DIR submit COUNT CLIENTS     jobs that stay held, one request at a time a client
 //   queue_bench DIR fill COUNT               jobs that nothing holds, 64 requests under way
 //   queue_bench DIR ask COUNT OP ARGS        the same question, one after the other
+//   queue_bench DIR reply COUNT OP ARGS      its answer, as it came
 //   queue_bench DIR dispatch COUNT PROGRAM   first_instruction as a job, one after the other
 //   queue_bench DIR drain COUNT              /bin/true as a job, until all have ended
 #include <algorithm>
@@ -207,6 +208,13 @@ Result<void> drain(const std::string& root, int count) {
     return {};
 }
 
+Result<void> print_reply(const std::string& root, const std::string& op, const Json& args) {
+    ROLL_TRY(io::Client client, io::Client::connect(io::StateDirectory(root)));
+    ROLL_TRY(const Json reply, client.ask(op, args, 60s));
+    std::printf("%s\n", dump(reply).c_str());
+    return {};
+}
+
 Result<void> run(const std::vector<std::string>& words) {
     const std::string& root = words[0];
     const int count = std::atoi(words[2].c_str());
@@ -215,9 +223,9 @@ Result<void> run(const std::vector<std::string>& words) {
     if (what == "submit" && words.size() > 3)
         return submit(root, count, std::atoi(words[3].c_str()));
     if (what == "fill") return fill(root, count, command(root, {"/bin/true"}));
-    if (what == "ask" && words.size() > 4) {
+    if ((what == "ask" || what == "reply") && words.size() > 4) {
         ROLL_TRY(const Json args, parse_json(words[4]));
-        return ask(root, count, words[3], args);
+        return what == "ask" ? ask(root, count, words[3], args) : print_reply(root, words[3], args);
     }
     if (what == "dispatch" && words.size() > 3) return dispatch(root, count, words[3]);
     if (what == "drain") return drain(root, count);
@@ -229,7 +237,8 @@ Result<void> run(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (words.size() < 3) {
-        std::fprintf(stderr, "usage: queue_bench DIR fsync|submit|fill|ask|dispatch|drain ...\n");
+        std::fprintf(stderr,
+                     "usage: queue_bench DIR fsync|submit|fill|ask|reply|dispatch|drain ...\n");
         return 2;
     }
     const auto done = run(words);

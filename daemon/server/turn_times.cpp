@@ -1,0 +1,30 @@
+#include "daemon/server/turn_times.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace roll::server {
+
+constexpr double kPerDoubling = 8;
+
+void Durations::add(std::chrono::nanoseconds took) {
+    const double us = std::max(1.0, static_cast<double>(took.count()) / 1e3);
+    const auto bucket = static_cast<std::size_t>(kPerDoubling * std::log2(us));
+    ++counts_[std::min(bucket, counts_.size() - 1)];
+    ++count_;
+    longest_ = std::max(longest_, took);
+}
+
+Json Durations::json() const {
+    const double longest_ms = static_cast<double>(longest_.count()) / 1e6;
+    std::size_t bucket = 0;
+    for (std::uint64_t above = count_; bucket < counts_.size(); ++bucket) {
+        above -= counts_[bucket];
+        if (above * 100 <= count_) break;
+    }
+    const double end_ms = std::exp2(static_cast<double>(bucket + 1) / kPerDoubling) / 1e3;
+    return {
+        {"count", count_}, {"p99_ms", std::min(end_ms, longest_ms)}, {"longest_ms", longest_ms}};
+}
+
+}  // namespace roll::server

@@ -1,0 +1,34 @@
+#include "daemon/server/turn_times.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Durations, TellTheLongestAndThatOneInAHundredIsLonger) {
+    Durations durations;
+    EXPECT_EQ(durations.json()["count"], 0);
+    for (int i = 0; i < 980; ++i) durations.add(1ms);
+    for (int i = 0; i < 20; ++i) durations.add(50ms);
+    durations.add(70ms);
+    const Json json = durations.json();
+    EXPECT_EQ(json["count"], 1001);
+    EXPECT_DOUBLE_EQ(json["longest_ms"].get<double>(), 70);
+    EXPECT_GE(json["p99_ms"].get<double>(), 50);
+    EXPECT_LE(json["p99_ms"].get<double>(), 50 * 1.1);  // the bucket's width
+}
+
+TEST(Durations, OnesBeyondTheBucketsAreCountedInTheFirstAndTheLast) {
+    Durations durations;
+    for (int i = 0; i < 999; ++i) durations.add(0ns);
+    durations.add(100h * 24);
+    const Json json = durations.json();
+    EXPECT_EQ(json["count"], 1000);
+    EXPECT_LE(json["p99_ms"].get<double>(), 0.0011);
+    EXPECT_DOUBLE_EQ(json["longest_ms"].get<double>(), 100.0 * 24 * 3600 * 1000);
+}
+
+}  // namespace
+}  // namespace roll::server
