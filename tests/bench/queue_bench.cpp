@@ -7,7 +7,8 @@
 //   queue_bench DIR ask COUNT OP ARGS        the same question, one after the other
 //   queue_bench DIR reply COUNT OP ARGS      its answer, as it came
 //   queue_bench DIR dispatch COUNT PROGRAM   first_instruction as a job, one after the other
-//   queue_bench DIR drain COUNT              /bin/true as a job, until all have ended
+//   queue_bench DIR drain COUNT [OUTPUTS]    /bin/true as a job, until all have ended; OUTPUTS: of
+//                                            jobs, else they lie below DIR
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -194,10 +195,10 @@ void print_folder_rate(const std::string& root) {
                 kCount / seconds_since(begin));
 }
 
-Result<void> drain(const std::string& root, int count) {
-    print_folder_rate(root);
+Result<void> drain(const std::string& root, int count, const std::string& outputs) {
+    print_folder_rate(outputs);
     const auto begin = Clock::now();
-    ROLL_TRY_VOID(fill(root, count, command(root, {"/bin/true"})));
+    ROLL_TRY_VOID(fill(root, count, command(outputs, {"/bin/true"})));
     ROLL_TRY(io::Client client, io::Client::connect(io::StateDirectory(root)));
     for (;;) {
         ROLL_TRY(const Json reply, client.ask("jobs", {{"limit", 1}}, 60s));
@@ -228,7 +229,7 @@ Result<void> run(const std::vector<std::string>& words) {
         return what == "ask" ? ask(root, count, words[3], args) : print_reply(root, words[3], args);
     }
     if (what == "dispatch" && words.size() > 3) return dispatch(root, count, words[3]);
-    if (what == "drain") return drain(root, count);
+    if (what == "drain") return drain(root, count, words.size() > 3 ? words[3] : root);
     return fail(ErrorCode::InvalidArgument, "unknown: " + what);
 }
 
