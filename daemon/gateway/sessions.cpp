@@ -129,6 +129,12 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
     session.ordered = std::move(ordered);
 }
 
+// When two of its heartbeats are missing.
+Instant due(const Session& session) {
+    const auto beat = std::chrono::milliseconds(std::max(session.last.beat_ms, 1000));
+    return session.renewed + 2 * beat + beat / 2;
+}
+
 }  // namespace
 
 std::optional<protocol::Heartbeat> Sessions::again(std::string_view frame) const {
@@ -173,6 +179,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     session.last = std::move(heartbeat);
     if (!frame.empty()) session.frame = frame;
     session.heard_at = now;
+    listen_at_ = std::min(listen_at_, std::max(due(session), now + std::chrono::seconds(1)));
     owing_.insert(session.last.session);
     if (!worker) return inputs;
     if (renews && state.workers.at(*worker).quiet)
@@ -187,8 +194,9 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
 
 std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t published) {
     Inputs inputs;
-    if (judged_at_ == published) return inputs;  // silence grows with beats alone
-    judged_at_ = published;
+    if (published < judge_at_) return inputs;
+    const auto limit = static_cast<std::uint64_t>(rules_.lost_after_beats);
+    std::uint64_t oldest = published;
     for (const auto& [id, worker] : state.workers) {
         const auto session = sessions_.find(worker.session);
         std::uint64_t since = 0;
@@ -197,25 +205,28 @@ std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t 
         } else {
             since = session->second.renewed_at;
         }
-        if (published - since < static_cast<std::uint64_t>(rules_.lost_after_beats)) continue;
+        oldest = std::min(oldest, since);
+        if (published - since < limit) continue;
         inputs.push_back(
             core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
     }
+    judge_at_ = std::max(oldest + limit, published + 1);  // silence grows with beats alone
     return inputs;
 }
 
 std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) {
     Inputs inputs;
-    if (listened_at_ && now - *listened_at_ < std::chrono::seconds(1)) return inputs;
-    listened_at_ = now;
+    if (now < listen_at_) return inputs;
+    Instant soonest = Instant::max();
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
         if (session == sessions_.end()) continue;  // it is quiet since the start
-        const auto beat = std::chrono::milliseconds(std::max(session->second.last.beat_ms, 1000));
-        if (now - session->second.renewed >= 2 * beat + beat / 2)
-            inputs.push_back(core::WorkerHeard{id, false});
+        const Instant quiet_at = due(session->second);
+        soonest = std::min(soonest, quiet_at);
+        if (now >= quiet_at) inputs.push_back(core::WorkerHeard{id, false});
     }
+    listen_at_ = std::max(soonest, now + std::chrono::seconds(1));
     return inputs;
 }
 

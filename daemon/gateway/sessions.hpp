@@ -81,7 +81,7 @@ class Sessions {
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
 
     // Workers of State of which two heartbeats are missing, or that have not been heard since the
-    // start: nothing is placed on them (rule 8). Looked for once a second.
+    // start: nothing is placed on them (rule 8). Looked for once a second at most.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
     // Whether a beat may be published: some worker says that it hears rolld (rule 7).
@@ -104,8 +104,10 @@ class Sessions {
     ByName sessions_;                                  // no result rests on its order
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
     std::set<std::string> owing_;
-    std::optional<Instant> listened_at_;      // when quiet ones were last looked for
-    std::optional<std::uint64_t> judged_at_;  // the beacon's counter when silence was last judged
+    // Before these no worker can be quiet or lost, as what was last heard of each tells: all are
+    // walked only then. Of what comes later each puts it off, or brings listen_at_ forward.
+    Instant listen_at_{};
+    std::uint64_t judge_at_ = 0;  // of the beacon's counter
     std::pair<std::size_t, std::uint64_t>
         tidied_for_;  // State's workers, and the next one's number
 };

@@ -92,6 +92,15 @@ TEST(Sessions, AWorkerIsLostAtThirtyFiveBeatsOfSilenceAndNotBefore) {
     EXPECT_TRUE(room.lost());
 }
 
+TEST(Sessions, IsLostThirtyFiveBeatsAfterItWasLastHeardThoughJudgedAtEachBeat) {
+    Room room;
+    while (room.published < 100 && !room.lost()) {
+        ++room.published;
+        if (room.published == 5 || room.published == 20) room.speak();
+    }
+    EXPECT_EQ(room.published, 55u);
+}
+
 TEST(Sessions, NothingIsPlacedOnAWorkerOfWhichTwoHeartbeatsAreMissing) {
     Room room;
     const auto listen = [&](std::chrono::milliseconds later) {
