@@ -72,7 +72,7 @@ class Site:
 
     def submit(self, *options):
         """A job that writes down when each of its attempts starts; its number."""
-        script = 'date +%s%N >>starts; exec sleep 1000'
+        script = 'date +%s%N >>$ROLL_OUTPUT/starts; exec sleep 1000'
         return self.ctl('submit', '--parsable', *options, '--', 'sh', '-c', script).strip()
 
     def job(self, number):
@@ -136,16 +136,19 @@ def restarted(options):
     beside('killed and restarted roll-worker, its job runs again after', times, CERTAIN_S)
 
 
-def kill_node(site, node):
-    """All of a pilot's processes at once, as when the node loses its power: nobody says good-bye."""
+def kill_node(cluster, node):
+    """All that Slurm started there at once, as when a node loses its power: nobody says good-bye."""
+    marks = {f'SLURMD_NODENAME={node}'.encode(), f'SLURM_CONF={cluster.conf}'.encode()}
+    cluster.kill(f'slurmd-{node}')
     for entry in os.listdir('/proc'):
         try:
-            command = pathlib.Path('/proc', entry, 'cmdline').read_bytes()
-        except (OSError, ValueError):
-            continue
-        if entry.isdigit() and site.folder.name.encode() in command and b'roll-worker' in command:
-            if f'--node\0{node}'.encode() in command or b'--guard' in command:
+            if entry.isdigit() and marks <= set(pathlib.Path('/proc', entry, 'environ').read_bytes().split(b'\0')):
+                parent = int(pathlib.Path('/proc', entry, 'stat').read_text(encoding='ascii').rsplit(')')[1].split()[1])
+                if pathlib.Path('/proc', str(parent), 'comm').read_text(encoding='ascii').startswith('slurmstepd'):
+                    os.kill(parent, signal.SIGKILL)
                 os.kill(int(entry), signal.SIGKILL)
+        except (OSError, IndexError):
+            continue
 
 
 def slurm(options):
@@ -162,8 +165,7 @@ def slurm(options):
                 node = site.running_on(number).split('.')[0]
                 time.sleep(3)
                 site.ctl('submit', '--wait', '--gpus', '8', '--', 'true')  # leaves a second pilot that is idle
-                kill_node(site, node)
-                cluster.kill(f'slurmd-{node}')
+                kill_node(cluster, node)
                 time.sleep(1)
                 cluster.run('scontrol', 'update', f'nodename={node}', 'state=down', 'reason=bench')
                 times.append(again(site, number, time.time(), 180))
@@ -176,6 +178,7 @@ PARTS = {part.__name__: part for part in (silent, restarted, slurm)}
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # cleans up on its way out
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--bin', type=pathlib.Path, default=ROOT / 'build/release/bin')
     parser.add_argument('--rounds', type=int, default=3)
