@@ -23,7 +23,7 @@ using Instant = std::chrono::milliseconds;  // of a steady clock
 
 struct DeskRules {
     std::chrono::milliseconds poll{20'000};     // between two squeue
-    std::chrono::milliseconds hurried{2'000};   // the same for a while after a worker fell silent
+    std::chrono::milliseconds hurried{5'000};   // the same for a while after a worker fell silent
     std::chrono::milliseconds hurry{60'000};    // for how long: it is lost or heard by then
     std::chrono::milliseconds again{30'000};    // between two scancel of the same job
     std::chrono::milliseconds unsure{60'000};   // until an order that may have been sent is not
@@ -63,7 +63,8 @@ class Desk {
     // What came of it: claims for the core.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
-    // A worker fell silent: Slurm may know already that its node is gone.
+    // A worker fell silent: Slurm may know already that its allocation is over, and only then is
+    // the silence of the last workers counted (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
     // Claims that need no errand: an order that is no longer wanted and was never sent.
