@@ -99,14 +99,16 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     return held;
 }
 
-// How long an attempt that should be there may go unmentioned. One that was up is missing soon. One
-// that is to stop before it ever was up may have its start order still on the way, from this rolld
-// or from the one before: were it given up sooner, it could start beside its successor.
+// How long an attempt that should be there may go unmentioned. One that this rolld heard to be up
+// is missing soon. One that is to stop before it ever was up may have its start order still on the
+// way, from this rolld or from the one before: were it given up sooner, it could start beside its
+// successor. And of what an earlier rolld heard, a word that is older may be what this one hears
+// first.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
-    const bool on_its_way = !ours || session.ordered.contains(held.key);
-    return !held.up && on_its_way ? rules.start_on_its_way : rules.missing_grace;
+    const bool soon = ours && (held.up || !session.ordered.contains(held.key));
+    return soon ? rules.missing_grace : rules.start_on_its_way;
 }
 
 // Notes what should run on the worker and is not mentioned. A start order is said again with every

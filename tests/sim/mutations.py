@@ -153,7 +153,7 @@ MUTATIONS = {
         ('state_ = *durable_;', '', 'a turn that was not written stays'),
     ],
     'gateway/sessions.cpp': [
-        ('!held.up && on_its_way ? rules.start_on_its_way : rules.missing_grace', 'std::chrono::milliseconds(0)',
+        ('soon ? rules.missing_grace : rules.start_on_its_way', 'std::chrono::milliseconds(0)',
          'a start order that is on its way is forgotten'),
         ('(!held.up && !held.stopping) || says', 'says', 'silence counts while the start order is on its way'),
         ('if (renews || fresh) session.renewed = now;', 'if (fresh) session.renewed = now;',

@@ -289,6 +289,27 @@ TEST(Sessions, AnAttemptThatWasUpAndIsNotMentionedIsMissing) {
     EXPECT_EQ(room.desk.job(room.job).past.size(), 1u);
 }
 
+// Words that were on their way while rolld was down: said before the attempt began, heard after.
+TEST(Sessions, WhatAnEarlierRolldHeardIsNotMissingForOlderWordsThatComeLate) {
+    Room room;
+    protocol::Heartbeat before = room.session().last;
+    const AttemptKey key = room.place();
+    room.report(key, "running");
+    room.sequence = 20;
+    room.speak();
+    core::apply(room.desk.state, core::IncarnationRaised{room.desk.state.incarnation + 1});
+    room.sessions = Sessions{LeaseRules{}};
+    for (before.sequence = 10; before.sequence < 20; ++before.sequence) {
+        EXPECT_FALSE(has<core::MemberUnknown>(room.hear(before)));
+        room.now += 1s;
+    }
+    EXPECT_FALSE(has<core::MemberUnknown>(room.speak()));
+    room.running.clear();
+    EXPECT_FALSE(has<core::MemberUnknown>(room.speak()));
+    room.now += 17s;
+    EXPECT_TRUE(has<core::MemberUnknown>(room.speak())) << "it is gone";
+}
+
 TEST(Sessions, ACancelledAttemptIsGivenUpOnlyOnceItsStartOrderIsTooOldToBeObeyed) {
     Room room;
     const AttemptKey key = room.place();
