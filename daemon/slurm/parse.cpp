@@ -22,6 +22,14 @@ std::optional<std::vector<std::string_view>> split(std::string_view line, std::s
     return fields;
 }
 
+// For people, whose terminal must not obey it.
+std::string shown(std::string_view text) {
+    std::string kept(text);
+    std::ranges::replace_if(
+        kept, [](char c) { return c < ' ' || c > '~'; }, '?');
+    return kept;
+}
+
 // Whole lines only: output that does not end with a newline was cut.
 Result<std::vector<std::string_view>> lines_of(std::string_view text, const char* program) {
     std::vector<std::string_view> lines;
@@ -30,7 +38,7 @@ Result<std::vector<std::string_view>> lines_of(std::string_view text, const char
         if (end == std::string_view::npos)
             return fail(ErrorCode::Corrupt, std::string(program) +
                                                 "'s output was cut: it ends with " +
-                                                std::string(text.substr(0, 60)));
+                                                shown(text.substr(0, 60)));
         if (end > 0) lines.push_back(text.substr(0, end));
         text.remove_prefix(end + 1);
     }
@@ -39,7 +47,7 @@ Result<std::vector<std::string_view>> lines_of(std::string_view text, const char
 
 tl::unexpected<Error> odd(const char* program, std::string_view line) {
     return fail(ErrorCode::Corrupt, std::string(program) + " wrote a line that is no row: " +
-                                        std::string(line.substr(0, 80)));
+                                        shown(line.substr(0, 80)));
 }
 
 std::optional<QueueRow> queue_row(std::string_view line) {

@@ -88,6 +88,13 @@ TEST(Queue, TextThatIsNoRowIsNotBelieved) {
     EXPECT_FALSE(parse_queue("1|RUNNING|None|1|2|many|n1|x\n"));
 }
 
+TEST(Queue, WhatIsToldOfJunkIsPlainText) {
+    EXPECT_EQ(parse_queue("\x1b[2J1|\xff").error().message,
+              "squeue's output was cut: it ends with ?[2J1|?");
+    EXPECT_EQ(parse_submitted("\x07 12\n").error().message,
+              "sbatch wrote a line that is no row: ? 12");
+}
+
 TEST(Queue, AForeignCommentMayHoldNewlines) {
     const auto rows = parse_queue("1|RUNNING|None|1|2|1|n1|two\nlines\n2|PENDING|x|1|2|1||c\n");
     ASSERT_TRUE(rows);
