@@ -439,6 +439,9 @@ TEST_F(AgentCoreTest, ALeftoverIsReportedEndedAndNeverStarted) {
     EXPECT_EQ(count<Start>(), 0);
     exchange({});
     EXPECT_TRUE(core_.settled(now_));
+    exchange({.start = {order(kKey)}});
+    EXPECT_EQ(count<Start>(), 0) << "nor once its end was taken note of";
+    exchange({});
     left.phase = "ended";  // one that had ended keeps its end
     left.outcome = "done";
     core_.add_leftover(left);

@@ -86,8 +86,10 @@ TEST(Bound, ANewerIncarnationRevivesNothingThatAnOlderMayHaveGivenAway) {
 
 TEST(Bound, AnOlderIncarnationIsNoEvidence) {
     Bound bound(seconds(100), 0, 2, 0, kRules);
-    bound.looked(look(1, 9000, seconds(110)), kRules);
-    EXPECT_EQ(bound.at(seconds(110)), seconds(10));
+    for (const std::uint64_t counter : {9000u, 0u}) {  // of much silence, of next to none
+        bound.looked(look(1, counter, seconds(110)), kRules);
+        EXPECT_EQ(bound.at(seconds(110)), seconds(10)) << counter;
+    }
 }
 
 }  // namespace
