@@ -42,7 +42,7 @@ MUTATIONS = {
         ('if (deadline != index.deadlines.end()) earliest', 'if (false) earliest', 'nobody wakes up at a deadline'),
     ],
     'core/index.cpp': [
-        ('&& held == Held::Yes)', '&& held != Held::Never)', 'dependencies do not hold back'),
+        ('&& held == Held::Yes;', '&& held != Held::Never;', 'dependencies do not hold back'),
         ('unfile(state, dependent);\n        file(state, dependent);', '', 'who waited for a job is forgotten'),
         ('if (job.spec.deadline) index.deadlines.insert', 'if (false) index.deadlines.insert', 'no deadlines'),
         ('if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
@@ -171,7 +171,7 @@ MUTATIONS = {
     'worker/agent/agent_core.cpp': [
         ('if (draining_ || attempts_.contains(order.attempt) ||', 'if (draining_ ||',
          'an attempt starts twice on a node'),
-        ('return refuse_to_start(order.attempt, "infra",', 'return; refuse_to_start(order.attempt, "infra",',
+        ('return refuse_to_start(order.attempt, "infra",\n', 'return; refuse_to_start(order.attempt, "infra",\n',
          'a start of what has ended is not answered'),
         ('if (attempt != nullptr) kill(*attempt, StopCause::Fenced,',
          'if (false) kill(*attempt, StopCause::Fenced,', 'FENCED is not obeyed'),
