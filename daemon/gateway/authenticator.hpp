@@ -75,6 +75,7 @@ class Authenticator {
     };
     void open_desk();
     io::Task<void> serve(Desk& desk);
+    void answer_all(Desk& desk);
     bool allows(const std::string& key, const std::string& address);
 
     boost::asio::io_context& io_;
