@@ -12,7 +12,6 @@ folders a second became 700, 460 and 260 as three times 5,000 were made and dele
 later. So drains one after the other slow each other down: `drain` prints what the volume does, and drains again with
 the jobs' outputs in memory.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -24,6 +23,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT / 'tests/e2e')  # not this folder, where queue.py would hide Python's own queue
+from bench_parts import run_parts  # noqa: E402
 import slurm_cluster  # noqa: E402
 
 MANY = 100_000
@@ -257,15 +257,7 @@ PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, larg
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--bin', type=pathlib.Path, default=ROOT / 'build/release/bin')
-    parser.add_argument('--peers', type=pathlib.Path)
-    parser.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
-    options = parser.parse_args()
-    options.bin = options.bin.resolve()
-    for name in options.parts or PARTS:
-        print(f'{name}:', flush=True)
-        PARTS[name](options)
+    run_parts(PARTS, __doc__, lambda parser: parser.add_argument('--peers', type=pathlib.Path))
 
 
 if __name__ == '__main__':

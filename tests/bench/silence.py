@@ -6,7 +6,6 @@
 Parts: silent restarted slurm (all without an argument; slurm needs root and Debian's Slurm). Each prints its times
 beside what they should be at most; it judges nothing.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -18,6 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT / 'tests/e2e')
 from harness import wait_until  # noqa: E402
+from bench_parts import run_parts  # noqa: E402
 import slurm_cluster  # noqa: E402
 import tempfile  # noqa: E402
 
@@ -179,15 +179,7 @@ PARTS = {part.__name__: part for part in (silent, restarted, slurm)}
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # cleans up on its way out
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--bin', type=pathlib.Path, default=ROOT / 'build/release/bin')
-    parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
-    options = parser.parse_args()
-    options.bin = options.bin.resolve()
-    for name in options.parts or PARTS:
-        print(f'{name}:', flush=True)
-        PARTS[name](options)
+    run_parts(PARTS, __doc__, lambda parser: parser.add_argument('--rounds', type=int, default=3))
 
 
 if __name__ == '__main__':

@@ -109,7 +109,8 @@ class Interrupted(unittest.TestCase):
         write_llama(self.root / 'large', **{**SIZES, 'vocab_size': 2048})  # the embedding: 128 KiB
         write_adapter(self.root / 'lora', SIZES['hidden_size'], rank=2048)
         for flags in (['--tp', '1'], ['--to', 'hf'], ['--to', 'bin'], ['--to', 'torch_dist'], ['--to', 'nemo'],
-                      ['--adapter', self.root / 'lora', '--tp', '1']):
+                      ['--adapter', self.root / 'lora', '--tp', '1'],
+                      ['--adapter', self.root / 'lora', '--to', 'peft']):
             args = ['convert', self.root / 'large', self.out, '--verify', '--threads', 1, *flags]
             done = run(*args, INTERRUPT_FLIP='100000')
             self.assertEqual(done.returncode, 1, (flags, done.stderr))
