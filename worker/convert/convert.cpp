@@ -7,6 +7,7 @@
 
 #include <sys/statvfs.h>
 
+#include "worker/convert/adapter.hpp"
 #include "worker/convert/adapter_target.hpp"
 #include "worker/convert/archives.hpp"
 #include "worker/convert/diff.hpp"
@@ -285,6 +286,14 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
+// The base by shares; adapters are small, and everybody looks at all of them.
+Result<void> check_sources(const Request& request, const Hooks& hooks) {
+    for (const fs::path& adapter : request.adapters)
+        for (const AdapterPlace& place : find_adapters(adapter))
+            ROLL_TRY_VOID(check_archives(place.directory, hooks.stopped));
+    return check_archives(request.source, hooks.stopped, share_of(request.part));
+}
+
 // Fills the staged directory. Alone each wait is over at once.
 Result<void> fill_staging(const Source& source, const Plan& plan, const Request& request, Format to,
                           const families::Families& families, Meeting& meeting,
@@ -293,8 +302,7 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
     const fs::path directory = staging_of(request.target);
     const std::string archive = archive_of(request, to);
     const Hooks hooks = shared(given, meeting, part);
-    if (request.verify)
-        ROLL_TRY_VOID(check_archives(request.source, hooks.stopped, share_of(part)));
+    if (request.verify) ROLL_TRY_VOID(check_sources(request, hooks));
     ROLL_TRY_VOID(carry_out(source, plan, directory, request, hooks));
     meeting.say(Phase::Written);
     if (part.leads()) {

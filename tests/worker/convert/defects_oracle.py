@@ -441,6 +441,8 @@ class Defects(FolderCase):
                 self.refused('verify', self.root / place, code=1, says='are not those that were written')
                 self.refused('convert', hf, self.out, '--adapter', self.root / place, '--to', 'peft', '--verify',
                              code=1, says='are not those that were written')
+                self.refused('merge', hf, self.root / place, self.out, '--verify', code=1,
+                             says='are not those that were written')
 
 
 if __name__ == '__main__':
