@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -32,6 +33,16 @@ void print_new(const Context& context, Log& log, bool to_the_end) {
     if (!rest.empty()) put(rest, log.mark.empty() ? "" : "\n");
 }
 
+// A command's log is made once it says something. Whether this is one that ran and said nothing.
+bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
+    const Json attempts = job.value("attempts", Json::array());
+    const bool ran = std::ranges::any_of(attempts, [&](const Json& attempt) {
+        return !options.attempt || attempt.value("attempt", 0) == *options.attempt;
+    });
+    const int nodes = job.value("resources", Json::object()).value("nodes", 1);
+    return field_text(job, "kind") == "command" && ran && rank < nodes;
+}
+
 // Between the logs of two attempts.
 std::string superseded_text(const Json& job) {
     const Json attempts = job.value("attempts", Json::array());
@@ -58,7 +69,7 @@ Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id
         bool told = false;
         for (const int rank : ranks) {
             const auto file = log_file(field_text(job, "output"), options.attempt, rank);
-            if (!file) missing = file.error();
+            if (!file && !said_nothing(job, options, rank)) missing = file.error();
             const auto known = logs.find(rank);
             if (file && known != logs.end() && known->second.tail.file() != *file) {
                 print_new(context, known->second, true);
@@ -84,11 +95,19 @@ Result<int> run_logs(const Context& context, const LogsOptions& options) {
     ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
     Json all = Json::array();
     for (const int rank : ranks) {
-        ROLL_TRY(const auto file, log_file(field_text(job, "output"), options.attempt, rank));
-        Log log{Tail(file), mark_of(rank, ranks)};
+        const auto file = log_file(field_text(job, "output"), options.attempt, rank);
+        if (!file && !said_nothing(job, options, rank)) return tl::unexpected(file.error());
+        if (!file) {
+            all.push_back({{"schema", "roll.logs/1"},
+                           {"file", nullptr},
+                           {"lines", Json::array()},
+                           {"rest", ""}});
+            continue;
+        }
+        Log log{Tail(*file), mark_of(rank, ranks)};
         if (context.json)
             all.push_back({{"schema", "roll.logs/1"},
-                           {"file", file.string()},
+                           {"file", file->string()},
                            {"lines", log.tail.lines()},
                            {"rest", log.tail.rest()}});
         else

@@ -64,6 +64,8 @@ class Queue(RollTest):
         self.wait_done(good)
         self.assertIn(f'hello from {good}', self.ctl('logs', good).stdout)
         self.assertEqual(bad.returncode, 7, bad.stderr)
+        self.assertEqual(self.ctl('logs', 2).stdout, '', 'what said nothing has no log')
+        self.assertEqual(self.json('logs', 2)['lines'], [])
         self.assertEqual(self.ctl('wait', good).returncode, 0)
 
     def test_a_script_is_queued_as_it_is_now_with_its_directives(self):

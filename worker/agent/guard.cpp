@@ -4,12 +4,11 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <memory>
 #include <optional>
-#include <system_error>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "worker/agent/lines.hpp"
 #include "worker/agent/log_cap.hpp"
 #include "worker/agent/log_scan.hpp"
+#include "worker/agent/program_log.hpp"
 
 namespace roll::agent {
 namespace {
@@ -71,7 +71,8 @@ class Guard {
     Result<void> prepare(const GuardPlan& plan);
     void await_gpus(const GuardPlan& plan);
     Result<void> start(const GuardPlan& plan);
-    Result<pid_t> start_program(const Program& program, std::size_t index);
+    Result<pid_t> start_program(const Program& program, std::size_t index, bool own);
+    Result<io::Descriptor> output_of(const Program& program, bool own);
     Result<void> start_check(const NodeCheck& check);
     void advance(const GuardPlan& plan);
     void end_check(const NodeCheck& check, std::string trouble);
@@ -83,7 +84,9 @@ class Guard {
     void kill_round();
     void reap();
     bool programs_ended() const;
+    void finish_logs();
     void look_into_logs(const GuardPlan& plan);
+    void wait();
     void cap_logs(const GuardPlan& plan);
 
     const Leash& leash_;
@@ -91,6 +94,7 @@ class Guard {
     Talk& talk_;
     std::vector<io::Descriptor> passed_;  // two of each program
     std::vector<pid_t> programs_{};       // 0 once it has ended
+    std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     bool started_ = false;     // the programs; checks come before
     std::size_t checked_ = 0;  // checks that have ended well
@@ -111,14 +115,6 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     if (!plan.launch_file.empty())
         ROLL_TRY_VOID(write_file_atomically(plan.launch_file, plan.launch));
     return {};
-}
-
-Result<io::Descriptor> open_log(const std::string& file) {
-    io::Descriptor log(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (log) return log;
-    const bool never = errno == ENOTDIR || errno == ENAMETOOLONG;
-    return fail(never ? ErrorCode::InvalidArgument : ErrorCode::Refused,
-                "cannot open log " + file + ": " + std::generic_category().message(errno));
 }
 
 // This process's own, without what the program has instead.
@@ -143,22 +139,22 @@ io::Spawn spawn_of(const Program& program, pid_t group) {
     return spawn;
 }
 
-Result<pid_t> Guard::start_program(const Program& program, std::size_t index) {
-    ROLL_TRY(const io::Descriptor log, open_log(program.log));
+// What Roll's own programs said is there even if this process is killed.
+Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
+    if (own) return open_log(program.log);
+    ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log));
+    pipes_.push_back(std::move(pipe));
+    return pipes_.back()->take_input();
+}
+
+Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bool own) {
+    ROLL_TRY(const io::Descriptor log, output_of(program, own));
     io::Spawn spawn = spawn_of(program, group_);
     spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},
                          {log.get(), STDERR_FILENO},
                          {passed_[2 * index + 1].get(), protocol::kReportDescriptor}};
     return io::spawn(spawn);
-}
-
-// A line of roll-worker's own in a program's log.
-void add_to_log(const std::string& file, const std::string& text) {
-    const auto log = open_log(file);
-    const std::string line = "roll-worker: " + text + "\n";
-    if (log) [[maybe_unused]]
-        const ssize_t n = ::write(log->get(), line.data(), line.size());
 }
 
 // Until the GPUs are free, at most so long; an order to end cuts it short. The log says who is
@@ -189,7 +185,7 @@ void Guard::await_gpus(const GuardPlan& plan) {
 
 Result<void> Guard::start(const GuardPlan& plan) {
     for (std::size_t i = 0; i < plan.programs.size(); ++i) {
-        ROLL_TRY(const pid_t pid, start_program(plan.programs[i], i));
+        ROLL_TRY(const pid_t pid, start_program(plan.programs[i], i, plan.own_programs));
         programs_.push_back(pid);
         if (i == 0) group_ = pid;
     }
@@ -310,6 +306,12 @@ void Guard::reap() {
     nothing_left_ = pid < 0 && errno == ECHILD;
 }
 
+// A program that failed may have failed for want of its log.
+void Guard::finish_logs() {
+    for (const auto& pipe : pipes_)
+        if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());
+}
+
 void Guard::look_into_logs(const GuardPlan& plan) {
     if (!failed_ || plan.patterns.empty()) return;
     std::vector<std::string> logs;
@@ -344,14 +346,24 @@ void Guard::run(const GuardPlan& plan) {
             killing_ = true;
         }
         killing_ |= started_ && programs_ended();  // what they left behind goes too
-        if (killing_ && nothing_left_) return look_into_logs(plan);
+        if (killing_ && nothing_left_) break;
         if (killing_) kill_round();
         talk_.flush();
-        std::array<pollfd, 2> polled{pollfd{signals_.get(), POLLIN, 0},
-                                     pollfd{kGuardSocket, POLLIN, 0}};
-        ::poll(polled.data(), killing_ ? 1 : 2, killing_ ? kKillingMillis : kPollMillis);
-        if (polled[1].revents != 0) read_orders();
+        wait();
     }
+    finish_logs();
+    look_into_logs(plan);
+}
+
+// While it kills, orders wait.
+void Guard::wait() {
+    std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
+    for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
+    if (!killing_) polled.push_back({kGuardSocket, POLLIN, 0});
+    ::poll(polled.data(), polled.size(), killing_ ? kKillingMillis : kPollMillis);
+    for (std::size_t i = 0; i < pipes_.size(); ++i)
+        if (polled[i + 1].revents != 0) pipes_[i]->begin(polled[i + 1].revents);
+    if (!killing_ && polled.back().revents != 0) read_orders();
 }
 
 // The next plan; none: roll-worker has ended. Orders that come before it were for what has ended.

@@ -29,7 +29,7 @@ struct Program {
     std::vector<std::string> arguments;
     std::vector<std::string> environment;  // beyond the guard's own, or instead of it
     std::string directory;
-    std::string log;          // stdout and stderr are appended to it
+    std::string log;          // stdout and stderr are appended to it, its folders made for it
     std::vector<int> cpus{};  // the only ones that it runs on; empty: any
     friend bool operator==(const Program&, const Program&) = default;
 };
@@ -54,7 +54,9 @@ struct GuardPlan {
     std::vector<std::string> directories;  // to be made
     std::string launch_file;               // empty: none
     std::string launch;
-    bool own_programs = true;  // Roll's: that one cannot be run is not the job's fault
+    // Roll's: that one cannot be run is not the job's fault, and they write into their logs
+    // themselves. Of others a log is made once they say something.
+    bool own_programs = true;
     std::vector<NodeCheck> checks{};
     std::vector<Program> programs;
     std::int64_t log_bytes_max = 0;       // of each; 0: no limit

@@ -174,6 +174,7 @@ void plan_command(const protocol::StartOrder& order, const LaunchSite& site,
     for (const auto& [name, value] : document.environment) environment[name] = value;
     plan.own_programs = false;
     if (!document.script.empty()) {
+        plan.directories.push_back(logs_of(order));
         plan.launch_file = logs_of(order) + "/script-" + std::to_string(order.node_rank);
         plan.launch = document.script;
         std::vector<std::string> words = interpreter_of(document.script);
@@ -196,6 +197,7 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, co
                                                      : "roll-rank-cuda";
     plan.launch_file = logs_of(order) + "/launch-" + std::to_string(order.node_rank) + ".json";
     plan.launch = launch_content(order);
+    plan.directories.push_back(logs_of(order));
     if (ranked) plan.directories.push_back(order.output + "/checkpoints");
     for (int i = 0; i < programs_of(order); ++i) {
         std::vector<std::string> arguments = {site.programs + "/" + program, "--launch",
@@ -274,7 +276,7 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     GuardPlan plan;
     ROLL_TRY(const Json document, parse_json(order.document));
     if (!document.is_object()) return fail(ErrorCode::Corrupt, "the job's document is no object");
-    plan.directories = {order.output, order.output + "/logs", logs_of(order)};
+    plan.directories = {order.output};
     plan.patterns = patterns_of(document);
     // Of a GPU that others share somebody may hold memory at any time.
     if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);

@@ -81,8 +81,8 @@ TEST(PlanLaunch, TokenizingIsOneProgramWithTheThreadsOfAllSlots) {
               (std::vector<std::string>{"/opt/roll/bin/roll-rank", "--launch",
                                         "/runs/a-7/logs/attempt-2/launch-1.json"}));
     EXPECT_TRUE(has(plan->programs[0], "OMP_NUM_THREADS=8"));
-    EXPECT_EQ(plan->directories, (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs",
-                                                           "/runs/a-7/logs/attempt-2"}));
+    EXPECT_EQ(plan->directories,
+              (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs/attempt-2"}));
 }
 
 TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
@@ -94,9 +94,8 @@ TEST(PlanLaunch, TrainingIsARankEachSlotByItsGlobalNumber) {
               (std::vector<std::string>{"/opt/roll/bin/roll-rank", "--launch",
                                         "/runs/a-7/logs/attempt-2/launch-1.json", "--rank", "3"}));
     EXPECT_EQ(plan->programs[1].log, "/runs/a-7/logs/attempt-2/rank-3.log");
-    EXPECT_EQ(plan->directories,
-              (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs", "/runs/a-7/logs/attempt-2",
-                                        "/runs/a-7/checkpoints"}));
+    EXPECT_EQ(plan->directories, (std::vector<std::string>{"/runs/a-7", "/runs/a-7/logs/attempt-2",
+                                                           "/runs/a-7/checkpoints"}));
     const auto launch = protocol::decode_launch(plan->launch);
     ASSERT_TRUE(launch);
     EXPECT_EQ(launch->world_size(), 4);
@@ -231,6 +230,7 @@ TEST(PlanLaunch, ACommandRunsAsItStandsInItsOwnPlace) {
     const Program& program = plan->programs[0];
     EXPECT_FALSE(plan->own_programs);
     EXPECT_TRUE(plan->launch_file.empty());
+    EXPECT_EQ(plan->directories, std::vector<std::string>{"/runs/a-7"});  // no log before a word
     EXPECT_EQ(program.arguments, (std::vector<std::string>{"sh", "-c", "exit 0"}));
     EXPECT_EQ(program.directory, "/w");
     EXPECT_EQ(program.log, "/runs/a-7/logs/attempt-2/rank-1.log");

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -100,10 +101,11 @@ class SupervisorTest : public testing::Test {
         ++key_.token.attempt;
         events_.clear();
     }
-    std::string log(int rank) {
-        return read_file(folder_ / "out/logs/attempt-1" / ("rank-" + std::to_string(rank) + ".log"))
-            .value();
+    std::filesystem::path log_file(int rank) const {
+        return folder_ / "out/logs/attempt-1" / ("rank-" + std::to_string(rank) + ".log");
     }
+    std::string log(int rank) { return read_file(log_file(rank)).value(); }
+    std::string logged(int rank) { return read_file(log_file(rank)).value_or(""); }
 
     // A command of two GPUs, one of which another process holds (fake_nvml.cpp).
     void start_on_held_gpu() {
@@ -149,6 +151,44 @@ TEST_F(SupervisorTest, ACommandHasTheWorkersEnvironmentUnderTheJobsOwn) {
     EXPECT_EQ(log(0), "site job\n1\n");
 }
 
+TEST_F(SupervisorTest, ACommandThatSaysNothingLeavesItsOutputsFolderAlone) {
+    start(R"({"command": ["true"]})", 1, "command");
+    wait<Gone>();
+    EXPECT_TRUE(std::filesystem::is_empty(folder_ / "out"));
+}
+
+TEST_F(SupervisorTest, WhatACommandSaysIsInItsLogWhileItRuns) {
+    start(
+        R"({"command": ["sh", "-c", "echo one; echo two >&2; read line; yes | head -c 3000000"]})",
+        1, "command");
+    while (logged(0).size() < 8) ::usleep(1000);
+    EXPECT_EQ(log(0), "one\ntwo\n");
+    supervisor_->tell(key_, protocol::RecordedStep{1});
+    wait<Gone>();
+    EXPECT_EQ(log(0).size(), 8u + 3'000'000);
+}
+
+TEST_F(SupervisorTest, ACommandWhoseLogCannotBeMadeFailsWhenItWrites) {
+    std::filesystem::create_directories(folder_ / "out");
+    std::ofstream(folder_ / "out/logs") << "a file\n";
+    start(R"({"command": ["sh", "-c", "while sleep 0.01; do echo x; done"]})", 1, "command");
+    wait<Gone>();
+    const Verdict verdict = wait<StartFailed>().verdict;
+    EXPECT_EQ(verdict.outcome, "invalid");
+    EXPECT_NE(verdict.reason.find((folder_ / "out/logs").string()), std::string::npos);
+}
+
+TEST_F(SupervisorTest, AStrangerWhoHoldsACommandsOutputIsNotWaitedFor) {
+    start(R"({"command": ["sh", "-c", "echo $$; exec sleep 600"]})", 1, "command");
+    while (!logged(0).ends_with("\n")) ::usleep(1000);
+    const std::string pid = log(0).substr(0, log(0).size() - 1);
+    const io::Descriptor held(::open(("/proc/" + pid + "/fd/1").c_str(), O_WRONLY));
+    ASSERT_TRUE(held);
+    supervisor_->kill(key_);
+    wait<Gone>();
+    EXPECT_EQ(log(0), pid + "\n");
+}
+
 TEST_F(SupervisorTest, AStopReachesStdinAndTheGroup) {
     start(R"({"rank": ["deaf", "ready", "stop", "exit 75"]})");
     wait<Reported>();
@@ -159,9 +199,8 @@ TEST_F(SupervisorTest, AStopReachesStdinAndTheGroup) {
 }
 
 TEST_F(SupervisorTest, SigtermEndsWhatDoesNotListen) {
-    start(R"({"command": ["sleep", "600"]})", 1, "command");
-    const auto log_file = folder_ / "out/logs/attempt-1/rank-0.log";
-    while (!std::filesystem::exists(log_file)) ::usleep(1000);
+    start(R"({"command": ["sh", "-c", "echo up; exec sleep 600"]})", 1, "command");
+    while (logged(0).empty()) ::usleep(1000);
     supervisor_->terminate(key_);
     wait<Gone>();
     EXPECT_EQ(wait<Exited>().exit, (ExitStatus{true, SIGTERM}));
@@ -310,8 +349,7 @@ TEST_F(SupervisorTest, WhatAProgramDidNotReadDoesNotReachTheNextOne) {
 
 TEST_F(SupervisorTest, AnAttemptWaitsForTheMemoryOfItsGpusAndItsLogSaysSo) {
     start_on_held_gpu();
-    const std::filesystem::path log_file = folder_ / "out/logs/attempt-1/rank-0.log";
-    while (read_file(log_file).value_or("").empty()) ::usleep(1000);
+    while (logged(0).empty()) ::usleep(1000);
     EXPECT_EQ(log(0),
               "roll-worker: waits for memory: GPU 0 has 3072 MiB in use (512 MiB at most): process "
               "4711 3072 MiB\n");
