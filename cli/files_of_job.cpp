@@ -32,6 +32,15 @@ std::vector<int> attempts_with_logs(const fs::path& logs) {
     return attempts;
 }
 
+std::string read_at(std::ifstream& in, std::uint64_t at, std::size_t size) {
+    std::string bytes(size, '\0');
+    in.clear();
+    in.seekg(static_cast<std::streamoff>(at));
+    in.read(bytes.data(), static_cast<std::streamsize>(size));
+    bytes.resize(static_cast<std::size_t>(in.gcount()));
+    return bytes;
+}
+
 }  // namespace
 
 Result<std::vector<int>> log_ranks(const Json& job, const std::string& text) {
@@ -71,20 +80,30 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
     return file;
 }
 
+// roll-worker takes a log's head away in whole blocks: what was read last then lies so many
+// earlier. If it is nowhere, it went too, and all that is there is new.
+std::uint64_t Tail::find_again(std::ifstream& in, std::uint64_t size) {
+    constexpr std::uint64_t kBlock = 4096;
+    for (std::uint64_t at = offset_;; at -= kBlock) {
+        const bool inside = at <= size && at >= seen_.size();
+        if (inside && read_at(in, at - seen_.size(), seen_.size()) == seen_) return at;
+        if (at < kBlock) break;
+    }
+    partial_.clear();
+    return 0;
+}
+
 std::vector<std::string> Tail::lines() {
+    constexpr std::size_t kSeen = 256;
     std::error_code error;
     const auto size = fs::file_size(file_, error);
     if (error) return {};
-    if (size < offset_) {
-        offset_ = size;
-        partial_.clear();
-    }
     std::ifstream in(file_, std::ios::binary);
-    in.seekg(static_cast<std::streamoff>(offset_));
-    std::string text(size - offset_, '\0');
-    in.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(in.gcount()));
+    offset_ = find_again(in, size);
+    std::string text = read_at(in, offset_, size - offset_);
     offset_ += text.size();
+    seen_ += text;
+    seen_.erase(0, seen_.size() - std::min(kSeen, seen_.size()));
     text = partial_ + text;
     std::vector<std::string> lines;
     std::size_t from = 0;

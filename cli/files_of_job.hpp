@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ Result<std::filesystem::path> log_file(const std::filesystem::path& output,
                                        std::optional<int> attempt, int rank);
 
 // Reads what was appended to a file since the last call, whole lines only. A file that is not there
-// yet reads as empty; one that became shorter (a resumed run cut it) is read on from its new end.
+// yet reads as empty; one whose head was cut is read on from where it was.
 class Tail {
   public:
     explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
@@ -32,8 +33,11 @@ class Tail {
     const std::filesystem::path& file() const { return file_; }
 
   private:
+    std::uint64_t find_again(std::ifstream& in, std::uint64_t size);
+
     std::filesystem::path file_;
     std::uint64_t offset_ = 0;
+    std::string seen_;  // the bytes before it, by which it is found in a file whose head was cut
     std::string partial_;
 };
 

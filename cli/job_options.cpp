@@ -80,6 +80,7 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--secret", options.secrets,
                    "A secret that its programs find in their environment; again for more")
         ->allow_extra_args(false);
+    app.add_option("--priority", options.priority, "Higher starts first; 0 if it is not said");
     app.add_flag("--hold", options.hold, "Wait until rollctl release");
 }
 
@@ -120,6 +121,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
         ROLL_TRY(const Time when, parse_when(*text, wall_clock_now()));
         document[key] = to_iso8601(when);
     }
+    if (options.priority) document["priority"] = *options.priority;
     if (options.hold) document["hold"] = true;
     for (const auto& [key, words] :
          {std::pair("after", &options.after), std::pair("secrets", &options.secrets)}) {

@@ -31,6 +31,7 @@ struct JobOptions {
     std::string cron;
     std::string account;
     std::optional<int> into;
+    std::optional<int> priority;
     std::optional<int> slots;
     std::optional<double> gpus;  // 0.5: half of one
     std::optional<int> nodes;

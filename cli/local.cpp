@@ -71,11 +71,11 @@ bool wait_gone(pid_t pid, std::chrono::milliseconds patience) {
     return true;
 }
 
-std::string last_lines(const fs::path& file, std::size_t count) {
+std::string last_lines(const fs::path& file, std::size_t count, std::uintmax_t since) {
     const auto text = read_file(file);
     if (!text) return "";
     std::size_t from = text->size();
-    for (std::size_t lines = 0; from > 0 && lines <= count; --from) {
+    for (std::size_t lines = 0; from > since && lines <= count; --from) {
         lines += (*text)[from - 1] == '\n' ? 1 : 0;
         if (lines > count) break;
     }

@@ -26,7 +26,7 @@ Result<pid_t> start_in_background(const std::vector<std::string>& arguments,
 // True once the process is gone.
 bool wait_gone(pid_t pid, std::chrono::milliseconds patience);
 
-// The last lines of a file, for telling why a program did not start.
-std::string last_lines(const std::filesystem::path& file, std::size_t count);
+// The last lines of a file behind its first `since` bytes, for telling why a program did not start.
+std::string last_lines(const std::filesystem::path& file, std::size_t count, std::uintmax_t since);
 
 }  // namespace roll::cli

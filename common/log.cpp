@@ -1,7 +1,7 @@
 #include "common/log.hpp"
 
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 
 #include "common/json.hpp"
 
@@ -14,10 +14,15 @@ std::string quote(const std::string& text) {
 
 }  // namespace
 
+spdlog::sink_ptr log_file(const std::filesystem::path& path, std::size_t bytes_max) {
+    constexpr std::size_t kEarlier = 2;
+    return std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path.string(), bytes_max,
+                                                                  kEarlier);
+}
+
 Result<Log> Log::open(const std::filesystem::path& path, const std::string& program) {
     try {
-        auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
-        auto logger = std::make_shared<spdlog::logger>(program, std::move(sink));
+        auto logger = std::make_shared<spdlog::logger>(program, log_file(path));
         std::string who;  // a percent sign begins a field of the pattern
         for (const char letter : quote(program))
             who += letter == '%' ? "%%" : std::string(1, letter);

@@ -14,6 +14,10 @@
 
 namespace roll {
 
+// A file that is renamed when it would pass so many bytes: NAME.log to NAME.1.log, that to
+// NAME.2.log, which goes. Throws spdlog_ex if it cannot be opened.
+spdlog::sink_ptr log_file(const std::filesystem::path& path, std::size_t bytes_max = 64 << 20);
+
 class Log {
   public:
     // program: who writes, "rolld" or "roll-worker@node-1". Refused or Failed if the file cannot be

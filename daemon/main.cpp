@@ -6,7 +6,6 @@
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
+#include "common/log.hpp"
 #include "common/spec/units.hpp"
 #include "common/time.hpp"
 #include "daemon/ledger/backup.hpp"
@@ -44,6 +44,7 @@ struct Options {
     std::string keep_ended;
     std::string backup;
     std::string restore;
+    bool start_over = false;
     bool check = false;
     double slurm_poll = 20;
     std::string shared;
@@ -66,8 +67,8 @@ class JsonText final : public spdlog::custom_flag_formatter {
 
 Result<void> open_log(const io::StateDirectory& directory, const std::string& level) {
     try {
-        auto logger = spdlog::basic_logger_mt("rolld", directory.log("rolld").string());
-        spdlog::set_default_logger(logger);
+        spdlog::set_default_logger(
+            std::make_shared<spdlog::logger>("rolld", log_file(directory.log("rolld"))));
     } catch (const spdlog::spdlog_ex& e) {
         return fail(ErrorCode::Refused, std::string("cannot open the log: ") + e.what());
     }
@@ -202,19 +203,23 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
     return {};
 }
 
+// A backup's ledger or, if that is empty, an empty one in the ledger's place.
 Result<void> restore(const io::StateDirectory& directory, const std::string& backup) {
     const auto beacon = io::read_beacon(directory.beacon());
-    ROLL_TRY(const std::int64_t newest,
+    ROLL_TRY(const ledger::Restored restored,
              ledger::restore(backup, directory.root(), beacon ? beacon->incarnation + 1 : 0,
                              wall_clock_now()));
-    fmt::print("{}: restored up to event {}; what was there lies in {}/ledger-before-*\n",
-               directory.ledger().string(), newest, directory.root().string());
+    fmt::print("{}: {}; the next job is {}; what was there lies in {}\n",
+               directory.ledger().string(),
+               backup.empty() ? "empty" : fmt::format("restored up to event {}", restored.newest),
+               restored.next_job, restored.before.string());
     return {};
 }
 
 // What rolld does to a ledger instead of serving it.
 std::optional<Result<void>> keep_house(const Options& options) {
-    if (!options.check && options.backup.empty() && options.restore.empty()) return std::nullopt;
+    const bool puts = options.start_over || !options.restore.empty();
+    if (!options.check && options.backup.empty() && !puts) return std::nullopt;
     auto directory = io::StateDirectory::find(options.dir);
     if (!directory) return tl::unexpected(directory.error());
     if (options.check) return check(*directory);
@@ -308,6 +313,8 @@ int run(int argc, char** argv) {
                       "Copy the ledger to DIR, while a rolld serves it");
     house->add_option("--restore", options.restore,
                       "Put the ledger of the backup DIR in its place");
+    house->add_flag("--start-over", options.start_over,
+                    "Put an empty ledger in the place of a damaged one");
     house->require_option(0, 1);
     app.add_option("--shared", options.shared,
                    "Where pilots find keys and endpoint, on a volume of the nodes [--dir]");
@@ -327,7 +334,7 @@ int run(int argc, char** argv) {
     if (served) return 0;
     fmt::print(stderr, "rolld: {}\n", served.error().message);
     if (!served.error().hint.empty()) fmt::print(stderr, "  {}\n", served.error().hint);
-    spdlog::critical("ended: {}", served.error().message);
+    if (!kept) spdlog::critical("ended: {}", served.error().message);
     return exit_code(served.error().code);
 }
 

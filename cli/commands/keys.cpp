@@ -67,11 +67,16 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
         ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), *endpoint + "\n"));
     // Last: from here on the key may connect, and an older one of that name no more.
     const std::string file = role + "-" + options.name;
+    const bool replaced = fs::exists(directory.authorized() / (file + ".pub"));
     ROLL_TRY_VOID(
         write_file_atomically(directory.authorized() / (file + ".pub"), pair.public_key + "\n"));
     if (context.json) {
-        print_json({{"schema", "roll.key/1"}, {"name", file}, {"out", bundle.root().string()}});
+        print_json({{"schema", "roll.key/1"},
+                    {"name", file},
+                    {"out", bundle.root().string()},
+                    {"replaced", replaced}});
     } else {
+        if (replaced) say(fmt::format("the earlier key of {} may not connect any more", file));
         print(fmt::format("{} may connect; {} is its state directory (--dir, ROLL_DIR)\n", file,
                           bundle.root().string()));
     }

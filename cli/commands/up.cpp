@@ -16,9 +16,20 @@ constexpr auto kStartPatience = std::chrono::seconds(60);
 constexpr auto kPause = std::chrono::milliseconds(50);
 constexpr double kJustNowMs = 3000;
 
+// Where a program's output goes, and how much of it is there from earlier starts.
+struct Output {
+    std::filesystem::path path;
+    std::uintmax_t earlier = 0;
+    explicit Output(std::filesystem::path file) : path(std::move(file)) {
+        std::error_code none;
+        earlier = std::filesystem::file_size(path, none);
+        if (none) earlier = 0;
+    }
+};
+
 // Waits until `ready` says something; an Error if the program ends first or takes too long.
 template <class Ready>
-Result<Json> wait_ready(const std::string& program, pid_t pid, const std::filesystem::path& log,
+Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log,
                         const Ready& ready) {
     const auto deadline = std::chrono::steady_clock::now() + kStartPatience;
     for (;;) {
@@ -29,7 +40,7 @@ Result<Json> wait_ready(const std::string& program, pid_t pid, const std::filesy
             return fail(ErrorCode::Failed,
                         fmt::format("{} {}; the end of {}:\n{}", program,
                                     gone ? "ended as soon as it had started" : "does not answer",
-                                    log.string(), last_lines(log, kLines)),
+                                    log.path.string(), last_lines(log.path, kLines, log.earlier)),
                         "rollctl doctor");
         }
         pause(kPause);
@@ -43,7 +54,7 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
         if (!daemon) return nullptr;
         return daemon->ask("version").value_or(Json());
     };
-    const auto log = state.root() / "rolld.out";
+    const Output log(state.root() / "rolld.out");
     if (const auto pid = running(state.pid("rolld"), "rolld")) {
         if (!options.endpoint.empty())
             say("rolld runs already; --endpoint takes effect after rollctl down");
@@ -56,7 +67,7 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
     if (!options.shared.empty()) arguments.insert(arguments.end(), {"--shared", options.shared});
     if (options.slurm_poll > 0)
         arguments.insert(arguments.end(), {"--slurm-poll", fmt::format("{}", options.slurm_poll)});
-    ROLL_TRY(const pid_t pid, start_in_background(arguments, log));
+    ROLL_TRY(const pid_t pid, start_in_background(arguments, log.path));
     return wait_ready("rolld", pid, log, version);
 }
 
@@ -74,7 +85,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         }
         return list.empty() ? Json() : list;
     };
-    const auto log = state.root() / "worker.out";
+    const Output log(state.root() / "worker.out");
     if (const auto pid = running(state.pid("worker"), "roll-worker")) {
         if (options.slots || options.gpus) {
             say("a worker runs already; --slots and --gpus take effect after rollctl down");
@@ -90,7 +101,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         arguments.emplace_back("--gpus");
         arguments.push_back(fmt::format("{}", *options.gpus));
     }
-    ROLL_TRY(const pid_t pid, start_in_background(arguments, log));
+    ROLL_TRY(const pid_t pid, start_in_background(arguments, log.path));
     return wait_ready("roll-worker", pid, log, nodes);
 }
 

@@ -70,7 +70,9 @@ class LocalChannel final : public Channel {
     std::optional<Error> trouble() const override {
         if (!stream_.closed()) return std::nullopt;
         if (!connect_unix(path_)) return no_daemon(path_);
-        return Error{ErrorCode::Unavailable, "rolld ended before it answered; another one runs",
+        return Error{ErrorCode::Unavailable,
+                     "rolld closed the connection before it answered: it was started again, or has "
+                     "as many clients as its --max-connections lets in",
                      "ask again: a job that is submitted again with its --key is queued once"};
     }
 

@@ -40,6 +40,7 @@ Job& current(State& s, const AttemptKey& key) {
 void on(State& s, const IncarnationRaised& e) {
     ROLL_CHECK(e.incarnation > s.incarnation);
     s.incarnation = e.incarnation;
+    s.next_job = std::max(s.next_job, e.next_job);
     for (auto& [id, worker] : s.workers) worker.quiet = true;
 }
 void on(State& s, const AdoptingSet& e) { s.adopting = e.adopting; }

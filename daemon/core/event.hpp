@@ -8,7 +8,10 @@
 namespace roll::core {
 
 // clang-format off
-struct IncarnationRaised { std::uint64_t incarnation = 0; Time at{}; };  // rolld started
+struct IncarnationRaised {                                              // rolld started, or a backup was restored
+    std::uint64_t incarnation = 0; Time at{};
+    std::uint64_t next_job = 0;  // lower numbers may have been given to jobs that a restore forgot
+};
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
     JobId cron{};  // the job of whose times this is one; 0: none
 };

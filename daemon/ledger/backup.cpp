@@ -1,5 +1,6 @@
 #include "daemon/ledger/backup.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -9,8 +10,10 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "daemon/ledger/chain.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/ledger/lock.hpp"
+#include "daemon/ledger/mark.hpp"
 #include "daemon/ledger/sqlite.hpp"
 
 namespace roll::ledger {
@@ -69,10 +72,65 @@ Result<void> copy_synced(const fs::path& from, const fs::path& to) {
     std::error_code error;
     fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
     if (!error) return sync_file(to);
-    const bool missing = error == std::errc::no_such_file_or_directory;
-    return fail(
-        missing ? ErrorCode::NotFound : ErrorCode::Failed,
-        fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), error.message()));
+    return fail(ErrorCode::Failed, fmt::format("cannot copy {} to {}: {}", from.string(),
+                                               to.string(), error.message()));
+}
+
+Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
+    for (const char* name : {"ledger.db", "ledger.mark"}) {
+        if (!fs::exists(backup / name)) {
+            return fail(ErrorCode::NotFound,
+                        fmt::format("{} is no backup: it has no {}", backup.string(), name),
+                        "give a directory that `rolld --backup` has made");
+        }
+        ROLL_TRY_VOID(copy_synced(backup / name, to / name));
+    }
+    const char* const wal = "ledger.db-wal";  // of a ledger that was copied by other means
+    return fs::exists(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
+}
+
+// What is wrong with the copy is wrong with the backup.
+tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::path& backup) {
+    if (const auto at = error.message.find(copy.string()); at != std::string::npos)
+        error.message.replace(at, copy.string().size(), backup.string());
+    return fail(error.code, error.message, "nothing was changed; give an earlier backup");
+}
+
+// Moves the ledger of `state` to `before`, and that of `made` in its place. The old mark goes last:
+// until the new one is there, a start would find that a ledger is missing or is not the marked one,
+// and refuse.
+Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs::path& before) {
+    ROLL_TRY_VOID(make_directories(before));
+    for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})
+        ROLL_TRY_VOID(move_file(state / name, before / name));
+    ROLL_TRY_VOID(copy_synced(made / "ledger.db", state / "ledger.db"));
+    std::error_code ignored;
+    fs::copy_file(state / "ledger.mark", before / "ledger.mark", ignored);
+    ROLL_TRY_VOID(copy_synced(made / "ledger.mark", state / "ledger.mark"));
+    return fsync_directory(state);
+}
+
+// The newest event and the highest number of a job in a ledger that may be damaged: 0, 0 at worst.
+std::pair<std::int64_t, std::int64_t> last_seen(const fs::path& ledger) {
+    if (!fs::exists(ledger)) return {};
+    const auto database = open_database(ledger);
+    if (!database) return {};
+    const auto query = prepare(database->get(), "SELECT max(seq), max(job) FROM events");
+    if (!query || !step(query->get()).value_or(false)) return {};
+    return {sqlite3_column_int64(query->get(), 0), sqlite3_column_int64(query->get(), 1)};
+}
+
+// The first number that no job had which the ledger of `state` told of, or lost: those of jobs that
+// a backup does not know name directories. Each submission is an event, so the events after the
+// backup bound them, whatever a damaged ledger says.
+std::uint64_t unused_job(const fs::path& state, const core::State& known, std::int64_t newest) {
+    const auto [seen, job] = last_seen(state / "ledger.db");
+    const auto mark = MarkFile::open(state / "ledger.mark");
+    const auto marked = mark ? mark->read().value_or(Mark{}) : Mark{};
+    const std::int64_t lost = std::max<std::int64_t>(0, marked.seq - seen);
+    const auto told = static_cast<std::uint64_t>(job + 1 + lost);
+    const std::int64_t since = std::max<std::int64_t>(0, std::max(marked.seq, seen) - newest);
+    return std::clamp(told, known.next_job, known.next_job + static_cast<std::uint64_t>(since));
 }
 
 }  // namespace
@@ -88,7 +146,11 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& target) {
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
     {
+        // Read first: what is committed from now on may be in the copy.
+        ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
+        const std::optional<Mark> marked = mark.read();
         ROLL_TRY(const Database database, open_database(source));
+        ROLL_TRY_VOID(check_chain(database.get(), source, marked));
         ROLL_TRY(const Statement copy, prepare(database.get(), "VACUUM INTO ?"));
         const std::string to = (scratch.path / "ledger.db").string();
         bind_value(copy.get(), 1, to);
@@ -101,34 +163,28 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& target) {
     return newest;
 }
 
-Result<std::int64_t> restore(const fs::path& backup, const fs::path& state,
-                             std::uint64_t incarnation, Time now) {
+Result<Restored> restore(const fs::path& backup, const fs::path& state, std::uint64_t incarnation,
+                         Time now) {
     ROLL_TRY(const Lock lock, Lock::take(state));
     const Scratch scratch(state / ".ledger-restore");
     ROLL_TRY_VOID(make_directories(scratch.path));
-    ROLL_TRY_VOID(copy_synced(backup / "ledger.db", scratch.path / "ledger.db"));
-    ROLL_TRY_VOID(copy_synced(backup / "ledger.mark", scratch.path / "ledger.mark"));
+    if (!backup.empty()) ROLL_TRY_VOID(copy_backup(backup, scratch.path));
+    Restored restored;
     {
-        ROLL_TRY(Ledger copy, Ledger::open(scratch.path));
-        ROLL_TRY(const core::State known, copy.load());
+        auto copy = Ledger::open(scratch.path);
+        if (!copy) return of_backup(copy.error(), scratch.path, backup);
+        ROLL_TRY(const core::State known, copy->load());
+        restored.next_job = unused_job(state, known, copy->newest());
         const std::array<core::Event, 2> raised{
-            core::IncarnationRaised{std::max(incarnation, known.incarnation + 1), now},
+            core::IncarnationRaised{std::max(incarnation, known.incarnation + 1), now,
+                                    restored.next_job},
             core::AdoptingSet{true}};
-        ROLL_TRY_VOID(copy.append(raised, now));
+        ROLL_TRY_VOID(copy->append(raised, now));
     }
-    ROLL_TRY(const std::int64_t newest, check_and_close(scratch.path));
-    const fs::path before = state / fmt::format("ledger-before-{}", now.time_since_epoch().count());
-    ROLL_TRY_VOID(make_directories(before));
-    // The old mark goes last: until the new one is there, a start would find that a ledger is
-    // missing or is not the marked one, and refuse.
-    for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})
-        ROLL_TRY_VOID(move_file(state / name, before / name));
-    ROLL_TRY_VOID(copy_synced(scratch.path / "ledger.db", state / "ledger.db"));
-    std::error_code ignored;
-    fs::copy_file(state / "ledger.mark", before / "ledger.mark", ignored);
-    ROLL_TRY_VOID(copy_synced(scratch.path / "ledger.mark", state / "ledger.mark"));
-    ROLL_TRY_VOID(fsync_directory(state));
-    return newest;
+    ROLL_TRY(restored.newest, check_and_close(scratch.path));
+    restored.before = state / fmt::format("ledger-before-{}", now.time_since_epoch().count());
+    ROLL_TRY_VOID(put_in_place(scratch.path, state, restored.before));
+    return restored;
 }
 
 }  // namespace roll::ledger

@@ -34,9 +34,9 @@ core::Row row_of(sqlite3_stmt* statement) {
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what) {
     const std::string directory = path.parent_path().string();
     return fail(ErrorCode::Corrupt, path.string() + " is damaged: " + what,
-                fmt::format("`rolld --dir {} --restore BACKUP` puts a backup in its place; or move "
-                            "ledger.db* and ledger.mark away to begin an empty queue (checkpoints "
-                            "and exports are not touched)",
+                fmt::format("`rolld --dir {} --restore BACKUP` puts a backup in its place, "
+                            "--start-over an empty queue (what is there is kept; checkpoints and "
+                            "exports are not touched)",
                             directory));
 }
 

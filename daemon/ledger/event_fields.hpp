@@ -6,7 +6,9 @@
 namespace roll::ledger {
 
 // clang-format off
-template <class V> void fields(V& v, core::IncarnationRaised& e) { v("incarnation", e.incarnation); v("at", e.at); }
+template <class V> void fields(V& v, core::IncarnationRaised& e) {
+    v("incarnation", e.incarnation); v("at", e.at); v.added("next_job", e.next_job);
+}
 template <class V> void fields(V& v, core::JobSubmitted& e) {
     v("job", e.job); v("key", e.key); v("user", e.user);
     v("spec", e.spec); v("at", e.at); v.added("array", e.array);

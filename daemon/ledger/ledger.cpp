@@ -87,6 +87,7 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
         std::make_unique<Impl>(Impl{path, std::move(lock), std::move(mark), std::move(database),
                                     std::move(insert), std::move(begin), std::move(commit)});
     ROLL_TRY(impl->head, check_chain(impl->database.get(), path, impl->mark.read()));
+    ROLL_TRY_VOID(merge_wal_at_close(impl->database.get(), true));
     // A rolld that was killed may have written the newest rows and not synced them: a loss of power
     // can still take them. The mark names them once the WAL is synced, as a checkpoint begins.
     if (execute(impl->database.get(), "PRAGMA wal_checkpoint")) impl->mark.write(impl->head);

@@ -32,7 +32,15 @@ Result<Database> open_database(const std::filesystem::path& path) {
                     error.hint);
     }
     sqlite3_busy_timeout(raw, 5000);
+    ROLL_TRY_VOID(merge_wal_at_close(raw, false));
     return database;
+}
+
+Result<void> merge_wal_at_close(sqlite3* database, bool merge) {
+    const int code =
+        sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, merge ? 0 : 1, nullptr);
+    if (code != SQLITE_OK) return tl::unexpected(sqlite_error(database, code));
+    return {};
 }
 
 Result<void> execute(sqlite3* database, const std::string& sql) {

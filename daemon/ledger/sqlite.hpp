@@ -26,7 +26,10 @@ using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 // file.
 Error sqlite_error(sqlite3* database, int code);
 
+// Its WAL stays as it is when it is closed: what a damaged one lost may still be read from it.
 Result<Database> open_database(const std::filesystem::path& path);
+// Whether closing it moves the WAL into the database, as SQLite does by itself.
+Result<void> merge_wal_at_close(sqlite3* database, bool merge);
 Result<void> execute(sqlite3* database, const std::string& sql);
 Result<Statement> prepare(sqlite3* database, std::string_view sql);
 

@@ -22,15 +22,14 @@ std::string rolld_of(const io::Beacon& beacon) {
 
 // A ledger that was copied back from before the beacon's incarnation has forgotten what the newer
 // one gave out.
-tl::unexpected<Error> too_old(const ServerOptions& options, const core::State& state,
-                              const io::Beacon& beacon) {
-    return fail(ErrorCode::Refused,
-                fmt::format("the ledger is older than its beacon: it knows incarnation {} of "
-                            "rolld, and the beacon is of {}",
-                            state.incarnation, rolld_of(beacon)),
-                "put the newest ledger back; if that rolld is dead and this is the newest: "
-                "--take-over, or remove " +
-                    options.beacon.string());
+tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon) {
+    return fail(
+        ErrorCode::Refused,
+        fmt::format("the ledger is older than its beacon: it knows incarnation {} of "
+                    "rolld, and the beacon is of {}",
+                    state.incarnation, rolld_of(beacon)),
+        "put the newest ledger back, or an older one by `rolld --restore BACKUP`, which makes "
+        "that safe; if that rolld is dead and this is the newest: --take-over");
 }
 
 // Another rolld that took over in the meantime, or did so at the same instant, shows in the file.
@@ -67,7 +66,7 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));
     if (!old && !elsewhere) return core::Started{};  // the one before, whose lock is free
-    if (!elsewhere && !options.take_over) return too_old(options, state, *seen);
+    if (!elsewhere && !options.take_over) return too_old(state, *seen);
     std::this_thread::sleep_for(options.leases.stillness);
     const auto again = io::read_beacon(options.beacon);
     if (!again || *again != *seen) {
@@ -76,7 +75,7 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
                         rolld_of(again ? *again : *seen),
                     "stop that one first");
     }
-    if (!options.take_over && old) return too_old(options, state, *seen);
+    if (!options.take_over && old) return too_old(state, *seen);
     if (!options.take_over) {
         return fail(ErrorCode::Refused,
                     "the beacon is of " + rolld_of(*seen) + ", and it stands still",

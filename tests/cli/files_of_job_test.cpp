@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/files.hpp"
+
 namespace roll::cli {
 namespace {
 
@@ -33,13 +35,24 @@ TEST_F(JobFiles, TailYieldsWholeLinesOnce) {
     EXPECT_TRUE(tail.lines().empty());
 }
 
-TEST_F(JobFiles, TailGoesOnAfterTheFileWasCut) {
-    Tail tail(output / "m.jsonl");
-    append("m.jsonl", "one\ntwo\nthree\n");
-    tail.lines();
-    std::filesystem::resize_file(output / "m.jsonl", 4);
-    EXPECT_TRUE(tail.lines().empty());
-    append("m.jsonl", "again\n");
+// roll-worker cuts a log to its newest half while it grows.
+TEST_F(JobFiles, TailMissesNothingOfALogWhoseHeadWasCut) {
+    Tail tail(output / "r.log");
+    std::string all;
+    for (int i = 0; i < 2000; ++i) all += std::to_string(i) + " of many lines\n";
+    append("r.log", all + "half a");
+    EXPECT_EQ(tail.lines().size(), 2000u);
+    // Shorter than it was, then longer.
+    for (const auto& [head, more] : {std::pair(4096u, 2000u), std::pair(20480u, 30000u)}) {
+        const std::string text = *read_file(output / "r.log");
+        std::filesystem::remove(output / "r.log");
+        append("r.log", text.substr(head) + " line\n" + std::string(more, '.') + "half a");
+        const std::vector<std::string> lines = tail.lines();
+        ASSERT_EQ(lines.size(), 1u);
+        EXPECT_EQ(lines[0].substr(lines[0].size() - 11), "half a line");
+    }
+    std::filesystem::resize_file(output / "r.log", 0);
+    append("r.log", "again\n");
     EXPECT_EQ(tail.lines(), std::vector<std::string>{"again"});
 }
 

@@ -104,13 +104,15 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
 }
 
 TEST_F(Rollctl, DryRunShowsTheWholeDocumentOfACommand) {
-    const Ended ended =
-        run("submit --dry-run --name n --slots 3 --time '1h 30m' --after ok:4 -- echo --json '*'");
+    const Ended ended = run(
+        "submit --dry-run --name n --slots 3 --time '1h 30m' --priority -7 --after ok:4 -- echo "
+        "--json '*'");
     ASSERT_EQ(ended.status, 0) << ended.output;
     const Json job = Json::parse(ended.output)["jobs"][0];
     EXPECT_EQ(job["document"]["command"], Json::parse(R"(["echo", "--json", "*"])"));
     EXPECT_EQ(job["resources"]["slots_per_node"], 3);
     EXPECT_EQ(job["resources"]["time_seconds"], 5400);
+    EXPECT_EQ(job["priority"], -7);
     EXPECT_EQ(job["after"], Json::parse(R"([{"condition": "ok", "job": 4}])"));
     EXPECT_EQ(job["output"], base + "/runs/n-{id}");
 }

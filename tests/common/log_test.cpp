@@ -29,6 +29,24 @@ TEST(Log, EveryLineIsAnObjectWhateverItSays) {
     EXPECT_EQ(parse_json(text.substr(end + 1)).value().at("level"), "error");
 }
 
+TEST(Log, AFileHasItsSizeAndTwoEarlierOnesStay) {
+    std::string folder = testing::TempDir() + "roll-log-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+    const std::filesystem::path path = std::filesystem::path(folder) / "p.log";
+    {
+        spdlog::logger logger("p", log_file(path, 1000));
+        for (int i = 0; i < 100; ++i) logger.info("{:100}", i);
+    }
+    std::size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        ++files;
+        EXPECT_LE(entry.file_size(), 1000u) << entry.path();
+    }
+    EXPECT_EQ(files, 3u);
+    EXPECT_NE(read_file(path)->find("99\n"), std::string::npos) << "the newest is under its name";
+    std::filesystem::remove_all(folder);
+}
+
 TEST(Log, AFileThatCannotBeOpenedIsNamed) {
     const auto log = Log::open("/proc/nowhere/x.log", "p");
     ASSERT_FALSE(log);

@@ -89,6 +89,10 @@ class Queue(RollTest):
         refused = self.ctl('cancel', mine, env=as_bob, check=False)
         self.assertEqual(refused.returncode, 4, refused.stderr)
         self.ctl('cancel', his, env=as_bob)
+        newer = self.ctl('keys', 'add', 'bob', '--out', bundle + '2')
+        self.assertIn('the earlier key of client-bob may not connect any more', newer.stderr)
+        as_bob['ROLL_DIR'] = bundle + '2'
+        self.assertEqual(self.ctl('jobs', env=as_bob).returncode, 0)
         self.ctl('keys', 'revoke', 'client-bob')
         self.assertEqual(self.ctl('jobs', env=as_bob, check=False).returncode, 5)
 

@@ -67,7 +67,7 @@ spec::Policy some_policy() {
 core::Events one_of_each() {
     const AttemptKey key{JobId{1}, Token{2, 1}};
     return {
-        core::IncarnationRaised{2, kAt},
+        core::IncarnationRaised{2, kAt, 7},
         core::JobSubmitted{JobId{1}, "key", "ann", some_spec(), kAt},
         core::ExportQueued{JobId{1}, JobId{2}},
         core::JobHeld{JobId{1}, true},

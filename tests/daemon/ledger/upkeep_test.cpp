@@ -179,10 +179,56 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
     core::State expected = fold(history());
     expected.incarnation = 9;
     expected.adopting = true;
+    expected.next_job = 8;  // runs/j-7 is job 7's, though the backup does not know it
     EXPECT_EQ(*Ledger::open(state)->load(), expected);
-    const auto before =
-        state / ("ledger-before-" + std::to_string(kDay0.time_since_epoch().count()));
-    EXPECT_TRUE(std::filesystem::exists(before / "ledger.db")) << "what was there is kept";
+    EXPECT_TRUE(std::filesystem::exists(restored->before / "ledger.db"))
+        << "what was there is kept";
+}
+
+// What a killed rolld leaves once the end of its WAL is lost: six jobs, of which two are known.
+struct TornLedger {
+    Folder folder;
+    std::filesystem::path state = folder.path / "state";
+    TornLedger() {
+        const auto served = folder.path / "served";
+        auto ledger = Ledger::open(served);
+        for (const core::Event& event : history()) EXPECT_TRUE(ledger->append({&event, 1}, kDay0));
+        std::filesystem::create_directory(state);
+        for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.mark"})
+            std::filesystem::copy_file(served / name, state / name);
+        const auto wal = state / "ledger.db-wal";
+        std::filesystem::resize_file(wal, std::filesystem::file_size(wal) / 2);
+    }
+};
+
+TEST(Ledger, ThatIsDamagedKeepsItsWal) {
+    const TornLedger torn;
+    const std::string wal = *read_file(torn.state / "ledger.db-wal");
+    ASSERT_EQ(Ledger::open(torn.state).error().code, ErrorCode::Corrupt);
+    EXPECT_EQ(read_file(torn.state / "ledger.db-wal"), wal);
+}
+
+TEST(Backup, IsNotMadeOfADamagedLedger) {
+    const TornLedger torn;
+    const auto made = back_up(torn.state, torn.folder.path / "copy");
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, ErrorCode::Corrupt);
+    EXPECT_NE(made.error().message.find((torn.state / "ledger.db").string()), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(torn.folder.path / "copy"));
+    EXPECT_TRUE(std::filesystem::exists(torn.state / "ledger.db-wal")) << "it is still evidence";
+}
+
+TEST(Restore, StartsOverWithNumbersThatNoLostJobHad) {
+    const TornLedger torn;
+    const auto restored = restore("", torn.state, 4, kDay0);
+    ASSERT_TRUE(restored) << restored.error().message;
+    EXPECT_GE(restored->next_job, 7u);
+    EXPECT_LE(restored->next_job, 12u) << "eleven events were marked";
+    EXPECT_TRUE(std::filesystem::exists(restored->before / "ledger.db-wal"));
+    const auto state = Ledger::open(torn.state)->load();
+    EXPECT_TRUE(state->jobs.empty());
+    EXPECT_EQ(state->incarnation, 4u);
+    EXPECT_EQ(state->next_job, restored->next_job);
 }
 
 TEST(Backup, ThatIsDamagedIsNotRestored) {
@@ -198,6 +244,7 @@ TEST(Backup, ThatIsDamagedIsNotRestored) {
     const auto restored = restore(copy, state, 0, kDay0);
     ASSERT_FALSE(restored);
     EXPECT_EQ(restored.error().code, ErrorCode::Corrupt);
+    EXPECT_TRUE(restored.error().message.starts_with((copy / "ledger.db").string()));
     EXPECT_EQ(*Ledger::open(state)->load(), fold(history()));
 }
 
