@@ -19,6 +19,16 @@ Json ids_json(const std::vector<JobId>& ids) {
     return list;
 }
 
+Json changed_json(const std::string& op, const std::vector<JobId>& open,
+                  const std::vector<JobId>& over) {
+    const char* const schema = op == "cancel"   ? "roll.cancel/1"
+                               : op == "update" ? "roll.updated/1"
+                               : op == "close"  ? "roll.closed/1"
+                                                : "roll.held/1";
+    const char* const changed = op == "cancel" ? "cancelled" : "jobs";
+    return {{"schema", schema}, {changed, ids_json(open)}, {"over", ids_json(over)}};
+}
+
 // Jobs of one submission: an array's tasks and the jobs of a chain have numbers in a row.
 std::size_t count_jobs(const spec::JobSpec& spec) {
     const auto indices = spec.array ? spec::array_indices(spec.array->indices) : std::vector{0};
@@ -227,34 +237,25 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(const auto ids, query::select(engine_.state(), selector, user));
     if (client.who.role != Role::Operator) ROLL_TRY_VOID(owns(client.who.user, ids));
-    Asked asked{{}, client.peer, request.id, {}};
+    Many many{.peer = client.peer, .id = request.id};
     std::vector<JobId> over;
     std::vector<JobId> open;
     for (const JobId id : ids) {
         const bool is_over = core::is_over(engine_.state().jobs.at(id).phase);
         (is_over ? over : open).push_back(id);
         if (is_over) continue;
-        if (request.op == "cancel") asked.inputs.push_back(add(core::Cancel{id, reason}));
-        if (request.op == "close") asked.inputs.push_back(add(core::Close{id}));
-        if (request.op == "hold") asked.inputs.push_back(add(core::Hold{id, true}));
-        if (request.op == "release") asked.inputs.push_back(add(core::Hold{id, false}));
+        if (request.op == "cancel") many.inputs.push_back(core::Cancel{id, reason});
+        if (request.op == "close") many.inputs.push_back(core::Close{id});
+        if (request.op == "hold") many.inputs.push_back(core::Hold{id, true});
+        if (request.op == "release") many.inputs.push_back(core::Hold{id, false});
         if (request.op != "update") continue;
-        if (has_priority) asked.inputs.push_back(add(core::SetPriority{id, priority}));
-        if (has_begin) asked.inputs.push_back(add(core::SetBegin{id, begin}));
+        if (has_priority) many.inputs.push_back(core::SetPriority{id, priority});
+        if (has_begin) many.inputs.push_back(core::SetBegin{id, begin});
     }
-    const std::string op = request.op;
-    asked.reply = [op, over, open](bool) {
-        if (op == "cancel") {
-            return Json{{"schema", "roll.cancel/1"},
-                        {"cancelled", ids_json(open)},
-                        {"over", ids_json(over)}};
-        }
-        const char* const schema = op == "update"  ? "roll.updated/1"
-                                   : op == "close" ? "roll.closed/1"
-                                                   : "roll.held/1";
-        return Json{{"schema", schema}, {"jobs", ids_json(open)}, {"over", ids_json(over)}};
-    };
-    asked_.push_back(std::move(asked));
+    many.answer = changed_json(request.op, open, over);
+    // From the last job on, so that none which is to go as well takes the place of one that went.
+    if (request.op == "cancel" || request.op == "hold") std::ranges::reverse(many.inputs);
+    shares_.ask(std::move(many));
     return {};
 }
 

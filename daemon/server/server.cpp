@@ -147,6 +147,7 @@ std::chrono::milliseconds Server::until_next() const {
     if (const auto wakeup = core::next_wakeup(engine_.state(), now))
         next = std::min(next, *wakeup - now);
     next = std::min(next, until_errand());
+    if (!shares_.empty()) next = 0ms;
     for (const Waiting& waiting : waiting_) {
         const auto left =
             std::chrono::ceil<std::chrono::milliseconds>(waiting.until - steady_now());
@@ -232,6 +233,7 @@ void Server::turn() {
     }
     if (engine_.state().adopting && beacon_.published() >= beats_to_adopt(options_.leases))
         inputs_.push_back(core::Adopted{});
+    shares_.add_to(inputs_);
     auto turned = step();
     if (!turned) {
         Error error = std::move(turned).error();
@@ -240,6 +242,7 @@ void Server::turn() {
     }
     if (turned->restless) spdlog::error("the rules do not come to rest: please report it");
     answer_requests(*turned);
+    for (const Many& done : shares_.settle(*turned)) reply(done.peer, done.id, done.answer);
     answer_workers(*turned);
     answer_events(turned->committed > 0);
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());

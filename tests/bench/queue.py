@@ -240,7 +240,7 @@ def large(options):
         cluster.bench('ask', 100, 'jobs', '{"limit": 100}')
         beside('engine turn, longest', turns(cluster)['longest_ms'], 'ms', 10)
         beside('cancel of 10,000', cluster.bench('ask', 1, 'cancel', '{"selector": "80001-90000"}')['p50'], 'ms', 5000)
-        turns(cluster)
+        beside('engine turn, longest', turns(cluster)['longest_ms'], 'ms', 10)
 
 
 def workers(options, count=10_000):

@@ -77,6 +77,28 @@ TEST(Rolld, WhatWasAcknowledgedIsThereAfterAKill) {
     EXPECT_EQ((*again)["repeated"], true);
 }
 
+TEST(Rolld, ACancelOfMoreThanATurnTakesIsAnsweredOnceWhenAllIsCommitted) {
+    constexpr int kJobs = 1000;  // of four turns
+    Daemon daemon;
+    daemon.start();
+    {
+        io::Client client = daemon.client();
+        Json args = submit_args("k");
+        args["spec"]["array"] = {{"indices", "1-1000"}, {"limit", 0}, {"index", -1}};
+        const auto queued = client.ask("submit", args, 30s);
+        ASSERT_TRUE(queued) << queued.error().message;
+        const auto cancelled = client.ask("cancel", {{"selector", "all"}}, 30s);
+        ASSERT_TRUE(cancelled) << cancelled.error().message;
+        EXPECT_EQ((*cancelled)["cancelled"].size(), kJobs);
+    }
+    daemon.end(SIGKILL);
+    daemon.start();
+    io::Client client = daemon.client();
+    const auto jobs = client.ask("jobs", {{"all", true}, {"state", "cancelled"}}, 30s);
+    ASSERT_TRUE(jobs) << jobs.error().message;
+    EXPECT_EQ((*jobs)["jobs"].size(), kJobs);
+}
+
 TEST(Rolld, AnUnknownKeyGetsNoAnswer) {
     Daemon daemon;
     daemon.start();

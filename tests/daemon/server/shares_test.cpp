@@ -1,0 +1,81 @@
+#include "daemon/server/shares.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::server {
+namespace {
+
+Many cancels(std::uint64_t id, std::uint64_t first, std::uint64_t count) {
+    Many many{.id = id, .answer = Json(id)};
+    for (std::uint64_t i = 0; i < count; ++i)
+        many.inputs.push_back(core::Cancel{JobId{first + i}, ""});
+    return many;
+}
+
+std::vector<std::uint64_t> jobs_of(const std::vector<core::Input>& turn) {
+    std::vector<std::uint64_t> jobs;
+    for (const core::Input& input : turn) jobs.push_back(std::get<core::Cancel>(input).job.value);
+    return jobs;
+}
+
+engine::Turn granted(const std::vector<core::Input>& inputs) {
+    engine::Turn turn;
+    turn.replies.resize(inputs.size());
+    return turn;
+}
+
+TEST(Shares, ALongRequestIsSpreadAndAShortOneNotHeldUp) {
+    Shares shares(4);
+    shares.ask(cancels(1, 10, 5));
+    shares.ask(cancels(2, 20, 2));
+    std::vector<core::Input> turn{core::Cancel{JobId{1}, ""}};  // of another request
+    shares.add_to(turn);
+    EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{1, 10, 11, 20, 21}));
+    const auto first = shares.settle(granted(turn));
+    ASSERT_EQ(first.size(), 1);
+    EXPECT_EQ(first[0].id, 2);
+
+    turn.clear();
+    shares.add_to(turn);
+    EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{12, 13, 14}));
+    const auto second = shares.settle(granted(turn));
+    ASSERT_EQ(second.size(), 1);
+    EXPECT_EQ(*second[0].answer, Json(1));
+    EXPECT_TRUE(shares.empty());
+}
+
+TEST(Shares, TheFirstRefusalIsTheAnswerWhenAllIsDone) {
+    Shares shares(2);
+    shares.ask(cancels(1, 1, 5));
+    std::vector<std::string> answers;
+    for (int i = 0; i < 3; ++i) {
+        std::vector<core::Input> turn;
+        shares.add_to(turn);
+        engine::Turn decided = granted(turn);
+        decided.replies.back() =
+            fail(ErrorCode::Refused, "job " + std::to_string(jobs_of(turn).back()));
+        for (const Many& many : shares.settle(decided))
+            answers.push_back(many.answer.error().message);
+    }
+    EXPECT_EQ(answers, (std::vector<std::string>{"job 2"}));
+}
+
+TEST(Shares, WhatAsksForNothingIsAnsweredByTheNextTurn) {
+    Shares shares;
+    shares.ask(cancels(7, 1, 0));
+    std::vector<core::Input> turn;
+    shares.add_to(turn);
+    EXPECT_TRUE(turn.empty());
+    EXPECT_EQ(shares.settle(granted(turn)).size(), 1);
+}
+
+TEST(Shares, MoreRequestsThanAShareHasInputsAllGoOn) {
+    Shares shares(2);
+    for (std::uint64_t id = 1; id <= 5; ++id) shares.ask(cancels(id, id * 10, 2));
+    std::vector<core::Input> turn;
+    shares.add_to(turn);
+    EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{10, 20, 30, 40, 50}));
+}
+
+}  // namespace
+}  // namespace roll::server
