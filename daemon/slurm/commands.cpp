@@ -89,16 +89,43 @@ std::string quote(std::string_view text) {
     return quoted + "'";
 }
 
-// exec: Slurm's signals reach the worker, or srun, which passes them on. On one node the worker is
-// the batch script itself: srun would cost half a second. A node that fails leaves the others alone
-// (--no-kill); --overlap and an explicit shape, since sites set defaults that break a bare srun.
+namespace {
+
+// What starts a worker, as words of the script.
+std::string worker_words(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
+    return quote(site.worker) + " --dir " + quote(site.directory) + " \\\n    --pilot " +
+           quote(key) + " --slots " + std::to_string(queue.slots) + " --gpus " +
+           std::to_string(queue.gpus) + " --ends-at \"$ends\" --handover " +
+           std::to_string(queue.margin().count());
+}
+
+// The nodes but the first. A node that fails leaves the others alone (--no-kill); --overlap and an
+// explicit shape, since sites set defaults that break a bare srun.
+std::string other_nodes(const spec::PilotQueue& queue) {
+    const std::string others = std::to_string(queue.nodes - 1);
+    std::string text = "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0";
+    text += " --mpi=none \\\n    --relative=1 --nodes=" + others + " --ntasks=" + others +
+            " --ntasks-per-node=1 --cpus-per-task=" + std::to_string(queue.slots);
+    if (queue.gpus > 0) text += " --gres=gpu:" + std::to_string(queue.gpus);
+    return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
+}
+
+// Of several nodes: what Slurm says to the script is for the first worker; it tells the others
+// itself. The script's end would be that of all.
+constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
+for worker in $others $first; do
+    until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
+done
+exit $status
+)";
+
+}  // namespace
+
+// The first node's worker needs no srun, which costs half a second. On one node it is the batch
+// script itself (exec), so that Slurm's signals reach it.
 // The lines of --setup run in a login shell, which knows `module`.
 // 22.05 knows no SLURM_JOB_END_TIME; what Slurm cuts short rolld hears from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
-    const std::string nodes = std::to_string(queue.nodes);
-    const std::string slots = std::to_string(queue.slots);
-    const std::string gpus = std::to_string(queue.gpus);
-    const std::string next = " \\\n    ";
     std::string text = queue.setup.empty() ? "#!/bin/bash\n" : "#!/bin/bash -l\n";
     text += "# Pilot " + key + " of Roll's allocation queue " + queue.name +
             ": one roll-worker a node.\n";
@@ -106,23 +133,18 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
     text += "printf -v now '%(%s)T' -1\n";
     text += "ends=${SLURM_JOB_END_TIME:-$((now + " + std::to_string(queue.time.count()) + "))}\n";
     for (const std::string& line : queue.setup) text += line + "\n";
-    text += "exec ";
-    if (queue.nodes > 1) {
-        text += "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none" +
-                next + "--nodes=" + nodes + " --ntasks=" + nodes +
-                " --ntasks-per-node=1 --cpus-per-task=" + slots;
-        if (queue.gpus > 0) text += " --gres=gpu:" + gpus;
-        text += next;
-    }
-    text += quote(site.worker) + " --dir " + quote(site.directory) + next + "--pilot " +
-            quote(key) + " --slots " + slots + " --gpus " + gpus + " --ends-at \"$ends\"" +
-            " --handover " + std::to_string(queue.margin().count()) + "\n";
-    return text;
+    const std::string worker = worker_words(queue, key, site);
+    if (queue.nodes == 1) return text + "exec " + worker + "\n";
+    text += "worker=(" + worker + ")\n";
+    text += "\"${worker[@]}\" &\nfirst=$!\n";
+    text += other_nodes(queue) + "others=$!\n";
+    return text + kUntilAllHaveEnded;
 }
 
 // --no-requeue: a pilot that Slurm starts again would belong to an order that has ended. The signal
 // reaches the workers before the end, even if the end was moved; it may come a minute early. "B:"
-// means the batch script, else only what srun started gets it.
+// means the batch script, else only what srun started gets it; of several nodes the first one's
+// worker knows the end itself.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

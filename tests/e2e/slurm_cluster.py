@@ -11,6 +11,7 @@ import tempfile
 import time
 
 PROGRAMS = ('slurmctld', 'slurmd', 'munged', 'sbatch', 'squeue', 'scancel', 'sinfo', 'scontrol')
+ACCOUNTANTS = ('mariadbd', 'slurmdbd', 'sacctmgr')
 NODES, GPUS = 8, 8
 CONF = '''
 ClusterName=lab
@@ -31,7 +32,7 @@ SlurmdLogFile={top}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+AccountingStorageType={accounting}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
@@ -50,12 +51,32 @@ PartitionName=gpu Nodes=ALL Default=YES PriorityTier=1 MaxTime=7-0 DefMemPerCPU=
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=7-0 DefMemPerCPU=100
 '''
 
+NO_ACCOUNTING = 'accounting_storage/none'
+ACCOUNTING = '''accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={port}
+AccountingStoragePass={top}/munge.socket
+AccountingStorageEnforce=associations,limits,qos'''
+SLURMDBD_CONF = '''
+AuthType=auth/munge
+AuthInfo=socket={top}/munge.socket
+DbdHost=localhost
+DbdPort={port}
+SlurmUser=root
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm
+PidFile={top}/slurmdbd.pid
+'''
 
-def why_not():
+
+def why_not(accounting=False):
     """Why this machine cannot run the cluster, or None."""
     if os.geteuid() != 0:
         return 'the Slurm test cluster needs root'
-    missing = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
+    wanted = PROGRAMS + (ACCOUNTANTS if accounting else ())
+    missing = [name for name in wanted if not shutil.which(name, path=PATH)]
     if missing:
         return f'{", ".join(missing)} not installed: packaging/setup --tests'
     return None
@@ -82,9 +103,11 @@ def free_ports(count):
 
 
 class Cluster:
-    """start() to stop(); `env` is what Slurm's commands need to find it."""
+    """start() to stop(); `env` is what Slurm's commands need to find it. accounting: arguments of
+    `sacctmgr -i` each, for a slurmdbd whose limits Slurm enforces."""
 
-    def __init__(self):
+    def __init__(self, accounting=()):
+        self.accounting = accounting
         self.top = tempfile.mkdtemp(prefix='roll-slurm-')
         self.conf = f'{self.top}/slurm.conf'
         self.env = {'PATH': PATH, 'SLURM_CONF': self.conf, 'LC_ALL': 'C.UTF-8'}
@@ -92,17 +115,22 @@ class Cluster:
 
     def start(self):
         os.chmod(self.top, 0o755)
-        first = free_ports(NODES + 1)
+        first = free_ports(NODES + 2)
         ports = list(range(first, first + NODES + 1))
+        accounts = {'top': self.top, 'port': first + NODES + 1}
         for folder in ('state', 'spool', 'dev', 'munge'):
             os.makedirs(f'{self.top}/{folder}')
+        accounting = ACCOUNTING.format(**accounts) if self.accounting else NO_ACCOUNTING
         self._write('slurm.conf', CONF.format(top=self.top, ports=ports, last=ports[-1], nodes=NODES,
-                                              gpus=GPUS))
+                                              gpus=GPUS, accounting=accounting))
         # 22.05 knows no such plugin, and later releases want cgroups to be there without it.
         newer = self.version() >= (23, 11)
         self._write('cgroup.conf', 'CgroupPlugin=disabled\n' if newer else 'CgroupAutomount=no\n')
         self._write('gres.conf', f'NodeName=n[1-{NODES}] Name=gpu Type=h200 File={self._devices()}\n')
         self._start_munge()
+        if self.accounting:
+            self._write('slurmdbd.conf', SLURMDBD_CONF.format(**accounts))
+            self._start_accounting()
         self.start_controller()
         for node in range(1, NODES + 1):
             self.daemon(f'slurmd-n{node}', 'slurmd', '-f', self.conf, '-N', f'n{node}', '-D')
@@ -135,11 +163,38 @@ class Cluster:
         self.daemon('munged', 'munged', '--foreground', '--force', f'--key-file={key}',
                     f'--socket={self.top}/munge.socket', f'--pid-file={self.top}/munge/pid',
                     f'--log-file={self.top}/munge/log', f'--seed-file={self.top}/munge/seed')
+        self._wait_file('munge.socket', 'munged')
+
+    def _wait_file(self, file, daemon):
         deadline = time.monotonic() + 20
-        while not os.path.exists(f'{self.top}/munge.socket'):
+        while not os.path.exists(f'{self.top}/{file}'):
             if time.monotonic() > deadline:
-                raise RuntimeError('munged does not start: ' + self.tail('munged.out'))
+                raise RuntimeError(f'{daemon} does not start: ' + self.tail(f'{daemon}.out'))
             time.sleep(0.02)
+
+    def _start_accounting(self):
+        """A database without users or network, for slurmdbd alone; of its own tables it has the one
+        of procedures, since to make all takes longer than the tests."""
+        os.chmod(f'{self.top}/slurmdbd.conf', 0o600)
+        os.makedirs(f'{self.top}/db')
+        with open('/usr/share/mysql/mysql_system_tables.sql', encoding='utf-8') as file:
+            procedures = next(line for line in file if line.startswith('CREATE TABLE IF NOT EXISTS proc '))
+        self._write('db.sql', f'create database mysql;\nuse mysql;\n{procedures}create database slurm;\n')
+        self.env['MYSQL_UNIX_PORT'] = f'{self.top}/db.socket'
+        self.daemon('mariadbd', 'mariadbd', '--no-defaults', f'--datadir={self.top}/db',
+                    f'--socket={self.top}/db.socket', f'--init-file={self.top}/db.sql', '--user=root',
+                    '--skip-networking', '--skip-grant-tables', '--innodb-flush-log-at-trx-commit=0')
+        self._wait_file('db.socket', 'mariadbd')
+        self.daemon('slurmdbd', 'slurmdbd', '-D')
+        deadline = time.monotonic() + 60
+        while 'cluster' not in self.run('sacctmgr', '-i', 'add', 'cluster', 'lab', check=False).lower():
+            if time.monotonic() > deadline:
+                raise RuntimeError('slurmdbd does not answer: ' + self.tail('slurmdbd.out'))
+            time.sleep(0.1)
+        for arguments in self.accounting:
+            said = self.run('sacctmgr', '-i', *arguments)
+            if 'rror' in said:
+                raise RuntimeError(f'sacctmgr {" ".join(arguments)}: {said}')
 
     def start_controller(self, *options):
         self.daemon('slurmctld', 'slurmctld', '-f', self.conf, '-D', *options)

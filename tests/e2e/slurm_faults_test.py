@@ -52,7 +52,7 @@ class Orders(SlurmTest):
         wait_until(lambda: not self.alloc()['allocations'], 'rolld to note that')
         dry = self.json('alloc', 'dry-run', 'q')
         self.assertIn('--gres=gpu:8', dry['command'])
-        self.assertIn('exec srun', dry['script'])
+        self.assertIn('srun --export=ALL', dry['script'])
         checks = {c['check']: c['good'] for c in self.json('doctor', '--slurm', check=False)['checks']}
         self.assertTrue(checks['slurmctld'] and checks['partitions'] and checks['queue q'], checks)
         self.assertFalse(checks['endpoint'], 'loopback is no endpoint for other nodes')
@@ -102,6 +102,20 @@ class Faults(SlurmTest):
         self.assertEqual(list(self.slurm_jobs()), self.starts()[1:])
         self.cluster.run('scontrol', 'update', f'NodeName={node}', 'State=RESUME')
         self.let_go(job)
+
+    # The first node's worker is started by the batch script, the other's by srun.
+    def test_scancel_lets_both_nodes_of_an_allocation_save(self):
+        self.queue('--nodes', '2', '--slots', '1')
+        job = self.submit('--nodes', '2', '--', 'sh', '-c',
+                          f'cd {self.work}; [ -e saved.$ROLL_NODE_RANK ] && exit; '
+                          'trap "sleep 1; touch saved.$ROLL_NODE_RANK; exit 75" TERM; touch up.$ROLL_NODE_RANK; '
+                          'while :; do sleep 0.05; done')
+        there = lambda what: all(os.path.exists(f'{self.work}/{what}.{node}') for node in (0, 1))  # noqa: E731
+        wait_until(lambda: there('up'), 'both nodes to run')
+        self.cluster.run('scancel', *self.slurm_jobs())
+        self.wait_done(job)
+        self.assertTrue(there('saved'))
+        self.assertEqual([a['outcome'] for a in self.show(job)['attempts']], ['yielded', 'done'])
 
     def test_preempted_pilots_come_back_elsewhere(self):
         self.queue('--gpus', '1')

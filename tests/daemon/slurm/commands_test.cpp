@@ -70,10 +70,19 @@ export PATH='/usr/bin:/it'\''s'
 printf -v now '%(%s)T' -1
 ends=${SLURM_JOB_END_TIME:-$((now + 108000))}
 module load cuda
-exec srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none \
-    --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:8 \
-    '/opt/roll/bin/roll-worker' --dir '/home/u/roll' \
-    --pilot '5f3c.1.2' --slots 8 --gpus 8 --ends-at "$ends" --handover 120
+worker=('/opt/roll/bin/roll-worker' --dir '/home/u/roll' \
+    --pilot '5f3c.1.2' --slots 8 --gpus 8 --ends-at "$ends" --handover 120)
+"${worker[@]}" &
+first=$!
+srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --mpi=none \
+    --relative=1 --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:8 \
+    "${worker[@]}" </dev/null &
+others=$!
+trap 'kill -TERM $first' TERM INT HUP USR1 USR2
+for worker in $others $first; do
+    until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
+done
+exit $status
 )");
 }
 
