@@ -42,8 +42,6 @@ Result<AddedToken> parse_token(const Json& json) {
 
 }  // namespace
 
-std::size_t TokenFinder::Hash::operator()(std::string_view text) const { return hash64(text); }
-
 void TokenFinder::add(const AddedToken& token) {
     if (token.spelling.empty() || !tokens_.emplace(token.spelling, token).second) return;
     auto& sizes = starts_[static_cast<std::uint8_t>(token.spelling.front())];

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/hash.hpp"
 #include "common/json.hpp"
 #include "worker/tokenizer/model.hpp"
 #include "worker/tokenizer/normalizer.hpp"
@@ -65,11 +66,7 @@ class TokenFinder {
     static void widen(const AddedToken& token, std::string_view text, std::size_t done,
                       std::size_t& begin, std::size_t& end);
 
-    struct Hash {
-        using is_transparent = void;
-        std::size_t operator()(std::string_view text) const;
-    };
-    std::unordered_map<std::string, AddedToken, Hash, std::equal_to<>> tokens_;  // by spelling
+    std::unordered_map<std::string, AddedToken, TextHash, std::equal_to<>> tokens_;  // by spelling
     std::array<std::vector<std::size_t>, 256> starts_;  // sizes by first byte, longest first
 };
 

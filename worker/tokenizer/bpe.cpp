@@ -199,6 +199,4 @@ const std::string* Bpe::token_of(std::uint32_t id) const {
     return id < tokens_.size() ? tokens_[id] : nullptr;
 }
 
-std::size_t Bpe::Hash::operator()(std::string_view text) const { return hash64(text); }
-
 }  // namespace roll::tokenizer

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/hash.hpp"
 #include "common/json.hpp"
 
 namespace roll::tokenizer {
@@ -90,11 +91,7 @@ class Bpe {
     std::size_t size() const { return ids_.size(); }
 
   private:
-    struct Hash {
-        using is_transparent = void;
-        std::size_t operator()(std::string_view text) const;
-    };
-    using Ids = std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>>;
+    using Ids = std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>>;
 
     Result<void> read_vocabulary(const Json& json);
     Result<void> read_merges(const Json& json);
