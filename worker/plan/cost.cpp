@@ -91,8 +91,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     bytes.weights = count * element;
     bytes.main_weights = count * (main - element);  // what weights lack of them
     const std::int64_t moving = count - held.frozen;
-    // The sum over ranks touches those of frozen ones, too.
-    bytes.gradients = (spec.parallel.dp > 1 ? count : moving) * main;
+    bytes.gradients = (held.on_gpu ? count : moving) * main;  // a CPU's are made when written
     bytes.moments = 2 * moving * main;
     // Of several micro-batches the second has no such room, nor are a frozen parameter's gradients.
     const bool spare = spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu;

@@ -45,9 +45,8 @@ struct MemoryBytes {
     }
 };
 struct Held {
-    int live = 1;  // micro-batches
-    std::int64_t frozen =
-        0;  // parameters, which have no moments and on one rank alone no gradients
+    int live = 1;             // micro-batches
+    std::int64_t frozen = 0;  // parameters, which have no moments and on a CPU no gradients
     bool on_gpu = false;
 };
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

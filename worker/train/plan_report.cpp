@@ -121,10 +121,11 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
-    // A ring's all-reduce sends and receives nearly twice what it sums.
+    // A ring's all-reduce sends and receives nearly twice what it sums: of what is trained a
+    // gradient, which is as large as one of its two moments.
     const double dp = spec.parallel.dp;
     json["communication_bytes_per_step"] = {
-        {"gradients", std::llround(2 * (dp - 1) / dp * static_cast<double>(memory.gradients))}};
+        {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
     const double peak = spec.peak_tflops > 0 ? spec.peak_tflops * 1e12
                                              : measure_peak_flops(dtype_of(spec.precision));
     const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *

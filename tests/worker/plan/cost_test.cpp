@@ -73,8 +73,8 @@ TEST(Cost, FrozenParametersHaveNoMoments) {
     EXPECT_EQ(some.moments, all.moments - 8 * kFrozen);
     EXPECT_EQ(some.snapshot, all.snapshot - 8 * kFrozen);
     EXPECT_EQ(some.gradients, all.gradients - 4 * kFrozen);
-    spec.parallel.dp = 2;
-    EXPECT_EQ(memory_bytes(smollm2(), spec, {.frozen = kFrozen}).gradients, all.gradients);
+    const Held on_gpu{.frozen = kFrozen, .on_gpu = true};
+    EXPECT_EQ(memory_bytes(smollm2(), spec, on_gpu).gradients, all.gradients);
     const CheckpointBytes disk = checkpoint_bytes(smollm2(), spec::Precision::Bf16, kFrozen);
     EXPECT_EQ(disk.weights, all.weights);
     EXPECT_EQ(disk.optimizer, some.moments);

@@ -72,19 +72,46 @@ TEST(Step, TwoGlooProcessesTrainAsOneRankDoes) {
     EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
-Named train_two_replicas(const TrainOptions& options, bool tied) {
+// What the ranks of a group sum up.
+class CountingCommunicator final : public Communicator {
+  public:
+    CountingCommunicator(Communicator& inner, std::size_t& bytes) : inner_(inner), bytes_(bytes) {}
+    int rank() const override { return inner_.rank(); }
+    int size() const override { return inner_.size(); }
+    void send(const at::Tensor& tensor, int to, Channel channel) override {
+        inner_.send(tensor, to, channel);
+    }
+    void recv(at::Tensor& tensor, int from, Channel channel) override {
+        inner_.recv(tensor, from, channel);
+    }
+    Ticket all_reduce(const at::Tensor& tensor) override {
+        bytes_ += tensor.nbytes();
+        return inner_.all_reduce(tensor);
+    }
+    void wait(Ticket ticket) override { inner_.wait(ticket); }
+
+  private:
+    Communicator& inner_;
+    std::size_t& bytes_;
+};
+
+// `bytes`: that one of them put into sums.
+Named train_two_replicas(const TrainOptions& options, bool tied, std::size_t* bytes = nullptr) {
     LocalGroup group(2);
     Named seen;
+    std::size_t summed[2] = {};
     std::vector<std::thread> replicas;
     for (int rank = 0; rank < 2; ++rank) {
         replicas.emplace_back([&, rank] {
             at::set_num_threads(1);
             LocalCommunicator dp(group, rank);
-            Named mine = train_replica(dp, options, tied);
+            CountingCommunicator counting(dp, summed[rank]);
+            Named mine = train_replica(counting, options, tied);
             if (rank == 1) seen = std::move(mine);
         });
     }
     for (std::thread& replica : replicas) replica.join();
+    if (bytes != nullptr) *bytes = summed[1];
     return seen;
 }
 
@@ -93,6 +120,31 @@ TEST(Step, TwoReplicasTrainAsOneDoesWithEitherLoss) {
         TrainOptions options = fp64_options();
         options.normalize = normalize;
         EXPECT_LE(worst(train_two_replicas(options, false), train_alone(options, false)), 1e-10);
+    }
+}
+
+// Frozen in the middle, at an end and all over the place, in small buckets and in one.
+TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
+    constexpr std::size_t kSteps = 10;
+    const std::vector<std::string> globs[] = {
+        {"decoder.layers.[12].*"}, {"embedding.*", "*norm*"}, {"*linear_fc1.weight", "output*"}};
+    for (const std::vector<std::string>& freeze : globs) {
+        for (const std::int64_t bucket_numel : {2000, 1 << 20}) {
+            TrainOptions options = fp64_options();
+            options.bucket_numel = bucket_numel;
+            std::size_t all = 0, without = 0;
+            train_two_replicas(options, true, &all);
+            options.init.freeze = freeze;
+            const Parameters p = make_parameters(
+                parameter_specs(tiny_model(true), split_layers(tiny_model(true), 0, 1)),
+                options.init);
+            const auto frozen = static_cast<std::size_t>(p.flat_grad.numel() - trainable_numel(p));
+            ASSERT_GT(frozen, 0U);
+            EXPECT_LE(
+                worst(train_two_replicas(options, true, &without), train_alone(options, true)),
+                1e-10);
+            EXPECT_EQ(all - without, kSteps * frozen * sizeof(double));
+        }
     }
 }
 

@@ -5,6 +5,28 @@
 #include "common/check.hpp"
 
 namespace roll::train {
+namespace {
+
+// Views of the flat gradient: of trained parameters that lie side by side, one.
+std::vector<at::Tensor> trained_parts(const Parameters& parameters, const plan::Bucket& bucket) {
+    std::vector<at::Tensor> parts;
+    std::int64_t begin = bucket.begin, end = begin;
+    const auto close = [&] {
+        if (begin < end) parts.push_back(parameters.flat_grad.slice(0, begin, end));
+    };
+    for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
+        const std::int64_t size = parameters.grad[i].numel();
+        if (parameters.specs[i].frozen) {
+            close();
+            begin = end + size;
+        }
+        end += size;
+    }
+    close();
+    return parts;
+}
+
+}  // namespace
 
 GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                          std::function<void(int)> issued)
@@ -16,6 +38,7 @@ GradBuckets::GradBuckets(const Parameters& parameters, std::int64_t bucket_numel
     buckets_ = plan::cut_buckets(
         numels, bucket_numel > 0 ? bucket_numel : plan::default_bucket_numel(numels));
     bucket_of_.resize(numels.size());
+    for (const plan::Bucket& bucket : buckets_) sums_.push_back(trained_parts(parameters, bucket));
     for (int bucket = 0; bucket < std::ssize(buckets_); ++bucket)
         for (int i = buckets_[bucket].parameter_begin; i < buckets_[bucket].parameter_end; ++i)
             bucket_of_[i] = bucket;
@@ -30,10 +53,9 @@ void GradBuckets::begin(int microbatches) {
 void GradBuckets::ready(int parameter) {
     const int number = bucket_of_[parameter];
     if (--missing_[number] > 0) return;
-    const plan::Bucket& bucket = buckets_[number];
     issued_(number);
     if (dp_.size() == 1) return;
-    tickets_.push_back(dp_.all_reduce(parameters_.flat_grad.slice(0, bucket.begin, bucket.end)));
+    for (const at::Tensor& part : sums_[number]) tickets_.push_back(dp_.all_reduce(part));
 }
 
 void GradBuckets::finish() {

@@ -1,6 +1,8 @@
 // A chunk's flat gradient in the buckets of plan::cut_buckets; a bucket is all-reduced over dp as
 // soon as the last contribution to it is there, while backward goes on.
 //
+// A frozen parameter's gradient is 0 on all of them, and is not sent.
+//
 // When a bucket is complete follows from the schedule alone, so all replicas issue the same
 // reductions in the same order.
 #pragma once
@@ -32,8 +34,9 @@ class GradBuckets {
     Communicator& dp_;
     std::function<void(int)> issued_;
     std::vector<plan::Bucket> buckets_;
-    std::vector<int> bucket_of_;  // by parameter
-    std::vector<int> missing_;    // contributions, by bucket
+    std::vector<std::vector<at::Tensor>> sums_;  // by bucket: its parts without frozen ones
+    std::vector<int> bucket_of_;                 // by parameter
+    std::vector<int> missing_;                   // contributions, by bucket
     std::vector<Communicator::Ticket> tickets_;
 };
 

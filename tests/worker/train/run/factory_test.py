@@ -67,6 +67,9 @@ class Factory(RankCase):
         self.assertLess(run.metrics()[0]['grad_norm'], loose.metrics()[0]['grad_norm'])
         self.assertEqual(run.metrics()[0]['loss'], loose.metrics()[0]['loss'])
         self.assertRegex(self.plan(self.document(3, model=model)).stdout, r'^tiny: .*, [1-9][0-9,]* of them frozen\n')
+        told = json.loads(self.plan(self.document(3, model=model), '--json').stdout)
+        trained = told['parameters'] - told['frozen_parameters']
+        self.assertEqual(told['communication_bytes_per_step']['gradients'], trained * 4)  # of two ranks
         model['freeze'] = ['decoder.layers.7.*']
         self.refused(self.document(3, dp=1, model=model), 2, 'model.freeze: no parameter is called decoder.layers.7.*')
         self.assertEqual(self.plan(self.document(3, model=model)).returncode, 2)
