@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import subprocess
+import time
 import unittest
 
 from ranks import ORACLE, Attempt, RankCase
@@ -72,6 +73,24 @@ class MetricsTest(RankCase):
         self.check_csv(more.output)
         if ORACLE:
             self.check_events(more.output)
+
+    def test_a_sigkill_loses_one_steps_line_at_most(self):
+        whole_lines = lambda path: [line for line in open(path, encoding='utf-8') if line.endswith('\n')]
+        document = self.document(100000, dp=1, train__metrics={'csv': True, 'tensorboard': True})
+        for trial in range(4):
+            attempt = Attempt(self, 20 + trial, 1, document)
+            attempt.wait_step(5 + 7 * trial)
+            reported = len(attempt.said('progress'))
+            while len(attempt.said('progress')) == reported:
+                time.sleep(1e-4)
+            attempt.ranks[0].kill()
+            attempt.wait()
+            begun = max(report['p']['step'] for report in attempt.said('progress')) + 1
+            for name in ('metrics.jsonl', 'metrics.csv'):
+                lines = whole_lines(os.path.join(attempt.output, name))[1:]
+                steps = [json.loads(line)['step'] if name.endswith('l') else int(line.split(',')[0]) for line in lines]
+                self.assertEqual(steps, list(range(1, len(steps) + 1)))
+                self.assertGreaterEqual(len(steps), begun - 1, name)
 
     def test_a_step_line_holds_speed_mfu_memory_and_time(self):
         run = self.run_whole(1, 1, self.document(5, train__peak_tflops=0.25))
