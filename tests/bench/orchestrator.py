@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Figures of the orchestrator, each beside a peer or a limit measured in the same run.
 
-    tests/bench/orchestrator.py [--bin build/release/bin] [--runs N] [--model DIR]
+    tests/bench/orchestrator.py [--bin build/release/bin] [--runs N]
 
 Prints one line a figure: what, ours, the peer's, the ratio. Nothing here fails on a slow machine: it
 prints, people judge. Uses a state directory of its own and leaves nothing behind.
@@ -32,20 +32,6 @@ objective: pretrain
 parallel: {dp: 2}
 train: {seq_length: 64, global_batch_size: 8, micro_batch_size: 4, steps: 20, seed: 1,
         optimizer: {lr: 1e-3}, precision: fp32}
-export: none
-"""
-
-MODEL_JOB = """\
-name: bench-model
-kind: train
-resources: {{nodes: 1, slots_per_node: 1, time: 5m}}
-model: {{from: {model}}}
-tokenizer: {model}
-data: {{train: [corpus.txt]}}
-objective: pretrain
-parallel: {{dp: 1}}
-train: {{seq_length: 256, global_batch_size: 1, micro_batch_size: 1, steps: 2, seed: 1,
-        optimizer: {{lr: 1e-5}}, precision: fp32}}
 export: none
 """
 
@@ -103,34 +89,6 @@ def first_step_seconds(cluster, job_file):
     return seconds
 
 
-def have_memory_at_hand(mebibytes):
-    """A virtual machine's host takes back what has lain free for some seconds, and gives it slowly."""
-    touch = f"bytearray({mebibytes} << 20)[::4096] = bytes({mebibytes} << 8)"
-    subprocess.run([sys.executable, "-c", touch], check=True)
-
-
-def print_first_steps_of(model, programs, folder, runs):
-    """Each time with a new daemon and worker of one slot, so that the rank has the whole machine."""
-    untouched, first, warm = [], [], []
-    for number in range(2 * runs):
-        place = folder / f"model-{number}"
-        place.mkdir()
-        (place / "corpus.txt").write_text(TEXT)
-        (place / "model.yaml").write_text(MODEL_JOB.format(model=model.resolve()))
-        with Cluster(programs, place, slots=1) as cluster:
-            if number < runs:
-                time.sleep(4)
-                untouched.append(first_step_seconds(cluster, place / "model.yaml"))
-            else:
-                have_memory_at_hand(4096)
-                first.append(first_step_seconds(cluster, place / "model.yaml"))
-                warm.append(first_step_seconds(cluster, place / "model.yaml"))
-    limit = "limit 3 s for SmolLM2"
-    for what, seconds in {"first job, new text": first, "first job, memory from the host": untouched,
-                          "text tokenized before": warm}.items():
-        print_row(f"first step of {model.name}: {what}", statistics.median(seconds) * 1e3, "ms", limit, None)
-
-
 def command_latency_seconds(cluster):
     """A command through the queue, from submit to its end, as `submit --wait` sees it."""
     begin = time.perf_counter()
@@ -162,7 +120,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--model", type=pathlib.Path, help="also a job from this HuggingFace directory")
     options = parser.parse_args()
     programs = options.bin.resolve()
     run = lambda *command: (lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
@@ -172,8 +129,6 @@ def main():
         folder = pathlib.Path(name)
         (folder / "corpus.txt").write_text(TEXT)
         (folder / "job.yaml").write_text(TINY_JOB)
-        if options.model:
-            print_first_steps_of(options.model, programs, folder, options.runs)
         with Cluster(programs, folder, slots=2) as cluster:
             first_step_seconds(cluster, folder / "job.yaml")
             warm = [first_step_seconds(cluster, folder / "job.yaml") for _ in range(options.runs)]

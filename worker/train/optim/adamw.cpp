@@ -117,6 +117,8 @@ void AdamW::settle() {
                                      .step = 0,
                                      .root = 1,
                                      .eps = options_.eps};
+    make_pages(state_.flat_average);
+    make_pages(state_.flat_square);
     for (std::size_t i = 0; i < parameters_.specs.size(); ++i)
         if (!parameters_.specs[i].frozen) update(parameters_, state_, i, factors, Writes::Moments);
 }
