@@ -224,6 +224,7 @@ std::string job_text(const Json& job, Time now, bool color) {
 
 static std::string node_state(const Json& node) {
     if (node.value("draining", Json()) == true) return "draining";
+    if (node.value("silent", Json()) == true) return "silent";
     const Json excluded = node.value("excluded", Json());
     if (!excluded.is_object()) return "up";
     return "excluded until " + field_text(excluded, "until").substr(0, 16) +
@@ -235,7 +236,7 @@ const Fields& node_fields() {
         "a node",
         "nodes",
         {"node", "state", "slots", "slots_free", "gpus", "gpus_free", "segment", "draining",
-         "excluded", "allocation", "jobs", "joined_at", "heard_ms_ago", "heard"}};
+         "silent", "excluded", "allocation", "jobs", "joined_at", "heard_ms_ago", "heard"}};
     return kFields;
 }
 

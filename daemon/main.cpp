@@ -6,6 +6,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -68,7 +69,7 @@ class JsonText final : public spdlog::custom_flag_formatter {
 Result<void> open_log(const io::StateDirectory& directory, const std::string& level) {
     try {
         spdlog::set_default_logger(
-            std::make_shared<spdlog::logger>("rolld", log_file(directory.log("rolld"))));
+            std::make_shared<spdlog::logger>("log", log_file(directory.log("rolld"))));
     } catch (const spdlog::spdlog_ex& e) {
         return fail(ErrorCode::Refused, std::string("cannot open the log: ") + e.what());
     }
@@ -329,6 +330,8 @@ int run(int argc, char** argv) {
     }
     ::umask(077);
     raise_file_limit();
+    // Until there is a log: standard output is for what was asked for.
+    spdlog::set_default_logger(spdlog::stderr_logger_st("rolld"));
     const auto kept = keep_house(options);
     const auto served = kept ? *kept : serve(options);
     if (served) return 0;

@@ -11,6 +11,7 @@
 
 #include "common/files.hpp"
 #include "daemon/ledger/chain.hpp"
+#include "daemon/ledger/job_numbers.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/ledger/lock.hpp"
 #include "daemon/ledger/mark.hpp"
@@ -110,29 +111,6 @@ Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs:
     return fsync_directory(state);
 }
 
-// The newest event and the highest number of a job in a ledger that may be damaged: 0, 0 at worst.
-std::pair<std::int64_t, std::int64_t> last_seen(const fs::path& ledger) {
-    if (!fs::exists(ledger)) return {};
-    const auto database = open_database(ledger);
-    if (!database) return {};
-    const auto query = prepare(database->get(), "SELECT max(seq), max(job) FROM events");
-    if (!query || !step(query->get()).value_or(false)) return {};
-    return {sqlite3_column_int64(query->get(), 0), sqlite3_column_int64(query->get(), 1)};
-}
-
-// The first number that no job had which the ledger of `state` told of, or lost: those of jobs that
-// a backup does not know name directories. Each submission is an event, so the events after the
-// backup bound them, whatever a damaged ledger says.
-std::uint64_t unused_job(const fs::path& state, const core::State& known, std::int64_t newest) {
-    const auto [seen, job] = last_seen(state / "ledger.db");
-    const auto mark = MarkFile::open(state / "ledger.mark");
-    const auto marked = mark ? mark->read().value_or(Mark{}) : Mark{};
-    const std::int64_t lost = std::max<std::int64_t>(0, marked.seq - seen);
-    const auto told = static_cast<std::uint64_t>(job + 1 + lost);
-    const std::int64_t since = std::max<std::int64_t>(0, std::max(marked.seq, seen) - newest);
-    return std::clamp(told, known.next_job, known.next_job + static_cast<std::uint64_t>(since));
-}
-
 }  // namespace
 
 Result<std::int64_t> back_up(const fs::path& state, const fs::path& target) {
@@ -174,7 +152,7 @@ Result<Restored> restore(const fs::path& backup, const fs::path& state, std::uin
         auto copy = Ledger::open(scratch.path);
         if (!copy) return of_backup(copy.error(), scratch.path, backup);
         ROLL_TRY(const core::State known, copy->load());
-        restored.next_job = unused_job(state, known, copy->newest());
+        restored.next_job = std::max(known.next_job, unused_job(state));
         const std::array<core::Event, 2> raised{
             core::IncarnationRaised{std::max(incarnation, known.incarnation + 1), now,
                                     restored.next_job},

@@ -174,13 +174,14 @@ class Finder {
 
     void too_large(const spec::Resources& wanted, const std::string& need) {
         int fitting = 0;
+        int closed = 0;
         std::string draining;
         for (const auto& [id, worker] : state_.workers) {
             const bool fits =
                 worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
             const bool left_out = worker.draining || core::is_excluded(state_, worker);
             if (fits && left_out) draining = worker.node;
-            if (fits && !left_out) ++fitting;
+            if (fits) ++(left_out ? closed : fitting);
         }
         if (wanted.segment > 1 && fitting >= wanted.workers()) {
             return add(
@@ -193,8 +194,9 @@ class Finder {
             fmt::format("no set of connected workers is that large: it needs {}, {} of {} workers "
                         "have that",
                         need, fitting, state_.workers.size()),
-            draining.empty() ? "connect a larger worker, or submit it again with less in resources"
-                             : "rollctl undrain " + draining);
+            closed > 0 && fitting + closed >= wanted.workers()
+                ? "rollctl undrain " + draining
+                : "connect more workers or larger ones, or submit it again with less in resources");
     }
 
     const core::State& state_;

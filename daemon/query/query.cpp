@@ -373,6 +373,7 @@ Json nodes(const core::State& state, const Hearsay& hearsay) {
              {"gpus_free", spec::gpus_number(100 * worker.gpus - taken.gpu_hundredths)},
              {"segment", worker.segment},
              {"draining", worker.draining},
+             {"silent", worker.quiet},
              {"excluded", excluded_json(state, worker.node)},
              {"allocation", worker.allocation.value},
              {"jobs", taken.jobs},

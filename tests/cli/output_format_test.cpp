@@ -88,6 +88,9 @@ TEST(OutputFormat, NodesHaveTheirOwnFields) {
     const auto format =
         parse_format("{node} {slots_free}/{slots} {state} {heard}", node_fields(), "");
     EXPECT_EQ(nodes_text(nodes, *format), "n1 3/4 draining 2s ago\n");
+    const Json silent = Json::parse(R"([{"node": "n1", "silent": true, "heard_ms_ago": 37000}])");
+    EXPECT_EQ(nodes_text(silent, *parse_format("{state} {heard}", node_fields(), "")),
+              "silent 37s ago\n");
     EXPECT_FALSE(parse_format("kind", node_fields(), ""));
 }
 

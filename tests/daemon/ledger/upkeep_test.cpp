@@ -229,6 +229,8 @@ TEST(Restore, StartsOverWithNumbersThatNoLostJobHad) {
     EXPECT_TRUE(state->jobs.empty());
     EXPECT_EQ(state->incarnation, 4u);
     EXPECT_EQ(state->next_job, restored->next_job);
+    EXPECT_EQ(restore("", torn.state, 5, kDay0 + 1h)->next_job, restored->next_job)
+        << "it is remembered";
 }
 
 TEST(Backup, ThatIsDamagedIsNotRestored) {

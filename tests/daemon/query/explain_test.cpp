@@ -287,6 +287,14 @@ TEST_F(Explain, ADrainingNode) {
     expect_cured(desk.submit(spec), "room");
 }
 
+TEST_F(Explain, ADrainingNodeIsNoRemedyIfMoreAreMissing) {
+    desk.join("n", 1);
+    desk.join("m", 1);
+    desk.tell(core::Drain{"m", true});
+    EXPECT_EQ(only(desk.submit(wants(2, 1))).remedy, "rollctl undrain m");
+    EXPECT_TRUE(only(desk.submit(wants(3, 1))).remedy.starts_with("connect more workers"));
+}
+
 TEST_F(Explain, RoomThatOthersHaveStartsItWhenTheyEnd) {
     desk.join("n", 1);
     const JobId first = desk.submit(spec);

@@ -221,6 +221,9 @@ TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     EXPECT_EQ(node["jobs"].size(), 3u);
     EXPECT_EQ(node["heard_ms_ago"], 120);
     EXPECT_EQ(nodes(desk.state, {})["nodes"][0]["heard_ms_ago"], nullptr);
+    EXPECT_EQ(node["silent"], false);
+    desk.tell(core::WorkerHeard{WorkerId{1}, false});
+    EXPECT_EQ(nodes(desk.state, {})["nodes"][0]["silent"], true);
 }
 
 }  // namespace
