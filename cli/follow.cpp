@@ -34,11 +34,15 @@ Result<Json> JobWatch::look(std::chrono::milliseconds at_most) {
     return daemon_.show(id_);
 }
 
-Result<Json> await_job(Daemon& daemon, std::uint64_t id) {
+Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id) {
     JobWatch watch(daemon, id);
     for (;;) {
         ROLL_TRY(Json job, watch.look(kHoldBack));
-        if (is_over(job)) return job;
+        if (!is_over(job)) continue;
+        const std::string state = field_text(job, "state");
+        if (!context.json && state != "done")
+            say("job " + field_text(job, "id") + " " + state + ": " + field_text(job, "reason"));
+        return job;
     }
 }
 

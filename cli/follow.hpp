@@ -25,8 +25,8 @@ class JobWatch {
     bool looked_ = false;
 };
 
-// Returns the job once it is over; nothing is printed.
-Result<Json> await_job(Daemon& daemon, std::uint64_t id);
+// Returns the job once it is over. Prints for people why it did not end well.
+Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
 // The same, printing how it goes: one line that is overwritten on a terminal, else a line when the
 // state or the progress changed.

@@ -62,7 +62,7 @@ Result<int> watch(const Context& context, Daemon& daemon, const SubmitOptions& o
     Json jobs = Json::array();
     for (const std::uint64_t id : ids) {
         ROLL_TRY(const Json job,
-                 options.follow ? follow_job(context, daemon, id) : await_job(daemon, id));
+                 options.follow ? follow_job(context, daemon, id) : await_job(context, daemon, id));
         status = std::max(status, exit_status(job));
         jobs.push_back(job);
     }

@@ -22,12 +22,8 @@ Result<int> wait_for(const Context& context, const std::vector<std::string>& sel
     int status = 0;
     Json jobs = Json::array();
     for (const std::uint64_t id : ids) {
-        ROLL_TRY(const Json job, await_job(daemon, id));
+        ROLL_TRY(const Json job, await_job(context, daemon, id));
         status = std::max(status, exit_status(job));
-        if (!context.json && field_text(job, "state") != "done") {
-            say("job " + field_text(job, "id") + " " + field_text(job, "state") + ": " +
-                field_text(job, "reason"));
-        }
         jobs.push_back(job);
     }
     if (context.json) print_json({{"schema", "roll.jobs/1"}, {"jobs", jobs}});

@@ -234,10 +234,11 @@ int Trainer::run() {
     }
     if (stops_early() && writes())
         std::printf(
-            "stopped early at step %lld: the last %lld validations were no better than "
-            "that of step %lld\n",
+            "stopped early at step %lld: the last %lld validations found no loss lower by more "
+            "than "
+            "%g than the best before; the lowest is that of step %lld\n",
             static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
-            static_cast<long long>(state_.best_step));
+            spec_.early_stop.min_delta, static_cast<long long>(state_.best_step));
     // A checkpoint of the last step may be another job's, or not be recorded as ours.
     if (saver_ && saver_->last_step() != state_.step && launch_.kind == "resume") save();
     if (!await_space()) return protocol::kExitYielded;

@@ -84,6 +84,7 @@ def main():
         "tokens_per_second": {name: round(tokens / t["seconds"]) for name, t in told.items()},
         "first_step_after_start": {name: t["first"] for name, t in told.items()},
         "rss_mib": {name: t["rss_mib"] for name, t in told.items()}, "against": best,
+        "roll_of_matrix_product": told["roll"]["of_matmul"],  # the rate of a product right after each step
         "speed_ratio": round(told[best]["seconds"] / told["roll"]["seconds"], 3),
         "rss_ratio": round(told["roll"]["rss_mib"] / told[best]["rss_mib"], 3),
         **loading}))

@@ -71,7 +71,7 @@ def writes(size):
 def transformers(model):
     """Seconds from the start of a Python to the end of its first step."""
     begin = time.perf_counter()
-    subprocess.run([PYTHON, "-c", STEP, model], check=True)
+    subprocess.run([PYTHON, "-c", STEP, model], check=True, stderr=subprocess.DEVNULL)
     return time.perf_counter() - begin
 
 

@@ -1,23 +1,28 @@
 // One rank's training step, a step for each line on stdin; compare.py speaks with this and
 // with bench_hf.py in turn. The first line is the seconds that it took to read the weights. Each
-// step answers with its seconds; at the end of input comes one JSON line {loss, rss_mib}: rss_mib
-// is the process's peak.
+// step answers with its seconds; at the end of input comes one JSON line {loss, rss_mib,
+// of_matmul}: the process's peak, and the median share of a matrix product's rate just after the
+// step.
 //
 //   train_bench SHAPE|DIR THREADS fp32|bf16     (DIR: a Hugging Face or MCA model)
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
 
+#include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/load_weights.hpp"
 #include "worker/train/model_setup.hpp"
+#include "worker/train/peak.hpp"
 #include "worker/train/pipeline/memory.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
@@ -80,9 +85,9 @@ void serve(const Shape& shape, int threads, at::ScalarType dtype) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 1);
+    const auto began = std::chrono::steady_clock::now();  // memory for the weights is made, too
     TrainStep trainer(shape.config, schedule, {self, self},
                       {.init = {.dtype = dtype, .draw = shape.directory.empty()}, .clip_grad = 0});
-    const auto began = std::chrono::steady_clock::now();
     if (!shape.directory.empty()) load_weights(shape.directory, trainer.chunks()[0].parameters());
     const std::chrono::duration<double> load = std::chrono::steady_clock::now() - began;
     std::printf("%.3f\n", load.count());
@@ -90,17 +95,23 @@ void serve(const Shape& shape, int threads, at::ScalarType dtype) {
     const at::Tensor ids = at::randint(shape.config.vocab, {shape.batch, shape.positions + 1});
     const Microbatch batch[] = {{ids.narrow(1, 0, shape.positions).contiguous(),
                                  ids.narrow(1, 1, shape.positions).contiguous()}};
+    const double flops = plan::flops_per_token(shape.config, shape.positions).causal *
+                         static_cast<double>(ids.size(0) * shape.positions);
     double loss = 0;
+    std::vector<double> shares;
     for (std::string line; std::getline(std::cin, line);) {
         const auto start = std::chrono::steady_clock::now();
         loss = trainer.run(batch, 1e-4).loss;
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+        shares.push_back(flops / took.count() / measure_peak_flops(at::TensorOptions(dtype)));
         std::printf("%.6f\n", took.count());
         std::fflush(stdout);
     }
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    std::printf("{\"loss\": %.4f, \"rss_mib\": %ld}\n", loss, usage.ru_maxrss / 1024);
+    std::sort(shares.begin(), shares.end());
+    std::printf("{\"loss\": %.4f, \"rss_mib\": %ld, \"of_matmul\": %.3f}\n", loss,
+                usage.ru_maxrss / 1024, shares.empty() ? 0 : shares[shares.size() / 2]);
 }
 
 }  // namespace

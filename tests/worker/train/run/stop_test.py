@@ -27,8 +27,8 @@ class StopTest(RankCase):
         last = max(losses)
         self.assertLess(last, 400)
         self.assertEqual(last, best + 15)
-        self.assertIn(f'stopped early at step {last}: the last 3 validations were no better than that of step {best}\n',
-                      run.log())
+        self.assertIn(f'stopped early at step {last}: the last 3 validations found no loss lower by more than 0 than '
+                      f'the best before; the lowest is that of step {best}\n', run.log())
         left = sorted(os.listdir(os.path.join(run.output, 'checkpoints')))
         self.assertEqual(left, [f'step-{best:08}.1-1', f'step-{last:08}.1-1'])
         state = self.state(run, last)
@@ -39,6 +39,11 @@ class StopTest(RankCase):
         self.assertEqual(again.metrics(), run.metrics())
         more = self.run_whole(1, 3, self.overfitting(train__early_stop={'patience': 4}), reversed(run.published[-1:]))
         self.assertEqual(max(row['step'] for row in more.metrics()), last + 5)
+
+    def test_what_is_lower_by_too_little_is_no_better_but_the_lowest_still(self):
+        run = self.run_whole(1, 1, self.overfitting(train__early_stop={'patience': 1, 'min_delta': 5}))
+        self.assertIn('stopped early at step 10: the last 1 validations found no loss lower by more than 5 than the '
+                      'best before; the lowest is that of step 10\n', run.log())
 
     def test_a_stopped_job_counts_on_where_it_was(self):
         document = self.overfitting(checkpoint__every=1, train__early_stop={'patience': 2, 'min_delta': 0.01})
