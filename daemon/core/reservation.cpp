@@ -95,7 +95,8 @@ void Reservation::add(const spec::Resources& later, const std::vector<Place>& pl
     if (!at_ || gone_then) return;
     take(room_, places);
     for (const Place& place : places) {
-        if (!fits(wanted_, room_.at(place.worker))) fitting_.erase(place.worker);
+        const auto room = room_.find(place.worker);
+        if (room != room_.end() && !fits(wanted_, room->second)) fitting_.erase(place.worker);
     }
 }
 

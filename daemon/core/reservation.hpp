@@ -22,7 +22,8 @@ struct Holder {
 
 class Reservation {
   public:
-    // `free` is what is free now, `all` what the workers have, `held` who holds the difference.
+    // `free` is what is free now, `all` what the workers have that the job may go to, `held` who
+    // holds the difference (of other workers, too).
     Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
                 std::vector<Holder> held);
 

@@ -8,6 +8,7 @@
 #include "daemon/core/limits.hpp"
 #include "daemon/core/room.hpp"
 #include "daemon/core/rules/rules.hpp"
+#include "daemon/core/shunned.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
@@ -126,6 +127,12 @@ class Finder {
         return job_.spec.resources;
     }
 
+    std::set<WorkerId> shunned_workers() const {
+        if (job_.avoid.empty()) return {};
+        const auto shapes = core::allowed_shapes(job_, core::Limits(state_, now_), now_);
+        return core::shunned_workers(state_, job_, core::all_room(state_, now_), shapes);
+    }
+
     void room() {
         const core::Room known = core::known_room(state_, now_);
         const spec::Resources& wanted = shape(known);
@@ -145,10 +152,17 @@ class Finder {
             return add("silent", "workers that it needs are not heard just now",
                        "it starts by itself when they are; rollctl nodes shows since when");
         }
-        if (!core::find_places(wanted, core::free_room(state_, now_)).empty() && reservation())
-            return;
+        const auto shunned = shunned_workers();
+        const core::Room free = core::free_room(state_, now_);
+        const bool has_room =
+            !core::find_places(wanted, shunned.empty() ? free : core::without(free, shunned))
+                 .empty();
+        if (has_room && reservation()) return;
+        const std::string others = shunned.empty() ? ""
+                                                   : fmt::format(", not on {}, where it failed",
+                                                                 fmt::join(job_.avoid, ", "));
         const std::string order = on_order(state_, wanted);
-        add("room", "waits for free slots: it needs " + need,
+        add("room", "waits for free slots: it needs " + need + others,
             fmt::format("it starts when jobs before it end{}; rollctl update {} priority=N moves "
                         "it forward, rollctl jobs shows the others",
                         order.empty() ? "" : " or Slurm grants " + order + " (rollctl alloc list)",
@@ -166,9 +180,11 @@ class Finder {
                         "way";
         add("reservation",
             fmt::format("the room that is free is kept for job {}, {}", first->job.value, until),
-            fmt::format("rollctl update {} priority={} puts it before that one; with a "
-                        "resources.time that ends before, it starts at once",
-                        id_.value, priority));
+            fmt::format("rollctl update {} priority={} puts it before that one{}", id_.value,
+                        priority,
+                        first->at ? "; with a resources.time that ends 30 s before that, it "
+                                    "starts at once"
+                                  : ""));
         return true;
     }
 

@@ -33,6 +33,19 @@ Auditor::Room Auditor::room(const Occupied& occupied) const {
     return free;
 }
 
+// What of the room the job may have: not the nodes where it failed, if the others could hold it.
+Auditor::Room Auditor::open_to(const Job& j, Room room, Time now) const {
+    if (j.avoid.empty()) return room;
+    const auto is_avoided = [&](const auto& item) {
+        return j.avoid.contains(workers_.at(item.first).node);
+    };
+    Room others = Auditor::room([](const Job&) { return false; });
+    std::erase_if(others, is_avoided);
+    const auto holds = [&](const auto& wanted) { return fits(wanted, others, now); };
+    if (std::ranges::any_of(shapes(j, now), holds)) std::erase_if(room, is_avoided);
+    return room;
+}
+
 Time Auditor::end_awaited(const spec::After& after) const {
     const Job& other = jobs_.at(after.job);
     const bool exports = after.condition == spec::After::Condition::Exported && other.export_job;
@@ -59,7 +72,7 @@ std::vector<Auditor::Waiting> Auditor::waiting(Time now) const {
     for (const auto& [id, j] : jobs_) {
         if (!due(j, now)) continue;
         for (const spec::Resources& wanted : shapes(j, now)) {
-            if (!fits(wanted, all, now)) continue;
+            if (!fits(wanted, open_to(j, all, now), now)) continue;
             list.push_back(rank(id, j, now));
             list.back().wanted = wanted;
             break;
@@ -89,7 +102,7 @@ bool Auditor::holds_for(const Job& j, Time at, Time now) const {
 }
 
 // When the job fits at the latest if none of `without` were there; none: it cannot be told.
-std::optional<Time> Auditor::earliest(const spec::Resources& first, Time now,
+std::optional<Time> Auditor::earliest(const Waiting& first, Time now,
                                       const Occupied& without) const {
     std::set<Time> ends{now};
     for (const auto& [id, j] : jobs_) {
@@ -100,7 +113,7 @@ std::optional<Time> Auditor::earliest(const spec::Resources& first, Time now,
     }
     for (const Time at : ends) {
         const auto there = [&](const Job& j) { return !without(j) && holds_for(j, at, now); };
-        if (fits(first, room(there), now)) return at;
+        if (fits(first.wanted, open_to(*first.job, room(there), now), now)) return at;
     }
     return std::nullopt;
 }
@@ -121,7 +134,7 @@ void Auditor::check_placement(Time now) const {
     const Room free = room([](const Job&) { return true; });
     const auto starts = [&](const Waiting& one) {
         return std::ranges::any_of(shapes(*one.job, now), [&](const spec::Resources& wanted) {
-            return fits(wanted, free, now);
+            return fits(wanted, open_to(*one.job, free, now), now);
         });
     };
     const bool lends = std::ranges::any_of(policy_.accounts, [](const auto& item) {
@@ -149,19 +162,19 @@ void Auditor::check_backfill(const Waiting& first, Time now) const {
     ROLL_CHECK(policy_.backfill || behind.empty());
     const auto new_ones = [&](const Job& j) { return behind.contains(&j); };
     const auto none = [](const Job&) { return false; };
-    const auto promised = earliest(first.wanted, now, new_ones);
-    const auto left = earliest(first.wanted, now, none);
+    const auto promised = earliest(first, now, new_ones);
+    const auto left = earliest(first, now, none);
     if (promised) {
         ROLL_CHECK(left && *left <= *promised);
     } else {
-        ROLL_CHECK(fits(first.wanted, room(new_ones), now));
+        ROLL_CHECK(fits(first.wanted, open_to(*first.job, room(new_ones), now), now));
     }
     if (!policy_.backfill || !left) return;
     const Room free = room([](const Job&) { return true; });
     for (const Waiting& later : waiting(now)) {  // what surely ends before that does not wait
         for (const auto& wanted : shapes(*later.job, now, {{first.job, first.wanted}})) {
             const bool harmless = wanted.time.count() > 0 && now + wanted.time + 30s <= *left;
-            ROLL_CHECK(!harmless || !fits(wanted, free, now));
+            ROLL_CHECK(!harmless || !fits(wanted, open_to(*later.job, free, now), now));
         }
     }
 }

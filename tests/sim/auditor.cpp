@@ -123,6 +123,7 @@ void Auditor::on(const core::JobRequeued& e) {
     ROLL_CHECK(!j.run && !j.over && !j.cancelled && j.requeue_due);
     j.requeue_due = false;
     j.requeued = now_;
+    if (!e.avoid.empty()) j.avoid.insert(e.avoid);
     const Outcome outcome = j.last_end.value().outcome;
     const spec::Retry& retry = j.spec.retry;
     ROLL_CHECK(outcome != Outcome::Done && outcome != Outcome::Invalid);

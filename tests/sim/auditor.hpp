@@ -85,6 +85,7 @@ class Auditor {
         Token last{};
         std::optional<core::AttemptEnded> last_end{};
         std::set<WorkerId> last_held{};
+        std::set<std::string> avoid{};  // nodes where it failed
         spec::Resources last_given{};
         std::set<int> matched{};  // in the logs of that
         int infra = 0;
@@ -180,6 +181,7 @@ class Auditor {
     Member& member(const AttemptKey& key, WorkerId worker);
     using Occupied = std::function<bool(const Job&)>;
     Room room(const Occupied& occupied) const;  // what the jobs that it names leave free
+    Room open_to(const Job& j, Room room, Time now) const;
     bool fits(const spec::Resources& wanted, const Room& room, Time now) const;
     bool spares_suffice(const Job& j) const;
     void check_places(const core::AttemptPlaced& e, const spec::Resources& given) const;
@@ -234,8 +236,7 @@ class Auditor {
     Time end_awaited(const spec::After& after) const;
     Time ready_since(const Job& job) const;
     std::vector<Waiting> waiting(Time now) const;
-    std::optional<Time> earliest(const spec::Resources& first, Time now,
-                                 const Occupied& without) const;
+    std::optional<Time> earliest(const Waiting& first, Time now, const Occupied& without) const;
     bool holds_for(const Job& job, Time at, Time now) const;
     void check_placement(Time now) const;
     void check_backfill(const Waiting& first, Time now) const;

@@ -56,7 +56,7 @@ MUTATIONS = {
         ('if (state.adopting || ', 'if (', 'who took over places jobs at once'),
         ('if (!state_.policy.backfill) break;', '', 'backfill cannot be turned off'),
         ('auto places = first_ ? ', 'auto places = false ? ', 'narrow jobs overtake a wide one'),
-        ('return !find_places(job.spec.shape(shape), all_).empty();', 'return true;',
+        ('return !find_places(job.spec.shape(shape), all).empty();', 'return true;',
          'a job that can never run is the one with the reservation'),
         ('for (const int shape : shapes) {', 'for (const int shape : {shapes.empty() ? 0 : shapes[0]}) {',
          'only the first variant is tried'),

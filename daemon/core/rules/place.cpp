@@ -1,6 +1,7 @@
 #include "daemon/core/queue.hpp"
 #include "daemon/core/reservation.hpp"
 #include "daemon/core/rules/rules.hpp"
+#include "daemon/core/shunned.hpp"
 
 namespace roll::core {
 namespace {
@@ -45,19 +46,23 @@ class Placer {
             const Job& job = state_.jobs.at(*id);
             if (placed_.contains(*id)) continue;
             const std::vector<int> shapes = allowed_shapes(job, limits, now_);
-            if (const auto choice = find(job, shapes)) {
+            const auto shunned = shunned_workers(state_, job, all_, shapes);
+            if (const auto choice = find(job, shapes, shunned)) {
                 place(*id, job, *choice);
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            queue.drop();
+            if (shunned.empty()) queue.drop();  // others of its group may go where it does not
+            if (first_) continue;
+            const Room others = shunned.empty() ? Room{} : without(all_, shunned);
+            const Room& all = shunned.empty() ? all_ : others;
             const auto holds = [&](int shape) {
-                return !find_places(job.spec.shape(shape), all_).empty();
+                return !find_places(job.spec.shape(shape), all).empty();
             };
             const auto wanted = std::ranges::find_if(shapes, holds);
-            if (first_ || wanted == shapes.end()) continue;
+            if (wanted == shapes.end()) continue;
             if (!state_.policy.backfill) break;
-            first_.emplace(job.spec.shape(*wanted), free_, all_, held());
+            first_.emplace(job.spec.shape(*wanted), without(free_, shunned), all, held());
             first_id_ = *id;
             limits.add(job, job.spec.shape(*wanted));  // its quota is kept for it too
         }
@@ -65,17 +70,16 @@ class Placer {
     }
 
     // The first shape of the job that fits now.
-    std::optional<Choice> find(const Job& job, const std::vector<int>& shapes) {
-        std::set<WorkerId> avoid;
-        if (!job.avoid.empty()) {
-            for (const auto& [id, worker] : state_.workers) {
-                if (job.avoid.contains(worker.node)) avoid.insert(id);
-            }
-        }
+    std::optional<Choice> find(const Job& job, const std::vector<int>& shapes,
+                               const std::set<WorkerId>& shunned) {
+        const std::set<WorkerId> avoid = avoided_workers(state_, job);
+        Room others;
+        if (!shunned.empty()) others = without(free_, shunned);
+        const Room& free = shunned.empty() ? free_ : others;
         for (const int shape : shapes) {
             const spec::Resources& wanted = job.spec.shape(shape);
-            auto places = first_ ? first_->places_beside(wanted, free_, now_, avoid)
-                                 : find_places(wanted, free_, avoid);
+            auto places = first_ ? first_->places_beside(wanted, free, now_, avoid)
+                                 : find_places(wanted, free, avoid);
             if (!places.empty()) return Choice{shape, std::move(places)};
         }
         return std::nullopt;

@@ -7,6 +7,7 @@
 #include "daemon/core/queue.hpp"
 #include "daemon/core/room.hpp"
 #include "daemon/core/rules/rules.hpp"
+#include "daemon/core/shunned.hpp"
 
 namespace roll::core {
 namespace {
@@ -65,7 +66,10 @@ class Without {
           first_(first),
           now_(now),
           room_(free_room(state, now)),
-          limits_(state, now) {}
+          limits_(state, now) {
+        const auto shapes = allowed_shapes(first, limits_, now);
+        room_ = without(room_, shunned_workers(state, first, all_room(state, now), shapes));
+    }
 
     bool fits() const {
         const auto holds = [&](int i) { return !find_places(first_.spec.shape(i), room_).empty(); };

@@ -135,6 +135,23 @@ TEST_F(Classes, ANodeWhereItFailedTwiceIsShunned) {
     EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"other"});
 }
 
+// A node on which all fails is free while the others are busy, and would use up every retry.
+TEST_F(Classes, AShunnedNodeIsNotUsedWhileOthersAreBusy) {
+    desk.join("other", 1);
+    spec.retry.on_exit = {{41, {spec::OnExit::AvoidNode, "shunned"}}};
+    const JobId id = desk.submit(spec);
+    ASSERT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"n"});
+    const JobId busy = desk.submit(spec);
+    ASSERT_EQ(desk.job(busy).attempt->nodes, std::vector<std::string>{"other"});
+    fail(id, Outcome::App, 41);
+    EXPECT_EQ(desk.job(id).phase, JobPhase::Queued);
+    const JobId young = desk.submit(spec);
+    EXPECT_EQ(desk.job(young).attempt->nodes, std::vector<std::string>{"n"})
+        << "which is not kept for who does not want it";
+    desk.exit(busy, Outcome::Done);
+    EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"other"});
+}
+
 TEST_F(Classes, NoProgressStopsAJobThatTrains) {
     spec.kind = spec::JobKind::Train;
     spec.retry = {.infra = 100, .app = 0};

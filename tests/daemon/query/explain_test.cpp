@@ -295,6 +295,20 @@ TEST_F(Explain, ADrainingNodeIsNoRemedyIfMoreAreMissing) {
     EXPECT_TRUE(only(desk.submit(wants(3, 1))).remedy.starts_with("connect more workers"));
 }
 
+TEST_F(Explain, ANodeWhereItFailedIsNoRoom) {
+    desk.join("n", 1);
+    spec.retry = {.infra = 5, .app = 0};
+    spec.retry.on_exit = {{41, {spec::OnExit::AvoidNode, ""}}};
+    const JobId id = desk.submit(spec);
+    desk.join("other", 1);
+    const JobId busy = desk.submit(wants(1, 1));
+    desk.exit(id, Outcome::App, 41, "it broke");
+    desk.pass(1h);
+    EXPECT_NE(only(id).why.find("not on n, where it failed"), std::string::npos) << only(id).why;
+    end(busy);
+    EXPECT_TRUE(runs(id));
+}
+
 TEST_F(Explain, RoomThatOthersHaveStartsItWhenTheyEnd) {
     desk.join("n", 1);
     const JobId first = desk.submit(spec);
