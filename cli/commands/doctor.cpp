@@ -143,9 +143,9 @@ Result<int> run_doctor(const Context& context, bool slurm) {
                         {"detail", finding.detail},
                         {"remedy", finding.remedy}});
         if (context.json) continue;
-        print(fmt::format("{:<5}{:<16}{}\n", finding.good ? "ok" : "BAD", finding.what,
+        print(fmt::format("{:<5}{:<18}{}\n", finding.good ? "ok" : "BAD", finding.what,
                           finding.detail));
-        if (!finding.remedy.empty()) print(fmt::format("     {:<16}-> {}\n", "", finding.remedy));
+        if (!finding.remedy.empty()) print(fmt::format("     {:<18}-> {}\n", "", finding.remedy));
     }
     if (context.json) {
         print_json({{"schema", "roll.doctor/1"}, {"good", good}, {"checks", list}});

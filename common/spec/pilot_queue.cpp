@@ -32,16 +32,20 @@ class Problems {
 
 void check_sizes(const PilotQueue& q, Problems& problems) {
     const auto number = [](auto value) { return std::to_string(value); };
-    problems.unless(q.nodes >= 1 && q.nodes <= 100'000, "nodes is " + number(q.nodes) + ": 1 up");
-    problems.unless(q.slots >= 1 && q.slots <= 4096, "slots is " + number(q.slots) + ": 1 to 4096");
-    problems.unless(q.gpus >= 0 && q.gpus <= 64, "gpus is " + number(q.gpus) + ": 0 to 64");
-    problems.unless(q.time.count() >= 60, "time is " + number(q.time.count()) + " s: 60 s up");
+    problems.unless(q.nodes >= 1 && q.nodes <= 100'000,
+                    "nodes is " + number(q.nodes) + "; allowed: 1 to 100000");
+    problems.unless(q.slots >= 1 && q.slots <= 4096,
+                    "slots is " + number(q.slots) + "; allowed: 1 to 4096");
+    problems.unless(q.gpus >= 0 && q.gpus <= 64,
+                    "gpus is " + number(q.gpus) + "; allowed: 0 to 64");
+    problems.unless(q.time.count() >= 60,
+                    "time is " + number(q.time.count()) + " s; allowed: 60 s and more");
     problems.unless(q.idle.count() >= 0, "idle cannot be negative");
     problems.unless(q.handover.count() >= 0, "handover cannot be negative");
     const bool limits = std::min({q.max_nodes, q.max_jobs, q.max_gpu_hours}) >= 0 && q.backlog >= 1;
-    problems.unless(limits, "limits cannot be negative, and backlog is 1 up");
+    problems.unless(limits, "limits cannot be negative, and backlog is at least 1");
     problems.unless(q.min_percent >= 0 && q.min_percent <= 100,
-                    "min_utilization is " + number(q.min_percent) + " %: 0 to 1");
+                    "min_utilization is " + number(q.min_percent) + " %; allowed: 0 to 1");
     problems.unless(
         q.max_nodes == 0 || q.max_nodes >= q.nodes,
         "max_nodes is " + number(q.max_nodes) + ", and one allocation takes " + number(q.nodes));
