@@ -6,11 +6,10 @@
 Parts: submit process dispatch drain large workers (all without an argument). DIR: where `pip install --target DIR
 hyperqueue` put HyperQueue; Slurm is the test cluster of tests/e2e (root). Prints; judges nothing.
 
-A drain takes from the first submit until no job is open. Each job has three folders and a log made. ext4 gives no inode
-out again for some minutes after it was deleted, and looks past each of them: on this project's machine 2,780 such
-folders a second became 700, 460 and 260 as three times 5,000 were made and deleted, and were 2,280 again some minutes
-later. So drains one after the other slow each other down: `drain` prints what the volume does, and drains again with
-the jobs' outputs in memory.
+A drain takes from the first submit until no job is open. Each job has one folder made. ext4 gives no inode out again
+for some minutes after it was deleted, and looks past each of them, so that drains one after the other slow each other
+down where this project's machine has no journal: `drain` prints how many folders a second the volume makes, and drains
+again with the jobs' outputs in memory.
 """
 import json
 import os
