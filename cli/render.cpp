@@ -103,6 +103,26 @@ std::optional<Time> parse_time(const Json& value) {
     return Time(std::chrono::milliseconds(seconds) + std::chrono::milliseconds(milliseconds));
 }
 
+std::string ids_text(const Json& ids) {
+    std::string text;
+    for (std::size_t from = 0, to = 0; from < ids.size(); from = to) {
+        const auto first = ids[from].get<std::uint64_t>();
+        while (to < ids.size() && ids[to].get<std::uint64_t>() == first + (to - from)) ++to;
+        text += fmt::format("{}{}", text.empty() ? "" : ",", first);
+        if (to - from > 1) text += fmt::format("-{}", first + (to - from) - 1);
+    }
+    return text;
+}
+
+std::string jobs_text(const Json& ids, const std::string& what, bool parsable) {
+    if (ids.empty()) return "";
+    if (!parsable)
+        return fmt::format("job{} {} {}\n", ids.size() == 1 ? "" : "s", ids_text(ids), what);
+    std::string text;
+    for (const Json& id : ids) text += id.dump() + "\n";
+    return text;
+}
+
 std::string field_text(const Json& object, const std::string& key) {
     if (!object.is_object() || !object.contains(key)) return "";
     const Json& value = object[key];

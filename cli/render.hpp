@@ -32,6 +32,11 @@ std::optional<Time> parse_time(const Json& value);
 // A field for people: a string bare, null as "", lists joined by commas.
 std::string field_text(const Json& object, const std::string& key);
 
+// Numbers of jobs, ascending: "1-118,801".
+std::string ids_text(const Json& ids);
+// "job 5 held\n", "jobs 1-118,801 held\n", or a number a line; nothing for none.
+std::string jobs_text(const Json& ids, const std::string& what, bool parsable);
+
 // A curve of `values` in `width` x `height` characters, with its range at the left.
 std::string plot(const std::vector<double>& values, int width, int height);
 

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/render.hpp"
@@ -14,10 +12,8 @@ Result<int> run_cancel(const Context& context, const std::string& selector,
         print_json(reply);
         return 0;
     }
-    for (const Json& id : reply.value("cancelled", Json::array())) {
-        print(context.parsable ? id.dump() + "\n" : fmt::format("job {} cancelled\n", id.dump()));
-    }
-    const std::string over = field_text(reply, "over");
+    print(jobs_text(reply.value("cancelled", Json::array()), "cancelled", context.parsable));
+    const std::string over = ids_text(reply.value("over", Json::array()));
     if (!over.empty()) say("over already: " + over);
     return 0;
 }

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "cli/render.hpp"
 
 namespace roll::cli {
 
@@ -12,8 +11,7 @@ Result<int> run_close(const Context& context, const std::string& selector) {
         print_json(reply);
         return 0;
     }
-    for (const Json& id : reply.value("jobs", Json::array()))
-        print(context.parsable ? id.dump() + "\n" : fmt::format("job {} closed\n", id.dump()));
+    print(jobs_text(reply.value("jobs", Json::array()), "closed", context.parsable));
     return 0;
 }
 

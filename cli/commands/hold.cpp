@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "cli/render.hpp"
 
 namespace roll::cli {
 
@@ -12,10 +11,8 @@ Result<int> run_hold(const Context& context, const std::string& selector, bool h
         print_json(reply);
         return 0;
     }
-    for (const Json& id : reply.value("jobs", Json::array())) {
-        print(context.parsable ? id.dump() + "\n"
-                               : fmt::format("job {} {}\n", id.dump(), held ? "held" : "released"));
-    }
+    print(jobs_text(reply.value("jobs", Json::array()), held ? "held" : "released",
+                    context.parsable));
     return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
+#include "cli/render.hpp"
 #include "common/number.hpp"
 
 namespace roll::cli {
@@ -50,9 +51,8 @@ Result<int> run_update(const Context& context, const std::string& selector,
         print_json(reply);
         return 0;
     }
-    for (const Json& id : reply.value("jobs", Json::array())) {
-        print(context.parsable ? id.dump() + "\n" : fmt::format("job {} is updated\n", id.dump()));
-    }
+    const Json jobs = reply.value("jobs", Json::array());
+    print(jobs_text(jobs, jobs.size() == 1 ? "is updated" : "are updated", context.parsable));
     return 0;
 }
 

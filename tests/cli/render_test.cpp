@@ -31,6 +31,15 @@ TEST(JobsTable, ShowsWhatMattersInEachState) {
               " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
 }
 
+TEST(JobsText, NamesManyInOneLine) {
+    EXPECT_EQ(ids_text(Json({1, 2, 3, 5, 9, 10})), "1-3,5,9-10");
+    EXPECT_EQ(ids_text(Json::array()), "");
+    EXPECT_EQ(jobs_text(Json({4}), "held", false), "job 4 held\n");
+    EXPECT_EQ(jobs_text(Json({4, 5}), "held", false), "jobs 4-5 held\n");
+    EXPECT_EQ(jobs_text(Json({4, 5}), "held", true), "4\n5\n");
+    EXPECT_EQ(jobs_text(Json::array(), "held", false), "");
+}
+
 TEST(JobsTable, PaintsStatesOnlyWhenAsked) {
     EXPECT_NE(jobs_text(jobs(), {}, kNow, true).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
     EXPECT_EQ(jobs_text(jobs(), {}, kNow, false).find('\x1b'), std::string::npos);
