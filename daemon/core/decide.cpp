@@ -361,6 +361,27 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
     return Events{WorkerLost{in.worker, in.reason, now}};
 }
 
+// Slurm may be wrong: the node's processes may run on until their bound has run out. Two attempts
+// of a job that trains do no harm meanwhile, as what they write is named by token and only the
+// current one's counts; other jobs wait until the worker is lost. It gets nothing new, should it
+// come back.
+Result<Events> on(const State& s, const NodeDown& in, Time) {
+    const Worker* worker = find(s.workers, in.worker);
+    if (worker == nullptr || !worker->quiet) return Events{};
+    Events events;
+    if (!worker->draining) events.push_back(WorkerDrained{in.worker, true});
+    for (const JobId id : s.index.running) {
+        const Job& job = s.jobs.at(id);
+        if (!job.spec.trains()) continue;
+        for (const Place& place : job.attempt->places) {
+            if (place.worker != in.worker || place.ended) continue;
+            events.push_back(
+                MemberEnded{{id, job.attempt->token}, in.worker, Outcome::Infra, 1, in.reason, {}});
+        }
+    }
+    return events;
+}
+
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
     const Place* place = member(s, in.attempt, in.worker);
     const bool lost = !s.workers.contains(in.worker);  // in this very turn

@@ -28,6 +28,7 @@ struct WorkerHello {
 struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: two heartbeats of it are missing
 struct Adopted { };                                                     // enough beats since a take-over or a restore
 struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
+struct NodeDown { WorkerId worker; std::string reason; };               // Slurm says so of its node, and it is silent
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its ranks are up
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
     std::vector<int> matched{};
@@ -51,10 +52,11 @@ struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm
 struct Tick { };                                                        // time passed
 // clang-format on
 
-using Input = std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
-                           WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
-                           CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue,
-                           PauseQueue, RemoveQueue, OrderAnswered, OrderSeen, OrderMissing,
-                           AskCheckpoint, WorkerHeard, Adopted, StopDispatch, Close, SetSecrets>;
+using Input =
+    std::variant<Started, Submit, SetPolicy, Cancel, Hold, SetPriority, SetBegin, Drain,
+                 WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
+                 CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
+                 RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint, WorkerHeard,
+                 Adopted, StopDispatch, Close, SetSecrets, NodeDown>;
 
 }  // namespace roll::core

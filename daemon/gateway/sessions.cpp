@@ -232,6 +232,29 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     return inputs;
 }
 
+bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t published) const {
+    const auto worker = state.workers.find(id);
+    if (worker == state.workers.end() || !worker->second.quiet) return false;
+    const auto session = sessions_.find(worker->second.session);
+    if (session != sessions_.end()) {
+        const auto heard =
+            session->second.renewed_at + static_cast<std::uint64_t>(session->second.counted);
+        return published - heard >= static_cast<std::uint64_t>(rules_.silent_after_beats);
+    }
+    const auto since = unheard_since_.find(id);
+    return since != unheard_since_.end() &&
+           published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
+}
+
+// Silence grows with beats alone, so all are walked once a beat.
+const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
+    std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
+    if (std::exchange(silent_for_, published) == published) return silent_;
+    for (const auto& [id, worker] : state.workers)
+        if (worker.quiet && is_silent(state, id, published)) silent_.insert(id);
+    return silent_;
+}
+
 bool Sessions::has_company(Instant now) const {
     return std::ranges::any_of(sessions_, [&](const auto& entry) {
         return entry.second.last.heard_recently && now - entry.second.heard_at <= rules_.company;

@@ -25,6 +25,8 @@ using Instant = std::chrono::steady_clock::time_point;
 
 struct LeaseRules {
     int lost_after_beats = 35;  // lease + fence + slack
+    int silent_after_beats = 3;
+    int silent_after_start_beats = 15;  // of a worker that this rolld has not heard: the lease
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
     // A start order older than the lease is dropped by the worker (rule 15): 15 s and some drift.
@@ -84,6 +86,10 @@ class Sessions {
     // start: nothing is placed on them (rule 8). Looked for once a second at most.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
+    // Quiet workers that have said nothing for some beats, deaf ones included; one that was not
+    // heard since the start, for a lease. Whoever speaks leaves at once: to be asked each turn.
+    const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
+
     // Whether a beat may be published: some worker says that it hears rolld (rule 7).
     bool has_company(Instant now) const;
 
@@ -99,6 +105,8 @@ class Sessions {
     std::set<std::string> take_owing() { return std::exchange(owing_, {}); }
 
   private:
+    bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
+
     LeaseRules rules_;
     std::string cluster_;
     ByName sessions_;                                  // no result rests on its order
@@ -108,6 +116,8 @@ class Sessions {
     // walked only then. Of what comes later each puts it off, or brings listen_at_ forward.
     Instant listen_at_{};
     std::uint64_t judge_at_ = 0;  // of the beacon's counter
+    std::set<WorkerId> silent_;
+    std::optional<std::uint64_t> silent_for_;  // the counter for which all were walked
     std::pair<std::size_t, std::uint64_t>
         tidied_for_;  // State's workers, and the next one's number
 };

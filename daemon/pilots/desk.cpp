@@ -46,6 +46,12 @@ const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& ke
     return best;
 }
 
+// It ended for that, waits again for it, or goes on with fewer (--no-kill).
+bool has_lost_a_node(const QueueRow& row, const spec::PilotQueue& queue) {
+    return slurm::lost_its_node(row.state) || row.phase == Phase::Pending ||
+           (row.phase == Phase::Running && row.nodes < queue.nodes);
+}
+
 core::OrderSeen seen(AllocationId id, const QueueRow& row, core::SlurmPhase phase) {
     core::OrderSeen input{id, row.id, phase, "", std::nullopt, std::nullopt};
     input.reason = phase == core::SlurmPhase::Ended ? "Slurm: " + row.state : row.reason;
@@ -93,7 +99,9 @@ bool Desk::watches(const core::State& state) const {
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
     const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);
-    return soon < hurry_until_ ? soon : *asked_ + rules_.poll;
+    const Instant hurried_until =
+        std::max(hurry_until_, suspects_.unproven_until().value_or(Instant{0}));
+    return soon < hurried_until ? soon : *asked_ + rules_.poll;
 }
 
 std::optional<Errand> Desk::cancel(const std::string& job, const std::string& key, Instant now) {
@@ -150,17 +158,32 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
     for (const auto& [job, key] : strays_) {
         if (!errand) errand = cancel(job, key, now);
     }
-    if (!errand && watches(state) && now >= next_poll()) {
-        asked_ = now;
-        errand = Poll{};
-    }
+    if (!errand) errand = look_around(state, now);
     busy_ = errand.has_value();
     return errand;
 }
 
+// That a node is down is doubted until squeue says the same of its allocation: it is asked at once.
+std::optional<Errand> Desk::look_around(const core::State& state, Instant now) {
+    if (suspects_.take_doubt() || (watches(state) && now >= next_poll())) {
+        asked_ = now;
+        return Poll{};
+    }
+    auto nodes = suspects_.question(now);
+    if (nodes.empty()) return std::nullopt;
+    return AskNodes{std::move(nodes)};
+}
+
+std::vector<core::Input> Desk::gone(const core::State& state, const std::set<WorkerId>& silent,
+                                    Instant now) {
+    suspects_.watch(state, silent, now);
+    return suspects_.gone();
+}
+
 std::optional<Instant> Desk::wakeup(const core::State& state) const {
     if (busy_ || !watches(state)) return std::nullopt;
-    return next_poll();
+    const auto question = suspects_.next_question();
+    return question ? std::min(*question, next_poll()) : next_poll();
 }
 
 std::vector<core::Input> Desk::withdraw(const core::State& state) const {
@@ -193,7 +216,11 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
                      answered_ = asked_;
                      inputs = look(*polled.rows, state, now);
                  },
-                 [&](const Cancelled& done) { trouble_ = done.trouble; }},
+                 [&](const Cancelled& done) { trouble_ = done.trouble; },
+                 [&](const NodesTold& told) {
+                     trouble_ = told.rows ? "" : told.rows.error().message;
+                     if (told.rows) suspects_.note(*told.rows);
+                 }},
         outcome);
     return inputs;
 }
@@ -233,6 +260,7 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
         } else {
             absent_.erase(id);
             if (row->phase == Phase::Ended) over_.insert(id);
+            suspects_.note(id, has_lost_a_node(*row, state.queues.at(a.queue).spec));
             hearsay_[id] =
                 row->state +
                 (row->reason.empty() || row->reason == "None" ? "" : " (" + row->reason + ")");

@@ -15,17 +15,17 @@
 #include <vector>
 
 #include "daemon/core/core.hpp"
+#include "daemon/pilots/suspects.hpp"
 #include "daemon/slurm/parse.hpp"
 
 namespace roll::pilots {
 
-using Instant = std::chrono::milliseconds;  // of a steady clock
-
 struct DeskRules {
-    std::chrono::milliseconds poll{20'000};     // between two squeue
-    std::chrono::milliseconds hurried{5'000};   // the same for a while after a worker fell silent
-    std::chrono::milliseconds hurry{60'000};    // for how long: it is lost or heard by then
-    std::chrono::milliseconds again{30'000};    // between two scancel of the same job
+    std::chrono::milliseconds poll{20'000};    // between two squeue
+    std::chrono::milliseconds hurried{5'000};  // the same for a while after a worker fell silent
+    std::chrono::milliseconds hurry{60'000};   // for how long: it is lost or heard by then
+    std::chrono::milliseconds nodes{3'000};   // between two questions about nodes of silent workers
+    std::chrono::milliseconds again{30'000};  // between two scancel of the same job
     std::chrono::milliseconds unsure{60'000};   // until an order that may have been sent is not
     std::chrono::milliseconds missing{60'000};  // until a job that squeue left out is gone
     int missing_polls = 3;                      // and at least so many left it out
@@ -36,8 +36,9 @@ struct DeskRules {
 // clang-format off
 struct Submit { AllocationId allocation; std::string key; spec::PilotQueue queue; };
 struct Poll { };
+struct AskNodes { std::vector<std::string> nodes; };
 struct Cancel { std::string slurm_job; std::string key; };
-using Errand = std::variant<Submit, Poll, Cancel>;
+using Errand = std::variant<Submit, Poll, Cancel, AskNodes>;
 
 struct Submitted {
     AllocationId allocation; slurm::Submission result = slurm::Submission::Unknown;
@@ -45,7 +46,8 @@ struct Submitted {
 };
 struct Polled { Result<std::vector<slurm::QueueRow>> rows; };
 struct Cancelled { std::string key; std::string trouble; };
-using Outcome = std::variant<Submitted, Polled, Cancelled>;
+struct NodesTold { Result<std::vector<slurm::NodeRow>> rows; };
+using Outcome = std::variant<Submitted, Polled, Cancelled, NodesTold>;
 // clang-format on
 
 class Desk {
@@ -55,7 +57,8 @@ class Desk {
         : cluster_(std::move(cluster)),
           rules_(rules),
           began_(now),
-          doubt_until_(now + rules.doubt) {}
+          doubt_until_(now + rules.doubt),
+          suspects_(rules.nodes, rules.hurry) {}
 
     // The errand to run now, if one is due and none is under way; it is under way from then on.
     std::optional<Errand> next(const core::State& state, Instant now);
@@ -66,6 +69,11 @@ class Desk {
     // A worker fell silent: Slurm may know already that its allocation is over, and only then is
     // the silence of the last workers counted (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
+
+    // Of each turn, once everybody was heard: which workers are silent. Claims about those of whose
+    // nodes Slurm says that they are down.
+    std::vector<core::Input> gone(const core::State& state, const std::set<WorkerId>& silent,
+                                  Instant now);
 
     // Claims that need no errand: an order that is no longer wanted and was never sent.
     std::vector<core::Input> withdraw(const core::State& state) const;
@@ -93,6 +101,7 @@ class Desk {
     bool may_send(const core::State& state, AllocationId id, Instant now) const;
     std::optional<Errand> give_back(const core::State& state, AllocationId id, Instant now);
     std::optional<Errand> cancel(const std::string& job, const std::string& key, Instant now);
+    std::optional<Errand> look_around(const core::State& state, Instant now);
     bool watches(const core::State& state) const;
     Instant next_poll() const;
     std::vector<core::Input> look(const std::vector<slurm::QueueRow>& rows,
@@ -114,6 +123,7 @@ class Desk {
     std::map<AllocationId, std::string> hearsay_{};
     std::map<std::string, std::string> strays_{};  // Slurm's id -> our key: not in State
     std::map<std::string, Instant> cancelled_{};   // Slurm's id -> the last scancel
+    Suspects suspects_;
     std::string trouble_{};
 };
 

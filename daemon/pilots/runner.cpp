@@ -12,6 +12,8 @@ namespace roll::pilots {
 namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(90);
+// What is told of nodes later than this tells nothing that silence does not.
+constexpr auto kNodesDeadline = std::chrono::seconds(10);
 
 std::string one_line(std::string text) {
     while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -19,9 +21,10 @@ std::string one_line(std::string text) {
     return text.substr(0, 500);
 }
 
-std::string trouble_of(const slurm::Finished& done, const char* program) {
+std::string trouble_of(const slurm::Finished& done, const char* program,
+                       std::chrono::seconds deadline = kDeadline) {
     if (done.timed_out)
-        return std::string(program) + " gave no answer in " + std::to_string(kDeadline.count()) +
+        return std::string(program) + " gave no answer in " + std::to_string(deadline.count()) +
                " s";
     const std::string said = one_line(done.errors);
     return said.empty() ? std::string(program) + " ended with " + std::to_string(done.exit_code)
@@ -62,6 +65,16 @@ Outcome run_one(const Cancel& errand, const slurm::Site& site) {
                       done.errors.find("already completing") != std::string::npos;
     const bool ok = !done.timed_out && (done.exit_code == 0 || over);
     return Cancelled{errand.key, ok ? "" : trouble_of(done, "scancel")};
+}
+
+// It ends with 1 where one of the nodes is not known, and tells of the others.
+Outcome run_one(const AskNodes& errand, const slurm::Site& site) {
+    const auto done = slurm::run(slurm::nodes_command(errand.nodes, site), kNodesDeadline);
+    const bool told = done.exit_code == 0 || done.output.find(" not found\n") != std::string::npos;
+    if (done.timed_out || !told)
+        return NodesTold{
+            fail(ErrorCode::Unavailable, trouble_of(done, "scontrol", kNodesDeadline))};
+    return NodesTold{slurm::parse_nodes(done.output)};
 }
 
 }  // namespace

@@ -88,7 +88,15 @@ void Server::run_errands() {
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
 }
 
-void Server::hurry_errands() { desk_.hurry(steady_ms()); }
+// What Slurm says of the nodes of silent workers; where there are no pilots it costs nothing.
+void Server::hear_of_silence(bool fell_silent) {
+    const core::State& state = engine_.state();
+    if (fell_silent) desk_.hurry(steady_ms());
+    if (state.allocations.empty()) return;
+    const auto& silent = sessions_.silent(state, beacon_.published());
+    for (core::Input& input : desk_.gone(state, silent, steady_ms()))
+        inputs_.push_back(std::move(input));
+}
 
 void Server::take_outcome(const pilots::Outcome& outcome) {
     const std::string before = desk_.trouble();

@@ -227,9 +227,9 @@ void Server::turn() {
     if (drained) {
         for (core::Input& gone : sessions_.lost(engine_.state(), beacon_.published()))
             inputs_.push_back(std::move(gone));
-        auto silent = sessions_.quiet(engine_.state(), steady_now());
-        if (!silent.empty()) hurry_errands();
-        std::ranges::move(silent, std::back_inserter(inputs_));
+        auto fell_silent = sessions_.quiet(engine_.state(), steady_now());
+        hear_of_silence(!fell_silent.empty());
+        std::ranges::move(fell_silent, std::back_inserter(inputs_));
     }
     if (engine_.state().adopting && beacon_.published() >= beats_to_adopt(options_.leases))
         inputs_.push_back(core::Adopted{});

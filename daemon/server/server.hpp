@@ -103,7 +103,7 @@ class Server {
     Result<Json> dry_run(const protocol::Request& request);
     static pilots::Desk make_desk(const ServerOptions& options);
     void run_errands();
-    void hurry_errands();
+    void hear_of_silence(bool fell_silent);
     void take_outcome(const pilots::Outcome& outcome);
     std::chrono::milliseconds until_errand() const;
     std::size_t add(core::Input input);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "daemon/slurm/parse.hpp"
 
@@ -182,6 +183,19 @@ Command cancel_command(const std::string& id, const std::string& key, const Site
 
 Command partitions_command(const Site& site) {
     return command(site, {"sinfo", "--noheader", format(kPartitionFormat)});
+}
+
+Command nodes_command(const std::vector<std::string>& nodes, const Site& site) {
+    std::string names;
+    for (const std::string& node : nodes) names += (names.empty() ? "" : ",") + node;
+    return command(site, {"scontrol", "--oneliner", "show", "node", names});
+}
+
+bool is_node_name(std::string_view name) {
+    const auto fits = [](unsigned char c) {
+        return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+    };
+    return !name.empty() && name.front() != '-' && std::ranges::all_of(name, fits);
 }
 
 }  // namespace roll::slurm

@@ -51,6 +51,12 @@ Command cancel_command(const std::string& id, const std::string& key, const Site
 
 Command partitions_command(const Site& site);
 
+// How these nodes are.
+Command nodes_command(const std::vector<std::string>& nodes, const Site& site);
+
+// Whether it is a plain name of a node: no option, no expression that names several.
+bool is_node_name(std::string_view name);
+
 // A shell word that stands for exactly this text.
 std::string quote(std::string_view text);
 

@@ -105,6 +105,15 @@ int gpus_of(std::string_view gres) {
     return gpus;
 }
 
+// What follows the first `key`, up to a blank; empty: it is not there, or the line ends with it.
+std::string_view word_after(std::string_view line, std::string_view key) {
+    const std::size_t at = line.find(key);
+    if (at == std::string_view::npos) return {};
+    const std::string_view rest = line.substr(at + key.size());
+    const std::size_t end = rest.find(' ');
+    return end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
+}
+
 }  // namespace
 
 // Somebody else's comment may hold newlines: what follows such a row is its rest. Ours never does,
@@ -145,6 +154,22 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
         const auto cpus = parse_number<int>(f[4].substr(0, f[4].find('+')));
         rows.push_back({std::string(f[0]), f[1] == "up", limit_of(f[2]), *nodes, cpus.value_or(0),
                         gpus_of(f[5])});
+    }
+    return rows;
+}
+
+// "NodeName=n1 Arch=... State=DOWN+DRAIN ThreadsPerCore=... BootTime=... Reason=...": what people
+// wrote (Reason, Comment, Extra) comes after what is read here.
+Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
+    ROLL_TRY(const auto lines, lines_of(text, "scontrol"));
+    std::vector<NodeRow> rows;
+    for (const std::string_view line : lines) {
+        if (line.starts_with("Node ") && line.ends_with(" not found")) continue;
+        const auto name = word_after(line, "NodeName=");
+        const auto state = word_after(line, " State=");
+        if (!line.starts_with("NodeName=") || name.empty() || state.empty())
+            return odd("scontrol", line);
+        rows.push_back({std::string(name), std::string(state), is_down(state)});
     }
     return rows;
 }

@@ -45,6 +45,16 @@ struct PartitionRow {
 };
 Result<std::vector<PartitionRow>> parse_partitions(std::string_view text);
 
+// A node, as `scontrol --oneliner show node` tells of it. Of one that Slurm does not know nothing
+// is told.
+struct NodeRow {
+    std::string name;
+    std::string state;
+    bool down = false;
+    friend bool operator==(const NodeRow&, const NodeRow&) = default;
+};
+Result<std::vector<NodeRow>> parse_nodes(std::string_view text);
+
 // What sbatch's failure means. Unknown: it may have been queued all the same.
 enum class Submission { Accepted, Refused, Unknown };
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);

@@ -66,4 +66,14 @@ bool ended_well(std::string_view state) {
     return std::ranges::find(kWell, base) != kWell.end();
 }
 
+bool lost_its_node(std::string_view state) {
+    const std::string_view base = base_of(state);
+    return base == "NODE_FAIL" || base == "NF";
+}
+
+// The base state comes first; flags are joined by "+", or are single signs (22.05 to 26.05).
+bool is_down(std::string_view node_state) {
+    return node_state.substr(0, node_state.find_first_of("+*~#!%$@^-")) == "DOWN";
+}
+
 }  // namespace roll::slurm

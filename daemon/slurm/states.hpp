@@ -17,4 +17,11 @@ Phase phase_of(std::string_view state);
 // Whether an ended job did what it was asked: it ended by itself with 0, or somebody took it back.
 bool ended_well(std::string_view state);
 
+// Whether it ended because Slurm lost a node of it.
+bool lost_its_node(std::string_view state);
+
+// Of a node's state, as scontrol writes it ("DOWN*", "DOWN+DRAIN+NOT_RESPONDING"): Slurm, or
+// somebody with the right to say so, holds that the node is gone. Draining ones work on.
+bool is_down(std::string_view node_state);
+
 }  // namespace roll::slurm

@@ -102,6 +102,23 @@ def free_ports(count):
     raise RuntimeError('no free ports for the Slurm test cluster')
 
 
+def parent_of(pid):
+    """0: it has ended meanwhile."""
+    try:
+        with open(f'/proc/{pid}/stat', encoding='ascii', errors='replace') as file:
+            return int(file.read().rsplit(')', 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
+def name_of(pid):
+    try:
+        with open(f'/proc/{pid}/comm', encoding='ascii', errors='replace') as file:
+            return file.read()
+    except OSError:
+        return ''
+
+
 class Cluster:
     """start() to stop(); `env` is what Slurm's commands need to find it. accounting: arguments of
     `sacctmgr -i` each, for a slurmdbd whose limits Slurm enforces."""
@@ -133,9 +150,33 @@ class Cluster:
             self._start_accounting()
         self.start_controller()
         for node in range(1, NODES + 1):
-            self.daemon(f'slurmd-n{node}', 'slurmd', '-f', self.conf, '-N', f'n{node}', '-D')
+            self.start_node(f'n{node}')
         self.wait_idle()
         return self
+
+    def start_node(self, node):
+        self.daemon(f'slurmd-{node}', 'slurmd', '-f', self.conf, '-N', node, '-D')
+
+    def kill_node(self, node):
+        """All that Slurm started there at once, as when a node loses its power: nobody says good-bye."""
+        if f'slurmd-{node}' in self.daemons:
+            self.kill(f'slurmd-{node}')
+        mine = self._steps(f'SLURMD_NODENAME={node}'.encode())
+        parents = [pid for pid in map(parent_of, mine) if name_of(pid).startswith('slurmstepd')]
+        for pid in (*parents, *mine):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def set_down(self, node):
+        self.run('scontrol', 'update', f'NodeName={node}', 'State=DOWN', 'Reason=test')
+
+    def mend_node(self, node):
+        """After kill_node() or set_down()."""
+        if f'slurmd-{node}' not in self.daemons:
+            self.start_node(node)
+        self.run('scontrol', 'update', f'NodeName={node}', 'State=RESUME')
 
     def version(self):
         """(22, 5), of "slurm-wlm 22.05.8"."""
@@ -261,14 +302,14 @@ class Cluster:
         except OSError:
             return ''
 
-    def _steps(self):
-        """Pids of slurmstepd and batch scripts: they outlive a slurmd, and carry our spool in argv or conf."""
-        mark, found = f'SLURM_CONF={self.conf}'.encode(), []
+    def _steps(self, *marks):
+        """Pids of slurmstepd and batch scripts: they outlive a slurmd, and carry our conf in their environment."""
+        marks, found = {f'SLURM_CONF={self.conf}'.encode(), *marks}, []
         for name in os.listdir('/proc'):
             if name.isdigit() and int(name) != os.getpid():
                 try:
                     with open(f'/proc/{name}/environ', 'rb') as file:
-                        if mark in file.read().split(b'\0'):
+                        if marks <= set(file.read().split(b'\0')):
                             found.append(int(name))
                 except OSError:
                     pass

@@ -85,4 +85,14 @@ void Auditor::on(const core::MachineExcluded& e) {
     faults_[e.machine].clear();
 }
 
+bool Auditor::trains_on(WorkerId worker) const {
+    return std::ranges::any_of(jobs_, [&](const auto& item) {
+        const Job& j = item.second;
+        if (!j.run || !j.spec.trains()) return false;
+        return std::ranges::any_of(j.run->members, [&](const Member& m) {
+            return m.place.worker == worker && !m.ended && !m.place.spare;
+        });
+    });
+}
+
 }  // namespace roll::sim

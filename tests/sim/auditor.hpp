@@ -42,6 +42,8 @@ class Auditor {
     // Whether the attempt, and it on that worker or node, is what rolld has there now.
     bool is_current(const AttemptKey& key, WorkerId worker) const;
     bool is_current(const AttemptKey& key, const std::string& node) const;
+    // Whether a member of a job that trains, not ended yet, is there.
+    bool trains_on(WorkerId worker) const;
     // Its newest checkpoint that is recorded; 0: none.
     std::int64_t recorded(const AttemptKey& key) const { return jobs_.at(key.job).run->recorded; }
 

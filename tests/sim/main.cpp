@@ -43,6 +43,10 @@ void add(const roll::sim::Totals& world, roll::sim::Totals& sum) {
     sum.polls += world.polls;
     sum.allocations += world.allocations;
     sum.doubled += world.doubled;
+    sum.nodes_lost += world.nodes_lost;
+    sum.asked_nodes += world.asked_nodes;
+    sum.forsaken += world.forsaken;
+    sum.twice += world.twice;
     sum.excess_most = std::max(sum.excess_most, world.excess_most);
     sum.unused_most = std::max(sum.unused_most, world.unused_most);
 }
@@ -91,5 +95,10 @@ int main(int argc, char** argv) {
         "answer, at most %ld beyond max_jobs; of no use for at most %ld s\n",
         sum.with_slurm, sum.orders, sum.polls, sum.allocations, sum.doubled, sum.excess_most,
         sum.unused_most);
+    std::printf(
+        "%ld nodes lost; %ld scontrol; %ld attempts given up because Slurm said that a node was "
+        "down, %ld of them "
+        "ran on\n",
+        sum.nodes_lost, sum.asked_nodes, sum.forsaken, sum.twice);
     return 0;
 }

@@ -24,6 +24,7 @@ MUTATIONS = {
          'if (in.user == "") return repeated(s, in, known->second);', 'a repeated key queues another job'),
         ('found != known->end() && found + 1 != known->end()', 'false', 'a replaced roll-worker comes back'),
         ('if (job->array != after.job) continue;', 'continue;', "an array's first job does not stand for all"),
+        ('if (!job.spec.trains()) continue;', '', "any job is given up on Slurm's word"),
     ],
     'core/apply.cpp': [
         ('if (now <= known) return;', 'if (attempt.outcome) return;', 'the first bad end decides, whatever it was'),
@@ -148,6 +149,7 @@ MUTATIONS = {
     'pilots/desk.cpp': [
         ('        if (found == wanted.end() || found->second != row.id)',
          '        if (false)', 'what nobody wants is not given back'),
+        ('if (nodes.empty()) return std::nullopt;', 'return std::nullopt;', 'nobody asks about nodes'),
     ],
     'engine/engine.cpp': [
         ('state_ = *durable_;', '', 'a turn that was not written stays'),

@@ -238,7 +238,7 @@ void World::leave(Node& node) {
 
 // The point of it all: no two copies of a job, no slot or GPU used twice, seen from outside.
 void World::check_started(const Node& node, const Copy& started) const {
-    if (started.late) return;
+    if (started.late || forsaken_.contains(started.key())) return;
     const bool forgotten = started.key().token.incarnation < reign_;  // by who took over
     if (audited_ == ledger_.size() && !forgotten)
         ROLL_CHECK(auditor_.is_current(started.key(), node.name));
@@ -246,7 +246,7 @@ void World::check_started(const Node& node, const Copy& started) const {
     for (const Node& other : nodes_) {
         for (const auto& [key, copy] : other.copies) {
             const bool stands_still = second_ < other.suspended_until || copy.late;
-            if (copy.gone || stands_still || &copy == &started) continue;
+            if (copy.gone || stands_still || &copy == &started || forsaken_.contains(key)) continue;
             ROLL_CHECK(key.job != started.key().job || key.token == started.key().token);
             if (&other != &node) continue;
             for (int slot : copy.order.slots)

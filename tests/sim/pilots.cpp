@@ -25,7 +25,19 @@ void World::plan_slurm() {
     if (random_.percent(30)) queue.max_nodes = random_.between(queue.nodes, 6);
     if (random_.percent(25)) queue.min_percent = random_.between(1, 100);
     queue_ = queue;
+    if (random_.percent(40)) make_frail();
     add_queue();
+}
+
+// Pilots' nodes fail, and not much else does: jobs have to run there, and somebody must live to
+// learn of it.
+void World::make_frail() {
+    frail_ = random_.between(10, 60);
+    for (std::size_t i = 0; i < machines_; ++i) {
+        nodes_[i].slots = 1;
+        nodes_[i].gpus = 0;
+        nodes_[i].gpu_numa.clear();
+    }
 }
 
 // Until rolld has it; an operator opens it again when failures have closed it.
@@ -52,30 +64,45 @@ void World::run_errands() {
         inbox_.push_back({std::move(input)});
     const auto errand = desk_->next(engine_->state(), steady());
     if (!errand) return;
-    if (const auto* order = std::get_if<pilots::Submit>(&*errand)) return submit_order(*order);
+    if (const auto* order = std::get_if<pilots::Submit>(&*errand)) {
+        at_slurm_ = true;
+        return submit_order(*order);
+    }
     if (std::holds_alternative<pilots::Poll>(*errand)) {
         ++totals_.polls;
-        ROLL_CHECK(!polled_ || second_ - *polled_ >= 20);  // no more often, whatever happens
+        // No more often, whatever happens, but once where a silent worker's node is said to be
+        // down.
+        const bool doubt = std::exchange(said_down_, false);
+        ROLL_CHECK(!polled_ || second_ - *polled_ >= 5 || doubt);
         polled_ = second_;
     }
-    const int way = chance(20) ? random_.between(1, 70) : random_.between(0, 2);
-    if (std::holds_alternative<pilots::Poll>(*errand) &&
+    if (std::holds_alternative<pilots::AskNodes>(*errand)) {
+        ++totals_.asked_nodes;
+        ROLL_CHECK(!asked_nodes_ || second_ - *asked_nodes_ >= 3);
+        asked_nodes_ = second_;
+    }
+    at_slurm_ = true;
+    const int way = chance(frail_ > 0 ? 5 : 20) ? random_.between(1, 70) : random_.between(0, 2);
+    if (!std::holds_alternative<pilots::Cancel>(*errand) &&
         chance(50))  // it tells of what was so when it was asked
-        return errand_later(way, [this, life = life_, listed = slurm_->list(true, second_)] {
-            bring_home(listed, life);
-        });
-    errand_later(way, [this, errand = *errand, life = life_] {
-        const auto* cancel = std::get_if<pilots::Cancel>(&errand);
-        bring_home(
-            cancel ? slurm_->cancel(*cancel, faulty(), second_) : slurm_->list(faulty(), second_),
-            life);
-    });
+        return errand_later(
+            way, [this, life = life_, told = carry_out(*errand)] { bring_home(told, life); });
+    errand_later(way,
+                 [this, errand = *errand, life = life_] { bring_home(carry_out(errand), life); });
+}
+
+pilots::Outcome World::carry_out(const pilots::Errand& errand) {
+    if (const auto* cancel = std::get_if<pilots::Cancel>(&errand))
+        return slurm_->cancel(*cancel, faulty(), second_);
+    if (const auto* nodes = std::get_if<pilots::AskNodes>(&errand))
+        return slurm_->tell(*nodes, faulty(), second_);
+    return slurm_->list(faulty(), second_);
 }
 
 // sbatch: refused, or lost on the way, or queued without a word, now or much later.
 void World::submit_order(const pilots::Submit& order) {
     ++totals_.orders;
-    const int way = chance(20) ? random_.between(1, 70) : random_.between(0, 2);
+    const int way = chance(frail_ > 0 ? 5 : 20) ? random_.between(1, 70) : random_.between(0, 2);
     const int fate = faulty() ? random_.between(1, 100) : 100;
     errand_later(way, [this, order, fate, life = life_] {
         if (slurm_->away(second_)) return bring_home(slurm_->unsure(order), life);
@@ -93,6 +120,8 @@ void World::submit_order(const pilots::Submit& order) {
 
 void World::bring_home(const pilots::Outcome& outcome, std::uint64_t life) {
     if (!engine_ || !desk_ || life != life_) return;
+    at_slurm_ = false;
+    note_answer(outcome);
     for (core::Input& input : desk_->take(outcome, engine_->state(), steady()))
         inbox_.push_back({std::move(input)});
 }
@@ -102,6 +131,7 @@ void World::live_slurm() {
     while (!errands_.empty() && errands_.begin()->first.first <= second_)
         errands_.extract(errands_.begin()).mapped()();
     complete_allocations();
+    lose_nodes();
     const FakeSlurm::Changes changes = slurm_->live(faulty(), second_);
     for (const SlurmJob* job : changes.began) {
         for (int i = 0; i < job->queue.nodes; ++i) start_pilot(*job, i);
@@ -116,6 +146,12 @@ void World::live_slurm() {
     }
     for (const SlurmJob* job : changes.ended)
         for (Node* node : nodes_of(*job)) end_worker(*node, true);
+    for (const std::string& name : changes.died)
+        if (Node* node = node_of(name)) end_worker(*node, true);
+    for (const std::string& name : changes.cut) {
+        if (Node* node = node_of(name))
+            node->mute_until = node->deaf_until = second_ + random_.between(5, 80);
+    }
     check_given_back();
     note_excess();
 }
@@ -129,10 +165,26 @@ std::vector<World::Node*> World::nodes_of(const SlurmJob& job) {
     return nodes;
 }
 
-// A pilot's script ends with its workers.
+World::Node* World::node_of(const std::string& name) {
+    const auto found = std::ranges::find(nodes_, name, &Node::name);
+    return found == nodes_.end() ? nullptr : &*found;
+}
+
+// Those at work: that of an idle one matters to nobody.
+void World::lose_nodes() {
+    if (!faulty() || frail_ == 0) return;
+    for (const Node& node : nodes_) {
+        if (!node.pilot || node.copies.empty()) continue;
+        if (random_.between(1, frail_) > 1) continue;
+        slurm_->lose_node(node.name, second_);
+        ++totals_.nodes_lost;
+    }
+}
+
+// A pilot's script ends with its workers, but for a node that is gone with all that ran there.
 void World::complete_allocations() {
     for (const SlurmJob& job : slurm_->jobs()) {
-        if (job.state != "RUNNING") continue;
+        if (job.state != "RUNNING" || !job.failed.empty()) continue;
         const std::vector<Node*> nodes = nodes_of(job);
         const bool left = std::ranges::none_of(
             nodes, [](const Node* node) { return node->worker || !node->copies.empty(); });
@@ -155,7 +207,7 @@ void World::note_excess() {
 
 void World::start_pilot(const SlurmJob& job, int index) {
     if (chance(10)) return;  // its node is broken
-    Node node{.name = "s" + std::to_string(index) + "." + job.id + "." + job.key};
+    Node node{.name = node_name(job, index)};
     node.slots = job.queue.slots;
     node.gpus = job.queue.gpus;
     node.segment = "s" + std::to_string(index);

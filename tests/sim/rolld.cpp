@@ -59,6 +59,8 @@ void World::boot() {
     published_ = 0;
     slow_commit_ = 0;
     polled_.reset();
+    asked_nodes_.reset();
+    said_down_ = at_slurm_ = false;
     open_desk();
     wakeup_ = now();
     const auto started = takes_over_ ? core::Started{reign_, true} : core::Started{};
@@ -135,11 +137,19 @@ void World::serve() {
     if (pending_) return finish(*std::exchange(pending_, std::nullopt));
     listen();
     check_bounds();
+    check_forsaken();
     const auto lost = sessions_->lost(engine_->state(), published_);
     note_given_away(lost);
     for (const Input& gone : lost) inbox_.push_back({gone});
-    for (Input& quiet : sessions_->quiet(engine_->state(), steady_now()))
+    for (Input& quiet : sessions_->quiet(engine_->state(), steady_now())) {
+        if (desk_) desk_->hurry(steady());
         inbox_.push_back({std::move(quiet)});
+    }
+    if (desk_) {
+        const auto& silent = sessions_->silent(engine_->state(), published_);
+        for (Input& gone : desk_->gone(engine_->state(), silent, steady()))
+            inbox_.push_back({std::move(gone)});
+    }
     if (engine_->state().adopting && published_ >= 35) inbox_.push_back({core::Adopted{}});
     if (!step() || !engine_) return;
     finish(*std::exchange(pending_, std::nullopt));
@@ -177,6 +187,7 @@ void World::finish(const Pending& pending) {
     audit(pending);
     answer_workers(pending.turn);
     run_errands();
+    check_gone_nodes();
     beat();
     if (pending.stepped && random_.percent(2)) check_replay();
 }
@@ -195,6 +206,7 @@ void World::settle_turn(const Pending& pending) {
     const engine::Turn& turn = pending.turn;
     ROLL_CHECK(turn.replies.size() == pending.requests.size() && !turn.restless);
     wakeup_ = core::next_wakeup(engine_->state(), pending.at);
+    note_forsaken(ledger_.size() - turn.committed);
     core::check_invariants(engine_->state());
     if (!turn.full) {
         for (const core::Rule rule : core::rules())

@@ -1,12 +1,17 @@
 #include "tests/sim/slurm.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/slurm/commands.hpp"
 
 namespace roll::sim {
 
 using slurm::Submission;
+
+std::string node_name(const SlurmJob& job, int index) {
+    return "s" + std::to_string(index) + "." + job.id + "." + job.key;
+}
 
 pilots::Outcome FakeSlurm::refuse(const pilots::Submit& order) const {
     return pilots::Submitted{order.allocation, Submission::Refused, "", "invalid"};
@@ -47,6 +52,7 @@ pilots::Outcome FakeSlurm::list(bool faults, int now) const {
         row.state = state_of(job, faults, now);
         row.phase = slurm::phase_of(row.state);
         row.comment = slurm::comment_of(job.key);
+        row.nodes = job.queue.nodes - static_cast<int>(job.down.size());
         if (job.state == "RUNNING") row.end = 100'000 + job.ends_at;
         rows.push_back(std::move(row));
     }
@@ -63,6 +69,24 @@ pilots::Outcome FakeSlurm::cancel(const pilots::Cancel& errand, bool faults, int
         if (job.state == "RUNNING") job.ends_at = 0;  // in its next second
     }
     return pilots::Cancelled{errand.key, ""};
+}
+
+// Some are left out, or said to be as they are not.
+pilots::Outcome FakeSlurm::tell(const pilots::AskNodes& errand, bool faults, int now) const {
+    if (away(now) || (faults && random_.percent(5)))
+        return pilots::NodesTold{fail(ErrorCode::Unavailable, "socket timed out")};
+    std::vector<slurm::NodeRow> rows;
+    for (const SlurmJob& job : jobs_) {
+        for (int i = 0; i < job.queue.nodes && !job.forgotten; ++i) {
+            const std::string name = node_name(job, i);
+            if (std::ranges::count(errand.nodes, name) == 0) continue;
+            if (faults && random_.percent(5)) continue;
+            const bool lie = faults && random_.percent(5);
+            const std::string state = job.down.contains(i) != lie ? "DOWN*+DRAIN" : "MIXED";
+            rows.push_back({name, state, slurm::is_down(state)});
+        }
+    }
+    return pilots::NodesTold{std::move(rows)};
 }
 
 void FakeSlurm::complete(const std::string& id, const std::string& key, int now) {
@@ -98,11 +122,50 @@ void FakeSlurm::mishap(SlurmJob& job, int now) {
     if (job.forgotten && random_.percent(10)) job.ends_at = now;
 }
 
+// Without its last node it ends; with others it goes on (--no-kill).
+void FakeSlurm::set_down(SlurmJob& job, int index, int now) {
+    job.down.insert(index);
+    if (job.state != "RUNNING" || std::ssize(job.down) < job.queue.nodes) return;
+    job.state = "NODE_FAIL";
+    job.ends_at = now;
+}
+
+// It dies with all its processes, and Slurm notices a while later; or Slurm has lost it, and says
+// at once that it is dead, while they run on until slurmd hears of it, if it ever does in time.
+void FakeSlurm::lose_node(const std::string& name, int now) {
+    for (SlurmJob& job : jobs_) {
+        for (int i = 0; i < job.queue.nodes && job.state == "RUNNING"; ++i) {
+            if (node_name(job, i) != name || job.failed.contains(i) || job.down.contains(i))
+                continue;
+            if (random_.percent(50)) {
+                job.failed[i] = now + random_.between(1, 50);
+                died_.push_back(name);
+                continue;
+            }
+            set_down(job, i, now);
+            if (job.ended_by_slurmd_at == 0) job.ended_by_slurmd_at = now + random_.between(1, 150);
+            if (random_.percent(70)) cut_.push_back(name);
+        }
+    }
+}
+
+void FakeSlurm::live_nodes(SlurmJob& job, bool faults, int now, Changes& changes) {
+    for (const auto& [index, noticed] : job.failed)
+        if ((now >= noticed || !faults) && !away(now)) set_down(job, index, now);
+    if (job.ended_by_slurmd_at == 0 || (faults && now < job.ended_by_slurmd_at)) return;
+    job.ended_by_slurmd_at = 0;
+    if (job.state == "NODE_FAIL") return changes.ended.push_back(&job);
+    for (const int index : job.down) changes.died.push_back(node_name(job, index));
+}
+
 FakeSlurm::Changes FakeSlurm::live(bool faults, int now) {
     Changes changes;
+    changes.died = std::exchange(died_, {});
+    changes.cut = std::exchange(cut_, {});
     if (faults) mishap(now);
     if (!faults) away_until_ = 0;
     for (SlurmJob& job : jobs_) {
+        live_nodes(job, faults, now, changes);
         const bool runs = job.state == "RUNNING";
         if (runs && job.warned_at == now) changes.warned.push_back(&job);
         if (runs && faults && job.suspended_until > now) changes.suspended.push_back(&job);
@@ -116,6 +179,9 @@ FakeSlurm::Changes FakeSlurm::live(bool faults, int now) {
         } else if (runs && job.requeued && !job.forgotten) {
             job.state = "PENDING";
             job.requeued = false;
+            job.failed.clear();
+            job.down.clear();
+            job.ended_by_slurmd_at = 0;
             job.begins_at = now + random_.between(1, 120);
             changes.ended.push_back(&job);
         } else if (runs && (now >= job.ends_at || (!faults && job.forgotten))) {

@@ -36,7 +36,7 @@ void World::forget_after_copy() {
     ledger_.resize(end);
     ledger_times_.resize(end);
     synced_ = std::min(synced_, end);
-    audited_ = end;
+    audited_ = noted_ = end;
     core::State state;
     for (const core::Event& event : ledger_) core::apply(state, event);
     auditor_ = auditor_.of_copy(ledger_, ledger_times_, state);

@@ -165,7 +165,8 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
 
 // One thing that may go wrong, or be asked for, each second.
 void World::meddle() {
-    const bool any = random_.percent(50);  // pilots too, the late ones among them
+    if (frail_ > 0 && random_.percent(80)) return;  // else hardly anybody lives to learn of nodes
+    const bool any = random_.percent(50);           // pilots too, the late ones among them
     const auto last = static_cast<int>(any ? nodes_.size() : machines_) - 1;
     Node& node = nodes_[static_cast<std::size_t>(random_.between(0, last))];
     const JobId job{static_cast<std::uint64_t>(random_.between(1, 40))};

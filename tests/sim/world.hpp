@@ -46,6 +46,10 @@ struct Totals {
     long allocations = 0;  // that Slurm made of them
     long doubled = 0;      // of these: while another of the same name was alive
     long excess_most = 0;  // alive at once beyond the queue's max_jobs
+    long nodes_lost = 0;   // of pilots, or Slurm thought so
+    long asked_nodes = 0;  // scontrol commands
+    long forsaken = 0;     // attempts given up because Slurm said that a node was down
+    long twice = 0;        // of these: they ran on
     long unused_most = 0;  // seconds that one of no use was held while nothing went wrong
 };
 
@@ -174,6 +178,13 @@ class World {
     bool all_have_ended() const;
     void check_replay() const;
 
+    // What is given up on Slurm's word (nodes_audit.cpp).
+    void note_forsaken(std::size_t turn);
+    void forsake(const core::MemberEnded& ended);
+    void check_forsaken();
+    void check_gone_nodes();
+    void note_answer(const pilots::Outcome& outcome);
+
     // Another rolld (take_over.cpp).
     void take_over();
     void forget_after_copy();
@@ -207,6 +218,10 @@ class World {
     void bring_home(const pilots::Outcome& outcome, std::uint64_t life);
     void live_slurm();
     std::vector<Node*> nodes_of(const SlurmJob& job);
+    Node* node_of(const std::string& name);
+    void lose_nodes();
+    void make_frail();
+    pilots::Outcome carry_out(const pilots::Errand& errand);
     void complete_allocations();
     void start_pilot(const SlurmJob& job, int index);
     void check_given_back();
@@ -272,7 +287,23 @@ class World {
     std::unique_ptr<FakeSlurm> slurm_{};  // none: a world without
     std::optional<pilots::Desk> desk_{};
     spec::PilotQueue queue_{};
-    std::optional<int> polled_{};          // the last squeue of this life of rolld
+    int frail_ = 0;                     // a node at work fails once in so many seconds; 0: never
+    std::optional<int> polled_{};       // the last squeue of this life of rolld
+    std::optional<int> asked_nodes_{};  // the last question about nodes
+    bool said_down_ = false;            // a node was, since the last squeue
+    bool at_slurm_ = false;             // an errand is under way
+    struct Gone {
+        int silent = 0;  // seconds
+        int known = 0;   // for how long rolld could have known
+    };
+    std::map<std::string, Gone> gone_{};  // dead nodes
+    struct Forsaken {  // an attempt of which a member was given up on Slurm's word
+        std::string node;
+        std::uint64_t incarnation = 0;
+        std::uint64_t renewed_at = 0;  // the worker's last renewal, by the beacon's counter
+    };
+    std::map<AttemptKey, Forsaken> forsaken_{};
+    std::size_t noted_ = 0;  // of ledger_: in these it was looked for what was given up
     std::map<std::string, int> unused_{};  // jobs that should go back, since when
     std::size_t seen_ = 0;                 // of Slurm's jobs, by note_excess()
 

@@ -424,5 +424,41 @@ TEST(Queue, ANameIsTakenOnce) {
     EXPECT_EQ(site.refusal(AddQueue{other}).code, ErrorCode::Refused);
 }
 
+// What it writes is named by token; what other jobs write is not.
+TEST(NodeDown, EndsWhatTrainsOnASilentWorkerAndNothingElse) {
+    Site site;
+    spec::JobSpec train = wants(1, 1, 1);
+    train.kind = spec::JobKind::Train;
+    const JobId trains = site.submit(train);
+    site.accept(1);
+    const WorkerId worker = site.pilot_comes(1, "n1");
+    std::vector<JobId> others;
+    for (const auto kind : {spec::JobKind::Command, spec::JobKind::Convert, spec::JobKind::Merge,
+                            spec::JobKind::Tokenize}) {
+        spec::JobSpec other = wants(1, 1, 1);
+        other.kind = kind;
+        others.push_back(site.submit(other));
+    }
+    EXPECT_TRUE(site.tell(NodeDown{worker, "Slurm says so"}).empty()) << "it is heard";
+    site.tell(WorkerHeard{worker, false});
+    const AttemptKey first = site.attempt(trains);
+    site.tell(NodeDown{worker, "Slurm says so"});
+    EXPECT_EQ(site.job(trains).past.at(0).reason, "Slurm says so");
+    EXPECT_EQ(site.job(trains).past.at(0).outcome, Outcome::Infra);
+    for (const JobId other : others) EXPECT_EQ(site.job(other).phase, JobPhase::Running);
+    EXPECT_TRUE(site.tell(NodeDown{worker, "Slurm says so"}).empty()) << "said again";
+    // Should it come back: what it says counts no more, and it gets nothing new.
+    site.tell(WorkerHeard{worker, true});
+    EXPECT_TRUE(site.tell(CheckpointWritten{worker, first, 10, "/c"}).empty());
+    site.pass(1min);
+    EXPECT_NE(site.job(trains).phase, JobPhase::Running);
+    EXPECT_TRUE(site.state.workers.at(worker).draining);
+    site.see(1, SlurmPhase::Ended, "NODE_FAIL");
+    EXPECT_TRUE(site.has(1)) << "others run there";
+    for (const JobId other : others) site.exit(other, Outcome::Done);
+    site.see(1, SlurmPhase::Ended, "NODE_FAIL");
+    EXPECT_FALSE(site.has(1));
+}
+
 }  // namespace
 }  // namespace roll::core

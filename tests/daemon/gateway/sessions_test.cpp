@@ -383,5 +383,47 @@ TEST(Pilot, IsKnownByTheNameOfItsOrder) {
         EXPECT_EQ(claim(key).allocation, AllocationId{0}) << key;
 }
 
+// What Slurm says of a node is asked about only where its worker says nothing (docs/slurm.md).
+TEST(Sessions, SilenceIsCountedInBeatsAndEndsWithAWord) {
+    Room room;
+    const auto silent = [&] {
+        for (const core::Input& input : room.sessions.quiet(room.desk.state, room.now))
+            room.desk.tell(input);
+        return room.sessions.silent(room.desk.state, room.published).size();
+    };
+    room.now += 60s;
+    EXPECT_EQ(silent(), 0U) << "no time counts, only beats";
+    room.published = 2;
+    EXPECT_EQ(silent(), 0U);
+    room.published = 3;
+    EXPECT_EQ(silent(), 1U);
+    room.speak();
+    EXPECT_EQ(silent(), 0U);
+}
+
+TEST(Sessions, ADeafWorkerIsNotSilent) {
+    Room room;
+    room.place();
+    room.published = 20;
+    room.now += 20s;
+    room.speak(false);
+    for (const core::Input& input : room.sessions.quiet(room.desk.state, room.now + 20s))
+        room.desk.tell(input);
+    EXPECT_TRUE(room.sessions.silent(room.desk.state, room.published).empty());
+    room.published = 23;
+    EXPECT_EQ(room.sessions.silent(room.desk.state, room.published).size(), 1U);
+}
+
+TEST(Sessions, AfterAStartAWorkerIsSilentOnlyAfterALease) {
+    Room room;
+    room.desk.tell(core::Started{});
+    room.sessions = Sessions(LeaseRules{});
+    room.lost();
+    room.published = 14;
+    EXPECT_TRUE(room.sessions.silent(room.desk.state, room.published).empty());
+    room.published = 15;
+    EXPECT_EQ(room.sessions.silent(room.desk.state, room.published).size(), 1U);
+}
+
 }  // namespace
 }  // namespace roll::gateway

@@ -110,5 +110,24 @@ TEST_F(FakeSlurm, OutcomesComeHomeOnTheLoopAndNotAfterTheRunnerIsGone) {
     EXPECT_EQ(heard, 1);
 }
 
+TEST_F(FakeSlurm, ScontrolTellsOfNodesAlsoWhereItDoesNotKnowOne) {
+    const auto told = [&] {
+        return std::get<NodesTold>(run_errand(AskNodes{{"n1", "n2"}}, site_)).rows;
+    };
+    program("scontrol", R"([ "$*" = '--oneliner show node n1,n2' ] || exit 1
+[ "$SLURM_TIME_FORMAT" = %s ] || exit 1
+echo 'NodeName=n1 Arch=x86_64 State=DOWN+DRAIN ThreadsPerCore=1 '
+echo 'Node n2 not found'; exit 1)");
+    ASSERT_TRUE(told());
+    EXPECT_EQ(told()->size(), 1U);
+    EXPECT_TRUE(told()->front().down);
+    program("scontrol", "echo 'NodeName=n1 State=DOWN T=1'; exit 1");
+    EXPECT_FALSE(told());
+    program("scontrol", "printf 'NodeName=n1 State=DOWN'");
+    EXPECT_FALSE(told());
+    program("scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1");
+    EXPECT_FALSE(told());
+}
+
 }  // namespace
 }  // namespace roll::pilots

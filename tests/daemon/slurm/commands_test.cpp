@@ -136,5 +136,14 @@ TEST(PilotQueue, NamesEveryProblem) {
     EXPECT_FALSE(spec::pilot_queue_from_json(R"({"name":"a","time_s":600,"nods":4})"));
 }
 
+TEST(Nodes, AreAskedForByNameOnly) {
+    const std::vector<std::string> expected = {"scontrol", "--oneliner", "show", "node",
+                                               "n1,gpu-7.x_2"};
+    EXPECT_EQ(nodes_command({"n1", "gpu-7.x_2"}, kSite).arguments, expected);
+    EXPECT_TRUE(is_node_name("gpu-7.x_2"));
+    for (const char* name : {"", "-M", "n[1-9]", "n1,n2", "n 1", "n1;", "ALL\n"})
+        EXPECT_FALSE(is_node_name(name)) << name;
+}
+
 }  // namespace
 }  // namespace roll::slurm

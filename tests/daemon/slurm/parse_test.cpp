@@ -112,6 +112,7 @@ TEST(Queue, RandomBytesNeverCrash) {
         }
         parse_partitions(text).has_value();
         parse_submitted(text).has_value();
+        parse_nodes(text).has_value();
     }
 }
 
@@ -181,6 +182,47 @@ TEST(States, NothingThatMayRunAgainIsTakenForAnEnd) {
           "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "RUNNING", "SIGNALING", "SPECIAL_EXIT",
           "STAGE_OUT", "STOPPED", "SUSPENDED", "LAUNCH_FAILED", "RECONFIG_FAIL", "?", ""})
         EXPECT_NE(phase_of(state), Phase::Ended) << state;
+}
+
+// As Debian's 22.05.8 wrote it on the test cluster, with SLURM_TIME_FORMAT=%s; the fields that are
+// read, and what comes before them, are the same in the sources of 22.05.8 to 26.05.3.
+const std::string kNode =
+    "NodeName=n3 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=16 CPUTot=16 CPULoad=5.39 "
+    "AvailableFeatures=(null) ActiveFeatures=(null) Gres=gpu:h200:8 NodeAddr=127.0.0.1 "
+    "NodeHostName=localhost Port=20191 Version=22.05.8 OS=Linux 6.1.0-18-amd64 #1 SMP Debian  "
+    "RealMemory=16000 AllocMem=0 FreeMem=14898 Sockets=16 Boards=1 State=DOWN ThreadsPerCore=1 "
+    "TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=gpu,high  BootTime=1795284005 "
+    "SlurmdStartTime=1795370719 LastBusyTime=1795370722 CfgTRES=cpu=16,mem=16000M,billing=16 "
+    "AllocTRES= CapWatts=n/a CurrentWatts=0 AveWatts=0 ExtSensorsJoules=n/s ExtSensorsWatts=0 "
+    "ExtSensorsTemp=n/s Reason=power went [root@1795370722]        State=IDLE away\n";
+
+TEST(Nodes, ReadsWhat2205Writes) {
+    const auto rows = parse_nodes(kNode + "Node nosuch not found\n");
+    ASSERT_TRUE(rows);
+    EXPECT_EQ(*rows, (std::vector<NodeRow>{{"n3", "DOWN", true}}));
+    EXPECT_TRUE(parse_nodes("")->empty());
+}
+
+TEST(Nodes, CutOrOddOutputIsNotBelieved) {
+    for (std::size_t end = 1; end < kNode.size(); ++end)
+        EXPECT_FALSE(parse_nodes(kNode.substr(0, end))) << end;
+    EXPECT_FALSE(parse_nodes("slurm_load_node error: Unable to contact slurm controller\n"));
+    EXPECT_FALSE(parse_nodes("NodeName=n1 State=DOWN\n")) << "cut after the state";
+    EXPECT_FALSE(parse_nodes(kNode + "the rest of somebody's comment\n"));
+}
+
+// node_state_string_complete() of 22.05.8 to 26.05.3: a base state, then flags; sinfo's signs.
+TEST(Nodes, OnlyDownIsDown) {
+    for (const char* state : {"DOWN", "DOWN*", "DOWN+DRAIN", "DOWN+CLOUD+NOT_RESPONDING",
+                              "DOWN+COMPLETING", "DOWN*+CLOUD", "DOWN~"})
+        EXPECT_TRUE(is_down(state)) << state;
+    for (const char* state :
+         {"IDLE", "IDLE*", "ALLOCATED+DRAIN", "MIXED+NOT_RESPONDING", "IDLE+POWERED_DOWN",
+          "IDLE+CLOUD+POWERING_DOWN", "UNKNOWN", "FUTURE", "ERROR", "FAIL", "DOWNED", "down", ""})
+        EXPECT_FALSE(is_down(state)) << state;
+    EXPECT_TRUE(lost_its_node("NODE_FAIL"));
+    EXPECT_FALSE(lost_its_node("FAILED"));
+    EXPECT_FALSE(lost_its_node("COMPLETING"));
 }
 
 TEST(Submitted, NamesTheJob) {

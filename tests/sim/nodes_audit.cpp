@@ -1,0 +1,110 @@
+// What is given up because Slurm says that a node is down (docs/slurm.md): only what is fenced by
+// its token, not for longer than the leases allow, and soon where it is true.
+#include <algorithm>
+
+#include "common/check.hpp"
+#include "daemon/slurm/commands.hpp"
+#include "tests/sim/world.hpp"
+
+namespace roll::sim {
+namespace {
+
+constexpr int kLostAfterBeats = 35;
+constexpr int kKnownSeconds = 5;  // with nothing else to do, and answers that are true
+constexpr int kAskedSeconds = 55;
+
+// Why a member was given up, as users see it; its peers are stopped for the same reason.
+bool by_slurms_word(const core::MemberEnded& ended) {
+    return ended.outcome == core::Outcome::Infra &&
+           ended.reason.starts_with("Slurm says that node ");
+}
+
+}  // namespace
+
+// Of a turn that has just been committed, and of those of which a rolld that was killed said
+// nothing. `turn`: its first event.
+void World::note_forsaken(std::size_t turn) {
+    for (noted_ = std::min(noted_, turn); noted_ < ledger_.size(); ++noted_) {
+        const auto* ended = std::get_if<core::MemberEnded>(&ledger_[noted_]);
+        if (ended == nullptr || !by_slurms_word(*ended)) continue;
+        forsaken_[ended->attempt];
+        if (noted_ >= turn) forsake(*ended);
+    }
+}
+
+// The worker is silent, and the job writes by token.
+void World::forsake(const core::MemberEnded& ended) {
+    const core::State& state = engine_->state();
+    ROLL_CHECK(state.jobs.at(ended.attempt.job).spec.trains());
+    const core::Worker& worker = state.workers.at(ended.worker);
+    const auto session = sessions_->all().find(worker.session);
+    const bool heard = session != sessions_->all().end();
+    if (heard) ROLL_CHECK(steady_now() - session->second.heard_at > std::chrono::seconds(2));
+    forsaken_[ended.attempt] = {worker.node, state.incarnation,
+                                heard ? session->second.renewed_at : 0};
+    ++totals_.forsaken;
+    const auto node = std::ranges::find(nodes_, worker.node, &Node::name);
+    totals_.twice += node->copies.contains(ended.attempt);
+}
+
+// Where Slurm was wrong, the copy ends when its worker's silence would have run out at the latest.
+void World::check_forsaken() {
+    for (const auto& [key, forsaken] : forsaken_) {
+        if (forsaken.incarnation != engine_->state().incarnation) continue;
+        if (published_ - forsaken.renewed_at < kLostAfterBeats) continue;
+        const auto node = std::ranges::find(nodes_, forsaken.node, &Node::name);
+        const auto copy = node->copies.find(key);
+        if (copy == node->copies.end() || second_ < node->suspended_until) continue;
+        ROLL_CHECK(copy->second.gone || copy->second.late);
+    }
+}
+
+// An answer that is not the truth about a node that is gone: rolld cannot know it by that.
+void World::note_answer(const pilots::Outcome& outcome) {
+    const auto* nodes = std::get_if<pilots::NodesTold>(&outcome);
+    const auto* polled = std::get_if<pilots::Polled>(&outcome);
+    if (nodes != nullptr && nodes->rows)
+        said_down_ |= std::ranges::any_of(*nodes->rows, &slurm::NodeRow::down);
+    for (auto& [name, gone] : gone_) {
+        const auto told_by_node = [&](const slurm::NodeRow& row) {
+            return row.name == name && row.down;
+        };
+        const auto told_by_job = [&](const slurm::QueueRow& row) {
+            const std::string key = slurm::key_of(row.comment);
+            return name.ends_with("." + row.id + "." + key) &&
+                   (row.state == "NODE_FAIL" ||
+                    (row.phase == slurm::Phase::Running && row.nodes < queue_.nodes));
+        };
+        const bool told =
+            (nodes == nullptr && polled == nullptr) ||
+            (nodes != nullptr && nodes->rows && std::ranges::any_of(*nodes->rows, told_by_node)) ||
+            (polled != nullptr && polled->rows && std::ranges::any_of(*polled->rows, told_by_job));
+        if (!told) gone.known = 0;
+    }
+}
+
+// A node that is dead, and Slurm says so, and its worker is silent: five seconds in which rolld
+// serves and waits for no command are enough to give its training to others.
+void World::check_gone_nodes() {
+    if (!slurm_ || behind_ || audited_ < ledger_.size()) return;
+    const core::State& state = engine_->state();
+    const auto& silent = sessions_->silent(state, published_);
+    std::map<std::string, Gone> still;
+    for (const SlurmJob& job : slurm_->jobs()) {
+        for (const auto& [index, noticed] : job.failed) {
+            const std::string name = node_name(job, index);
+            const auto holds = [&](const auto& item) {
+                return item.second.node == name && silent.contains(item.first) &&
+                       auditor_.trains_on(item.first);
+            };
+            if (std::ranges::none_of(state.workers, holds)) continue;
+            Gone& gone = still[name] = gone_[name];
+            const bool said = job.down.contains(index) && !job.forgotten && !slurm_->away(second_);
+            gone.known = said ? gone.known + (at_slurm_ ? 0 : 1) : 0;
+            ROLL_CHECK(++gone.silent > kAskedSeconds || gone.known <= kKnownSeconds);
+        }
+    }
+    gone_ = std::move(still);
+}
+
+}  // namespace roll::sim
