@@ -93,6 +93,14 @@ std::string Normalizer::apply(const Strip& strip, std::string_view text) {
     return begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
 }
 
+// Of the other steps none makes words of a character.
+std::size_t Normalizer::head(std::string_view text) const {
+    std::size_t head = 1;
+    for (const Step& step : steps_)
+        if (const auto* map = std::get_if<Precompiled>(&step)) head = map->head(text);
+    return head;
+}
+
 std::string Normalizer::apply(std::string_view input) const {
     std::string text(input);
     for (const Step& step : steps_) {

@@ -21,6 +21,9 @@ class Normalizer {
     bool is_identity() const { return steps_.empty(); }
     std::string apply(std::string_view text) const;
 
+    // How many of apply(text)'s first bytes stand where the text begins; at least 1.
+    std::size_t head(std::string_view text) const;
+
   private:
     struct Compose {};
     struct Prepend {

@@ -1,5 +1,6 @@
 #include "worker/tokenizer/pre_tokenizer.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "worker/tokenizer/normalizer.hpp"
@@ -10,6 +11,9 @@ namespace {
 constexpr const char* kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// Of the text's head, what lies behind `begin`.
+std::size_t rest_of(std::size_t head, std::size_t begin) { return head - std::min(head, begin); }
+
 }  // namespace
 
 // Depth first: a word leaves before the next is looked for, so nothing is kept but the place.
@@ -18,20 +22,20 @@ struct PreTokenizer::Run {
     Scratch& scratch;
     WordSink& sink;
 
-    void step(std::size_t index, std::string_view text, bool first) {
+    void step(std::size_t index, std::string_view text, std::size_t head) {
         if (text.empty()) return;
         if (index == owner.steps_.size()) return sink.word(text);
-        std::visit([&](const auto& which) { apply(which, index, text, first); },
+        std::visit([&](const auto& which) { apply(which, index, text, head); },
                    owner.steps_[index]);
     }
 
-    void apply(const Spaced&, std::size_t index, std::string_view text, bool first) {
-        if (text.front() == ' ') return step(index + 1, text, first);
+    void apply(const Spaced&, std::size_t index, std::string_view text, std::size_t head) {
+        if (text.front() == ' ') return step(index + 1, text, head);
         scratch[index].assign(" ").append(text);
-        step(index + 1, scratch[index], first);
+        step(index + 1, scratch[index], head);
     }
 
-    void apply(const Digits& digits, std::size_t index, std::string_view text, bool first) {
+    void apply(const Digits& digits, std::size_t index, std::string_view text, std::size_t head) {
         const PropertyTable& table = PropertyTable::get();
         std::size_t begin = 0;
         bool previous = false;
@@ -39,19 +43,19 @@ struct PreTokenizer::Run {
             const auto place = static_cast<std::size_t>(at - text.data());
             const bool numeric = is_numeric(next_code_point(at), table);
             if (place > begin && (numeric != previous || (numeric && digits.individual))) {
-                step(index + 1, text.substr(begin, place - begin), first && begin == 0);
+                step(index + 1, text.substr(begin, place - begin), rest_of(head, begin));
                 begin = place;
             }
             previous = numeric;
         }
-        step(index + 1, text.substr(begin), first && begin == 0);
+        step(index + 1, text.substr(begin), rest_of(head, begin));
     }
 
-    void apply(const Metaspace& meta, std::size_t index, std::string_view text, bool first) {
+    void apply(const Metaspace& meta, std::size_t index, std::string_view text, std::size_t head) {
         std::string& spaced = scratch[index];
         spaced.clear();
         const bool prepend =
-            meta.prepend == Prepend::Always || (meta.prepend == Prepend::First && first);
+            meta.prepend == Prepend::Always || (meta.prepend == Prepend::First && head > 0);
         if (prepend && text.front() != ' ' && !text.starts_with(meta.replacement))
             spaced = meta.replacement;
         for (const char byte : text) {
@@ -61,7 +65,7 @@ struct PreTokenizer::Run {
                 spaced += byte;
             }
         }
-        if (!meta.split) return step(index + 1, spaced, first);
+        if (!meta.split) return step(index + 1, spaced, head);
         const std::string_view whole = spaced;
         for (std::size_t begin = 0; begin < whole.size();) {
             const std::size_t end = std::min(
@@ -69,18 +73,18 @@ struct PreTokenizer::Run {
                                          begin + (whole.substr(begin).starts_with(meta.replacement)
                                                       ? meta.replacement.size()
                                                       : 1)));
-            step(index + 1, whole.substr(begin, end - begin), first && begin == 0);
+            step(index + 1, whole.substr(begin, end - begin), rest_of(head, begin));
             begin = end;
         }
     }
 
-    void apply(const Split& split, std::size_t index, std::string_view text, bool first) {
+    void apply(const Split& split, std::size_t index, std::string_view text, std::size_t head) {
         std::size_t held_begin = 0;  // a piece that the next may join
         std::size_t held_end = 0;
         bool previous = false;
         const auto leave = [&] {
             step(index + 1, text.substr(held_begin, held_end - held_begin),
-                 first && held_begin == 0);
+                 rest_of(head, held_begin));
         };
         const auto joins = [&](bool is_match) {
             switch (split.behavior) {
@@ -106,10 +110,10 @@ struct PreTokenizer::Run {
     }
 };
 
-void PreTokenizer::split(std::string_view text, bool first, Scratch& scratch,
+void PreTokenizer::split(std::string_view text, std::size_t head, Scratch& scratch,
                          WordSink& sink) const {
     if (scratch.size() < steps_.size()) scratch.resize(steps_.size());
-    Run{*this, scratch, sink}.step(0, text, first);
+    Run{*this, scratch, sink}.step(0, text, head);
 }
 
 Result<MetaspaceFields> parse_metaspace(JsonReader& reader) {

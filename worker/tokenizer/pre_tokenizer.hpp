@@ -31,8 +31,9 @@ class PreTokenizer {
     // here all the same.
     bool byte_level() const { return byte_level_; }
 
-    // Every word in order. `first`: the text stands at the input's start.
-    void split(std::string_view text, bool first, Scratch& scratch, WordSink& sink) const;
+    // Every word in order. `head`: so many of the text's first bytes stand at the input's start,
+    // being what its first character became; 0 where the text does not begin there.
+    void split(std::string_view text, std::size_t head, Scratch& scratch, WordSink& sink) const;
 
   private:
     enum class Behavior : std::uint8_t { Removed, Isolated, WithPrevious, WithNext, Contiguous };

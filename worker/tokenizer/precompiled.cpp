@@ -93,6 +93,13 @@ std::optional<std::string_view> Precompiled::find(std::string_view text) const {
     return std::nullopt;
 }
 
+std::size_t Precompiled::head(std::string_view text) const {
+    if (text.empty()) return 0;
+    const std::size_t size = character_size(text.front()), cluster = cluster_size(text);
+    if (cluster > size && cluster < kWholeCluster) return 1;
+    return std::max<std::size_t>(1, apply(text.substr(0, size)).size());
+}
+
 std::string Precompiled::apply(std::string_view text) const {
     std::string out;
     out.reserve(text.size());

@@ -24,6 +24,10 @@ class Precompiled {
     // and where that finds nothing each character by itself. REQUIRES: valid UTF-8.
     std::string apply(std::string_view text) const;
 
+    // How many of apply(text)'s first bytes stand where the text begins: all that its first
+    // character became, which may be several words; 1 where it became part of a cluster's.
+    std::size_t head(std::string_view text) const;
+
   private:
     // What the shortest prefix of the text that the trie holds becomes.
     std::optional<std::string_view> find(std::string_view text) const;

@@ -54,8 +54,8 @@ class Tokenizer::Impl {
     // A text without added tokens of the first pass. `first`: it starts the input.
     void encode_raw(std::string_view text, bool first, Workspace& work,
                     std::vector<std::uint32_t>& ids) const;
-    // Normalized text without added tokens.
-    void encode_plain(std::string_view text, bool first, Workspace& work,
+    // Normalized text without added tokens; `head` as PreTokenizer::split has it.
+    void encode_plain(std::string_view text, std::size_t head, Workspace& work,
                       std::vector<std::uint32_t>& ids) const;
 
     std::unique_ptr<Workspace> borrow() const;
@@ -120,7 +120,7 @@ void Tokenizer::Impl::give_back(std::unique_ptr<Workspace> work) const {
     idle_.push_back(std::move(work));
 }
 
-void Tokenizer::Impl::encode_plain(std::string_view text, bool first, Workspace& work,
+void Tokenizer::Impl::encode_plain(std::string_view text, std::size_t head, Workspace& work,
                                    std::vector<std::uint32_t>& ids) const {
     struct Encoder final : WordSink {
         Encoder(const Model& one, ModelWork& buffers, std::vector<std::uint32_t>& out)
@@ -133,21 +133,23 @@ void Tokenizer::Impl::encode_plain(std::string_view text, bool first, Workspace&
         std::vector<std::uint32_t>& ids;
     };
     Encoder encoder(model_, work.model, ids);
-    pre_tokenizer_.split(text, first, work.scratch, encoder);
+    pre_tokenizer_.split(text, head, work.scratch, encoder);
 }
 
 void Tokenizer::Impl::encode_raw(std::string_view text, bool first, Workspace& work,
                                  std::vector<std::uint32_t>& ids) const {
     std::string normalized;
+    std::size_t head = first ? 1 : 0;
     if (!normalizer_.is_identity()) {
+        if (first) head = normalizer_.head(text);  // one character may become several words
         normalized = normalizer_.apply(text);
         text = normalized;
     }
-    if (added_.normalized().empty()) return encode_plain(text, first, work, ids);
+    if (added_.normalized().empty()) return encode_plain(text, head, work, ids);
     added_.normalized().split(
         text, [&](std::size_t begin, std::size_t end, const AddedToken* token) {
             if (token != nullptr) return ids.push_back(token->id);
-            encode_plain(text.substr(begin, end - begin), first && begin == 0, work, ids);
+            encode_plain(text.substr(begin, end - begin), head - std::min(head, begin), work, ids);
         });
 }
 

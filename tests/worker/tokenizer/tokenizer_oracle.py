@@ -133,6 +133,9 @@ def unigram(name, texts):
     return tokenizer
 
 
+# Their first characters become several words, a word with a space before it, and nothing.
+EDGES = ["\ufdfa و", "\ufdfb", "\u00a8 x", "\u2017\u0301 \u00bd", " \u200b a"]
+
 ADDED = [AddedToken("<|left|>", lstrip=True, special=True), AddedToken("<|right|>", rstrip=True, special=True),
          AddedToken("<|word|>", single_word=True, normalized=False), AddedToken("é-token", normalized=True),
          AddedToken("<|lef", special=True), AddedToken("  ", normalized=False), AddedToken("\n\n\n", normalized=False)]
@@ -222,6 +225,7 @@ def main():
     args = parser.parse_args()
     size = int(args.megabytes * 1e6)
     texts = files_in(args.texts, size) if args.texts else documents(size, seed=11)
+    texts += [text.encode() for text in EDGES]
     sample = [text.decode("utf-8", errors="replace") for text in documents(150_000, seed=3)]
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="roll_tokenizer.") as folder:
