@@ -79,19 +79,27 @@ Shape shape_of(const std::string& name) {
             256};
 }
 
+// Memory for the weights is made, too.
+double load_seconds(const Shape& shape, at::ScalarType dtype) {
+    const auto began = std::chrono::steady_clock::now();
+    const ChunkSpec whole = split_layers(shape.config, 0, 1);
+    Parameters parameters = make_parameters(parameter_specs(shape.config, whole),
+                                            {.dtype = dtype, .draw = false, .gradients = false});
+    load_weights(shape.directory, parameters);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
 void serve(const Shape& shape, int threads, at::ScalarType dtype) {
     at::set_num_threads(threads);
     keep_freed_memory();
+    std::printf("%.3f\n", shape.directory.empty() ? 0 : load_seconds(shape, dtype));
+    std::fflush(stdout);
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
     const plan::PipelineSchedule schedule = plan::one_forward_one_backward(1, 1);
-    const auto began = std::chrono::steady_clock::now();  // memory for the weights is made, too
     TrainStep trainer(shape.config, schedule, {self, self},
                       {.init = {.dtype = dtype, .draw = shape.directory.empty()}, .clip_grad = 0});
     if (!shape.directory.empty()) load_weights(shape.directory, trainer.chunks()[0].parameters());
-    const std::chrono::duration<double> load = std::chrono::steady_clock::now() - began;
-    std::printf("%.3f\n", load.count());
-    std::fflush(stdout);
     const at::Tensor ids = at::randint(shape.config.vocab, {shape.batch, shape.positions + 1});
     const Microbatch batch[] = {{ids.narrow(1, 0, shape.positions).contiguous(),
                                  ids.narrow(1, 1, shape.positions).contiguous()}};

@@ -12,10 +12,10 @@ namespace roll::train {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20U;
-constexpr std::size_t kPiece = 4 * kHugePage;  // made, and timed, at once
+constexpr std::size_t kPiece = 2 * kHugePage;  // made, and timed, at once
 // Bytes a second for one thread. A machine's own memory comes eight times as fast, what a host has
-// to find at a third of it or less.
-constexpr double kSlow = 1e9;
+// to find at two thirds of it or less.
+constexpr double kSlow = 5e8;
 
 void make_part(std::byte* part, std::size_t bytes) {
     using Clock = std::chrono::steady_clock;
