@@ -263,9 +263,12 @@ Result<void> serve(const Options& options) {
         hangups.async_wait([&](const boost::system::error_code& error, int) {
             if (error) return;
             auto policy = server::find_config(options.config, directory.root());
-            if (policy) server->set_policy(*std::move(policy));
-            spdlog::info("read its configuration again{}",
-                         policy ? "" : ", and keeps the old one: " + policy.error().message);
+            if (policy) {
+                server->set_policy(*std::move(policy));
+                spdlog::info("read its configuration again");
+            } else {
+                spdlog::warn("keeps its configuration: {}", policy.error().message);
+            }
             reread();
         });
     };
@@ -337,7 +340,7 @@ int run(int argc, char** argv) {
     if (served) return 0;
     fmt::print(stderr, "rolld: {}\n", served.error().message);
     if (!served.error().hint.empty()) fmt::print(stderr, "  {}\n", served.error().hint);
-    if (!kept) spdlog::critical("ended: {}", served.error().message);
+    if (!kept && !options.check_config) spdlog::critical("ended: {}", served.error().message);
     return exit_code(served.error().code);
 }
 

@@ -101,6 +101,9 @@ class Queue(RollTest):
         first = self.submit('--hold', '--', 'true')
         copy = os.path.join(self.top, 'copy')
         self.rolld('--backup', copy)
+        served = self.rolld('--check', check=False)
+        self.assertEqual((served.returncode, served.stdout), (4, ''), 'standard output is data')
+        self.assertEqual(served.stderr.count('another rolld serves'), 1, served.stderr)
         second = self.submit('--hold', '--', 'true')
         self.ctl('down')
         self.rolld('--restore', copy)
@@ -108,9 +111,10 @@ class Queue(RollTest):
         self.up()
         self.assertEqual([job['id'] for job in self.json('jobs')['jobs']], [first])
         self.assertNotEqual(self.ctl('show', second, check=False).returncode, 0)
+        self.assertEqual(self.submit('--hold', '--', 'true'), second + 1, 'its directory is its own')
 
-    def rolld(self, *args):
-        return subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, *args], check=True,
+    def rolld(self, *args, check=True):
+        return subprocess.run([os.path.join(BIN, 'rolld'), '--dir', self.state, *args], check=check,
                               env=self.env, capture_output=True, text=True)
 
     def test_two_jobs_share_a_gpu_at_the_same_time(self):
