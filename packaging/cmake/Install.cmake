@@ -1,7 +1,6 @@
-# `cmake --install build/release --prefix DIR`: programs, LibTorch's CPU libraries beside them, units,
+# `cmake --install build/release --prefix DIR`: programs, LibTorch's CPU libraries and libzmq beside them, units,
 # manual pages and examples. Families and schemas that programs need are compiled into them; the files
 # are installed for people and editors.
-include(GNUInstallDirs)
 
 foreach(program rolld roll-worker roll-convert rollctl roll-rank)
   if(TARGET ${program})
@@ -10,13 +9,16 @@ foreach(program rolld roll-worker roll-convert rollctl roll-rank)
 endforeach()
 
 if(TARGET roll-rank)
-  set_target_properties(roll-rank PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/roll")
   # libtorch_cpu.so looks for the others beside itself. CUDA's two lie here only where ldconfig knows none.
   file(GLOB cuda_libraries "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/libcudart.so.13"
                            "${PROJECT_SOURCE_DIR}/.deps/nvidia/cu13/lib/libcupti.so.13")
   install(FILES "${ROLL_LIBTORCH}/lib/libtorch_cpu.so" "${ROLL_LIBTORCH}/lib/libc10.so"
                 "${ROLL_LIBTORCH}/lib/libgomp.so.1" ${cuda_libraries}
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
+endif()
+
+if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/zeromq/libzmq.so.5")
+  install(FILES "${PROJECT_SOURCE_DIR}/.deps/zeromq/libzmq.so.5" DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
 endif()
 
 # The converter as a library: find_package(roll), then link roll::convert. Headers keep their paths

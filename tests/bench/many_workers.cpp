@@ -2,9 +2,9 @@
 // what it costs while they beat, and how fast they are all back after a restart. Prints; judges
 // nothing.
 //
-//   many_workers DIR WORKERS SECONDS     DIR: the state directory of a running rolld, which is
-//   killed
-//                                        after so many seconds; who started it starts it again
+//   many_workers DIR WORKERS SECONDS [BEAT_MS]
+// DIR: the state directory of a running rolld, which is killed after so many seconds; who started
+// it starts it again. BEAT_MS: 5000 if it is not said.
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -33,10 +33,10 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr int kParts = 4;  // processes: a worker takes two descriptors here
-constexpr auto kBeat = 5s;
 
 // Between the processes.
 struct Shared {
+    std::chrono::milliseconds beat = 5s;
     std::atomic<std::uint64_t> incarnation{0};  // whose answers count: this one's or a newer one's
     std::array<std::atomic<int>, kParts> answered{};
 };
@@ -64,12 +64,12 @@ std::pair<double, double> use_of(int pid) {
 }
 
 // Sends what is due and takes what has come.
-void turn(FakeWorker& worker) {
+void turn(FakeWorker& worker, std::chrono::milliseconds beat) {
     const auto now = Clock::now();
     if (now >= worker.beats_at) {
         ++worker.heartbeat.sequence;
         worker.socket.send({protocol::encode(worker.heartbeat)});
-        worker.beats_at = now + kBeat;
+        worker.beats_at = now + beat;
     }
     while (const auto message = worker.socket.receive()) {
         const auto answer = protocol::decode_answer(message->frames.back());
@@ -77,7 +77,8 @@ void turn(FakeWorker& worker) {
     }
 }
 
-std::unique_ptr<FakeWorker> make_worker(const io::ZmqContext& context, int number) {
+std::unique_ptr<FakeWorker> make_worker(const io::ZmqContext& context, int number,
+                                        std::chrono::milliseconds beat) {
     auto worker = std::make_unique<FakeWorker>(
         FakeWorker{io::ZmqSocket(context, io::ZmqType::Dealer), {}, Clock::now()});
     worker->heartbeat.session = "session-" + std::to_string(number);
@@ -85,7 +86,7 @@ std::unique_ptr<FakeWorker> make_worker(const io::ZmqContext& context, int numbe
     worker->heartbeat.slots = 8;
     worker->heartbeat.gpus = 8;
     worker->heartbeat.heard_recently = true;
-    worker->heartbeat.beat_ms = static_cast<int>(std::chrono::milliseconds(kBeat).count());
+    worker->heartbeat.beat_ms = static_cast<int>(beat.count());
     return worker;
 }
 
@@ -98,16 +99,16 @@ Result<void> be_workers(const std::string& root, int part, int count, Shared& sh
     const io::ZmqContext context;
     std::vector<std::unique_ptr<FakeWorker>> workers;
     for (int i = part; i < count; i += kParts) {
-        auto worker = make_worker(context, i);
+        auto worker = make_worker(context, i, shared.beat);
         worker->socket.set_curve_client(keys, server);
         ROLL_TRY_VOID(worker->socket.connect(endpoint));
-        worker->beats_at += kBeat * i / count;
+        worker->beats_at += shared.beat * i / count;
         workers.push_back(std::move(worker));
     }
     for (;; std::this_thread::sleep_for(20ms)) {
         int answered = 0;
         for (auto& worker : workers) {
-            turn(*worker);
+            turn(*worker, shared.beat);
             answered += worker->answered_by >= shared.incarnation ? 1 : 0;
         }
         shared.answered[static_cast<std::size_t>(part)] = answered;
@@ -151,8 +152,8 @@ Result<int> run(const std::string& root, int count, int seconds, Shared& shared)
     std::this_thread::sleep_for(std::chrono::seconds(seconds));
     const auto [cpu, memory] = use_of(pid);
     const double passed = std::chrono::duration<double>(Clock::now() - steady).count();
-    std::printf("rolld with them: %.0f MB, %.1f %% of a core at a heartbeat each 5 s\n", memory,
-                (cpu - cpu_before) / passed * 100);
+    std::printf("rolld with them: %.0f MB, %.1f %% of a core at a heartbeat each %lld ms\n", memory,
+                (cpu - cpu_before) / passed * 100, static_cast<long long>(shared.beat.count()));
     std::fflush(stdout);
     ::kill(pid, SIGKILL);
     const double back = await_all(count, 2, shared);
@@ -172,7 +173,7 @@ int be_part(const std::string& root, int part, int count, Shared& shared) {
 
 int main(int argc, char** argv) {
     if (argc < 4) {
-        std::fprintf(stderr, "usage: many_workers DIR WORKERS SECONDS\n");
+        std::fprintf(stderr, "usage: many_workers DIR WORKERS SECONDS [BEAT_MS]\n");
         return 2;
     }
     rlimit files{};
@@ -184,6 +185,7 @@ int main(int argc, char** argv) {
         ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     Shared& shared = *new (memory) Shared;
     shared.incarnation = 1;
+    if (argc > 4) shared.beat = std::chrono::milliseconds(std::atoi(argv[4]));
     for (int part = 0; part < kParts; ++part) {
         if (::fork() == 0) return be_part(argv[1], part, count, shared);
     }

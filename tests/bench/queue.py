@@ -3,7 +3,7 @@
 
     tests/bench/queue.py [--bin build/release/bin] [--peers DIR] [PART...]
 
-Parts: submit process dispatch drain large workers (all without an argument). DIR: where `pip install --target DIR
+Parts: submit process dispatch drain large workers long (all without an argument). DIR: where `pip install --target DIR
 hyperqueue` put HyperQueue; Slurm is the test cluster of tests/e2e (root). Prints; judges nothing.
 
 A drain takes from the first submit until no job is open. Each job has one folder made. ext4 gives no inode out again
@@ -242,9 +242,10 @@ def large(options):
         beside('engine turn, longest', turns(cluster)['longest_ms'], 'ms', 10)
 
 
-def workers(options, count=10_000):
+def workers(options, count=10_000, seconds=15, beat_ms=5000):
     with Cluster(options.bin) as cluster:
-        many = subprocess.Popen([options.bin / 'many_workers', cluster.folder.name, str(count), '15'])
+        numbers = [str(number) for number in (count, seconds, beat_ms)]
+        many = subprocess.Popen([options.bin / 'many_workers', cluster.folder.name, *numbers])
         while many.poll() is None:
             if cluster.rolld.poll() is not None:  # many_workers has killed it
                 cluster.children.remove(cluster.rolld)
@@ -252,7 +253,12 @@ def workers(options, count=10_000):
             time.sleep(0.01)
 
 
-PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, large, workers)}
+def long(options):
+    """What workers that stay connected cost: as many messages as in an hour at a heartbeat each 5 s."""
+    workers(options, count=1000, seconds=144, beat_ms=200)
+
+
+PARTS = {part.__name__: part for part in (submit, process, dispatch, drain, large, workers, long)}
 
 
 def main():
