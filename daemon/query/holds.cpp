@@ -46,6 +46,9 @@ class Finder {
         for (Hold& hold : all_) {
             if (hold.rule == "room" || hold.rule == "segment" || hold.rule == "silent")
                 hold.nodes = reasons_of_nodes(state_, shape(core::known_room(state_, now_)), now_);
+            for (auto& [node, why] : hold.nodes) {
+                if (job_.avoid.contains(node)) why = "the job failed there";
+            }
         }
         return std::move(all_);
     }

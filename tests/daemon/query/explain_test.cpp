@@ -305,6 +305,8 @@ TEST_F(Explain, ANodeWhereItFailedIsNoRoom) {
     desk.exit(id, Outcome::App, 41, "it broke");
     desk.pass(1h);
     EXPECT_NE(only(id).why.find("not on n, where it failed"), std::string::npos) << only(id).why;
+    EXPECT_EQ(only(id).nodes.front(),
+              (std::pair<std::string, std::string>{"n", "the job failed there"}));
     end(busy);
     EXPECT_TRUE(runs(id));
 }
