@@ -38,7 +38,7 @@ class Nodes(SlurmTest):
         return took
 
     def test_a_dead_nodes_training_goes_on_elsewhere_once_slurm_says_so(self):
-        job, node = self.train(steps=400)
+        job, node = self.train(steps=200)
         beside = self.submit('--', 'sleep', '1000')
         wait_until(lambda: self.show(beside)['state'] == 'running', 'the job beside it')
         self.assertEqual(self.show(beside)['nodes'], self.show(job)['nodes'])
