@@ -29,7 +29,7 @@ MUTANTS = [
      'beacon_test', 'BeaconFile.TornWriteLeavesTheOtherRecord'),
     (3, 'daemon/core/decide.cpp', 'job->attempt->token == key.token',
      'job->attempt->token.attempt == key.token.attempt', 'core_test', '*'),
-    (4, SESSIONS, 'published - since < static_cast<std::uint64_t>', 'published - since <= static_cast<std::uint64_t>',
+    (4, SESSIONS, 'if (published - since < limit) continue;', 'if (published - since <= limit) continue;',
      'sessions_test', 'Sessions.AWorkerIsLostAtThirtyFiveBeats*'),
     (4, SESSIONS, 'unheard_since_.try_emplace(id, published).first->second', 'published - 35',
      'sessions_test', 'Sessions.AfterAStartSilenceCountsFromZero'),
