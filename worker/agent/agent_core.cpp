@@ -84,9 +84,8 @@ bool AgentCore::accept(const protocol::Answer& answer) {
         incarnation_ = answer.incarnation;
         echoed_ = 0;
     }
-    if (answer.sequence < echoed_) return false;
-    echoed_ = answer.sequence;
-    return true;
+    const std::uint64_t before = std::exchange(echoed_, std::max(echoed_, answer.sequence));
+    return answer.sequence >= before;
 }
 
 void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
@@ -227,6 +226,7 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
         effects_.push_back(Note{"the beacon shows older beats than answers do: not believed"});
+    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // none of its answers has come
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
         if (attempt.gone) continue;

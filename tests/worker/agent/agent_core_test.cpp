@@ -99,6 +99,14 @@ TEST_F(AgentCoreTest, AnOlderRolldIsNotObeyed) {
     EXPECT_EQ(count<Start>(), 1);
 }
 
+TEST_F(AgentCoreTest, ANewerRolldIsObeyedOnceTheBeaconShowsIt) {
+    run();
+    keep();
+    look(2, 0);
+    deliver({.incarnation = 2, .sequence = last_.sequence - 1, .fenced = {kKey}});
+    EXPECT_EQ(count<Kill>(), 1);
+}
+
 TEST_F(AgentCoreTest, ANewerRolldAdoptsWhatRuns) {
     run();
     now_ += seconds(10);
