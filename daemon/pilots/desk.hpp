@@ -113,8 +113,9 @@ class Desk {
     DeskRules rules_;
     Instant began_;
     bool busy_ = false;
-    std::optional<Instant> asked_{};     // when the last squeue began
-    std::optional<Instant> answered_{};  // when the last good one began
+    std::optional<Instant> asked_{};         // when the last squeue began
+    std::optional<Instant> asked_before_{};  // and the one before it
+    std::optional<Instant> answered_{};      // when the last good one began
     Instant hurry_until_{0};
     Instant doubt_until_;  // until then squeue is asked though State holds nothing
     std::map<AllocationId, Instant> sent_{};  // the last try of an order

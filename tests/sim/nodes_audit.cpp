@@ -63,8 +63,11 @@ void World::check_forsaken() {
 void World::note_answer(const pilots::Outcome& outcome) {
     const auto* nodes = std::get_if<pilots::NodesTold>(&outcome);
     const auto* polled = std::get_if<pilots::Polled>(&outcome);
-    if (nodes != nullptr && nodes->rows)
-        said_down_ |= std::ranges::any_of(*nodes->rows, &slurm::NodeRow::down);
+    if (nodes != nullptr && nodes->rows &&
+        std::ranges::any_of(*nodes->rows, &slurm::NodeRow::down)) {
+        said_down_ = true;
+        said_down_at_ = second_;
+    }
     for (auto& [name, gone] : gone_) {
         const auto told_by_node = [&](const slurm::NodeRow& row) {
             return row.name == name && row.down;

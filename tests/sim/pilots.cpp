@@ -71,10 +71,12 @@ void World::run_errands() {
     if (std::holds_alternative<pilots::Poll>(*errand)) {
         ++totals_.polls;
         // No more often, whatever happens, but once where a silent worker's node is said to be
-        // down.
+        // down, and for as long as that is not proven.
         const bool doubt = std::exchange(said_down_, false);
         ROLL_CHECK(!polled_ || second_ - *polled_ >= 5 || doubt);
-        polled_ = second_;
+        const bool unproven = said_down_at_ && second_ - *said_down_at_ <= 60;
+        ROLL_CHECK(!polled_before_ || second_ - *polled_before_ >= 30 || unproven);
+        polled_before_ = std::exchange(polled_, second_);
     }
     if (std::holds_alternative<pilots::AskNodes>(*errand)) {
         ++totals_.asked_nodes;

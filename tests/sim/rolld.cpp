@@ -59,6 +59,7 @@ void World::boot() {
     published_ = 0;
     slow_commit_ = 0;
     polled_.reset();
+    polled_before_.reset();
     asked_nodes_.reset();
     said_down_ = at_slurm_ = false;
     open_desk();

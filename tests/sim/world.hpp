@@ -287,11 +287,13 @@ class World {
     std::unique_ptr<FakeSlurm> slurm_{};  // none: a world without
     std::optional<pilots::Desk> desk_{};
     spec::PilotQueue queue_{};
-    int frail_ = 0;                     // a node at work fails once in so many seconds; 0: never
-    std::optional<int> polled_{};       // the last squeue of this life of rolld
+    int frail_ = 0;                // a node at work fails once in so many seconds; 0: never
+    std::optional<int> polled_{};  // the last squeue of this life of rolld
+    std::optional<int> polled_before_{};
     std::optional<int> asked_nodes_{};  // the last question about nodes
     bool said_down_ = false;            // a node was, since the last squeue
-    bool at_slurm_ = false;             // an errand is under way
+    std::optional<int> said_down_at_{};
+    bool at_slurm_ = false;  // an errand is under way
     struct Gone {
         int silent = 0;  // seconds
         int known = 0;   // for how long rolld could have known

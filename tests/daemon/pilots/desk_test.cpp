@@ -90,21 +90,20 @@ TEST(Desk, LooksOncePerIntervalAndOnlyWhileThereIsSomething) {
     EXPECT_FALSE(site.has(id));
 }
 
-TEST(Desk, LooksOftenForAWhileOnceAWorkerFellSilent) {
+TEST(Desk, LooksSoonOnceAWorkerFellSilentButTwiceInHalfAMinuteAtMost) {
     Site site;
     site.accepted();
     site.expect<Poll>();
-    site.polled({});
+    site.polled({site.row("7", "PENDING", "c1.1.1")});
     site.desk.hurry(site.now);
     EXPECT_EQ(site.desk.wakeup(site.core.state), site.now + 5s);
-    for (int looks = 0; looks < 11; ++looks) {
-        site.pass(4999ms);
+    for (const auto until_next : {5s, 25s, 5s, 25s, 20s, 20s}) {
+        site.pass(until_next - 1ms);
         EXPECT_FALSE(site.next());
         site.pass(1ms);
         site.expect<Poll>();
-        site.polled({});
+        site.polled({site.row("7", "PENDING", "c1.1.1")});
     }
-    EXPECT_EQ(site.desk.wakeup(site.core.state), site.now + 20s);
 }
 
 TEST(Desk, ARefusalIsAFailure) {

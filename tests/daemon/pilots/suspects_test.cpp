@@ -102,11 +102,12 @@ TEST_F(Suspicion, EachAnswerAloneOrNoneGivesUpNothing) {
     job_is("RUNNING");
     EXPECT_FALSE(passes(3s));
     ASSERT_TRUE(asks<AskNodes>());
-    node_is("MIXED");
-    EXPECT_FALSE(passes(2s));
-    ASSERT_TRUE(asks<Poll>());
+    while (!asks<Poll>()) {
+        if (asks<AskNodes>()) node_is("MIXED");
+        EXPECT_FALSE(passes(1s));
+    }
     job_is("NODE_FAIL");
-    EXPECT_FALSE(passes(1s));
+    while (!asks<AskNodes>()) EXPECT_FALSE(passes(1s));
     for (const NodesTold& told :
          {NodesTold{fail(ErrorCode::Unavailable, "away")}, NodesTold{std::vector<NodeRow>{}},
           NodesTold{std::vector<NodeRow>{{"n2", "DOWN", true}}}}) {
