@@ -45,10 +45,8 @@ class Finder {
         if (all_.empty()) room();
         for (Hold& hold : all_) {
             if (hold.rule == "room" || hold.rule == "segment" || hold.rule == "silent")
-                hold.nodes = reasons_of_nodes(state_, shape(core::known_room(state_, now_)), now_);
-            for (auto& [node, why] : hold.nodes) {
-                if (job_.avoid.contains(node)) why = "the job failed there";
-            }
+                hold.nodes =
+                    reasons_of_nodes(state_, job_, shape(core::known_room(state_, now_)), now_);
         }
         return std::move(all_);
     }

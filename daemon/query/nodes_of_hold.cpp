@@ -39,6 +39,7 @@ std::string lack(const core::Worker& worker, const core::Free& free,
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::State& state,
+                                                                  const core::Job& job,
                                                                   const spec::Resources& wanted,
                                                                   Time now) {
     std::vector<std::pair<std::string, std::string>> reasons;
@@ -47,6 +48,7 @@ std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::St
         if (reasons.size() >= kNodesMax) break;
         const auto free = room.find(id);
         std::string why = closed(state, worker);
+        if (why.empty() && job.avoid.contains(worker.node)) why = "the job failed there";
         if (why.empty())
             why = free == room.end() ? "its allocation ends" : lack(worker, free->second, wanted);
         reasons.push_back({worker.node, std::move(why)});

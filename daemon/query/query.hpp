@@ -69,6 +69,7 @@ std::string on_order(const core::State& state, const spec::Resources& wanted);
 
 // What keeps a member of such a job from each worker, at most 64 of them.
 std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::State& state,
+                                                                  const core::Job& job,
                                                                   const spec::Resources& wanted,
                                                                   Time now);
 
