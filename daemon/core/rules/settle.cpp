@@ -67,6 +67,24 @@ bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     return false;
 }
 
+// Which budget of tries the job has used up; empty where it never had one to use.
+std::string spent(Class what, const spec::Retry& retry) {
+    const auto of = [](const char* name, int budget) {
+        return budget == 0 ? ""
+                           : "; retry." + std::string(name) + ": " + std::to_string(budget) +
+                                 " is used up";
+    };
+    switch (what) {
+        case Class::Infra: return of("infra", retry.infra);
+        case Class::App: return of("app", retry.app);
+        case Class::Timeout: return of("timeout", retry.timeout);
+        case Class::Preempted: return of("preempted", retry.preempted);
+        case Class::Yielded:
+        case Class::Final: return {};
+    }
+    return {};
+}
+
 std::string no_progress(const Job& job, Outcome outcome) {
     const int most = job.spec.retry.no_progress;
     if (most == 0 || stalled_after(job, outcome) < most) return {};
@@ -90,7 +108,8 @@ Event aftermath_of_failure(JobId id, const Job& job, Outcome outcome, Time now) 
     const bool timed =
         what == Class::Timeout || outcome == Outcome::Yielded || outcome == Outcome::Stopped;
     if (!count(what, job.spec.retry, tries, now))
-        return failed(timed && !late.empty() ? late : attempt.reason);
+        return failed((timed && !late.empty() ? late : attempt.reason) +
+                      spent(what, job.spec.retry));
     const std::string stalled = no_progress(job, outcome);
     if (!stalled.empty()) return failed(stalled);
     tries.avoid = node_to_avoid(job, outcome);

@@ -35,7 +35,7 @@ TEST_F(Classes, TimeLimitHasABudgetOfItsOwn) {
     desk.pass(1min);
     desk.exit(id, Outcome::Stopped, 143);
     EXPECT_EQ(desk.job(id).phase, JobPhase::Failed);
-    EXPECT_EQ(desk.job(id).reason, "reached its time limit");
+    EXPECT_EQ(desk.job(id).reason, "reached its time limit; retry.timeout: 1 is used up");
     EXPECT_EQ(desk.job(id).infra_failures, 0);
 }
 

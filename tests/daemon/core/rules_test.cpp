@@ -128,7 +128,7 @@ TEST(Retry, OfTheWorldsFaultsEndsWhenItsNumberIsUsedUp) {
     desk.exit(id, Outcome::Infra, 137, "killed");
     EXPECT_EQ(desk.job(id).phase, JobPhase::Failed);
     EXPECT_EQ(desk.job(id).exit_code, 137);
-    EXPECT_EQ(desk.job(id).reason, "killed");
+    EXPECT_EQ(desk.job(id).reason, "killed; retry.infra: 2 is used up");
 }
 
 TEST(Retry, WaitsTwiceAsLongEachTime) {
@@ -163,7 +163,7 @@ TEST(Retry, OfTheProgramsOwnFailuresIsCountedApart) {
     desk.exit(id, Outcome::App, 3, "boom again");
     EXPECT_EQ(desk.job(id).phase, JobPhase::Failed);
     EXPECT_EQ(desk.job(id).exit_code, 3);
-    EXPECT_EQ(desk.job(id).reason, "boom again");
+    EXPECT_EQ(desk.job(id).reason, "boom again; retry.app: 1 is used up");
 }
 
 TEST(Retry, NeverFollowsAnInvalidInput) {
