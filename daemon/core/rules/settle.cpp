@@ -70,9 +70,9 @@ bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
 // Which budget of tries the job has used up; empty where it never had one to use.
 std::string spent(Class what, const spec::Retry& retry) {
     const auto of = [](const char* name, int budget) {
-        return budget == 0 ? ""
-                           : "; retry." + std::string(name) + ": " + std::to_string(budget) +
-                                 " is used up";
+        return budget == 0
+                   ? ""
+                   : "; retry." + std::string(name) + ": " + std::to_string(budget) + " is used up";
     };
     switch (what) {
         case Class::Infra: return of("infra", retry.infra);
