@@ -11,6 +11,8 @@ constexpr int kLookAhead = 16;  // of a half-life: what runs counts as if it ran
 
 constexpr int kWhole = 100;  // of a GPU, in hundredths
 
+constexpr const char* kWantLess = "submit it again with less in resources";
+
 std::string used(const std::string& who, const std::string& now, const std::string& more,
                  const std::string& limit, const std::string& what) {
     return who + " uses " + now + " of " + limit + " " + what + ", and it needs " + more;
@@ -34,12 +36,13 @@ std::vector<std::string> account_path(const spec::Policy& policy, const std::str
 
 Limits::Limits(const State& state, Time now) : state_(state), arrays_(state.index.array_running) {
     for (const auto& [user, use] : state.use) {
-        Sum own{use.slots, use.gpu_hundredths, use.gpu_ms + use.gpu_ms_due,
+        Sum own{use.slots, use.gpu_hundredths, use.gpu_ms + use.gpu_ms_due, use.gpu_ms,
                 use_at(use, now, state.policy.half_life)};
         const auto join = [&](Sum& sum) {
             sum.slots += own.slots;
             sum.gpu_hundredths += own.gpu_hundredths;
             sum.gpu_ms += own.gpu_ms;
+            sum.gpu_ms_spent += own.gpu_ms_spent;
             sum.used += own.used;
         };
         for (const std::string& account : account_path(state.policy, user.first))
@@ -78,7 +81,7 @@ std::optional<Excess> over(const std::string& who, const std::string& path, cons
         return Excess{
             "quota",
             used(who, spec::gpus_text(now), spec::gpus_text(more), spec::gpus_text(limit), what),
-            path + key};
+            path + key, more > limit ? kWantLess : ""};
     };
     if (auto excess = check(quota.slots, quota.borrow_slots, std::int64_t{kWhole} * sum.slots,
                             std::int64_t{kWhole} * wanted.slots(), "slots", ".slots"))
@@ -89,13 +92,14 @@ std::optional<Excess> over(const std::string& who, const std::string& path, cons
     if (!quota.gpu_hours || wanted.gpus_per_node == 0) return std::nullopt;
     if (wanted.time.count() == 0)
         return Excess{"quota", who + " has a limit of GPU-hours, and the job has no resources.time",
-                      path + ".gpu_hours"};
+                      "", "submit it again with resources.time"};
     constexpr std::int64_t kHour = 3'600'000;
-    if (sum.gpu_ms + gpu_ms(wanted, wanted.time) <= kHour * *quota.gpu_hours) return std::nullopt;
+    const std::int64_t more = gpu_ms(wanted, wanted.time);
+    const std::int64_t limit = kHour * *quota.gpu_hours;
+    if (sum.gpu_ms + more <= limit) return std::nullopt;
     return Excess{"quota",
-                  used(who, sum.gpu_ms / kHour, gpu_ms(wanted, wanted.time) / kHour,
-                       *quota.gpu_hours, "GPU-hours"),
-                  path + ".gpu_hours"};
+                  used(who, sum.gpu_ms / kHour, more / kHour, *quota.gpu_hours, "GPU-hours"),
+                  path + ".gpu_hours", sum.gpu_ms_spent + more > limit ? kWantLess : ""};
 }
 
 }  // namespace

@@ -11,7 +11,9 @@ namespace roll::core {
 struct Excess {
     std::string rule;     // array, quota
     std::string why;      // one sentence
-    std::string setting;  // "accounts.lab.gpus" of rolld.yaml; empty for an array
+    std::string setting;  // "accounts.lab.gpus" of rolld.yaml; empty: a higher one does not help
+    // What to do where it would not start though all others ended; empty: they let it in.
+    std::string remedy{};
 };
 
 class Limits {
@@ -39,7 +41,8 @@ class Limits {
         int slots = 0;
         int gpu_hundredths = 0;
         std::int64_t gpu_ms = 0;
-        std::int64_t used = 0;  // decayed
+        std::int64_t gpu_ms_spent = 0;  // of these, by attempts that have ended
+        std::int64_t used = 0;          // decayed
     };
     void add_to(Sum& sum, const spec::Resources& resources, int sign) const;
     bool is_over(const Job& job, const spec::Resources& wanted, bool started) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "daemon/query/query.hpp"
 
@@ -82,6 +83,61 @@ bool offers(const spec::PilotQueue& queue, const spec::Resources& wanted) {
            wanted.time <= queue.time - queue.margin();
 }
 
+int alive_of(const core::State& state, const std::string& queue) {
+    return static_cast<int>(std::ranges::count_if(
+        state.allocations, [&](const auto& item) { return item.second.queue == queue; }));
+}
+
+// The workers that could hold a member and that the queue has not brought.
+int other_workers(const core::State& state, const std::string& queue,
+                  const spec::Resources& wanted) {
+    return static_cast<int>(std::ranges::count_if(state.workers, [&](const auto& item) {
+        const core::Worker& worker = item.second;
+        const auto brought_by = state.allocations.find(worker.allocation);
+        if (brought_by != state.allocations.end() && brought_by->second.queue == queue)
+            return false;
+        return core::takes_work(state, worker) && worker.slots >= wanted.slots_per_node &&
+               worker.gpus >= wanted.gpus_per_node;
+    }));
+}
+
+// The limits of the queue, each with what it says, under which so many nodes are never there at
+// once.
+std::vector<std::string> limits_below(const core::AllocationQueue& queue, int alive, int nodes) {
+    std::vector<std::string> found;
+    const auto look = [&](int spec::PilotQueue::*limit, std::string text) {
+        core::AllocationQueue alone = queue;
+        alone.spec.max_jobs = alone.spec.max_nodes = alone.spec.max_gpu_hours = 0;
+        alone.spec.*limit = queue.spec.*limit;
+        if (core::most_alive(alone, alive) < (nodes + queue.spec.nodes - 1) / queue.spec.nodes)
+            found.push_back(std::move(text));
+    };
+    const spec::PilotQueue& spec = queue.spec;
+    look(&spec::PilotQueue::max_jobs, fmt::format("--max-jobs {}", spec.max_jobs));
+    look(&spec::PilotQueue::max_nodes, fmt::format("--max-nodes {}", spec.max_nodes));
+    look(&spec::PilotQueue::max_gpu_hours,
+         fmt::format("--max-gpu-hours {}, of which {} are used", spec.max_gpu_hours,
+                     queue.gpu_seconds / 3600));
+    return found;
+}
+
+// A gang that is wider than the queue's limits ever allow: what holds it for good.
+std::optional<Hold> too_wide(const core::State& state, const std::string& name,
+                             const core::AllocationQueue& queue, const spec::Resources& wanted) {
+    const int alive = alive_of(state, name);
+    const int others = other_workers(state, name, wanted);
+    const int missing = wanted.workers() - others;
+    const auto limits = limits_below(queue, alive, missing);
+    if (limits.empty()) return std::nullopt;
+    const int most = core::most_alive(queue, alive) * queue.spec.nodes;
+    return Hold{"allocation",
+                fmt::format("allocation queue {} gives {} node{} at once at most ({}), and the job "
+                            "needs {} from it",
+                            name, most, most == 1 ? "" : "s", fmt::join(limits, "; "), missing),
+                fmt::format("rollctl alloc add one with higher limits, or submit it again with {}",
+                            missing > 1 ? "fewer nodes" : "fewer GPUs or less time")};
+}
+
 // Of a queue of which so many are alive, and which orders nothing now.
 Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int alive, Time now) {
     const auto hold = [](std::string why, std::string remedy) {
@@ -113,7 +169,8 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
 std::string on_order(const core::State& state, const spec::Resources& wanted) {
     for (const auto& [id, a] : state.allocations) {
         if (a.phase == core::AllocationPhase::Granted || a.releasing) continue;
-        if (offers(state.queues.at(a.queue).spec, wanted))
+        const core::AllocationQueue& queue = state.queues.at(a.queue);
+        if (offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))
             return fmt::format("allocation {} of queue {}", id.value, a.queue);
     }
     return {};
@@ -125,14 +182,18 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
         return Hold{"allocation", "waits for " + order,
                     "it starts by itself when Slurm has granted it; rollctl alloc list"};
     std::optional<Hold> paused;
+    std::optional<Hold> never;
     for (const auto& [name, queue] : state.queues) {
-        if (!offers(queue.spec, wanted)) continue;
-        const auto alive = static_cast<int>(std::ranges::count_if(
-            state.allocations, [&](const auto& item) { return item.second.queue == name; }));
-        if (!queue.paused) return queue_hold(name, queue, alive, now);
-        paused = queue_hold(name, queue, alive, now);
+        if (queue.removing || !offers(queue.spec, wanted)) continue;
+        if (auto wide = too_wide(state, name, queue, wanted)) {
+            if (!never) never = std::move(wide);
+            continue;
+        }
+        if (!queue.paused) return queue_hold(name, queue, alive_of(state, name), now);
+        paused = queue_hold(name, queue, alive_of(state, name), now);
     }
     if (paused) return paused;
+    if (never) return never;
     return Hold{"allocation", "no allocation queue offers such nodes for so long",
                 "rollctl alloc add one with larger nodes or more time, or submit it again with "
                 "less in resources"};

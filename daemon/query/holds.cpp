@@ -110,14 +110,29 @@ class Finder {
     void limits() {
         const core::Limits limits(state_, now_);
         if (!core::allowed_shapes(job_, limits, now_).empty()) return;
-        const auto excess = limits.excess(job_, job_.spec.resources);
+        const auto excess = excess_of(limits);
         if (!excess) return;
-        add(excess->rule.c_str(), excess->why,
-            excess->setting.empty()
-                ? "it starts by itself when one of them ends"
-                : fmt::format("it starts by itself when enough of them has ended, or have {} of "
-                              "rolld.yaml raised and send rolld a SIGHUP",
-                              excess->setting));
+        std::string remedy = excess->remedy;
+        if (remedy.empty())
+            remedy = fmt::format("it starts by itself when {}", excess->rule == "array"
+                                                                    ? "one of them ends"
+                                                                    : "enough of them have ended");
+        if (!excess->setting.empty())
+            remedy += fmt::format(", or have {} of rolld.yaml raised and send rolld a SIGHUP",
+                                  excess->setting);
+        add(excess->rule.c_str(), excess->why, std::move(remedy));
+    }
+
+    // Of the first of its shapes that it may have once others have ended; if there is none, of its
+    // first.
+    std::optional<core::Excess> excess_of(const core::Limits& limits) const {
+        std::optional<core::Excess> found;
+        for (int i = 0; i < job_.spec.shapes(); ++i) {
+            auto excess = limits.excess(job_, job_.spec.shape(i));
+            if (excess && (!found || excess->remedy.empty())) found = std::move(excess);
+            if (found && found->remedy.empty()) break;
+        }
+        return found;
     }
 
     // The first of its shapes that it may have and the workers could hold; else what it asks for.

@@ -1,104 +1,9 @@
 // What `explain` suggests, done: for each rule that can hold a job its state is made, the remedy is
 // carried out as it is written, and the job starts.
-#include <regex>
-
-#include "daemon/query/query.hpp"
-#include "tests/daemon/core/desk.hpp"
+#include "tests/daemon/query/remedies.hpp"
 
 namespace roll::query {
 namespace {
-
-using namespace std::chrono_literals;
-using core::Desk;
-using core::JobPhase;
-using core::Outcome;
-using core::wants;
-
-class Explain : public testing::Test {
-  protected:
-    // The only rule that holds the job, and its remedy.
-    Hold only(JobId id) const {
-        const auto all = holds(desk.state, id, desk.now);
-        EXPECT_EQ(all.size(), 1u);
-        return all.empty() ? Hold{} : all.front();
-    }
-    bool runs(JobId id) const { return desk.job(id).phase == JobPhase::Running; }
-    static std::uint64_t number(const std::string& text) { return std::stoull(text); }
-
-    // The rollctl command that the remedy names.
-    void carry_out(const std::string& remedy) {
-        std::smatch m;
-        if (std::regex_search(remedy, m, std::regex("rollctl release (\\d+)"))) {
-            desk.tell(core::Hold{JobId{number(m[1])}, false});
-        } else if (std::regex_search(remedy, m, std::regex("rollctl update (\\d+) begin=now"))) {
-            desk.tell(core::SetBegin{JobId{number(m[1])}, desk.now});
-        } else if (std::regex_search(remedy, m,
-                                     std::regex("rollctl update (\\d+) priority=(\\d+)"))) {
-            desk.tell(core::SetPriority{JobId{number(m[1])}, std::stoi(m[2])});
-        } else if (std::regex_search(remedy, m, std::regex("rollctl undrain ([\\w.]+)"))) {
-            desk.tell(core::Drain{m[1], false});
-        } else if (std::regex_search(remedy, m, std::regex("rollctl close (\\d+)"))) {
-            desk.tell(core::Close{JobId{number(m[1])}});
-        } else if (std::regex_search(remedy, m,
-                                     std::regex("secret set (\\w+) < FILE, as (\\w+)"))) {
-            desk.tell(core::SetSecrets{{{m[2], m[1]}}});
-        } else if (remedy == "rollctl undrain --all") {
-            desk.tell(core::StopDispatch{});
-        } else if (std::regex_search(remedy, m, std::regex("rollctl alloc resume (\\w+)"))) {
-            desk.tell(core::PauseQueue{m[1], false});
-        } else if (std::regex_search(remedy, m, std::regex("(accounts|users)\\.(\\w+)\\.(\\w+)"))) {
-            raise(m[1] == "users" ? policy.users[m[2]].quota : policy.accounts[m[2]].quota, m[3]);
-        } else if (remedy.find("rollctl up") != remedy.npos) {
-            desk.join("new", 4);
-        } else if (remedy.find("roll-worker --segment") != remedy.npos) {
-            for (const char* node : {"s1", "s2"})
-                desk.tell(core::WorkerHello{node, node, 1, 0, {}, 0, "leaf"});
-        } else {
-            wait(remedy);
-        }
-    }
-    void raise(spec::Quota& quota, const std::string& key) {
-        if (key == "slots") quota.slots = 100;
-        if (key == "gpus") quota.gpus = 100;
-        if (key == "gpu_hours") quota.gpu_hours = 1000;
-        desk.tell(core::SetPolicy{policy});
-    }
-    // "It starts by itself when ...": that comes to pass.
-    void wait(const std::string& remedy) {
-        const auto says = [&](const char* what) { return remedy.find(what) != remedy.npos; };
-        if (says("when job 1 has ended so") || says("when one of them ends")) {
-            end(JobId{1});
-        } else if (says("after 35 beats")) {
-            desk.tell(core::Adopted{});
-        } else if (says("when Slurm has granted it")) {
-            desk.tell(core::OrderAnswered{AllocationId{1}, true, "s1", ""});
-            const core::Pilot pilot{AllocationId{1}, desk.state.incarnation, "s1", desk.now + 1h};
-            desk.tell(core::WorkerHello{"p", "p", 8, 8, pilot});
-        } else if (says("when they are; rollctl nodes")) {
-            desk.tell(core::WorkerHeard{WorkerId{1}, true});
-        } else {
-            ADD_FAILURE() << "no command in: " << remedy;
-        }
-    }
-    void expect_cured(JobId id, const std::string& rule) {
-        ASSERT_FALSE(runs(id));
-        const Hold hold = only(id);
-        EXPECT_EQ(hold.rule, rule) << hold.why;
-        EXPECT_FALSE(hold.why.empty());
-        carry_out(hold.remedy);
-        EXPECT_TRUE(runs(id)) << hold.remedy;
-    }
-    void expect_told(JobId id, const std::string& rule) {
-        const Hold hold = only(id);
-        EXPECT_EQ(hold.rule, rule) << hold.why;
-        carry_out(hold.remedy);
-    }
-    void end(JobId id) { desk.exit(id, Outcome::Done); }
-
-    Desk desk;
-    spec::Policy policy{};
-    spec::JobSpec spec = wants(1, 1);
-};
 
 // For each of kHoldRules: makes its state, does what the remedy says, and sees the job start. A
 // rule without an entry here fails.
@@ -221,10 +126,6 @@ struct Cases : Explain {
         expect_cured(desk.submit(spec), "adopting");
     }
     void paused_queue() {
-        spec::PilotQueue queue;
-        queue.name = "gpu";
-        queue.slots = 8;
-        queue.time = 1h;
         desk.tell(core::AddQueue{queue});
         desk.tell(core::PauseQueue{"gpu", true});
         const JobId id = desk.submit(spec);
@@ -334,25 +235,63 @@ TEST_F(Explain, AnExportStartsItWhenThatEnds) {
     EXPECT_TRUE(runs(id));
 }
 
-TEST_F(Explain, AnOrderThatWouldNotPay) {
-    spec::PilotQueue queue;
-    queue.name = "gpu";
-    queue.slots = 8;
-    queue.time = 1h;
-    queue.min_percent = 50;
-    desk.tell(core::AddQueue{queue});
-    const JobId id = desk.submit(wants(1, 3));
-    EXPECT_EQ(only(id).why,
-              "allocation queue gpu orders only what is used to 50 %, and the jobs that wait would "
-              "use less");
-    EXPECT_NE(only(id).remedy.find("lower --min-utilization"), std::string::npos);
-    queue.max_jobs = 1;
-    queue.min_percent = 30;
-    desk.tell(core::RemoveQueue{"gpu"});
-    desk.tell(core::AddQueue{queue});
-    EXPECT_EQ(only(id).why, "waits for allocation 1 of queue gpu");
-    expect_cured(id, "allocation");
-    EXPECT_EQ(only(desk.submit(wants(2, 6))).why, "allocation queue gpu is at its limits");
+TEST_F(Explain, GpuHoursAndAJobWithoutATime) {
+    desk.join("n", 8, 8);
+    policy.users["ann"].quota = {.slots = {}, .gpus = {}, .gpu_hours = 8, .jobs = {}};
+    desk.tell(core::SetPolicy{policy});
+    held = desk.submit(wants(1, 1, 2));
+    EXPECT_EQ(only(held).why,
+              "user ann has a limit of GPU-hours, and the job has no resources.time");
+    EXPECT_EQ(only(held).remedy, "submit it again with resources.time");
+    carry_out(only(held).remedy);
+    EXPECT_TRUE(runs(held));
+}
+
+// What no end of others brings about is not told as if it did.
+TEST_F(Explain, MoreThanAQuotaEverAllows) {
+    desk.join("n", 8, 8);
+    policy.users["ann"].quota = {.slots = 4, .gpus = {}, .gpu_hours = 2, .jobs = {}};
+    desk.tell(core::SetPolicy{policy});
+    const JobId wide = desk.submit(wants(1, 8));
+    EXPECT_EQ(only(wide).remedy,
+              "submit it again with less in resources, or have users.ann.slots of rolld.yaml "
+              "raised and send rolld a SIGHUP");
+    carry_out(only(wide).remedy);
+    EXPECT_TRUE(runs(wide));
+    end(wide);
+    spec::JobSpec hour = wants(1, 1, 2);
+    hour.resources.time = 1h;
+    const JobId spends = desk.submit(hour);
+    const JobId later = desk.submit(hour);
+    EXPECT_TRUE(only(later).remedy.starts_with("it starts by itself")) << only(later).remedy;
+    desk.pass(1h);
+    end(spends);
+    EXPECT_TRUE(only(later).remedy.starts_with("submit it again with less")) << only(later).remedy;
+    carry_out(only(later).remedy);
+    EXPECT_TRUE(runs(later));
+}
+
+TEST_F(Explain, AVariantThatOthersLetInIsWhatItWaitsFor) {
+    desk.join("n", 8);
+    policy.users["ann"].quota = {.slots = 2, .gpus = {}, .gpu_hours = {}, .jobs = {}};
+    desk.tell(core::SetPolicy{policy});
+    ASSERT_TRUE(runs(desk.submit(spec)));
+    spec::JobSpec either = wants(1, 4);
+    either.variants = {wants(1, 2).resources};
+    const JobId id = desk.submit(either);
+    EXPECT_TRUE(only(id).remedy.starts_with("it starts by itself")) << only(id).remedy;
+    end(JobId{1});
+    EXPECT_TRUE(runs(id));
+}
+
+TEST_F(Explain, WorkersThatAreTooSmallOrTooFew) {
+    for (const auto& wide : {wants(1, 3), wants(2, 3)}) {
+        desk = Desk{};
+        desk.join("n", 1);
+        const JobId id = desk.submit(wide);
+        EXPECT_TRUE(only(id).why.starts_with("no set of connected workers is that large"));
+        expect_cured(id, "room");
+    }
 }
 
 // What `submit --dry-run` tells is what becomes of the job.
@@ -362,10 +301,6 @@ TEST_F(Explain, AForecastComesTrue) {
         return *forecast(desk.state, core::Submit{"", "ann", spec}, desk.now);
     };
     EXPECT_EQ(told()["holds"][0]["rule"], "workers");
-    spec::PilotQueue queue;
-    queue.name = "gpu";
-    queue.slots = 8;
-    queue.time = 1h;
     desk.tell(core::AddQueue{queue});
     EXPECT_EQ(told()["orders"], "gpu");
     EXPECT_EQ(told()["holds"][0]["why"], "waits for allocation 1 of queue gpu");
