@@ -12,7 +12,6 @@ namespace roll::cli {
 namespace {
 
 constexpr std::size_t kSpark = 16;
-constexpr std::size_t kNodesShown = 8;
 constexpr std::size_t kEventsLeast = 4;  // lines kept for events where there are many jobs
 
 // The first `width` characters of UTF-8 text.
@@ -36,20 +35,14 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 std::string summary(const TopData& data, Time now) {
-    std::int64_t slots = 0;
-    std::int64_t slots_free = 0;
-    std::int64_t gpus = 0;
-    std::int64_t gpus_free = 0;
-    for (const Json& node : data.nodes) {
-        slots += node.value("slots", std::int64_t{0});
-        slots_free += node.value("slots_free", std::int64_t{0});
-        gpus += node.value("gpus", std::int64_t{0});
-        gpus_free += node.value("gpus_free", std::int64_t{0});
-    }
-    std::string text = fmt::format("{} running  {} queued  {} node{}  slots {}/{} busy",
-                                   data.running, data.queued, data.nodes.size(),
-                                   data.nodes.size() == 1 ? "" : "s", slots - slots_free, slots);
-    if (gpus > 0) text += fmt::format("  GPUs {}/{} busy", gpus - gpus_free, gpus);
+    const auto number = [&](const char* key) { return data.all.value(key, 0.0); };
+    std::string text =
+        fmt::format("{} running  {} queued  {} node{}  slots {}/{} busy", data.running, data.queued,
+                    number("nodes"), number("nodes") == 1 ? "" : "s",
+                    number("slots") - number("slots_free"), number("slots"));
+    if (number("gpus") > 0)
+        text +=
+            fmt::format("  GPUs {}/{} busy", number("gpus") - number("gpus_free"), number("gpus"));
     return text + "  " + to_iso8601(now).substr(0, 19) + "Z";
 }
 
@@ -105,11 +98,9 @@ std::vector<std::string> top_lines(const TopData& data, std::size_t width, std::
                                    Time now) {
     std::vector<std::string> lines = {summary(data, now), ""};
     std::vector<std::string> nodes = lines_of(nodes_text(data.nodes));
-    if (nodes.size() > kNodesShown + 1) {
-        const std::size_t more = nodes.size() - kNodesShown - 1;
-        nodes.resize(kNodesShown + 1);
-        nodes.push_back(fmt::format("and {} more: rollctl nodes", more));
-    }
+    const std::size_t in_all = data.all.value("nodes", data.nodes.size());
+    if (in_all > data.nodes.size())
+        nodes.push_back(fmt::format("and {} more: rollctl nodes", in_all - data.nodes.size()));
     lines.insert(lines.end(), nodes.begin(), nodes.end());
     lines.insert(lines.end(), {"", "    ID  NAME                 USER       STATE        TIME  "});
     const std::size_t kept = lines.size() + kEventsLeast + 1;

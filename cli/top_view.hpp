@@ -20,11 +20,14 @@ struct Curve {
     std::vector<double> gpu_percent{};  // of each second look at it
 };
 
+inline constexpr int kNodesShown = 8;
+
 struct TopData {
     std::uint64_t running = 0;   // jobs in all
     std::uint64_t queued = 0;    // the same
     Json jobs = Json::array();   // as `jobs` replies, running ones first; of many some
-    Json nodes = Json::array();  // as `nodes` replies
+    Json nodes = Json::array();  // as `nodes` replies; of many some
+    Json all = Json::object();   // the same: what all of them have
     std::map<std::uint64_t, Curve> curves;
     std::deque<std::string> events;  // a line each, newest last
 };

@@ -48,7 +48,8 @@ constexpr std::size_t kClock = 11;  // where it begins in "2026-11-22T14:31:15Z"
 
 class Watch {
   public:
-    explicit Watch(Daemon& daemon) : daemon_(daemon) {}
+    // `nodes`: so many of them are looked at; 0: all.
+    Watch(Daemon& daemon, int nodes) : daemon_(daemon), nodes_(nodes) {}
     const TopData& data() const { return data_; }
 
     // What happened since the last call, waiting for it at most `wait_ms`; then everything anew.
@@ -62,8 +63,10 @@ class Watch {
             data_.queued = reply.value("queued", std::uint64_t{0});
             for (const Json& job : reply.value("jobs", Json::array())) data_.jobs.push_back(job);
         }
-        ROLL_TRY(const Json nodes, daemon_.ask_patiently("nodes", Json::object(), kPatience));
+        const Json limit = nodes_ > 0 ? Json{{"limit", nodes_}} : Json::object();
+        ROLL_TRY(const Json nodes, daemon_.ask_patiently("nodes", limit, kPatience));
         data_.nodes = nodes.value("nodes", Json::array());
+        data_.all = nodes.value("all", Json::object());
         for (const Json& job : data_.jobs) read_metrics(job);
         const auto now = std::chrono::steady_clock::now();
         if (now < gpus_due_) return {};
@@ -82,10 +85,11 @@ class Watch {
     static constexpr auto kPatience = std::chrono::seconds(60);
     static constexpr auto kGpuLooks = std::chrono::seconds(2);  // roll-worker looks as often
 
-    // Old events are read through once, in pages, without a wait.
+    // At first the newest ones; then what came since, in pages.
     Result<void> read_events(int wait_ms) {
         for (bool more = true; more;) {
-            const Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
+            Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
+            if (seen_ == 0) args["newest"] = kEventsKept;
             ROLL_TRY(const Json reply, daemon_.ask_patiently("events", args, kPatience));
             const Json events = reply.value("events", Json::array());
             for (const Json& event : events) {
@@ -120,6 +124,7 @@ class Watch {
     }
 
     Daemon& daemon_;
+    int nodes_;
     TopData data_;
     std::int64_t seen_ = 0;
     std::map<std::uint64_t, Tail> tails_;
@@ -130,7 +135,7 @@ class Watch {
 
 Result<int> run_top(const Context& context) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    Watch watch(daemon);
+    Watch watch(daemon, context.json ? 0 : kNodesShown);
     ROLL_TRY_VOID(watch.look(0));
     if (context.json) {
         print_json(

@@ -358,12 +358,18 @@ Json holds_json(const std::vector<Hold>& holds) {
     return all;
 }
 
-Json nodes(const core::State& state, const Hearsay& hearsay) {
+Json nodes(const core::State& state, const Hearsay& hearsay, std::size_t limit) {
     const std::map<WorkerId, Taken> all_taken = taken_of(state);
     Json list = Json::array();
+    std::int64_t slots = 0, slots_free = 0, gpus = 0, hundredths_free = 0;
     for (const auto& [id, worker] : state.workers) {
         const auto found = all_taken.find(id);
         const Taken taken = found == all_taken.end() ? Taken{} : found->second;
+        slots += worker.slots;
+        slots_free += worker.slots - taken.slots;
+        gpus += worker.gpus;
+        hundredths_free += std::int64_t{100} * worker.gpus - taken.gpu_hundredths;
+        if (list.size() >= limit) continue;
         const auto heard = hearsay.heard_ms_ago.find(id);
         list.push_back(
             {{"node", worker.node},
@@ -387,6 +393,12 @@ Json nodes(const core::State& state, const Hearsay& hearsay) {
     }
     return {{"schema", "roll.nodes/1"},
             {"stopped", state.stopped ? Json(*state.stopped) : Json(nullptr)},
+            {"all",
+             {{"nodes", state.workers.size()},
+              {"slots", slots},
+              {"slots_free", slots_free},
+              {"gpus", gpus},
+              {"gpus_free", spec::gpus_number(hundredths_free)}}},
             {"nodes", std::move(list)},
             {"excluded", excluded}};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -28,10 +29,16 @@ struct Hearsay {
 Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
                                   const std::string& user);
 
+// The priority that puts these jobs before all others that are queued: one more than the highest
+// of those, unless one of theirs is as high; the same where there is none higher.
+int priority_before(const core::State& state, const std::vector<JobId>& ids);
+
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now);
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
-Json nodes(const core::State& state, const Hearsay& hearsay);
+// The first `limit` workers, and what all of them have.
+Json nodes(const core::State& state, const Hearsay& hearsay,
+           std::size_t limit = std::numeric_limits<std::size_t>::max());
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -70,6 +72,19 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
         begin = comma + 1;
     }
     return std::vector<JobId>(ids.begin(), ids.end());
+}
+
+int priority_before(const core::State& state, const std::vector<JobId>& ids) {
+    constexpr int kHighest = std::numeric_limits<int>::max();
+    int priority = std::numeric_limits<int>::min();
+    for (const JobId id : ids) priority = std::max(priority, state.jobs.at(id).spec.priority);
+    for (const JobId id : state.index.open) {
+        const core::Job& job = state.jobs.at(id);
+        if (job.phase != core::JobPhase::Queued || std::ranges::binary_search(ids, id)) continue;
+        const int before = job.spec.priority == kHighest ? kHighest : job.spec.priority + 1;
+        priority = std::max(priority, before);
+    }
+    return priority;
 }
 
 }  // namespace roll::query

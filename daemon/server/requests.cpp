@@ -1,5 +1,6 @@
 // The operations of the client protocol (docs/internals.md).
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -117,7 +118,12 @@ Result<Json> Server::query(const protocol::Request& request) {
     if (request.op == "show") return query::show(state, request.args, hearsay(), now);
     if (request.op == "alloc_list") return list_allocations();
     if (request.op == "alloc_dry_run") return dry_run(request);
-    if (request.op == "nodes") return query::nodes(state, hearsay());
+    if (request.op == "nodes") {
+        JsonReader r(request.args, "nodes");
+        const auto limit = r.get_or("limit", std::numeric_limits<std::size_t>::max());
+        ROLL_TRY_VOID(r.finish_lenient());
+        return query::nodes(state, hearsay(), limit);
+    }
     if (request.op == "shutdown") {
         boost::asio::post(io_, [this] { stop(); });
         return Json{{"schema", "roll.shutdown/1"}, {"pid", ::getpid()}};
@@ -230,13 +236,15 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
     const auto selector = r.get<std::string>("selector");
     const auto user = r.get_or<std::string>("me", "");
     const auto reason = r.get_or<std::string>("reason", "");
-    const bool has_priority = r.has("priority");
-    const auto priority = r.get_or("priority", 0);
+    const bool first = r.get_or("first", false);
+    const bool has_priority = first || r.has("priority");
+    auto priority = r.get_or("priority", 0);
     const bool has_begin = r.has("begin");
     const Time begin{std::chrono::milliseconds(r.get_or<std::int64_t>("begin", 0))};
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(const auto ids, query::select(engine_.state(), selector, user));
     if (client.who.role != Role::Operator) ROLL_TRY_VOID(owns(client.who.user, ids));
+    if (first) priority = query::priority_before(engine_.state(), ids);
     Many many{.peer = client.peer, .id = request.id};
     std::vector<JobId> over;
     std::vector<JobId> open;
@@ -268,7 +276,9 @@ Result<void> Server::wait_events(const Peer& peer, const protocol::Request& requ
     waiting.limit = std::clamp(r.get_or("limit", 1000), 1, kEventsMax);
     const auto wait_ms = std::clamp(r.get_or("wait_ms", 0), 0, kWaitMsMax);
     const auto id = r.get_or<std::uint64_t>("id", 0);
+    const auto newest = r.get_or<std::int64_t>("newest", 0);
     ROLL_TRY_VOID(r.finish_lenient());
+    if (newest > 0) waiting.since = std::max(waiting.since, ledger_->newest() - newest);
     if (id != 0) {
         waiting.job = JobId{id};
         if (!engine_.state().jobs.contains(*waiting.job)) {

@@ -19,6 +19,7 @@ TopData some() {
     data.running = data.queued = 1;
     data.nodes = Json::parse(R"([{"node": "n1", "slots": 4, "slots_free": 1, "gpus": 8,
         "gpus_free": 6, "draining": false, "jobs": [7], "heard_ms_ago": 200}])");
+    data.all = {{"nodes", 1}, {"slots", 4}, {"slots_free", 1}, {"gpus", 8}, {"gpus_free", 6}};
     data.curves[7] = {{3, 2.5, 2, 1}, {10, 10}};
     for (int i = 0; i < 50; ++i) data.events.push_back("event " + std::to_string(i));
     return data;
@@ -44,6 +45,12 @@ TEST(Top, ShowsRunningJobsFirstAndFillsTheScreenWithEvents) {
     EXPECT_EQ(lines.back(), "event 49");
 }
 
+TEST(Top, PartsOfGpusCount) {
+    TopData data = some();
+    data.all["gpus_free"] = 6.5;
+    EXPECT_NE(top_lines(data, 200, 20, kNow)[0].find("GPUs 1.5/8 busy"), std::string::npos);
+}
+
 TEST(Top, GpuUseIsOfAHundred) {
     TopData data = some();
     data.curves[7] = {{}, {}, {0, 50, 100}};
@@ -63,7 +70,8 @@ TEST(Top, FitsAnyScreen) {
     TopData data = some();
     for (int i = 0; i < 100; ++i) data.jobs.push_back(data.jobs[0]);
     data.running = 100'000;
-    for (int i = 0; i < 100; ++i) data.nodes.push_back(data.nodes[0]);
+    while (data.nodes.size() < kNodesShown) data.nodes.push_back(data.nodes[0]);
+    data.all["nodes"] = 10'000;
     for (const std::size_t height : {1u, 2u, 10u, 24u, 60u}) {
         for (const std::size_t width : {1u, 20u, 80u}) {
             const auto lines = top_lines(data, width, height, kNow);
@@ -76,6 +84,7 @@ TEST(Top, FitsAnyScreen) {
         }
     }
     const auto lines = top_lines(data, 80, 24, kNow);
+    EXPECT_EQ(std::ranges::count(lines, "and 9992 more: rollctl nodes"), 1);
     EXPECT_TRUE(std::ranges::any_of(lines, [](const std::string& line) {
         return line.find(" more: rollctl jobs") != std::string::npos;
     }));

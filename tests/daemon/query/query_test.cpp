@@ -226,5 +226,28 @@ TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     EXPECT_EQ(nodes(desk.state, {})["nodes"][0]["silent"], true);
 }
 
+TEST_F(Queue, OfManyNodesSomeAreToldAndWhatAllHave) {
+    for (int i = 0; i < 20; ++i) desk.join("n" + std::to_string(i), 3, 2);
+    const Json told = nodes(desk.state, {}, 4);
+    EXPECT_EQ(told["nodes"].size(), 4u);
+    EXPECT_EQ(told["all"], Json::parse(R"({"nodes": 20, "slots": 60, "slots_free": 55, "gpus": 40,
+                                          "gpus_free": 40})"));
+    EXPECT_EQ(nodes(desk.state, {})["nodes"].size(), 20u);
+}
+
+TEST_F(Queue, APriorityThatPutsJobsFirst) {
+    const auto before = [&](std::vector<JobId> ids) { return priority_before(desk.state, ids); };
+    const auto set = [&](JobId id, int to) { desk.tell(core::SetPriority{id, to}); };
+    EXPECT_EQ(before({JobId{6}}), 1);
+    set(JobId{1}, 40);
+    EXPECT_EQ(before({JobId{5}, JobId{6}}), 41);
+    EXPECT_EQ(before({JobId{1}}), 40) << "it is first";
+    set(JobId{6}, 41);
+    desk.join("a", 1);
+    EXPECT_EQ(before({JobId{5}}), 41) << "6 runs";
+    set(JobId{1}, std::numeric_limits<int>::max());
+    EXPECT_EQ(before({JobId{5}}), std::numeric_limits<int>::max());
+}
+
 }  // namespace
 }  // namespace roll::query
