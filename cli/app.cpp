@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/commands/alloc.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/secret.hpp"
 #include "cli/job_options.hpp"
@@ -38,24 +39,29 @@ class Parser {
         } catch (const CLI::Success& e) {
             return app_.exit(e);  // --help
         } catch (const CLI::ParseError& e) {
-            print_error(context_, usage_error(e, argc, argv));
-            return exit_code(ErrorCode::InvalidArgument);
+            return failed(usage_error(e, argc, argv), argc, argv);
         }
-        if (auto set = set_mode(usual); !set) {
-            print_error(context_, set.error());
-            return exit_code(set.error().code);
-        }
+        if (auto set = set_mode(usual); !set) return failed(set.error(), argc, argv);
         look_at_stdout(context_, color_ == "always"  ? Color::Always
                                  : color_ == "never" ? Color::Never
                                                      : Color::Auto);
         auto status = chosen_();
-        if (status) return *status;
-        print_error(context_, status.error());
-        return exit_code(status.error().code);
+        return status ? *status : failed(status.error(), argc, argv);
     }
 
   private:
     using Action = std::function<Result<int>()>;
+
+    // What ends with a job's exit code has one of its own for all that is not the job's.
+    int failed(const Error& error, int argc, char** argv) const {
+        static constexpr std::array kQueue = {"submit", "resume", "resubmit", "convert", "merge"};
+        const std::string_view asked = first_word(argc, argv);
+        const bool watches = has_flag(argc, argv, "--wait") || has_flag(argc, argv, "--follow");
+        print_error(context_, error);
+        if (asked == "wait" || (watches && std::ranges::find(kQueue, asked) != kQueue.end()))
+            return kOwnTrouble;
+        return exit_code(error.code);
+    }
 
     // What ROLL_OUTPUT_MODE says; --json and --parsable win over it.
     Result<void> set_mode(const std::string& mode) {
@@ -130,7 +136,17 @@ class Parser {
 
     std::vector<std::string> names() const {
         std::vector<std::string> all;
-        for (const CLI::App* sub : app_.get_subcommands(nullptr)) all.push_back(sub->get_name());
+        for (const auto& [name, verbs] : commands()) all.push_back(name);
+        return all;
+    }
+
+    Commands commands() const {
+        Commands all;
+        for (const CLI::App* sub : app_.get_subcommands(nullptr)) {
+            auto& verbs = all[sub->get_name()];
+            for (const CLI::App* verb : sub->get_subcommands(nullptr))
+                verbs.push_back(verb->get_name());
+        }
         return all;
     }
 
@@ -178,7 +194,7 @@ class Parser {
         command("version", "Versions of rollctl and rolld",
                 [this] { return run_version(context_); });
         CLI::App* completion = command("completion", "A completion script: bash, zsh or fish",
-                                       [this] { return run_completion(word_, names()); });
+                                       [this] { return run_completion(word_, commands()); });
         completion->add_option("SHELL", word_)->required();
     }
 
@@ -278,9 +294,10 @@ class Parser {
         logs->add_option("--rank", logs_.ranks, "0, 0,2-3 or all [0]; several are marked [RANK]");
         logs->add_option("--attempt", logs_.attempt)->check(CLI::PositiveNumber);
         CLI::App* events = command("events", "What happened, of one job or all",
-                                   [this] { return run_events(context_, word_, follow_); });
-        events->add_option("JOB", word_);
-        events->add_flag("-f,--follow", follow_, "As it happens");
+                                   [this] { return run_events(context_, events_); });
+        events->add_option("JOB", events_.selector);
+        events->add_flag("-f,--follow", events_.follow, "As it happens");
+        events->add_flag("--jsonl", events_.lines, "A JSON value a line, however many there are");
         CLI::App* metrics = command("metrics", "Loss, learning rate, speed; --plot: a curve",
                                     [this] { return run_metrics(context_, metrics_); });
         metrics->add_option("JOB", metrics_.selector)->required();
@@ -295,8 +312,9 @@ class Parser {
 
     void add_steering() {
         CLI::App* wait = command("wait", "Until jobs are over; ends with their exit code",
-                                 [this] { return run_wait(context_, words_); });
+                                 [this] { return run_wait(context_, words_, follow_); });
         wait->add_option("JOBS", words_)->required();
+        wait->add_flag("-f,--follow", follow_, "Show how they go, one after the other");
         CLI::App* cancel =
             command("cancel", "End jobs", [this] { return run_cancel(context_, word_, reason_); });
         cancel->add_option("JOBS", word_)->required();
@@ -307,8 +325,9 @@ class Parser {
         CLI::App* release = command("release", "Let held jobs start",
                                     [this] { return run_hold(context_, word_, false); });
         release->add_option("JOBS", word_)->required();
-        CLI::App* update = command("update", "Change queued jobs: priority=N, begin=+2h",
-                                   [this] { return run_update(context_, word_, words_); });
+        CLI::App* update =
+            command("update", "Change queued jobs: priority=N, priority=max, begin=+2h",
+                    [this] { return run_update(context_, word_, words_); });
         update->add_option("JOBS", word_)->required();
         update->add_option("SETTING", words_)->required();
         CLI::App* checkpoint =
@@ -337,8 +356,9 @@ class Parser {
         add_format(sub("list", "Queues and allocations",
                        [this] { return run_alloc_list(context_, word_); }),
                    word_, "ROLL_ALLOC_FORMAT");
-        add_alloc_options(sub("add", "A queue to order allocations from, when jobs need them",
-                              [this] { return run_alloc_add(context_, alloc_); }));
+        add_alloc_options(*sub("add", "A queue to order allocations from, when jobs need them",
+                               [this] { return run_alloc_add(context_, alloc_); }),
+                          alloc_);
         for (const auto& [verb, what] : {std::pair{"pause", "Order nothing more from a queue"},
                                          {"resume", "Order again, failures forgotten"},
                                          {"remove", "Give all of a queue back, then forget it"},
@@ -348,33 +368,6 @@ class Parser {
                 ->add_option("QUEUE", word_)
                 ->required();
         }
-    }
-
-    void add_alloc_options(CLI::App* sub) {
-        AllocOptions& a = alloc_;
-        sub->add_option("NAME", a.name)->required();
-        sub->add_option("--time", a.time, "Of an allocation: 90m, 12h, 1-12:00:00")->required();
-        sub->add_option("--nodes", a.nodes, "Of an allocation [1]");
-        sub->add_option("--gpus", a.gpus, "Of a node [0]");
-        sub->add_option("--slots", a.slots, "CPU slots of a node [one a GPU]");
-        sub->add_option("--partition", a.partition);
-        sub->add_option("--account", a.account);
-        sub->add_option("--qos", a.qos);
-        sub->add_option("--constraint", a.constraint);
-        sub->add_option("--sbatch-arg", a.sbatch_args, "For sbatch, e.g. --sbatch-arg=--exclusive")
-            ->allow_extra_args(false);
-        sub->add_option("--setup", a.setup, "A shell line before the worker, e.g. 'module load x'")
-            ->allow_extra_args(false);
-        sub->add_option("--max-jobs", a.max_jobs, "Allocations at once [10; 0: no limit]");
-        sub->add_option("--max-nodes", a.max_nodes, "Nodes at once [no limit]");
-        sub->add_option("--max-gpu-hours", a.max_gpu_hours, "Over the queue's life [no limit]");
-        sub->add_option("--backlog", a.backlog, "Ordered and not yet granted [4]");
-        sub->add_option("--min-utilization", a.min_utilization,
-                        "Order only what waiting jobs use so much of: 0 to 1 [0]")
-            ->check(CLI::Range(0.0, 1.0));
-        sub->add_option("--idle", a.idle, "Without work for so long: given back [5m]");
-        sub->add_option("--handover", a.handover, "Jobs leave so long before the end [2m]");
-        sub->add_flag("--dry-run", a.dry_run, "Print what an order would be; add nothing");
     }
 
     // Programs that lie beside this one do the work; their words pass through.
@@ -465,6 +458,7 @@ class Parser {
     AllocOptions alloc_;
     LogsOptions logs_;
     MetricsOptions metrics_;
+    EventsOptions events_;
     std::string word_;
     std::vector<std::string> words_;
     std::string file_;

@@ -27,7 +27,8 @@ void print_json(const Json& value) {
     print(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void print_json_line(const Json& value) {
+void print_json_line(Json value, const char* schema) {
+    if (value.is_object() && !value.contains("schema")) value["schema"] = schema;
     print(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

@@ -23,10 +23,11 @@ struct Context {
 // Colour and terminal as the flag, NO_COLOR and stdout say.
 void look_at_stdout(Context& context, Color color);
 
-void print_json(const Json& value);       // indented, for one value
-void print_json_line(const Json& value);  // on one line, for streams
-void print(const std::string& text);      // to stdout, and flushed
-void say(const std::string& text);        // a line to stderr
+void print_json(const Json& value);  // indented, for one value
+// On one line, for streams; each value says what it is.
+void print_json_line(Json value, const char* schema);
+void print(const std::string& text);  // to stdout, and flushed
+void say(const std::string& text);    // a line to stderr
 void print_error(const Context& context, const Error& error);
 
 void pause(std::chrono::milliseconds duration);

@@ -1,5 +1,7 @@
 #include "cli/follow.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/job_view.hpp"
@@ -58,7 +60,7 @@ Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id
         const auto now = std::chrono::steady_clock::now();
         const bool due = state != last_state || is_over(job) || now - printed > kBetweenLines;
         if (context.json) {
-            if (line != last_line && due) print_json_line(job);
+            if (line != last_line && due) print_json_line(job, "roll.job_line/1");
         } else if (context.terminal) {
             if (line != last_line) print("\r\x1b[K" + line + (is_over(job) ? "\n" : ""));
         } else if (line != last_line && due) {
@@ -69,6 +71,18 @@ Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id
         last_state = state;
         if (is_over(job)) return job;
     }
+}
+
+Result<int> watch_jobs(const Context& context, Daemon& daemon,
+                       const std::vector<std::uint64_t>& ids, bool follow, Json& ended) {
+    int status = 0;
+    for (const std::uint64_t id : ids) {
+        ROLL_TRY(const Json job,
+                 follow ? follow_job(context, daemon, id) : await_job(context, daemon, id));
+        status = std::max(status, exit_status(job));
+        ended.push_back(job);
+    }
+    return status;
 }
 
 }  // namespace roll::cli

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "cli/context.hpp"
 #include "cli/daemon.hpp"
@@ -31,5 +32,9 @@ Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id)
 // The same, printing how it goes: one line that is overwritten on a terminal, else a line when the
 // state or the progress changed.
 Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id);
+
+// The highest exit status of the jobs, each followed or awaited; they are appended to `ended`.
+Result<int> watch_jobs(const Context& context, Daemon& daemon,
+                       const std::vector<std::uint64_t>& ids, bool follow, Json& ended);
 
 }  // namespace roll::cli

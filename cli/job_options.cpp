@@ -69,7 +69,8 @@ void add_job_options(CLI::App& app, JobOptions& options) {
 
 void add_queue_options(CLI::App& app, JobOptions& options) {
     add_job_options(app, options);
-    app.add_option("--after", options.after, "ok:ID, any:ID or failed:ID; again for more")
+    app.add_option("--after", options.after,
+                   "ok:ID, any:ID, failed:ID or exported:ID; again for more")
         ->allow_extra_args(false);
     app.add_option("--begin", options.begin, "Not before: 2026-11-22T08:00:00Z, or +2h");
     app.add_option("--deadline", options.deadline, "Ended if not over by then");

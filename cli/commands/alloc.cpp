@@ -1,6 +1,9 @@
 // Allocation queues: what rolld may order from Slurm, and how that stands.
+#include "cli/commands/alloc.hpp"
+
 #include <cmath>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
@@ -106,6 +109,32 @@ std::string dry_run_text(const Json& reply) {
 }
 
 }  // namespace
+
+void add_alloc_options(CLI::App& sub, AllocOptions& a) {
+    sub.add_option("NAME", a.name)->required();
+    sub.add_option("--time", a.time, "Of an allocation: 90m, 12h, 1-12:00:00")->required();
+    sub.add_option("--nodes", a.nodes, "Of an allocation [1]");
+    sub.add_option("--gpus", a.gpus, "Of a node [0]");
+    sub.add_option("--slots", a.slots, "CPU slots of a node [one a GPU]");
+    sub.add_option("--partition", a.partition);
+    sub.add_option("--account", a.account);
+    sub.add_option("--qos", a.qos);
+    sub.add_option("--constraint", a.constraint);
+    sub.add_option("--sbatch-arg", a.sbatch_args, "For sbatch, e.g. --sbatch-arg=--exclusive")
+        ->allow_extra_args(false);
+    sub.add_option("--setup", a.setup, "A shell line before the worker, e.g. 'module load x'")
+        ->allow_extra_args(false);
+    sub.add_option("--max-jobs", a.max_jobs, "Allocations at once [10; 0: no limit]");
+    sub.add_option("--max-nodes", a.max_nodes, "Nodes at once [no limit]");
+    sub.add_option("--max-gpu-hours", a.max_gpu_hours, "Over the queue's life [no limit]");
+    sub.add_option("--backlog", a.backlog, "Ordered and not yet granted [4]");
+    sub.add_option("--min-utilization", a.min_utilization,
+                   "Order only what waiting jobs use so much of: 0 to 1 [0]")
+        ->check(CLI::Range(0.0, 1.0));
+    sub.add_option("--idle", a.idle, "Without work for so long: given back [5m]");
+    sub.add_option("--handover", a.handover, "Jobs leave so long before the end [2m]");
+    sub.add_flag("--dry-run", a.dry_run, "Print what an order would be; add nothing");
+}
 
 Result<int> run_alloc_add(const Context& context, const AllocOptions& options) {
     ROLL_TRY(const Json queue, queue_of(options));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace roll::cli {
 
-constexpr int kOwnTrouble = 125;  // `wait` and its like: not the job's code
+constexpr int kOwnTrouble = 125;  // of what ends with a job's exit code: an Error
 
 struct UpOptions {
     std::optional<int> slots;
@@ -77,7 +78,12 @@ struct LogsOptions {
     std::optional<int> attempt;
 };
 Result<int> run_logs(const Context& context, const LogsOptions& options);
-Result<int> run_events(const Context& context, const std::string& selector, bool follow);
+struct EventsOptions {
+    std::string selector;  // empty: of all jobs
+    bool follow = false;
+    bool lines = false;  // one JSON value a line, as they are read
+};
+Result<int> run_events(const Context& context, const EventsOptions& options);
 
 struct MetricsOptions {
     std::string selector;
@@ -87,8 +93,9 @@ struct MetricsOptions {
 };
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);
 
-// The highest exit status of the jobs; kOwnTrouble stands for an Error.
-Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors);
+// The highest exit status of the jobs; `follow` shows how they go.
+Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors,
+                     bool follow);
 
 // An open job: `submit --into` puts jobs into it until it is closed.
 Result<int> run_open(const Context& context, const SubmitOptions& options, const std::string& name);
@@ -108,34 +115,10 @@ Result<int> print_format_help(const Fields& fields);
 // Without a node: all that are and will be there.
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
-struct AllocOptions {
-    std::string name;
-    std::string partition;
-    std::string account;
-    std::string qos;
-    std::string constraint;
-    int nodes = 1;
-    std::optional<int> slots;
-    int gpus = 0;
-    std::string time;
-    std::string idle = "5m";
-    std::string handover = "2m";
-    int max_nodes = 0;
-    int max_jobs = 10;
-    int max_gpu_hours = 0;
-    int backlog = 4;
-    double min_utilization = 0;
-    std::vector<std::string> sbatch_args;
-    std::vector<std::string> setup;
-    bool dry_run = false;
-};
-Result<int> run_alloc_add(const Context& context, const AllocOptions& options);
-Result<int> run_alloc_list(const Context& context, const std::string& format);
-// pause, resume, remove, dry-run.
-Result<int> run_alloc_steer(const Context& context, const std::string& verb,
-                            const std::string& name);
 Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options);
-Result<int> run_completion(const std::string& shell, const std::vector<std::string>& commands);
+// Commands and, of those that have any, their verbs.
+using Commands = std::map<std::string, std::vector<std::string>>;
+Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);
 
 // "job:12", "job:last" and the like among words become that job's newest checkpoint or, where it

@@ -7,8 +7,10 @@ namespace roll::cli {
 namespace {
 
 // Commands whose first argument is a job: completed from the queue.
-constexpr const char* kOnJobs =
-    "show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume";
+constexpr std::string_view kOnJobs =
+    "jobs|show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume|resubmit|"
+    "checkpoint";
+constexpr std::string_view kOnQueues = "pause|resume|remove|dry-run";  // of `alloc`
 
 constexpr const char* kBash = R"sh(# rollctl completion bash > /etc/bash_completion.d/rollctl
 _rollctl() {
@@ -17,10 +19,12 @@ _rollctl() {
         COMPREPLY=($(compgen -W "@COMMANDS@" -- "$word"))
         return
     fi
-    case ${COMP_WORDS[1]} in
+    case ${COMP_WORDS[1]}:$COMP_CWORD:${COMP_WORDS[2]} in
+@VERBS@
+        alloc:3:@QUEUES@) words=$(rollctl alloc list --parsable 2>/dev/null) ;;
         @JOBS@) words="last all $(rollctl jobs -a --parsable 2>/dev/null)" ;;
-        drain | undrain) words=$(rollctl nodes --parsable 2>/dev/null) ;;
-        completion) words="bash zsh fish" ;;
+        drain:* | undrain:*) words=$(rollctl nodes --parsable 2>/dev/null) ;;
+        completion:*) words="bash zsh fish" ;;
         *) COMPREPLY=($(compgen -f -- "$word")) && return ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
@@ -33,10 +37,12 @@ constexpr const char* kZsh = R"sh(#compdef rollctl
 if (( CURRENT == 2 )); then
     compadd @COMMANDS@
 else
-    case $words[2] in
+    case $words[2]:$((CURRENT - 1)):$words[3] in
+@VERBS@
+        alloc:3:@QUEUES@) compadd $(rollctl alloc list --parsable 2>/dev/null) ;;
         @JOBS@) compadd last all $(rollctl jobs -a --parsable 2>/dev/null) ;;
-        drain|undrain) compadd $(rollctl nodes --parsable 2>/dev/null) ;;
-        completion) compadd bash zsh fish ;;
+        drain:*|undrain:*) compadd $(rollctl nodes --parsable 2>/dev/null) ;;
+        completion:*) compadd bash zsh fish ;;
         *) _files ;;
     esac
 fi
@@ -45,33 +51,84 @@ fi
 constexpr const char* kFish = R"sh(# rollctl completion fish > \
 #     ~/.config/fish/completions/rollctl.fish
 complete -c rollctl -n __fish_use_subcommand -f -a "@COMMANDS@"
-complete -c rollctl -n "__fish_seen_subcommand_from @SPACED_JOBS@" -f \
-    -a "last all (rollctl jobs -a --parsable 2>/dev/null)"
+complete -c rollctl -n "not __fish_seen_subcommand_from alloc; and \
+    __fish_seen_subcommand_from @JOBS@" -f -a "last all (rollctl jobs -a --parsable 2>/dev/null)"
 complete -c rollctl -n "__fish_seen_subcommand_from drain undrain" -f \
     -a "(rollctl nodes --parsable 2>/dev/null)"
+complete -c rollctl -n "__fish_seen_subcommand_from completion" -f -a "bash zsh fish"
+complete -c rollctl -n "__fish_seen_subcommand_from alloc; and \
+    __fish_seen_subcommand_from @QUEUES@" -f -a "(rollctl alloc list --parsable 2>/dev/null)"
+@VERBS@
 )sh";
 
-std::string put_in(std::string text, std::string_view mark, const std::string& words) {
+std::string put_in(std::string text, std::string_view mark, std::string_view words) {
     const std::size_t at = text.find(mark);
     return at == std::string::npos ? text : text.replace(at, mark.size(), words);
 }
 
+// "a|b" with `between` for each bar and `after` at the end of each word.
+std::string spell(std::string_view words, std::string_view between, std::string_view after) {
+    std::string text;
+    for (const char c : words) {
+        if (c == '|')
+            text.append(after).append(between);
+        else
+            text += c;
+    }
+    return text.append(after);
+}
+
+// A line for each command with verbs, from `line`: {0} the command, {1} its verbs.
+std::string verb_lines(const Commands& commands,
+                       fmt::format_string<const std::string&, const std::string&> line) {
+    std::string text;
+    for (const auto& [command, verbs] : commands) {
+        if (verbs.empty()) continue;
+        const std::string all = fmt::format("{}", fmt::join(verbs, " "));
+        text += (text.empty() ? "" : "\n") + fmt::format(line, command, all);
+    }
+    return text;
+}
+
+struct Script {
+    std::string text;
+    std::string verbs;
+    std::string jobs;
+    std::string queues;
+};
+
+std::optional<Script> script_of(const std::string& shell, const Commands& commands) {
+    const std::string of_case = spell(kOnJobs, " | ", ":*");
+    if (shell == "bash")
+        return Script{kBash, verb_lines(commands, "        {}:2:*) words=\"{}\" ;;"), of_case,
+                      spell(kOnQueues, " | alloc:3:", "")};
+    if (shell == "zsh")
+        return Script{kZsh, verb_lines(commands, "        {}:2:*) compadd {} ;;"), of_case,
+                      spell(kOnQueues, " | alloc:3:", "")};
+    if (shell == "fish")
+        return Script{
+            kFish,
+            verb_lines(commands,
+                       "complete -c rollctl -n \"__fish_seen_subcommand_from {0}; and \\\n"
+                       "    not __fish_seen_subcommand_from {1}\" -f -a \"{1}\""),
+            spell(kOnJobs, " ", ""), spell(kOnQueues, " ", "")};
+    return std::nullopt;
+}
+
 }  // namespace
 
-Result<int> run_completion(const std::string& shell, const std::vector<std::string>& commands) {
-    const char* script = shell == "bash"   ? kBash
-                         : shell == "zsh"  ? kZsh
-                         : shell == "fish" ? kFish
-                                           : nullptr;
-    if (script == nullptr) {
+Result<int> run_completion(const std::string& shell, const Commands& commands) {
+    const auto script = script_of(shell, commands);
+    if (!script) {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("there is no completion for {}; allowed: bash, zsh, fish", shell));
     }
-    std::string spaced = kOnJobs;
-    std::replace(spaced.begin(), spaced.end(), '|', ' ');
-    std::string text = put_in(script, "@COMMANDS@", fmt::format("{}", fmt::join(commands, " ")));
-    text = put_in(text, "@SPACED_JOBS@", spaced);
-    print(put_in(text, "@JOBS@", kOnJobs));
+    std::vector<std::string> names;
+    for (const auto& [name, verbs] : commands) names.push_back(name);
+    std::string text = put_in(script->text, "@COMMANDS@", fmt::format("{}", fmt::join(names, " ")));
+    text = put_in(text, "@VERBS@", script->verbs);
+    text = put_in(text, "@QUEUES@", script->queues);
+    print(put_in(text, "@JOBS@", script->jobs));
     return 0;
 }
 

@@ -12,39 +12,38 @@ bool follows_to_the_end(const Json& job) { return !job.is_null() && is_over(job)
 
 }  // namespace
 
-Result<int> run_events(const Context& context, const std::string& selector, bool follow) {
+Result<int> run_events(const Context& context, const EventsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     Json args = {{"since", 0}, {"limit", kPage}, {"wait_ms", 0}};
-    if (!selector.empty()) {
-        ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
+    if (!options.selector.empty()) {
+        ROLL_TRY(const std::uint64_t id, one_job(daemon, options.selector));
         args["id"] = id;
     }
+    const bool lines = options.lines || (context.json && options.follow);
+    const bool one_value = context.json && !lines;
     Json all = Json::array();
     for (;;) {
         Json job;
-        if (follow && args.contains("id")) {
+        if (options.follow && args.contains("id")) {
             ROLL_TRY(job, daemon.show(args["id"].get<std::uint64_t>()));
         }
         ROLL_TRY(const Json reply, daemon.ask_patiently("events", args, std::chrono::seconds(60)));
         const Json events = reply.value("events", Json::array());
         for (const Json& event : events) {
-            if (context.json && !follow) {
+            if (one_value)
                 all.push_back(event);
-            } else if (context.json) {
-                print_json_line(event);
-            } else {
+            else if (lines)
+                print_json_line(event, "roll.event_line/1");
+            else
                 print(event_text(event));
-            }
         }
         const bool more = events.size() >= kPage;
         args["since"] = reply.value("next", args["since"]);
-        if (follow) args["wait_ms"] = follows_to_the_end(job) ? 0 : kHoldBackMs;
-        if (!more && (!follow || follows_to_the_end(job))) {
-            if (context.json && !follow) {
-                print_json({{"schema", "roll.events/1"}, {"events", all}, {"next", args["since"]}});
-            }
-            return 0;
-        }
+        if (options.follow) args["wait_ms"] = follows_to_the_end(job) ? 0 : kHoldBackMs;
+        if (more || (options.follow && !follows_to_the_end(job))) continue;
+        if (one_value)
+            print_json({{"schema", "roll.events/1"}, {"events", all}, {"next", args["since"]}});
+        return 0;
     }
 }
 

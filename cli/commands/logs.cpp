@@ -25,8 +25,7 @@ struct Log {
 void print_new(const Context& context, Log& log, bool to_the_end) {
     const auto put = [&](const std::string& line, const char* newline) {
         if (!context.json) return print(log.mark + line + newline);
-        print_json_line(
-            {{"schema", "roll.log_line/1"}, {"file", log.tail.file().string()}, {"line", line}});
+        print_json_line({{"file", log.tail.file().string()}, {"line", line}}, "roll.log_line/1");
     };
     for (const std::string& line : log.tail.lines()) put(line, "\n");
     const std::string rest = to_the_end ? log.tail.rest() : "";

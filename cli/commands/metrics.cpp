@@ -102,7 +102,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
             if (options.plot) {
                 all.push_back(row);
             } else if (context.json) {
-                print_json_line(row);
+                print_json_line(row, "roll.metrics_line/1");
             } else {
                 print(row_text(row));
             }

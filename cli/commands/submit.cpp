@@ -8,6 +8,7 @@
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "common/hash.hpp"
+#include "common/protocol/client.hpp"
 #include "common/spec/job_json.hpp"
 
 namespace roll::cli {
@@ -56,34 +57,30 @@ void print_queued(const Context& context, const Json& reply, const spec::JobSpec
     say(fmt::format("  cancel  rollctl cancel {}", id));
 }
 
-Result<int> watch(const Context& context, Daemon& daemon, const SubmitOptions& options,
-                  const std::vector<std::uint64_t>& ids) {
-    int status = 0;
-    Json jobs = Json::array();
-    for (const std::uint64_t id : ids) {
-        ROLL_TRY(const Json job,
-                 options.follow ? follow_job(context, daemon, id) : await_job(context, daemon, id));
-        status = std::max(status, exit_status(job));
-        jobs.push_back(job);
-    }
-    if (context.json && !options.follow) {
-        print_json({{"schema", "roll.jobs/1"}, {"jobs", jobs}});
-    }
-    return status;
+// What became of a submission, one value; of --follow each job's lines were it. What is queued is
+// told beside what went wrong: it is queued all the same.
+void print_outcome(const SubmitOptions& options, const Json& replies, const Json& ended,
+                   const std::optional<Error>& trouble) {
+    Json value = {{"schema", "roll.submits/1"}, {"submitted", replies}};
+    if (!trouble && options.follow) return;
+    if (!trouble && options.wait) value = {{"schema", "roll.jobs/1"}, {"jobs", ended}};
+    if (!trouble && !options.wait && replies.size() == 1) value = replies[0];
+    if (trouble) value["error"] = protocol::error_json(*trouble)["error"];
+    if (trouble && options.wait) value["jobs"] = ended;
+    options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
 Result<int> submit_specs(const Context& context, const SubmitOptions& options,
                          const std::vector<spec::JobSpec>& specs) {
-    const bool watched = options.wait || options.follow;
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     const std::string key = options.key.empty() ? draw_key() : options.key;
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
-    std::optional<Error> refused;  // the first one's reason; the others are queued
+    std::optional<Error> trouble;  // the first
     const std::vector<Result<Json>> answers = send(daemon, specs, key);
     for (std::size_t i = 0; i < specs.size(); ++i) {
         if (!answers[i]) {
-            if (!refused) refused = answers[i].error();
+            if (!trouble) trouble = answers[i].error();
             continue;
         }
         const Json& reply = *answers[i];
@@ -93,19 +90,18 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
         if (!context.json) print_queued(context, reply, specs[i]);
         replies.push_back(reply);
     }
-    if (refused) return tl::unexpected(*std::move(refused));
-    if (watched) {
-        auto status = watch(context, daemon, options, ids);
-        if (status) return status;
-        print_error(context, status.error());
-        return kOwnTrouble;
+    if (replies.empty() && trouble) return tl::unexpected(*std::move(trouble));
+    if (trouble && !context.json) print_error(context, *trouble);
+    int status = trouble ? exit_code(trouble->code) : 0;
+    Json ended = Json::array();
+    if (options.wait || options.follow) {
+        const auto watched = watch_jobs(context, daemon, ids, options.follow, ended);
+        if (!watched && !context.json) print_error(context, watched.error());
+        if (!watched && !trouble) trouble = watched.error();
+        status = trouble ? kOwnTrouble : *watched;
     }
-    if (context.json) {
-        print_json(replies.size() == 1
-                       ? replies[0]
-                       : Json{{"schema", "roll.submits/1"}, {"submitted", replies}});
-    }
-    return 0;
+    if (context.json) print_outcome(options, replies, ended, trouble);
+    return status;
 }
 
 // What would be queued: the documents with every default in them, and where a rolld can be asked,

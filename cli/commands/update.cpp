@@ -10,11 +10,10 @@ namespace roll::cli {
 namespace {
 
 tl::unexpected<Error> no_setting(const std::string& text) {
-    return fail(
-        ErrorCode::InvalidArgument,
-        fmt::format("{} cannot be updated; allowed: priority=INTEGER, begin=now, begin=+2h, "
-                    "begin=2026-11-22T08:00:00Z",
-                    text));
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} cannot be updated; allowed: priority=INTEGER, priority=max, "
+                            "begin=now, begin=+2h, begin=2026-11-22T08:00:00Z",
+                            text));
 }
 
 // The arguments of the operation `update`.
@@ -25,7 +24,9 @@ Result<Json> read_settings(const std::vector<std::string>& settings) {
         const std::size_t equals = std::min(setting.find('='), setting.size());
         const std::string key = setting.substr(0, equals);
         const std::string value = equals < setting.size() ? setting.substr(equals + 1) : "";
-        if (key == "priority") {
+        if (key == "priority" && value == "max") {
+            args["first"] = true;
+        } else if (key == "priority") {
             const auto priority = parse_number<int>(value);
             if (!priority) return no_setting(setting);
             args["priority"] = *priority;

@@ -1,15 +1,11 @@
-#include <algorithm>
-
 #include "cli/commands/commands.hpp"
 #include "cli/daemon.hpp"
 #include "cli/follow.hpp"
-#include "cli/job_view.hpp"
-#include "cli/render.hpp"
 
 namespace roll::cli {
-namespace {
 
-Result<int> wait_for(const Context& context, const std::vector<std::string>& selectors) {
+Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors,
+                     bool follow) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     std::vector<std::uint64_t> ids;
     for (const std::string& selector : selectors) {
@@ -19,24 +15,10 @@ Result<int> wait_for(const Context& context, const std::vector<std::string>& sel
         }
     }
     if (ids.empty()) return fail(ErrorCode::NotFound, "there is no such job", "rollctl jobs -a");
-    int status = 0;
-    Json jobs = Json::array();
-    for (const std::uint64_t id : ids) {
-        ROLL_TRY(const Json job, await_job(context, daemon, id));
-        status = std::max(status, exit_status(job));
-        jobs.push_back(job);
-    }
-    if (context.json) print_json({{"schema", "roll.jobs/1"}, {"jobs", jobs}});
+    Json ended = Json::array();
+    ROLL_TRY(const int status, watch_jobs(context, daemon, ids, follow, ended));
+    if (context.json && !follow) print_json({{"schema", "roll.jobs/1"}, {"jobs", ended}});
     return status;
-}
-
-}  // namespace
-
-Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors) {
-    auto status = wait_for(context, selectors);
-    if (status) return status;
-    print_error(context, status.error());
-    return kOwnTrouble;
 }
 
 }  // namespace roll::cli

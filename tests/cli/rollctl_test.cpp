@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <regex>
+#include <sstream>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -52,7 +55,22 @@ TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
         EXPECT_EQ(ended.status, 5) << arguments << "\n" << ended.output;
         EXPECT_NE(ended.output.find("next: rollctl up"), std::string::npos) << ended.output;
     }
-    EXPECT_EQ(run("wait 1").status, 125);
+}
+
+// No exit code of a job is taken for one of these, nor the other way round.
+TEST_F(Rollctl, WhatEndsWithAJobsExitCodeHasOneForItsOwnTroubles) {
+    std::ofstream(base + "/bad.yaml") << "name: x\nkind: train\n";
+    for (const char* arguments :
+         {"wait 1", "wait", "wait 1 --follow", "submit --wait -- true", "submit --follow -- exit 7",
+          "submit bad.yaml --wait", "submit missing.yaml --follow", "submit --wait --colour x",
+          "resume 1 --wait", "resubmit 1 --follow --json", "convert a b --submit --wait",
+          "merge a b --submit --follow"}) {
+        const Ended ended = run(arguments);
+        EXPECT_EQ(ended.status, 125) << arguments << "\n" << ended.output;
+        EXPECT_FALSE(ended.output.empty()) << arguments;
+    }
+    EXPECT_EQ(run("submit -- true --wait").status, 5) << "the program's own word";
+    EXPECT_EQ(run("submit --hold --colour x").status, 2);
 }
 
 TEST_F(Rollctl, ErrorsAreJsonWhenAskedFor) {
@@ -190,6 +208,39 @@ TEST_F(Rollctl, CompletionIsAScriptThatShellsAccept) {
     std::ofstream(base + "/c.sh") << run("completion bash").output;
     EXPECT_EQ(std::system(("bash -n " + base + "/c.sh").c_str()), 0);
     EXPECT_EQ(run("completion tcsh").status, 2);
+}
+
+// A rollctl that says what it was asked, in the place of the one that the script calls.
+TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
+    std::ofstream(base + "/c.sh") << run("completion bash").output;
+    std::ofstream(base + "/rollctl") << "#!/bin/sh\necho $* | tr ' ' '_'\n";
+    std::filesystem::permissions(base + "/rollctl", std::filesystem::perms::owner_all);
+    const auto completed = [&](const std::string& words, int at) {
+        std::ofstream(base + "/ask.sh")
+            << "PATH=" << base << ":$PATH; . " << base << "/c.sh; COMP_WORDS=(" << words
+            << "); COMP_CWORD=" << at << "; _rollctl; echo ${COMPREPLY[*]}\n";
+        return run_program("bash ask.sh", "").output;
+    };
+    EXPECT_EQ(completed("rollctl expl", 1), "explain\n");
+    EXPECT_EQ(completed("rollctl alloc ''", 2), "list add pause resume remove dry-run\n");
+    EXPECT_EQ(completed("rollctl alloc pause ''", 3), "alloc_list_--parsable\n");
+    for (const char* command : {"checkpoint", "resubmit", "jobs", "wait"})
+        EXPECT_EQ(completed(std::string("rollctl ") + command + " ''", 2),
+                  "last all jobs_-a_--parsable\n");
+}
+
+// The words that the completion script offers first.
+TEST_F(Rollctl, EveryCommandIsInTheManualPage) {
+    std::ifstream file(ROLL_MANUAL);
+    const std::string page((std::istreambuf_iterator<char>(file)), {});
+    const std::string commands = page.substr(page.find(".SH COMMANDS"));
+    const std::string script = run("completion bash").output;
+    const std::size_t begin = script.find("compgen -W \"") + 12;
+    std::istringstream words(script.substr(begin, script.find('"', begin) - begin));
+    int count = 0;
+    for (std::string word; words >> word; ++count)
+        EXPECT_TRUE(std::regex_search(commands, std::regex("\\b" + word + "\\b"))) << word;
+    EXPECT_GT(count, 30);
 }
 
 TEST_F(Rollctl, DoctorNamesARemedyForEachThingThatIsMissing) {

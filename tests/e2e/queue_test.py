@@ -226,6 +226,96 @@ class Queue(RollTest):
         names = {job['id']: job['name'] for job in self.json('jobs')['jobs']}
         self.assertEqual([names[number] for number in numbers], [f'file-{n}' for n in range(150) if n != 70])
 
+    def refused_among(self, *options):
+        """submit --json of three files of which the second names no account: its value and exit code."""
+        files = [self.write(f'{n}.yaml', json.dumps({
+            'name': f'file-{n}', 'kind': 'command', 'command': ['sh', '-c', f'exit {n}'], 'retry': {'app': 0},
+            **({'account': 'nobodys'} if n == 1 else {})})) for n in range(3)]
+        done = self.ctl('submit', '--json', *options, *files, check=False)
+        return done, [json.loads(line) for line in done.stdout.splitlines()] if '--follow' in options else [
+            json.loads(done.stdout)]
+
+    def test_what_is_queued_is_told_beside_what_is_refused(self):
+        self.up()
+        done, (value,) = self.refused_among()
+        self.assertEqual(done.returncode, 3)
+        self.assertEqual(value['error']['code'], 'not_found')
+        self.assertEqual([one['name'] for one in value['submitted']], ['file-0', 'file-2'])
+        self.assertEqual(value['schema'], 'roll.submits/1')
+        done, (value,) = self.refused_among('--wait')
+        self.assertEqual(done.returncode, 125, 'not the 2 of the last one')
+        self.assertEqual([one['exit_code'] for one in value['jobs']], [0, 2], 'those are waited for')
+        self.assertEqual(len(value['submitted']), 2)
+        done, lines = self.refused_among('--follow')
+        self.assertEqual(done.returncode, 125)
+        self.assertEqual(lines[-1]['error']['code'], 'not_found')
+        self.assertEqual(len(lines[-1]['submitted']), 2)
+        job = lines[-1]['submitted'][0]['id']
+        alone = self.ctl('submit', '--wait', '--after', 'ok:99999', '--', 'true', check=False)
+        self.assertEqual((alone.returncode, alone.stdout), (125, ''), alone.stderr)
+        self.assertEqual(self.ctl('resubmit', job, '--wait').returncode, 0)
+        self.assertEqual(self.ctl('resume', job, '--follow', check=False).returncode, 125, 'no train job')
+
+    def test_a_wait_that_follows_shows_progress_and_ends_as_the_job(self):
+        self.up()
+        gate = os.path.join(self.work, 'gate')
+        job = self.command('sh', '-c', f'until test -e {gate}; do sleep 0.05; done; exit 9')
+        wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
+        late = subprocess.Popen([os.path.join(BIN, 'rollctl'), 'wait', '--follow', str(job)], cwd=self.work,
+                                env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertIn('running', late.stdout.readline())
+        open(gate, 'w', encoding='ascii').close()
+        out, err = late.communicate(timeout=60)
+        self.assertEqual(late.returncode, 9, err)
+        self.assertIn('failed', out.splitlines()[-1])
+
+    def test_each_line_of_a_stream_says_what_it_is(self):
+        self.up()
+        followed = self.ctl('submit', '--json', '--follow', '--', 'sh', '-c',
+                            'echo word; echo \'{"step": 1, "loss": 2.5}\' >$ROLL_OUTPUT/metrics.jsonl')
+        job = json.loads(followed.stdout.splitlines()[-1])['id']
+        golden = {
+            'job_line': ({'id', 'name', 'state', 'reason', 'exit_code'}, followed.stdout),
+            'event_line': ({'seq', 'at', 'kind', 'job', 'text', 'data'},
+                           self.ctl('events', job, '-f', '--json').stdout),
+            'log_line': ({'file', 'line'}, self.ctl('logs', job, '-f', '--json').stdout),
+            'metrics_line': ({'step', 'loss'}, self.ctl('metrics', job, '-f', '--json').stdout)}
+        for name, (keys, text) in golden.items():
+            lines = [json.loads(line) for line in text.splitlines()]
+            self.assertTrue(lines, name)
+            for line in lines:
+                self.assertEqual(line['schema'], f'roll.{name}/1')
+                self.assertLessEqual(keys, set(line), name)
+            if name != 'job_line':
+                self.assertEqual(keys | {'schema'}, set(lines[-1]), name)
+
+    def test_all_events_come_a_line_each(self):
+        self.up()
+        files = [self.write(f'{n}.yaml', '{name: x, kind: command, command: ["true"], hold: true}')
+                 for n in range(1, 601)]
+        self.ctl('submit', *files)
+        self.ctl('cancel', 'all')  # more events than a page
+        lines = [json.loads(line) for line in self.ctl('events', '--jsonl').stdout.splitlines()]
+        for line in lines:
+            self.assertEqual(line.pop('schema'), 'roll.event_line/1')
+        self.assertGreater(len(lines), 1200)
+        self.assertEqual(lines, self.events()[:len(lines)])
+        self.assertEqual(len(self.ctl('events', 600, '--jsonl').stdout.splitlines()), len(self.events(600)))
+
+    def test_a_job_is_put_before_all_others(self):
+        self.up(slots=1)
+        gate = os.path.join(self.work, 'gate')
+        first = self.command('sh', '-c', f'until test -e {gate}; do sleep 0.05; done')
+        wait_until(lambda: self.show(first)['state'] == 'running', 'the job to run')
+        jobs = [self.command('true', options=('--priority', str(p))) for p in (5, 900, 0)]
+        self.ctl('update', jobs[2], 'priority=max')
+        self.assertEqual(self.show(jobs[2])['priority'], 901)
+        self.ctl('update', jobs[2], 'priority=max')
+        self.assertEqual(self.show(jobs[2])['priority'], 901, 'it is first')
+        open(gate, 'w', encoding='ascii').close()
+        started = [self.wait_done(job)['started_at'] for job in jobs]
+        self.assertEqual(sorted(started), [started[2], started[1], started[0]])
+
     def test_a_followed_log_goes_on_with_the_next_attempt_and_says_so(self):
         self.up()
         mark = os.path.join(self.work, 'mark')
