@@ -82,7 +82,8 @@ void on(State& s, const JobSubmitted& e) {
     job.array = e.array;
     job.due = due_at(job) <= e.at;
     ++use_of(s, job).jobs;
-    if (e.cron != JobId{}) at(s.jobs, e.cron).cron_last = e.job;
+    // Whose times it came of may have been forgotten (--keep-ended).
+    if (const auto cron = s.jobs.find(e.cron); cron != s.jobs.end()) cron->second.cron_last = e.job;
     if (!e.key.empty()) s.keys[e.key] = e.job;
 }
 void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }

@@ -13,6 +13,7 @@ std::map<JobId, std::vector<JobId>> references(const core::State& state) {
         for (const spec::After& after : job.spec.after) kept_by[id].push_back(after.job);
         if (job.spec.into) kept_by[*job.spec.into].push_back(id);  // whose end tells how they did
         if (job.spec.source_job) kept_by[id].push_back(*job.spec.source_job);
+        if (job.cron_last != JobId{}) kept_by[job.cron_last].push_back(id);
         if (!job.export_job) continue;
         kept_by[id].push_back(*job.export_job);
         kept_by[*job.export_job].push_back(id);
