@@ -212,7 +212,8 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now) {
     const Allocation* a = find(s, in.allocation);
     if (a == nullptr || (!a->slurm_job.empty() && a->slurm_job != in.slurm_job)) return Events{};
     Events events;
-    if (a->slurm_job.empty()) events.push_back(AllocationAccepted{in.allocation, in.slurm_job});
+    if (a->phase == AllocationPhase::Ordered)
+        events.push_back(AllocationAccepted{in.allocation, in.slurm_job});
     const bool granted = a->phase == AllocationPhase::Granted;
     const bool heard = is_heard(s, in.allocation);
     if (in.phase == SlurmPhase::Running) {
@@ -246,6 +247,8 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
                       (a->slurm_job.empty() || a->slurm_job == pilot.slurm_job);
     if (!ours || a->releasing)
         return fail(ErrorCode::Refused, "the allocation of this roll-worker is not on order");
+    if (pilot.slurm_job.empty())
+        return fail(ErrorCode::Refused, "a pilot without SLURM_JOB_ID runs in no Slurm job");
     Events events;
     if (a->phase == AllocationPhase::Ordered)
         events.push_back(AllocationAccepted{pilot.allocation, pilot.slurm_job});

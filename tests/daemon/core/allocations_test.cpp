@@ -349,6 +349,30 @@ TEST(Pilot, ComesBeforeSbatchAnswers) {
     EXPECT_TRUE(site.tell(OrderAnswered{AllocationId{1}, true, "slurm-1", ""}).empty());
 }
 
+// Somebody who starts the batch script by hand, say.
+TEST(Pilot, OutsideOfSlurmIsTurnedAway) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    Pilot pilot = site.pilot(1);
+    pilot.slurm_job.clear();
+    const Error refused = site.refusal(WorkerHello{"n1", "s", 8, 8, pilot});
+    EXPECT_NE(refused.message.find("SLURM_JOB_ID"), std::string::npos) << refused.message;
+    site.see(1, SlurmPhase::Running);
+    EXPECT_EQ(site.at(1).slurm_job, "slurm-1");
+}
+
+// A ledger in which an earlier rolld let such a pilot in.
+TEST(Pilot, OutsideOfSlurmThatWasLetInIsNoReasonToEnd) {
+    Site site;
+    site.submit(wants(1, 1, 8));
+    site.careful = false;
+    apply(site.state, AllocationAccepted{AllocationId{1}, ""});
+    site.see(1, SlurmPhase::Running);
+    EXPECT_EQ(site.at(1).phase, AllocationPhase::Granted);
+    site.see(1, SlurmPhase::Ended);
+    EXPECT_FALSE(site.has(1));
+}
+
 TEST(Unknown, NeverMeansDead) {
     Site site;
     site.submit(wants(1, 1, 8));
