@@ -95,7 +95,9 @@ Result<Time> parse_instant(std::string_view text) {
     static const std::regex kInstant(
         R"((\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|([+-])(\d\d):(\d\d)))?)");
     std::cmatch match;
-    const bool read = std::regex_match(text.data(), text.data() + text.size(), match, kInstant);
+    constexpr std::size_t kLengthMax = 64;  // std::regex recurses once a character
+    const bool read = text.size() <= kLengthMax &&
+                      std::regex_match(text.data(), text.data() + text.size(), match, kInstant);
     const auto number = [&](std::size_t group) {
         return match[group].matched ? std::stoi(match[group]) : 0;
     };

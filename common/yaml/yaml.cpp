@@ -1,8 +1,8 @@
 #include "common/yaml/yaml.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <regex>
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
@@ -13,18 +13,47 @@ namespace {
 constexpr int kDepthMax = 50;
 constexpr int kNodesMax = 100000;  // after aliases are unfolded
 
+// Takes the digits off the front of `text`; how many they were.
+std::size_t take_digits(std::string_view& text) {
+    const std::size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
+    text.remove_prefix(count);
+    return count;
+}
+
+bool take_one_of(std::string_view& text, std::string_view allowed) {
+    const bool taken = !text.empty() && allowed.find(text.front()) != allowed.npos;
+    if (taken) text.remove_prefix(1);
+    return taken;
+}
+
+enum class Number { None, Integer, Real };
+
+// By hand: std::regex recurses once a character, and a scalar may be of any length.
+Number kind_of(std::string_view text) {
+    take_one_of(text, "-+");
+    const std::size_t before = take_digits(text);
+    if (text.empty()) return before > 0 ? Number::Integer : Number::None;
+    std::size_t after = 0;
+    if (take_one_of(text, ".")) after = take_digits(text);
+    if (before + after == 0) return Number::None;
+    if (take_one_of(text, "eE")) {
+        take_one_of(text, "-+");
+        if (take_digits(text) == 0) return Number::None;
+    }
+    return text.empty() ? Number::Real : Number::None;
+}
+
 Json number_or_string(const std::string& text) {
-    static const std::regex kInteger("[-+]?[0-9]+");
-    static const std::regex kReal(R"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)");
+    const Number kind = kind_of(text);
     const char* first = text.data() + (text[0] == '+' ? 1 : 0);
     const char* last = text.data() + text.size();
-    if (std::regex_match(text, kInteger)) {
+    if (kind == Number::Integer) {
         std::int64_t whole = 0;
         if (std::from_chars(first, last, whole).ec == std::errc()) {
             return whole < 0 ? Json(whole) : Json(static_cast<std::uint64_t>(whole));
         }
     }
-    if (std::regex_match(text, kReal)) {
+    if (kind != Number::None) {
         double real = 0;
         if (std::from_chars(first, last, real).ec == std::errc()) return real;
     }

@@ -28,6 +28,14 @@ TEST(Yaml, TypesScalarsAsTheCoreSchemaDoes) {
               Json::parse(R"({"a": {"b": [1, {"c": "d"}]}, "empty": null})"));
 }
 
+TEST(Yaml, ScalarsMayBeLong) {
+    const std::string digits(300'000, '7');
+    for (const std::string& text : {digits, "-" + digits, digits + ".5e3", digits + "x"})
+        EXPECT_EQ(one("a: " + text)["a"], text);
+    EXPECT_EQ(one("[+, -, ., e3, .e3, 1e+, --1, +.5, 1.e-2, 1_0]"),
+              Json::parse(R"(["+", "-", ".", "e3", ".e3", "1e+", "--1", 0.5, 0.01, "1_0"])"));
+}
+
 TEST(Yaml, ReadsJsonAndSeveralDocuments) {
     EXPECT_EQ(one(R"({"a": [1, 2.5, "x", true, null]})"),
               Json::parse(R"({"a": [1, 2.5, "x", true, null]})"));
