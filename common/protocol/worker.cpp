@@ -6,6 +6,7 @@
 #include "common/json_text.hpp"
 #include "common/number.hpp"
 #include "common/protocol/fields.hpp"
+#include "common/spec/node_sizes.hpp"
 
 namespace roll::protocol {
 
@@ -199,6 +200,9 @@ static Result<PilotNote> read_pilot(const Json& json) {
     pilot.slurm_job = r.get<std::string>("slurm_job");
     pilot.ends_at = r.get_or<std::int64_t>("ends_at", 0);
     ROLL_TRY_VOID(r.finish_lenient());
+    constexpr std::int64_t kEndsMax = 1LL << 40;
+    if (pilot.ends_at < 0 || pilot.ends_at > kEndsMax)
+        return fail(ErrorCode::Corrupt, "heartbeat.pilot: ends_at is no time");
     return pilot;
 }
 
@@ -244,8 +248,10 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     ROLL_TRY_VOID(r.finish_lenient());
     if (heartbeat.session.empty() || heartbeat.node.empty())
         return fail(ErrorCode::Corrupt, "heartbeat: session and node must have a name");
-    if (heartbeat.slots < 0 || heartbeat.gpus < 0)
-        return fail(ErrorCode::Corrupt, "heartbeat: slots and gpus must not be negative");
+    if (heartbeat.slots < 0 || heartbeat.slots > spec::kSlotsMax)
+        return fail(ErrorCode::Corrupt, "heartbeat: slots are 0 to 4096");
+    if (heartbeat.gpus < 0 || heartbeat.gpus > spec::kGpusMax)
+        return fail(ErrorCode::Corrupt, "heartbeat: gpus are 0 to 64");
     if (!pilot.is_null()) {
         ROLL_TRY(heartbeat.pilot, read_pilot(pilot));
     }

@@ -4,6 +4,7 @@
 #include "common/spec/cron.hpp"
 #include "daemon/core/allocations.hpp"
 #include "daemon/core/limits.hpp"
+#include "daemon/core/sizes.hpp"
 
 namespace roll::core {
 namespace {
@@ -95,36 +96,6 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
     return {};
 }
 
-// What no job file that the command line accepts can say, but a message can.
-Result<void> check_shape(const spec::Resources& wanted) {
-    const bool counts = wanted.nodes >= 1 && wanted.slots_per_node >= 0 &&
-                        wanted.gpus_per_node >= 0 && wanted.ranks_per_node() >= 1;
-    if (!counts) {
-        return fail(ErrorCode::InvalidArgument,
-                    "resources: a job needs at least one node and one slot or GPU on each");
-    }
-    if (wanted.time.count() < 0)
-        return fail(ErrorCode::InvalidArgument, "resources.time cannot be negative");
-    const bool part = wanted.gpu_percent >= 1 && wanted.gpu_percent < 100;
-    if (!(part ? wanted.gpus_per_node == 1 : wanted.gpu_percent == 100))
-        return fail(ErrorCode::InvalidArgument, "resources: only a single GPU can be shared");
-    if (wanted.spares < 0 || wanted.segment < 0 ||
-        (wanted.segment > 1 && wanted.nodes % wanted.segment != 0))
-        return fail(ErrorCode::InvalidArgument, "resources: segment must divide nodes");
-    return {};
-}
-
-Result<void> check_sizes(const spec::JobSpec& spec) {
-    for (int i = 0; i < spec.shapes(); ++i) ROLL_TRY_VOID(check_shape(spec.shape(i)));
-    if (spec.retry.infra < 0 || spec.retry.app < 0)
-        return fail(ErrorCode::InvalidArgument, "retry cannot be negative");
-    if (spec.secrets.size() > spec::kSecretsMax)
-        return fail(ErrorCode::InvalidArgument, "a job may have 32 secrets at most");
-    if (spec.array && (spec.array->limit < 0 || spec.array->index != -1))
-        return fail(ErrorCode::InvalidArgument, "array: a limit cannot be negative");
-    return {};
-}
-
 // The first job of an array stands for all of its jobs.
 Result<std::vector<spec::After>> expand(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
@@ -149,6 +120,7 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
                     problems.front().path + " " + problems.front().message);
     if (!spec.array) return spec::chain_of(spec, first);
     ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
+    ROLL_TRY_VOID(check_copies(spec, indices.size()));
     std::vector<spec::JobSpec> tasks;
     for (const int index : indices) tasks.push_back(spec::array_task(spec, index));
     return tasks;
@@ -275,6 +247,7 @@ Result<Events> on(const State& s, const SetPriority& in, Time) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || job->spec.priority == in.priority) return Events{};
+    ROLL_TRY_VOID(check_priority(in.priority));
     return Events{JobPriorityChanged{in.job, in.priority}};
 }
 
