@@ -1,9 +1,7 @@
-#include "common/json.hpp"
+#include "common/json_depth.hpp"
 
 namespace roll {
 namespace {
-
-constexpr int kDepthMax = 100;
 
 const Json& null_json() {
     static const Json kNull;
@@ -36,14 +34,20 @@ std::string dump(const Json& json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<Json> parse_json(std::string_view text) {
-    if (nests_deeper(text, kDepthMax))
-        return fail(ErrorCode::Corrupt, "JSON nests deeper than 100 levels");
+Result<Json> parse_json(std::string_view text, int depth_max) {
+    if (nests_deeper(text, depth_max))
+        return fail(ErrorCode::Corrupt,
+                    "JSON nests deeper than " + std::to_string(depth_max) + " levels");
     try {
         return Json::parse(text);
     } catch (const Json::parse_error& e) {
         return fail(ErrorCode::Corrupt, "not JSON at byte " + std::to_string(e.byte));
     }
+}
+
+Result<Json> parse_json(std::string_view text) {
+    constexpr int kDepthMax = 100;
+    return parse_json(text, kDepthMax);
 }
 
 JsonReader::JsonReader(const Json& json, std::string path)

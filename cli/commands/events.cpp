@@ -37,7 +37,7 @@ Result<int> run_events(const Context& context, const EventsOptions& options) {
             else
                 print(event_text(event));
         }
-        const bool more = events.size() >= kPage;
+        const bool more = !events.empty();
         args["since"] = reply.value("next", args["since"]);
         if (options.follow) args["wait_ms"] = follows_to_the_end(job) ? 0 : kHoldBackMs;
         if (more || (options.follow && !follows_to_the_end(job))) continue;

@@ -100,7 +100,7 @@ class Watch {
                 if (data_.events.size() > kEventsKept) data_.events.pop_front();
             }
             seen_ = reply.value("next", seen_);
-            more = events.size() == kEventsRead;
+            more = !events.empty();
             wait_ms = 0;
         }
         return {};

@@ -1,6 +1,7 @@
 #include "common/protocol/rank.hpp"
 
 #include "common/protocol/fields.hpp"
+#include "common/protocol/progress.hpp"
 
 namespace roll::protocol {
 namespace {
@@ -65,9 +66,11 @@ Result<Report> read_report(const std::string& type, JsonReader& r) {
     if (type == "failed") return Failed{r.get<std::string>("message")};
     if (type != "progress")
         return fail(ErrorCode::Corrupt, "report: unknown type " + type.substr(0, 40));
-    const Json& progress = r.raw("p");
-    if (!progress.is_object()) return fail(ErrorCode::Corrupt, "report.p: is not an object");
-    return Progress{dump(progress)};
+    Json told = r.raw("p");
+    if (told.is_object()) told.erase("ranks");  // what roll-worker adds
+    const std::string text = dump(told);
+    ROLL_TRY_VOID(read_progress(text, kProgressBytesMax));
+    return Progress{text};
 }
 
 Result<Command> read_command(const std::string& type, JsonReader& r) {

@@ -48,8 +48,13 @@ bool add_range(std::string_view part, std::vector<int>& all) {
 }
 
 void replace_all(std::string& text, const std::string& mark, const std::string& value) {
-    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at))
-        text.replace(at, mark.size(), value);
+    std::string out;
+    std::size_t from = 0;
+    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, from)) {
+        out.append(text, from, at - from).append(value);
+        from = at + mark.size();
+    }
+    text = out.append(text, from);
 }
 
 tl::unexpected<Error> no_array(std::string_view text) {

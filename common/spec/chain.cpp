@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "common/json.hpp"
+#include "common/spec/document.hpp"
 
 namespace roll::spec {
 namespace {
@@ -56,9 +56,10 @@ const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name
 // Empty: it makes no model.
 std::string result_of(const JobSpec& spec) {
     if (!spec.export_document.empty()) return spec.output + "/export/hf";
-    const Json document = Json::parse(spec.document, nullptr, false);
-    const Json part = document.is_object() ? document.value(name_of(spec.kind), Json()) : Json();
-    return part.is_object() ? part.value("target", "") : "";
+    const auto document = read_document(spec.document);
+    const Json part = document ? document->value(name_of(spec.kind), Json()) : Json();
+    const Json target = part.is_object() ? part.value("target", Json()) : Json();
+    return target.is_string() ? target.get<std::string>() : "";
 }
 
 void check_references(const JobSpec& spec, const std::vector<JobSpec>& before,
@@ -79,9 +80,10 @@ void check_references(const JobSpec& spec, const std::vector<JobSpec>& before,
                                                   text, job->name, reference.job)});
         return std::string();
     };
-    Json document = Json::parse(spec.document, nullptr, false);
-    if (document.is_object()) document.erase("then");
-    replace_everywhere(document, look);
+    auto document = read_document(spec.document);
+    if (!document) return problems.push_back({path, document.error().message});
+    document->erase("then");
+    replace_everywhere(*document, look);
 }
 
 void resolve_id(std::string& output, JobId id) {
@@ -136,9 +138,10 @@ std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
         };
         resolve_id(spec.output, JobId{id.value + jobs.size()});
         spec.output = replace_references(spec.output, resolve);
-        Json document = Json::parse(spec.document, nullptr, false);
-        replace_everywhere(document, resolve);
-        spec.document = document.dump();
+        if (auto document = read_document(spec.document)) {
+            replace_everywhere(*document, resolve);
+            spec.document = document->dump();
+        }
         jobs.push_back(std::move(spec));
     }
     return jobs;

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "common/json.hpp"
+#include "common/spec/document.hpp"
 
 namespace roll::spec {
 namespace {
@@ -77,12 +77,13 @@ JobSpec export_job(const JobSpec& parent, JobId parent_id) {
     std::string parent_output = parent.output;
     replace_all(parent_output, "{id}", fmt::format("{}", parent_id.value));
 
-    Json document = Json::parse(parent.export_document, nullptr, false);
-    if (!document.is_object()) document = Json::object();
+    Json document = read_document(parent.export_document).value_or(Json::object());
     document["name"] = parent.name + "-export";
     document["kind"] = name_of(JobKind::Convert);
-    document["convert"]["source_job"] = parent_id.value;
-    document["convert"]["target"] = parent_output + "/export/hf";
+    Json& convert = document["convert"];
+    if (!convert.is_object()) convert = Json::object();
+    convert["source_job"] = parent_id.value;
+    convert["target"] = parent_output + "/export/hf";
 
     JobSpec job;
     job.name = document["name"];

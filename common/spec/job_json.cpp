@@ -27,7 +27,10 @@ Json put_meaning(const Meaning& meaning) {
 // An older program wrote the name alone.
 Result<Meaning> read_meaning(const Json& json) {
     Meaning meaning;
-    if (json.is_object()) meaning.label = json.value("label", "");
+    const Json label = json.is_object() ? json.value("label", Json()) : Json();
+    if (!label.is_null() && !label.is_string())
+        return fail(ErrorCode::Corrupt, "job.retry: a label is no text: " + label.dump());
+    if (label.is_string()) meaning.label = label.get<std::string>();
     const Json then = json.is_object() ? json.value("then", Json()) : json;
     if (then.is_null()) return meaning;
     if (then.is_string()) meaning.then = parse_on_exit(then.get<std::string>());
@@ -71,12 +74,17 @@ Result<Retry> read_retry(const Json& json) {
     const Json on_exit = reader.has("on_exit") ? reader.raw("on_exit") : Json::object();
     const Json on_log = reader.has("on_log") ? reader.raw("on_log") : Json::array();
     ROLL_TRY_VOID(reader.finish());
+    if (!on_exit.is_object() || !on_log.is_array())
+        return fail(ErrorCode::Corrupt, "job.retry: on_exit is no object, or on_log no list");
     for (const auto& [code, what] : on_exit.items()) {
         ROLL_TRY(retry.on_exit[std::atoi(code.c_str())], read_meaning(what));
     }
     for (const Json& one : on_log) {
+        const Json match = one.is_object() ? one.value("match", Json()) : Json();
+        if (!match.is_string())
+            return fail(ErrorCode::Corrupt, "job.retry.on_log: match is no text: " + one.dump());
         ROLL_TRY(Meaning meaning, read_meaning(one));
-        retry.on_log.push_back({one.value("match", ""), std::move(meaning)});
+        retry.on_log.push_back({match.get<std::string>(), std::move(meaning)});
     }
     return retry;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/hash.hpp"
+#include "common/spec/document.hpp"
 #include "daemon/core/save_margin.hpp"
 
 namespace roll::dispatch {
@@ -24,9 +25,12 @@ std::string nonce(const std::string& cluster, const AttemptKey& key) {
 }
 
 // With the resources that the attempt was given.
-std::string document_of(const core::Job& job) {
+Result<std::string> document_of(const core::Job& job) {
     if (job.spec.variants.empty()) return job.spec.document;
-    return spec::with_variant(Json::parse(job.spec.document), job.attempt->variant).dump();
+    ROLL_TRY(const Json document, spec::read_document(job.spec.document));
+    if (!spec::has_variants(document, job.spec.variants.size()))
+        return fail(ErrorCode::InvalidArgument, "the job's document lacks its variants");
+    return spec::with_variant(document, job.attempt->variant).dump();
 }
 
 protocol::StartOrder start_order(const core::State& state, const core::StartMember& action,
@@ -37,7 +41,10 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     protocol::StartOrder order;
     order.attempt = action.attempt;
     order.kind = spec::name_of(job.spec.kind);
-    order.document = document_of(job);
+    if (auto document = document_of(job))
+        order.document = *std::move(document);
+    else
+        order.refused = document.error().message;
     order.output = job.spec.output;
     order.node_rank = static_cast<int>(place - places.begin());
     order.nodes = job.resources().nodes;

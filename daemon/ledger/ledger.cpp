@@ -17,7 +17,8 @@
 namespace roll::ledger {
 namespace {
 
-constexpr std::size_t kPruneShare = 10;  // every row is rehashed: worth it from a tenth on
+constexpr std::size_t kReadBytesMax = 4u << 20;  // a page of events must fit into a reply
+constexpr std::size_t kPruneShare = 10;          // every row is rehashed: worth it from a tenth on
 // A snapshot costs what is in State, a start what has come since: at most these many events, or a
 // quarter of the jobs if they are many.
 constexpr std::int64_t kSnapshotEvery = 20'000;
@@ -262,10 +263,11 @@ Result<std::vector<Row>> Ledger::read(std::int64_t since, int limit,
     bind_value(some.get(), 2, static_cast<std::int64_t>(limit));
     if (job) bind_value(some.get(), 3, static_cast<std::int64_t>(job->value));
     std::vector<Row> rows;
-    for (;;) {
+    for (std::size_t bytes = 0;;) {
         ROLL_TRY(const bool more, step(some.get()));
-        if (!more) return rows;
+        if (!more || bytes > kReadBytesMax) return rows;
         rows.push_back(row_of(some.get()));
+        bytes += rows.back().body.size();
     }
 }
 

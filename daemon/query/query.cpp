@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "common/spec/document.hpp"
 #include "daemon/core/save_margin.hpp"
+#include "daemon/query/page.hpp"
 
 namespace roll::query {
 namespace {
@@ -285,14 +287,18 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     Waits waits(state, now);
     Json list = Json::array();
     Json next = nullptr;
+    Page page;
     const auto add = [&](JobId id, const core::Job& job) {  // false: the page is full
         if (!wanted(job)) return true;
-        if (std::ssize(list) == limit) {
-            next = id.value;
-            return false;
+        if (std::ssize(list) < limit) {
+            Json row = summary({state, id, job, hearsay, waits}, fields);
+            if (page.takes(row)) {
+                list.push_back(std::move(row));
+                return true;
+            }
         }
-        list.push_back(summary({state, id, job, hearsay, waits}, fields));
-        return true;
+        next = id.value;
+        return false;
     };
     const bool runs = wanted_state == "running";
     const bool live = runs || wanted_state == "queued" || (wanted_state.empty() && !all);
@@ -343,7 +349,7 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
                         {"timeout", job.timeouts},
                         {"preempted", job.preemptions},
                         {"no_progress", job.stalled}};
-    value["spec"] = Json::parse(job.spec.document, nullptr, false);
+    value["spec"] = spec::read_document(job.spec.document).value_or(Json());
     return Json{{"schema", "roll.job/1"}, {"job", std::move(value)}};
 }
 

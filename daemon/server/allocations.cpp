@@ -6,11 +6,6 @@
 namespace roll::server {
 namespace {
 
-pilots::Instant steady_ms() {
-    return std::chrono::floor<std::chrono::milliseconds>(
-        std::chrono::steady_clock::now().time_since_epoch());
-}
-
 Result<std::string> queue_name(const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     auto name = r.get<std::string>("queue");
@@ -19,10 +14,6 @@ Result<std::string> queue_name(const protocol::Request& request) {
 }
 
 }  // namespace
-
-pilots::Desk Server::make_desk(const ServerOptions& options) {
-    return {options.cluster, options.pilots, steady_ms()};
-}
 
 Result<void> Server::claim_queue(const Peer& peer, const protocol::Request& request) {
     std::string name;
@@ -84,8 +75,18 @@ Result<Json> Server::dry_run(const protocol::Request& request) {
 // Level-triggered: what is due follows from State and from what was heard; one errand at a time.
 void Server::run_errands() {
     if (stopping_) return;
-    for (core::Input& input : desk_.withdraw(engine_.state())) add_later(std::move(input));
+    if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {
+        withdrawing_ = true;
+        boost::asio::post(io_, [this] { withdraw(); });
+    }
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
+}
+
+// All at once, in a turn of their own.
+void Server::withdraw() {
+    withdrawing_ = false;
+    for (core::Input& input : desk_.withdraw(engine_.state())) add(std::move(input));
+    turn();
 }
 
 // What Slurm says of the nodes of silent workers; where there are no pilots it costs nothing.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/spec/document.hpp"
 #include "common/spec/job_json.hpp"
 #include "daemon/server/server.hpp"
 
@@ -46,6 +47,7 @@ Result<core::Submit> read_submit(const Identity& who, const protocol::Request& r
     ROLL_TRY_VOID(r.finish_lenient());
     submit.user = acting_user(who, submit.user);
     ROLL_TRY(submit.spec, spec::job_spec_of(spec));
+    ROLL_TRY_VOID(spec::check_documents(submit.spec));
     return submit;
 }
 
@@ -87,28 +89,38 @@ void Server::add_later(core::Input input) {
     });
 }
 
+// What a peer sends is checked where it is read; what escaped that must not end rolld.
 void Server::take_request(const Client& client, const std::string& frame) {
     Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);
-    if (request) peer.version = request->version;
     if (!request) {
         reply(peer, protocol::request_id(frame), tl::unexpected(request.error()));
         return;
     }
-    if (const auto admitted = admit(client, *request); !admitted) {
-        reply(peer, request->id, tl::unexpected(admitted.error()));
-        return;
+    peer.version = request->version;
+    try {
+        const auto taken = take_request({peer, client.who}, *request);
+        if (!taken) reply(peer, request->id, tl::unexpected(taken.error()));
+    } catch (const Json::exception& e) {
+        reply(peer, request->id,
+              fail(ErrorCode::InvalidArgument, std::string("the request is malformed: ") + e.what(),
+                   "rollctl and rolld may be of different versions; see `rollctl version`"));
     }
+}
+
+Result<void> Server::take_request(const Client& client, const protocol::Request& request) {
+    ROLL_TRY_VOID(admit(client, request));
     static constexpr std::array kQueries = {"version",  "jobs",       "show",         "nodes",
                                             "shutdown", "alloc_list", "alloc_dry_run"};
-    if (std::ranges::find(kQueries, request->op) != kQueries.end()) {
-        reply(peer, request->id, query(*request));
-        return;
+    if (std::ranges::find(kQueries, request.op) != kQueries.end()) {
+        reply(client.peer, request.id, query(request));
+        return {};
     }
-    if (request->op == "secret_list")
-        return reply(peer, request->id, list_secrets(client, *request));
-    const auto claimed = claim({peer, client.who}, *request);
-    if (!claimed) reply(peer, request->id, tl::unexpected(claimed.error()));
+    if (request.op == "secret_list") {
+        reply(client.peer, request.id, list_secrets(client, request));
+        return {};
+    }
+    return claim(client, request);
 }
 
 Result<Json> Server::query(const protocol::Request& request) {

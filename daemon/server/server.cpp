@@ -12,6 +12,7 @@
 
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/gateway/ended_workers.hpp"
+#include "daemon/query/progress.hpp"
 #include "daemon/server/take_over.hpp"
 
 namespace roll::server {
@@ -21,6 +22,8 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
 constexpr auto kBeat = 1s;
+constexpr auto kHousekeeping = 10s;  // what each turn does besides, with nobody heard
+constexpr auto kFullPause = 1s;      // errands wait for room on the ledger's volume
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // a turn
 
@@ -42,6 +45,10 @@ engine::Engine make_engine(core::State state, ledger::Ledger* ledger,
 }
 
 }  // namespace
+
+pilots::Instant steady_ms() {
+    return std::chrono::floor<std::chrono::milliseconds>(steady_now().time_since_epoch());
+}
 
 Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions options,
                                              ledger::Ledger opened) {
@@ -84,7 +91,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       sessions_(options_.leases, options_.cluster),
       secrets_(std::move(secrets)),
       rate_(options_.requests_per_second, options_.request_burst),
-      desk_(make_desk(options_)),
+      desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
       timer_(io),
       started_at_(wall_clock_now()) {}
@@ -141,7 +148,7 @@ io::Task<void> Server::tick() {
 }
 
 std::chrono::milliseconds Server::until_next() const {
-    std::chrono::milliseconds next = 1h;
+    std::chrono::milliseconds next = kHousekeeping;
     if (!engine_.state().workers.empty()) next = beacon_.until_due();
     const Time now = wall_clock_now();
     if (const auto wakeup = core::next_wakeup(engine_.state(), now))
@@ -153,7 +160,7 @@ std::chrono::milliseconds Server::until_next() const {
             std::chrono::ceil<std::chrono::milliseconds>(waiting.until - steady_now());
         next = std::min(next, left);
     }
-    return std::max(next, std::chrono::milliseconds(1));
+    return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
 // False if more is waiting: then this turn has not heard every worker.
@@ -248,7 +255,8 @@ void Server::turn() {
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
     inputs_.clear();
     asked_.clear();
-    if (!turned->full) run_errands();
+    full_ = turned->full;
+    if (!full_) run_errands();
     // Nobody hears it: it may be cut off itself, unless all whom it could hear have ended.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
@@ -276,8 +284,16 @@ void Server::send(const Peer& peer, std::string frame) {
 }
 
 void Server::reply(const Peer& peer, std::uint64_t id, const Result<Json>& value) {
-    send(peer, value ? protocol::encode_reply(id, *value, peer.version)
-                     : protocol::encode_reply(id, value.error(), peer.version));
+    std::string frame = value ? protocol::encode_reply(id, *value, peer.version)
+                              : protocol::encode_reply(id, value.error(), peer.version);
+    if (frame.size() > protocol::kFrameBytesMax) {
+        const Error error{ErrorCode::Refused,
+                          fmt::format("the answer has {} bytes, more than the {} of a message",
+                                      frame.size(), protocol::kFrameBytesMax),
+                          "ask for fewer jobs or fields"};
+        frame = protocol::encode_reply(id, error, peer.version);
+    }
+    send(peer, std::move(frame));
 }
 
 void Server::answer_requests(const engine::Turn& turn) {
@@ -360,14 +376,11 @@ query::Hearsay Server::hearsay() const {
         const auto ago = steady_now() - session->second.heard_at;
         hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
         for (const protocol::RunningAttempt& running : session->second.last.running) {
-            Json progress = Json::parse(running.progress, nullptr, false);
-            if (!progress.is_object()) continue;
-            for (Json& rank : progress["ranks"]) {
-                rank["node"] = worker.node;
+            query::Progress progress = query::read_progress(running.progress, worker.node);
+            for (Json& rank : progress.ranks)
                 hearsay.ranks[running.attempt.job].push_back(std::move(rank));
-            }
-            progress.erase("ranks");
-            if (!progress.empty()) hearsay.progress[running.attempt.job] = std::move(progress);
+            if (!progress.told.empty())
+                hearsay.progress[running.attempt.job] = std::move(progress.told);
         }
     }
     return hearsay;

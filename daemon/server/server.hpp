@@ -26,6 +26,7 @@
 #include "daemon/query/query.hpp"
 #include "daemon/secrets/store.hpp"
 #include "daemon/server/options.hpp"
+#include "daemon/server/pending.hpp"
 #include "daemon/server/shares.hpp"
 #include "daemon/server/turn_times.hpp"
 
@@ -33,12 +34,11 @@ namespace roll::server {
 
 using gateway::Authenticator;
 using gateway::BeaconWriter;
-using gateway::Identity;
-using gateway::Instant;
-using gateway::Peer;
 using gateway::Role;
 using gateway::Session;
 using gateway::Sessions;
+
+pilots::Instant steady_ms();
 
 // For whom a request is: an operator may say somebody else.
 std::string acting_user(const Identity& who, const std::string& said);
@@ -52,28 +52,12 @@ class Server {
     // Serves until it ends; the error, if one ended it.
     Result<void> run();
     void stop();
+    // After run(): false if the beacon's volume hangs. Then this object must not be destroyed.
+    bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
 
   private:
-    struct Client {
-        Peer peer;
-        Identity who;
-    };
-    struct Waiting {  // an `events` request that is held back
-        Peer peer;
-        std::uint64_t id = 0;
-        std::int64_t since = 0;
-        int limit = 0;
-        std::optional<JobId> job;
-        Instant until{};
-    };
-    struct Asked {  // a request that an input of this turn answers
-        std::vector<std::size_t> inputs;
-        Peer peer;
-        std::uint64_t id = 0;
-        std::function<Json(bool changed)> reply;  // changed: the inputs brought events
-    };
     Server(boost::asio::io_context& io, ServerOptions options, io::ZmqSocket socket,
            std::unique_ptr<io::ZmqContext> context, std::unique_ptr<ledger::Ledger> ledger,
            std::shared_ptr<TurnTimes> times, engine::Engine engine, secrets::Store secrets);
@@ -85,6 +69,7 @@ class Server {
     void take(const gateway::LocalFrame& message);
     void take_heartbeat(const Peer& peer, const std::string& frame);
     void take_request(const Client& client, const std::string& frame);
+    Result<void> take_request(const Client& client, const protocol::Request& request);
     Result<void> admit(const Client& client, const protocol::Request& request);
     Result<Json> query(const protocol::Request& request);
     Result<void> claim(const Client& client, const protocol::Request& request);
@@ -101,8 +86,8 @@ class Server {
     Result<void> claim_queue(const Peer& peer, const protocol::Request& request);
     Json list_allocations() const;
     Result<Json> dry_run(const protocol::Request& request);
-    static pilots::Desk make_desk(const ServerOptions& options);
     void run_errands();
+    void withdraw();
     void hear_of_silence(bool fell_silent);
     void take_outcome(const pilots::Outcome& outcome);
     std::chrono::milliseconds until_errand() const;
@@ -144,6 +129,8 @@ class Server {
     std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn, and nothing else of them
     Time started_at_{};
     bool stopping_ = false;
+    bool full_ = false;         // the ledger's volume was, in the last turn
+    bool withdrawing_ = false;  // a turn for what withdraw() says is on its way
     Result<void> ended_{};
 };
 

@@ -156,6 +156,7 @@ std::string log_of(const protocol::StartOrder& order, const Json& document, int 
 
 // What execve makes of "#!INTERPRETER [ARGUMENT]", so that the file needs no right to execute.
 std::vector<std::string> interpreter_of(const std::string& script) {
+    if (!script.starts_with("#!")) return {"/bin/sh"};
     const std::string line = script.substr(2, script.find('\n') - 2);
     std::vector<std::string> words;
     constexpr const char* kBlanks = " \t\r";
@@ -253,7 +254,7 @@ std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& 
         add(builtin_check(order, site, false), 60, false);
     } else if (check.is_object() && check.contains("command")) {
         const auto timeout = spec::parse_duration(check.value("timeout", "60s"));
-        const auto seconds = timeout ? timeout->count() : 60;
+        const auto seconds = std::min<std::int64_t>(timeout ? timeout->count() : 60, 1'000'000);
         add(check["command"].get<std::vector<std::string>>(), static_cast<int>(seconds), false);
     }
     return checks;
@@ -266,13 +267,8 @@ std::int64_t log_bytes_max(const Json& document) {
     return bytes ? static_cast<std::int64_t>(*bytes) : 0;
 }
 
-}  // namespace
-
-std::string logs_of(const protocol::StartOrder& order) {
-    return order.output + "/logs/attempt-" + std::to_string(order.attempt.token.attempt);
-}
-
-Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site) {
+// Throws Json::exception where the document has another shape than a job file's.
+Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& site) {
     GuardPlan plan;
     ROLL_TRY(const Json document, parse_json(order.document));
     if (!document.is_object()) return fail(ErrorCode::Corrupt, "the job's document is no object");
@@ -284,6 +280,10 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
     plan.log_bytes_max = log_bytes_max(document);
     const Environment common = environment_of(order, site);
     plan.checks = checks_of(order, document, site, join(common));
+    for (const NodeCheck& check : plan.checks) {
+        if (check.program.arguments.empty())
+            return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
+    }
     Environment environment = common;  // of the programs alone, not of the checks
     for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {
@@ -293,6 +293,21 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
         plan_programs(order, site, document, environment, plan);
     }
     return plan;
+}
+
+}  // namespace
+
+std::string logs_of(const protocol::StartOrder& order) {
+    return order.output + "/logs/attempt-" + std::to_string(order.attempt.token.attempt);
+}
+
+Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site) {
+    try {
+        return plan_of(order, site);
+    } catch (const Json::exception& e) {
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("the job's document is no job file: ") + e.what());
+    }
 }
 
 }  // namespace roll::agent

@@ -67,10 +67,24 @@ TEST(Codecs, AMissingFieldOrAWrongTypeIsRefused) {
 
 TEST(Codecs, NumbersThatDoNotFitAreRefused) {
     Json json = *parse_json(encode(sample_heartbeat()));
-    for (const Json& slots : {Json(-1), Json(4294967296), Json(1e300), Json(true), Json("4")}) {
+    for (const Json& slots :
+         {Json(-1), Json(4097), Json(4294967296), Json(1e300), Json(true), Json("4")}) {
         json["slots"] = slots;
         EXPECT_FALSE(decode_heartbeat(json.dump())) << slots;
     }
+}
+
+// Any program may write to the descriptor on which ranks report.
+TEST(Codecs, ProgressHasABoundedShapeOrIsNone) {
+    const auto told = [](const std::string& progress) {
+        const auto report = decode_report(R"({"t":"progress","p":)" + progress + "}");
+        return report ? std::get<Progress>(*report).json : "none";
+    };
+    EXPECT_EQ(told(R"({"ranks":8,"step":1})"), R"({"step":1})") << "ranks are roll-worker's";
+    for (const std::string& progress :
+         {std::string("8"), std::string("[1]"), R"({"a":")" + std::string(5000, 'x') + "\"}",
+          R"({"a":)" + std::string(20, '[') + std::string(20, ']') + "}"})
+        EXPECT_EQ(told(progress), "none");
 }
 
 TEST(Codecs, WhatANewerPeerSaysBesidesIsIgnored) {

@@ -53,6 +53,8 @@ TEST(PlanLaunch, AScriptIsWrittenAndStartedByItsFirstLine) {
         (std::vector<std::string>{"/usr/bin/env", "-S python3 -u", plan->launch_file, "x y"}));
     script.document = R"({"command": ["a.sh"], "script": "#!/bin/sh"})";
     EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
+    script.document = R"({"command": ["a.sh"], "script": "l"})";
+    EXPECT_EQ(plan_launch(script, site())->programs[0].arguments[0], "/bin/sh");
 }
 
 TEST(PlanLaunch, SecretsAreInTheEnvironmentOfTheProgramsAlone) {

@@ -1,0 +1,38 @@
+#include "common/spec/document.hpp"
+
+#include <algorithm>
+
+#include "common/json_depth.hpp"
+
+namespace roll::spec {
+
+Result<Json> read_document(std::string_view text) {
+    constexpr int kDepthMax = 90;
+    auto document = parse_json(text, kDepthMax);
+    if (!document)
+        return fail(ErrorCode::InvalidArgument, "the job's document: " + document.error().message);
+    if (!document->is_object())
+        return fail(ErrorCode::InvalidArgument, "the job's document is no JSON object");
+    return document;
+}
+
+bool has_variants(const Json& document, std::size_t count) {
+    if (count == 0) return true;
+    const Json resources = document.is_object() ? document.value("resources", Json()) : Json();
+    const Json variants = resources.is_object() ? resources.value("variants", Json()) : Json();
+    const auto is_object = [](const Json& variant) { return variant.is_object(); };
+    return variants.is_array() && variants.size() == count &&
+           std::ranges::all_of(variants, is_object);
+}
+
+Result<void> check_documents(const JobSpec& spec) {
+    ROLL_TRY(const Json document, read_document(spec.document));
+    if (!has_variants(document, spec.variants.size()))
+        return fail(ErrorCode::InvalidArgument,
+                    "the job's document has not the variants that its resources have");
+    if (!spec.export_document.empty()) ROLL_TRY_VOID(read_document(spec.export_document));
+    for (const JobSpec& next : spec.then) ROLL_TRY_VOID(check_documents(next));
+    return {};
+}
+
+}  // namespace roll::spec

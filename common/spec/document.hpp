@@ -1,0 +1,23 @@
+// A job's document: its job file as JSON. The programs that run the job read it; rolld looks into
+// it here and there, and a peer can send anything in its place.
+#pragma once
+
+#include <string_view>
+
+#include "common/json.hpp"
+#include "common/spec/job.hpp"
+
+namespace roll::spec {
+
+// Error InvalidArgument: it is no JSON object, or nests deeper than 90 levels (a reply that holds
+// it must not pass the 100 of a message).
+Result<Json> read_document(std::string_view text);
+
+// Whether with_variant() (resources.hpp) finds so many variants there; any document has none.
+bool has_variants(const Json& document, std::size_t count);
+
+// That the documents of a submission can be read, and have the shape on which rolld relies. What
+// else a job file must be was checked by who wrote it.
+Result<void> check_documents(const JobSpec& spec);
+
+}  // namespace roll::spec

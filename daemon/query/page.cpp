@@ -1,0 +1,35 @@
+#include "daemon/query/page.hpp"
+
+#include <algorithm>
+
+namespace roll::query {
+namespace {
+
+constexpr std::size_t kBytesMax = 8u << 20;
+
+// As dump() writes it, or more.
+std::size_t bytes_of(const std::string& text) {
+    const auto escaped = [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; };
+    return text.size() + 5 * static_cast<std::size_t>(std::ranges::count_if(text, escaped)) + 3;
+}
+
+std::size_t bytes_of(const Json& value) {
+    constexpr std::size_t kNumber = 26;
+    if (const auto* text = value.get_ptr<const std::string*>()) return bytes_of(*text);
+    if (!value.is_structured()) return kNumber;
+    std::size_t bytes = 3;
+    for (const auto& [key, inner] : value.items())
+        bytes += bytes_of(inner) + (value.is_object() ? bytes_of(key) : 0);
+    return bytes;
+}
+
+}  // namespace
+
+bool Page::takes(const Json& row) {
+    const std::size_t more = bytes_of(row);
+    if (bytes_ > 0 && bytes_ + more > kBytesMax) return false;
+    bytes_ += more;
+    return true;
+}
+
+}  // namespace roll::query

@@ -1,0 +1,32 @@
+#include "daemon/query/progress.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::query {
+namespace {
+
+TEST(Progress, IsSplitIntoWhatIsToldAndTheRanks) {
+    const Progress progress = read_progress(
+        R"({"step": 7, "gpu_percent": 31, "ranks": [{"rank": 2, "step": 7, "own_ms": 40}]})", "n1");
+    EXPECT_EQ(progress.told, Json::parse(R"({"step": 7, "gpu_percent": 31})"));
+    EXPECT_EQ(progress.ranks,
+              Json::parse(R"([{"rank": 2, "node": "n1", "step": 7, "own_ms": 40}])"));
+}
+
+TEST(Progress, WhatHasAnotherShapeIsLeftOut) {
+    for (const char* ranks : {"8", "[1]", "[null]", "{\"a\": 1}", "\"x\"", "[[]]", "null",
+                              R"([{"rank": 1, "step": 2, "own_ms": "slow"}])",
+                              R"([{"rank": 1.5, "step": 2, "own_ms": 3}])"}) {
+        const auto text = std::string(R"({"step": 1, "ranks": )") + ranks + "}";
+        const Progress progress = read_progress(text, "n1");
+        EXPECT_EQ(progress.told, Json::parse(R"({"step": 1})")) << ranks;
+        EXPECT_TRUE(progress.ranks.empty()) << ranks;
+    }
+    const std::string deep = R"({"a": )" + std::string(50, '[') + std::string(50, ']') + "}";
+    const std::string large = R"({"a": ")" + std::string(1u << 20, 'x') + "\"}";
+    for (const std::string& text : {std::string(), std::string("["), std::string("8"), deep, large})
+        EXPECT_TRUE(read_progress(text, "n1").told.empty());
+}
+
+}  // namespace
+}  // namespace roll::query

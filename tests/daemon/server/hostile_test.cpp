@@ -1,0 +1,140 @@
+// What would have ended rolld, or kept it from ending: it answers, or ends, all the same.
+#include <sys/stat.h>
+
+#include "tests/daemon/server/daemon.hpp"
+
+namespace roll {
+namespace {
+
+Json submission(const std::string& key, const std::string& document) {
+    Json args = submit_args(key);
+    args["spec"]["document"] = document;
+    return args;
+}
+
+std::string refusal(io::Client& client, const Json& args) {
+    const auto reply = client.ask("submit", args, 30s);
+    return reply ? "queued" : reply.error().message;
+}
+
+TEST(Hostile, AnythingMayBeSaidOfProgress) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    io::Client client = daemon.client();
+    worker.until([](const auto&) { return true; });
+    ASSERT_TRUE(client.ask("submit", submit_args("k"), 30s));
+    const auto order = worker.until([](const auto& a) { return !a.start.empty(); }).start.front();
+    const std::string deep = R"({"a":)" + std::string(90, '[') + std::string(90, ']') + "}";
+    for (const std::string& progress :
+         {std::string(R"({"ranks":8})"), std::string(R"({"ranks":[1]})"),
+          std::string(R"({"ranks":[{"rank":0,"step":1,"own_ms":"slow"}]})"), deep}) {
+        worker.report(order.attempt, "running");
+        worker.heartbeat.running.front().progress = progress;
+        worker.until([](const auto& a) { return !a.keep.empty(); });
+        for (const char* op : {"jobs", "nodes", "alloc_list"})
+            ASSERT_TRUE(client.ask(op, Json::object(), 30s)) << progress;
+        const auto shown = client.ask("show", {{"id", 1}}, 30s);
+        ASSERT_TRUE(shown) << progress;
+        EXPECT_EQ((*shown)["job"]["ranks"], Json::array());
+    }
+}
+
+TEST(Hostile, ASubmissionThatCannotBeReadIsRefused) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    io::Client client = daemon.client();
+    const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+    EXPECT_NE(refusal(client, submission("a", "x")).find("not JSON"), std::string::npos);
+    EXPECT_NE(refusal(client, submission("b", deep)).find("nests deeper"), std::string::npos);
+    Json args = submission("c", "{}");
+    args["spec"]["variants"] = {args["spec"]["resources"]};
+    EXPECT_NE(refusal(client, args).find("variants"), std::string::npos);
+    args = submission("d", "{}");
+    args["spec"]["retry"]["on_log"] = {"stop"};
+    EXPECT_NE(refusal(client, args).find("on_log"), std::string::npos);
+    args = submission("e", R"({"convert": {"target": 5}})");
+    args["spec"]["kind"] = "convert";
+    args["spec"]["then"] = {submission("", R"({"command": ["{previous.result}"]})")["spec"]};
+    EXPECT_NE(refusal(client, args).find("makes no model"), std::string::npos);
+    EXPECT_EQ(refusal(client, submission("f", "{}")), "queued");
+    EXPECT_EQ((*client.ask("show", {{"id", 1}}, 30s))["job"]["spec"], Json::object());
+}
+
+TEST(Hostile, APageEndsBeforeItIsLargerThanAMessage) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    for (const std::string key : {"1", "2", "3", "4"}) {
+        ASSERT_TRUE(client.ask("submit", submit_args(key), 30s));
+        const std::string reason(6u << 20, 'x');
+        ASSERT_TRUE(client.ask("cancel", {{"selector", key}, {"reason", reason}}, 60s));
+    }
+    std::uint64_t next = 0;
+    for (int page = 1; page <= 4; ++page) {
+        const auto jobs = client.ask("jobs", {{"all", true}, {"from", next}}, 60s);
+        ASSERT_TRUE(jobs) << jobs.error().message;
+        EXPECT_EQ((*jobs)["jobs"].size(), 1u);
+        ASSERT_EQ((*jobs)["next"].is_null(), page == 4);
+        if (page < 4) next = (*jobs)["next"].get<std::uint64_t>();
+    }
+    std::size_t events = 0;
+    for (Json since = 0;;) {
+        const auto some = client.ask("events", {{"since", since}, {"limit", 10'000}}, 60s);
+        ASSERT_TRUE(some) << some.error().message;
+        if ((*some)["events"].empty()) break;
+        events += (*some)["events"].size();
+        since = (*some)["next"];
+    }
+    EXPECT_GE(events, 12u) << "submitted, cancelled and ended, each four times";
+}
+
+// A file that nobody writes to holds whoever opens it, as a volume that hangs does.
+void hang_volume(const Daemon& daemon) {
+    const auto pipe = daemon.root / "pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    std::filesystem::rename(pipe, daemon.directory().beacon());
+}
+
+TEST(Hostile, AVolumeThatHangsDoesNotKeepRolldFromEnding) {
+    for (const bool asked : {true, false}) {
+        Daemon daemon;
+        daemon.start({"--volume-patience", "4"});
+        FakeWorker worker(daemon);
+        worker.until([](const auto& a) { return a.counter > 0; });
+        hang_volume(daemon);
+        const auto began = std::chrono::steady_clock::now();
+        for (int i = 0; i < 100 && (!asked || i < 20) && ::kill(daemon.pid(), 0) == 0; ++i) {
+            worker.beat();
+            std::this_thread::sleep_for(100ms);
+        }
+        if (asked) ::kill(daemon.pid(), SIGTERM);
+        EXPECT_EQ(daemon.wait(), asked ? 0 : 5);
+        EXPECT_LT(std::chrono::steady_clock::now() - began, 40s);
+        EXPECT_FALSE(std::filesystem::exists(daemon.directory().pid("rolld")));
+    }
+}
+
+TEST(Hostile, AClusterThatLostItsNameIsGivenNoOther) {
+    Daemon daemon;
+    daemon.start();
+    daemon.end(SIGTERM);
+    const auto file = daemon.root / "cluster";
+    const std::string name = *read_file(file);
+    ASSERT_TRUE(write_file_atomically(file, ""));
+    daemon.launch();
+    EXPECT_EQ(daemon.wait(), 1);
+    std::filesystem::remove(file);
+    std::filesystem::create_directory(file);  // which cannot be read as a file
+    daemon.launch();
+    EXPECT_NE(daemon.wait(), 0);
+    std::filesystem::remove(file);
+    ASSERT_TRUE(write_file_atomically(file, name));
+    daemon.start();
+    EXPECT_EQ(*read_file(file), name);
+}
+
+}  // namespace
+}  // namespace roll
