@@ -18,6 +18,7 @@
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
+#include "common/last_resort.hpp"
 #include "common/log.hpp"
 #include "common/spec/units.hpp"
 #include "common/time.hpp"
@@ -50,6 +51,7 @@ struct Options {
     double slurm_poll = 20;
     std::string shared;
     std::string log_level = "info";
+    mode_t umask = 077;  // as we were started
 };
 
 // The message as a JSON string: it may hold quotes and what a peer sent.
@@ -91,7 +93,12 @@ std::string random_name() {
 // Drawn once and kept beside the ledger: names it in the beacon and in rendezvous.
 Result<std::string> cluster_name(const io::StateDirectory& directory) {
     const auto path = directory.root() / "cluster";
-    if (auto known = read_file(path)) return *known;
+    const auto known = read_file(path);
+    if (known && known->empty())
+        return fail(ErrorCode::Corrupt,
+                    path.string() + " is empty: workers know rolld by that name",
+                    "write the name back; or remove it: then pilots that run are not recognized");
+    if (known || known.error().code != ErrorCode::NotFound) return known;
     const std::string name = random_name();
     ROLL_TRY_VOID(write_file_atomically(path, name));
     return name;
@@ -115,8 +122,9 @@ Result<void> share_keys(const io::StateDirectory& directory, const io::StateDire
 }
 
 // Pilots start the roll-worker beside this program: it must be on a shared volume, too.
-Result<slurm::Site> pilot_site(const io::StateDirectory& directory) {
+Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask) {
     slurm::Site site;
+    site.umask = umask;
     site.directory = directory.root();
     site.worker = std::filesystem::path(io::own_program()).parent_path() / "roll-worker";
     site.logs = directory.root() / "pilots";
@@ -166,7 +174,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
         std::chrono::milliseconds(static_cast<int>(options.volume_patience * 1000));
     made.requests_per_second = options.rate_limit;
     made.request_burst = kBurstSeconds * options.rate_limit;
-    ROLL_TRY(made.site, pilot_site(shared));
+    ROLL_TRY(made.site, pilot_site(shared, options.umask));
     made.pilots.poll = std::chrono::milliseconds(static_cast<int>(options.slurm_poll * 1000));
     made.pilots.missing = made.pilots.unsure = 3 * made.pilots.poll;
     made.pilots.doubt = 30 * made.pilots.poll;
@@ -236,6 +244,14 @@ void raise_file_limit() {
     ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// Says what is wrong; the exit status.
+int tell(const Result<void>& done) {
+    if (done) return 0;
+    fmt::print(stderr, "rolld: {}\n", done.error().message);
+    if (!done.error().hint.empty()) fmt::print(stderr, "  {}\n", done.error().hint);
+    return exit_code(done.error().code);
+}
+
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     if (options.check_config) {
@@ -283,6 +299,10 @@ Result<void> serve(const Options& options) {
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
     const auto ended = server->run();
     ::unlink(directory.pid("rolld").c_str());
+    if (!server->let_go()) {
+        spdlog::warn("ends although the volume of its beacon does not answer");
+        ::_exit(tell(ended));
+    }
     return ended;
 }
 
@@ -331,20 +351,20 @@ int run(int argc, char** argv) {
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 2;
     }
-    ::umask(077);
+    options.umask = ::umask(077);
     raise_file_limit();
     // Until there is a log: standard output is for what was asked for.
     spdlog::set_default_logger(spdlog::stderr_logger_st("rolld"));
     const auto kept = keep_house(options);
     const auto served = kept ? *kept : serve(options);
-    if (served) return 0;
-    fmt::print(stderr, "rolld: {}\n", served.error().message);
-    if (!served.error().hint.empty()) fmt::print(stderr, "  {}\n", served.error().hint);
-    if (!kept && !options.check_config) spdlog::critical("ended: {}", served.error().message);
-    return exit_code(served.error().code);
+    if (!served && !kept && !options.check_config)
+        spdlog::critical("ended: {}", served.error().message);
+    return tell(served);
 }
 
 }  // namespace
 }  // namespace roll
 
-int main(int argc, char** argv) { return roll::run(argc, argv); }
+int main(int argc, char** argv) {
+    return roll::with_last_resort("rolld", [&] { return roll::run(argc, argv); });
+}

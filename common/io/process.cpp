@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -110,6 +111,7 @@ void pin(const std::vector<int>& cpus) {
     reset_signals();
     if (spawn.new_session) ::setsid();
     pin(spawn.cpus);
+    if (spawn.umask) ::umask(*spawn.umask);
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);

@@ -24,8 +24,9 @@ struct Spawn {
     std::vector<std::pair<int, int>> descriptors{};
     std::optional<pid_t> group{};  // 0: a new process group; else it joins that one
     bool new_session = false;
-    std::vector<int> cpus{};  // the only ones that it may run on; empty: as we may
-    int death_signal = 0;     // what it gets when the thread that spawned it ends; 0: nothing
+    std::vector<int> cpus{};        // the only ones that it may run on; empty: as we may
+    std::optional<mode_t> umask{};  // none: ours
+    int death_signal = 0;           // what it gets when the thread that spawned it ends; 0: nothing
 };
 
 // Returns once the program runs. The caller waits for it (waitpid). The signal mask and handlers

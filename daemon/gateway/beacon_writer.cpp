@@ -24,17 +24,20 @@ BeaconWriter::BeaconWriter(std::filesystem::path path, io::Beacon first,
       spacing_(spacing),
       looked_at_(since_boot()),
       read_at_(looked_at_) {
-    if (path_.empty()) return;
-    thread_ = std::thread([this] { write_beats(); });
+    gone_ = path_.empty();
+    if (!gone_) thread_ = std::thread([this] { write_beats(); });
 }
 
 BeaconWriter::~BeaconWriter() {
-    {
-        const std::scoped_lock lock(mutex_);
-        ended_ = true;
-    }
-    changed_.notify_one();
+    end(std::chrono::milliseconds(0));
     if (thread_.joinable()) thread_.join();
+}
+
+bool BeaconWriter::end(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    ended_ = true;
+    changed_.notify_one();
+    return looked_.wait_for(lock, patience, [this] { return gone_; });
 }
 
 void BeaconWriter::beat() {
@@ -98,7 +101,7 @@ void BeaconWriter::write_beats() {
     std::unique_lock lock(mutex_);
     for (;;) {
         changed_.wait(lock, [this] { return wanted_ || look_wanted_ || ended_; });
-        if (ended_) return;
+        if (ended_) break;
         const bool beats = wanted_;
         look_wanted_ = false;
         lock.unlock();
@@ -111,6 +114,8 @@ void BeaconWriter::write_beats() {
         wanted_ = false;
         written_at_ = Clock::now();
     }
+    gone_ = true;
+    looked_.notify_one();
 }
 
 }  // namespace roll::gateway

@@ -23,6 +23,9 @@ class BeaconWriter {
     BeaconWriter(const BeaconWriter&) = delete;
     BeaconWriter& operator=(const BeaconWriter&) = delete;
 
+    // Ends the writing. False: the thread hangs with its volume, and so would the destructor.
+    bool end(std::chrono::milliseconds patience);
+
     // Asks for one more beat. Nothing happens if it would come too soon after the last one, or that
     // is still being written.
     void beat();
@@ -62,6 +65,7 @@ class BeaconWriter {
     bool look_wanted_ = false;
     bool volume_hangs_ = false;  // a look took too long, and is under way still
     bool ended_ = false;
+    bool gone_ = false;                   // the thread is
     std::chrono::nanoseconds looked_at_;  // when the last look began that has returned
     std::chrono::nanoseconds read_at_;    // and that told something
     Clock::time_point written_at_{};

@@ -170,7 +170,7 @@ Command submit_command(const spec::PilotQueue& queue, const std::string& key, co
     if (!queue.qos.empty()) arguments.push_back("--qos=" + queue.qos);
     if (!queue.constraint.empty()) arguments.push_back("--constraint=" + queue.constraint);
     arguments.insert(arguments.end(), queue.sbatch_args.begin(), queue.sbatch_args.end());
-    return {std::move(arguments), inherited(site), pilot_script(queue, key, site)};
+    return {std::move(arguments), inherited(site), pilot_script(queue, key, site), site.umask};
 }
 
 Command queue_command(const Site& site) {

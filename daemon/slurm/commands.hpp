@@ -2,9 +2,12 @@
 // script. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/spec/pilot_queue.hpp"
 
@@ -14,6 +17,7 @@ struct Command {
     std::vector<std::string> arguments{};    // the program first
     std::vector<std::string> environment{};  // "NAME=value", all of it
     std::string input{};
+    std::optional<mode_t> umask{};  // none: ours
     friend bool operator==(const Command&, const Command&) = default;
 };
 
@@ -23,6 +27,7 @@ struct Site {
     std::string worker;                      // path of roll-worker, on a shared volume
     std::string logs;                        // directory of the pilots' own output
     std::vector<std::string> environment{};  // of rolld
+    std::optional<mode_t> umask{};           // of the user, which sbatch hands on to the jobs
 };
 
 // The environment of a command: ours without what changes the meaning of Slurm's commands

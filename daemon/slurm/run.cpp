@@ -106,6 +106,7 @@ Finished run(const Command& command, std::chrono::milliseconds deadline) {
                                                 {output->write.get(), 1},
                                                 {errors->write.get(), 2}},
                                 .group = 0,
+                                .umask = command.umask,
                                 .death_signal = SIGKILL});
     if (!pid) return not_run(pid.error().message);
     input->read.reset();

@@ -2,8 +2,11 @@
 
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace roll::gateway {
 namespace {
@@ -111,6 +114,18 @@ TEST(BeaconWriter, KnowsForHowLongItCouldNotReadItsFile) {
     EXPECT_TRUE(beat_until([&] { return writer.unread_for() > 1s; }));
     std::filesystem::remove(folder.beacon());
     EXPECT_TRUE(beat_until([&] { return writer.unread_for() < 500ms; }));
+}
+
+// What a volume that hangs does to the thread, a file that nobody writes to does too.
+TEST(BeaconWriter, SaysIfItsThreadDoesNotComeBack) {
+    const Folder folder;
+    ASSERT_EQ(::mkfifo(folder.beacon().c_str(), 0600), 0);
+    BeaconWriter writer(folder.beacon(), {}, 1ms);
+    std::this_thread::sleep_for(300ms);
+    EXPECT_FALSE(writer.end(200ms));
+    const int both_ends = ::open(folder.beacon().c_str(), O_RDWR);
+    EXPECT_TRUE(writer.end(10s));
+    ::close(both_ends);
 }
 
 // Who sleeps until a beat is due and then asks for it gets it: beats do not come at half their pace

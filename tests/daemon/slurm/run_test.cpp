@@ -38,6 +38,16 @@ TEST(Run, AProgramThatClosesItsOutputsAndHangsIsEndedToo) {
     EXPECT_TRUE(run(shell("exec >&- 2>&-; sleep 100"), milliseconds(200)).timed_out);
 }
 
+// sbatch hands its own on to the job: rolld's would close what the job writes to everybody else.
+TEST(Run, ACommandHasTheUmaskThatItIsGiven) {
+    Command command = shell("umask");
+    command.umask = 0123;
+    EXPECT_EQ(run(command, seconds(20)).output, "0123\n");
+    Site site;
+    site.umask = 027;
+    EXPECT_EQ(submit_command({}, "k", site).umask, 027);
+}
+
 TEST(Run, AMissingProgramIsNamed) {
     const Finished done = run({{"no-such-sbatch"}, {"PATH=/usr/bin"}, ""}, seconds(5));
     EXPECT_EQ(done.exit_code, 127);
