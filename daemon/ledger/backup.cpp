@@ -22,6 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What cannot be looked at counts as not there: whoever uses it then is told why not.
+bool is_there(const fs::path& path) {
+    std::error_code ignored;
+    return fs::exists(path, ignored);
+}
+
 Result<void> move_file(const fs::path& from, const fs::path& to) {
     std::error_code error;
     fs::rename(from, to, error);
@@ -79,7 +85,7 @@ Result<void> copy_synced(const fs::path& from, const fs::path& to) {
 
 Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
     for (const char* name : {"ledger.db", "ledger.mark"}) {
-        if (!fs::exists(backup / name)) {
+        if (!is_there(backup / name)) {
             return fail(ErrorCode::NotFound,
                         fmt::format("{} is no backup: it has no {}", backup.string(), name),
                         "give a directory that `rolld --backup` has made");
@@ -87,7 +93,7 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
         ROLL_TRY_VOID(copy_synced(backup / name, to / name));
     }
     const char* const wal = "ledger.db-wal";  // of a ledger that was copied by other means
-    return fs::exists(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
+    return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
 
 // What is wrong with the copy is wrong with the backup.
@@ -113,11 +119,12 @@ Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs:
 
 }  // namespace
 
-Result<std::int64_t> back_up(const fs::path& state, const fs::path& target) {
+Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
+    const fs::path target = directory.has_filename() ? directory : directory.parent_path();
     const fs::path source = state / "ledger.db";
-    if (!fs::exists(source))
+    if (!is_there(source))
         return fail(ErrorCode::NotFound, "there is no ledger in " + state.string());
-    if (fs::exists(target)) {
+    if (is_there(target)) {
         return fail(ErrorCode::Refused, target.string() + " exists",
                     "give a directory that is not there yet");
     }

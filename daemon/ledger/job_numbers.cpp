@@ -25,7 +25,8 @@ std::uint64_t next_after(const core::Row& row) {
 
 Told told_by(const std::filesystem::path& ledger) {
     Told told;
-    if (!std::filesystem::exists(ledger)) return told;
+    std::error_code ignored;
+    if (!std::filesystem::exists(ledger, ignored)) return told;
     const auto database = open_database(ledger);
     if (!database) return told;
     const auto all =

@@ -7,6 +7,7 @@
 
 #include "common/files.hpp"
 #include "common/io/process.hpp"
+#include "common/last_resort.hpp"
 #include "common/log.hpp"
 #include "worker/agent/agent.hpp"
 #include "worker/agent/clock.hpp"
@@ -222,4 +223,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace roll::agent
 
-int main(int argc, char** argv) { return roll::agent::run(argc, argv); }
+int main(int argc, char** argv) {
+    return roll::with_last_resort("roll-worker", [&] { return roll::agent::run(argc, argv); });
+}

@@ -32,10 +32,8 @@ struct Passed {
 // One that has just been made: no other flag is set.
 void unblock(int fd) { ::fcntl(fd, F_SETFL, O_NONBLOCK); }
 
-// What does not fit now goes out later; a reader that never reads loses what is beyond a megabyte.
-void write_lines(const io::Descriptor& to, std::string& unsent, const std::string& line) {
-    constexpr std::size_t kUnsentMax = 1u << 20;
-    if (unsent.size() + line.size() <= kUnsentMax) unsent += line;
+// What does not fit now goes out later.
+void write_on(const io::Descriptor& to, std::string& unsent) {
     while (to && !unsent.empty()) {
         const ssize_t n = ::write(to.get(), unsent.data(), unsent.size());
         if (n < 0 && errno == EINTR) continue;
@@ -45,6 +43,13 @@ void write_lines(const io::Descriptor& to, std::string& unsent, const std::strin
         }
         unsent.erase(0, static_cast<std::size_t>(n));
     }
+}
+
+// A program that never reads loses what is beyond a megabyte.
+void tell_program(const io::Descriptor& to, std::string& unsent, const std::string& line) {
+    constexpr std::size_t kUnsentMax = 1u << 20;
+    if (unsent.size() + line.size() <= kUnsentMax) unsent += line;
+    write_on(to, unsent);
 }
 
 // With as many descriptors as a message takes; the ones before go with blanks, which JSON skips.
@@ -162,13 +167,16 @@ void Supervisor::tell(const AttemptKey& key, const protocol::Command& command) {
     if (found == guarded_.end()) return;
     std::string line = protocol::encode(command);
     line += '\n';
-    for (Channel& channel : found->second.channels) write_lines(channel.down, channel.unsent, line);
+    for (Channel& channel : found->second.channels)
+        tell_program(channel.down, channel.unsent, line);
 }
 
 void Supervisor::order(const AttemptKey& key, const std::string& line) {
     const auto found = guarded_.find(key);
     if (found == guarded_.end()) return;
-    write_lines(found->second.guard.socket, found->second.guard.unsent, line);
+    GuardProcess& guard = found->second.guard;
+    guard.unsent += line;  // never dropped: it may be the order to end
+    write_on(guard.socket, guard.unsent);
 }
 
 void Supervisor::add_polled(std::vector<pollfd>& polled) const {
@@ -184,7 +192,7 @@ void Supervisor::add_polled(std::vector<pollfd>& polled) const {
 
 std::vector<ProcessEvent> Supervisor::collect() {
     for (auto& [key, guarded] : guarded_) {
-        write_lines(guarded.guard.socket, guarded.guard.unsent, "");
+        write_on(guarded.guard.socket, guarded.guard.unsent);
         for (int rank = 0; rank < static_cast<int>(guarded.channels.size()); ++rank)
             collect_channel(key, rank, guarded.channels[rank]);
         collect_guard(key, guarded);
@@ -203,7 +211,7 @@ std::vector<ProcessEvent> Supervisor::collect() {
 }
 
 void Supervisor::collect_channel(const AttemptKey& key, int rank, Channel& channel) {
-    write_lines(channel.down, channel.unsent, "");
+    write_on(channel.down, channel.unsent);
     for (int reads = 0; channel.up && reads < kReadsMax; ++reads) {
         pollfd ready{channel.up.get(), POLLIN, 0};
         if (::poll(&ready, 1, 0) <= 0) break;

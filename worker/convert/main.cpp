@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/last_resort.hpp"
 #include "common/protocol/rank.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/manifest.hpp"
@@ -62,9 +63,7 @@ roll::Result<void> check_manifest(const std::filesystem::path& directory) {
     return {};
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     block_stop_signals();
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto command = roll::convert::parse_command_line(arguments);
@@ -77,4 +76,10 @@ int main(int argc, char** argv) {
     environment.hooks.stopped = stop_is_pending;
     environment.check_manifest = check_manifest;
     return roll::convert::run_command(*command, environment);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return roll::with_last_resort("roll-convert", [&] { return run(argc, argv); });
 }

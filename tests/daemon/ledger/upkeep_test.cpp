@@ -185,6 +185,23 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
         << "what was there is kept";
 }
 
+TEST(Backup, ASlashAtTheEndIsNothing) {
+    const Folder folder;
+    { ASSERT_TRUE(Ledger::open(folder.path / "state")->append(history(), kDay0)); }
+    const auto newest = back_up(folder.path / "state", (folder.path / "copy").string() + "/");
+    ASSERT_TRUE(newest) << newest.error().message;
+    EXPECT_TRUE(std::filesystem::exists(folder.path / "copy" / "ledger.db"));
+}
+
+TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
+    const Folder folder;
+    const std::filesystem::path endless = std::string(5000, 'x');  // too long a name: no such error
+    EXPECT_EQ(back_up(endless, folder.path / "b").error().code, ErrorCode::NotFound);
+    { ASSERT_TRUE(Ledger::open(folder.path / "state")->append(history(), kDay0)); }
+    EXPECT_FALSE(back_up(folder.path / "state", folder.path / endless));
+    EXPECT_FALSE(restore(folder.path / endless, folder.path / "state", 9, kDay0));
+}
+
 // What a killed rolld leaves once the end of its WAL is lost: six jobs, of which two are known.
 struct TornLedger {
     Folder folder;

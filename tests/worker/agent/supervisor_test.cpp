@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/json.hpp"
 #include "tests/worker/agent/dummy_trainer.hpp"
 #include "worker/agent/clock.hpp"
 
@@ -244,6 +245,23 @@ TEST_F(SupervisorTest, JunkIsToldOnceAndDoesNoHarm) {
     EXPECT_TRUE(std::holds_alternative<protocol::Ready>(wait<Reported>().report));
     wait<Gone>();
     EXPECT_EQ(count<Junk>(), 1);
+}
+
+// A plan of megabytes goes out in parts: what is ordered meanwhile goes out after it.
+TEST_F(SupervisorTest, AnOrderToEndIsNotLostBehindALargePlan) {
+    const std::string script = "#!/bin/sh\n#" + std::string(3u << 20, 'x') + "\nsleep 600\n";
+    start(Json{{"command", {"x"}}, {"script", script}}.dump(), 1, "command");
+    supervisor_->kill(key_);
+    wait<Gone>();
+    EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(SupervisorTest, ADocumentThatIsNoJobFileIsInvalid) {
+    start(R"({"command": ["true"], "retry": {"on_log": ["stop"]}})", 1, "command");
+    const Verdict verdict = wait<StartFailed>().verdict;
+    EXPECT_EQ(verdict.outcome, "invalid");
+    EXPECT_NE(verdict.reason.find("is no job file"), std::string::npos) << verdict.reason;
+    wait<Gone>();
 }
 
 TEST_F(SupervisorTest, WhatCannotStartSaysWhy) {
