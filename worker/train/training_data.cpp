@@ -41,7 +41,7 @@ class Watch {
 
     bool operator()(const data::PrepareProgress& progress) {
         if (link_.poll().stop) return false;
-        if (!tells_ || progress.size == 0 || Clock::now() < due_) return true;
+        if (!tells_ || Clock::now() < due_) return true;
         due_ = Clock::now() + kProgressEvery;
         const Json json = {
             {"phase", "tokenize"}, {"bytes", progress.done}, {"bytes_total", progress.size}};

@@ -19,22 +19,24 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
-constexpr int kRules = 1;  // of slices and documents: another number, other token files
+constexpr int kLookEvery = 5;  // tries for the lock: at how far its holder has come
+constexpr int kRules = 1;      // of slices and documents: another number, other token files
 
 // Held until it is destroyed, or its process ends.
 class FileLock {
   public:
-    // Nothing if go_on said no.
-    static Result<std::optional<FileLock>> take(const fs::path& path, const GoOn& go_on) {
+    // Nothing if goes_on, which is asked at each try, said no.
+    static Result<std::optional<FileLock>> take(const fs::path& path,
+                                                const std::function<bool(int)>& goes_on) {
         FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
         if (lock.fd_ < 0)
             return fail(ErrorCode::Refused, "cannot create " + path.string() + ": " +
                                                 std::generic_category().message(errno));
-        while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+        for (int tries = 0; ::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0; ++tries) {
             if (errno != EWOULDBLOCK && errno != EINTR)
                 return fail(ErrorCode::Failed, "cannot lock " + path.string() + ": " +
                                                    std::generic_category().message(errno));
-            if (!go_on({})) return std::optional<FileLock>();
+            if (!goes_on(tries)) return std::optional<FileLock>();
             std::this_thread::sleep_for(kLockAgain);
         }
         return std::optional<FileLock>(std::move(lock));
@@ -130,6 +132,17 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
     return true;
 }
 
+// Waits for whoever tokenizes this source now, another rank or another job: how far that one has
+// come is told as if it were done here, so that nobody takes those who wait for hung.
+Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
+                                          const GoOn& go_on) {
+    PrepareProgress others{0, static_cast<std::uint64_t>(size)};
+    return FileLock::take(fs::path(base) += ".lock", [&](int tries) {
+        if (tries % kLookEvery == 0) others.done = std::max(others.done, TokenWriter::synced(base));
+        return go_on(others);
+    });
+}
+
 std::uint64_t lines_in(const fs::path& list) {
     const auto text = read_file(list);
     return text ? static_cast<std::uint64_t>(std::count(text->begin(), text->end(), '\n')) : 0;
@@ -146,7 +159,7 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
     std::error_code error;
     if (!fs::exists(with(".idx"), error)) {
         ROLL_TRY_VOID(make_directories(options.directory));
-        ROLL_TRY(const auto lock, FileLock::take(with(".lock"), go_on));
+        ROLL_TRY(const auto lock, take_turn(base, stamp.size, go_on));
         if (!lock) return std::optional<Prepared>();
         if (!fs::exists(with(".idx"), error)) {
             EncodeRules rules = options.rules;

@@ -23,7 +23,7 @@ struct PrepareOptions {
     std::chrono::seconds sync_every{1};  // what a kill costs at most; 0: after each slice
 };
 
-// How much of a source is done, in bytes.
+// How much of a source is done, in bytes, here or by the process that is waited for.
 struct PrepareProgress {
     std::uint64_t done = 0;
     std::uint64_t size = 0;

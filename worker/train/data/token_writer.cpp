@@ -171,6 +171,10 @@ Result<void> TokenWriter::finish() {
     return {};
 }
 
+std::uint64_t TokenWriter::synced(const fs::path& base) {
+    return read_state(with(base, kState)).value_or(WriteProgress{}).offset;
+}
+
 void TokenWriter::discard(const fs::path& base) {
     for (const char* suffix : {kTokens, kSequences, kBad, kState, ".idx.draft"})
         erase(with(base, suffix));

@@ -40,6 +40,9 @@ class TokenWriter {
     // there are any: BASE.bad, "line<tab>reason".
     Result<void> finish();
 
+    // How much of the source of an unfinished file is safe, in bytes; any process may ask.
+    static std::uint64_t synced(const std::filesystem::path& base);
+
     // Removes all of an unfinished file.
     static void discard(const std::filesystem::path& base);
 

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <fstream>
 #include <random>
+#include <set>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -323,6 +324,34 @@ TEST_F(Prepare, ManyAtOnceMakeOneFile) {
     }
     const auto got = prepare(source, tokenizer, together, always).value().value();
     expect_same_files(expected.bin, got.bin);
+}
+
+TEST_F(Prepare, WhoWaitsForAnotherTellsHowFarThatOneHasCome) {
+    using namespace std::chrono_literals;
+    const fs::path source = put("text.txt", text_of(30000, 5));
+    const Tokenizer tokenizer = byte_level(false);
+    std::jthread other([&] {
+        (void)prepare(source, tokenizer, options(), [](const PrepareProgress&) {
+            std::this_thread::sleep_for(40ms);
+            return true;
+        });
+    });
+    const auto has_state = [&] {
+        std::error_code error;
+        for (const auto& entry : fs::directory_iterator(root_ / "tokens", error))
+            if (entry.path().extension() == ".state") return true;
+        return false;
+    };
+    while (!has_state()) std::this_thread::sleep_for(1ms);
+    std::set<std::uint64_t> told;
+    const auto waited = prepare(source, tokenizer, options(), [&](const PrepareProgress& progress) {
+        EXPECT_EQ(progress.size, fs::file_size(source));
+        EXPECT_GE(progress.done, told.empty() ? 0 : *told.rbegin());
+        told.insert(progress.done);
+        return true;
+    });
+    EXPECT_GE(told.size(), 3U) << "of about a second, looked at four times";
+    EXPECT_TRUE(waited.value());
 }
 
 TEST_F(Prepare, AnotherTextOrTokenizerIsAnotherFile) {

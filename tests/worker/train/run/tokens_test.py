@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """roll-rank on text and a tokenizer: the ids, losses and continuations of transformers, kills on the way."""
+import fcntl
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from ranks import CONVERT, ORACLE, RANK, Attempt, RankCase, write_corpus
+from ranks import CONVERT, ORACLE, PATIENCE_S, RANK, Attempt, RankCase, write_corpus
 
 HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle/hf_text.py')
 
@@ -200,6 +201,36 @@ class TokensTest(RankCase):
         self.assertEqual(alone.metrics(), trained.metrics())
         self.assertEqual({name: data for name, (data, _) in files('b').items()},
                          {name: data for name, (data, _) in before.items()})
+
+    def test_what_another_job_tokenizes_is_news_for_the_job_that_waits(self):
+        document = self.text_document(1, dp=1, data__train=[self.lines])
+        self.run_ahead(document, os.path.join(self.top, 'job-9'))
+        base = self.token_file('lines')
+        for suffix in ('.idx', '.bin'):
+            os.remove(base + suffix)
+
+        def come_to(offset):  # as a writer that syncs
+            state = dict.fromkeys(('lines', 'tokens', 'sequences', 'documents', 'open', 'bad_lines', 'bad_bytes'), 0)
+            with open(base + '.new', 'w', encoding='utf-8') as file:
+                json.dump({**state, 'offset': offset}, file)
+            os.rename(base + '.new', base + '.state')
+
+        def told(offset):
+            deadline = time.monotonic() + PATIENCE_S
+            while offset not in [report['p'].get('bytes') for report in waiter.said('progress')]:
+                self.assertLess(time.monotonic(), deadline, waiter.log())
+                time.sleep(0.02)
+        with open(base + '.lock', 'w', encoding='utf-8') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            come_to(1000)
+            waiter = Attempt(self, 2, 1, document)
+            told(1000)
+            come_to(2000)
+            told(2000)
+            os.remove(base + '.state')
+        self.assertEqual(waiter.wait(), [0], waiter.log())
+        total, = {report['p']['bytes_total'] for report in waiter.said('progress') if 'bytes' in report['p']}
+        self.assertEqual(total, os.path.getsize(self.lines))
 
     def run_ahead(self, document, output):
         """A tokenize job: one program, which is no rank."""
