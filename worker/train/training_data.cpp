@@ -55,18 +55,27 @@ class Watch {
     Clock::time_point due_{};
 };
 
+// A file that Roll made itself, which it makes again where there is none.
+data::TokenFile open_made(const fs::path& bin) {
+    Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
+    if (!file && file.error().code == ErrorCode::Corrupt)
+        file.error().message += "; delete it and its .bin, and both are made again";
+    return of_disk(std::move(file));
+}
+
 // Nothing: told to stop.
 std::optional<data::TokenFile> open_tokens(const fs::path& path,
                                            const tokenizer::TextTokenizer& tokenizer,
                                            const data::PrepareOptions& options, Watch& watch,
                                            bool writes) {
-    if (path.extension() == ".bin") return need(data::TokenFile::open_indexed(path));
+    if (path.extension() == ".bin") return of_disk(data::TokenFile::open_indexed(path));
     const bool bytes = tokenizer.identity == tokenizer::bytes_tokenizer().identity;
-    if (bytes && path.extension() == ".txt") return need(data::TokenFile::open_bytes(path));
+    if (bytes && path.extension() == ".txt") return of_disk(data::TokenFile::open_bytes(path));
     const auto start = Clock::now();
-    const auto prepared = need(data::prepare(path, tokenizer.tokenizer, options, std::ref(watch)));
+    const auto prepared =
+        of_disk(data::prepare(path, tokenizer.tokenizer, options, std::ref(watch)));
     if (!prepared) return std::nullopt;
-    data::TokenFile file = need(data::TokenFile::open_indexed(prepared->bin));
+    data::TokenFile file = open_made(prepared->bin);
     if (!writes) return file;
     const std::chrono::duration<double> seconds = Clock::now() - start;
     std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),

@@ -303,8 +303,10 @@ class TokensTest(RankCase):
         self.refused(small, 2, "is not one of the model's 300")
         with open(one['data__train'][0], 'r+b') as file:
             file.truncate(1001)
-        self.refused(self.text_document(1, **one), 1, 'bytes a token')
+        self.refused(self.text_document(1, **one), 2, 'bytes a token')  # another attempt would read the same
         one['data__train'] = [broken]
+        self.refused(self.text_document(1, **one, data__on_bad_line='skip'), 2,
+                     'bytes; delete it and its .bin, and both are made again')
         self.refused(self.text_document(1, **one, data__on_bad_line='skip', data__field='words'), 2, 'is empty')
 
 
