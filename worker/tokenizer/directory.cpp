@@ -60,14 +60,19 @@ bool has_tokenizer(const fs::path& directory) {
     return fs::is_regular_file(directory / kTokenizerFile, error);
 }
 
+Result<std::string> identity_of(const fs::path& directory) {
+    ROLL_TRY(const std::string text, read_file(directory / kTokenizerFile));
+    return to_hex(hash64(text));
+}
+
 Result<TextTokenizer> load_directory(const fs::path& directory) {
     if (!has_tokenizer(directory))
         return fail(ErrorCode::NotFound, directory.string() + " has no " + kTokenizerFile);
-    ROLL_TRY(const std::string text, read_file(directory / kTokenizerFile));
+    ROLL_TRY(std::string identity, identity_of(directory));
     ROLL_TRY(Tokenizer tokenizer, Tokenizer::load(directory / kTokenizerFile));
     ROLL_TRY(const Json config, read_object(directory / "tokenizer_config.json"));
     ROLL_TRY(const Json map, read_object(directory / "special_tokens_map.json"));
-    TextTokenizer result{std::move(tokenizer), to_hex(hash64(text)), {}, {}, {}};
+    TextTokenizer result{std::move(tokenizer), std::move(identity), {}, {}, {}};
     ROLL_TRY(result.bos, token(result.tokenizer, directory, config, map, "bos_token"));
     ROLL_TRY(result.eos, token(result.tokenizer, directory, config, map, "eos_token"));
     for (const char* name : {"generation_config.json", "config.json"}) {

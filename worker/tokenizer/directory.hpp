@@ -22,6 +22,9 @@ struct TextTokenizer {
 
 bool has_tokenizer(const std::filesystem::path& directory);
 
+// Of the tokenizer in it, which is not parsed.
+Result<std::string> identity_of(const std::filesystem::path& directory);
+
 // Errors name the file: NotFound, Corrupt, InvalidArgument (a part that is not built, or a token
 // that the vocabulary lacks).
 Result<TextTokenizer> load_directory(const std::filesystem::path& directory);

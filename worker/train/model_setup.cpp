@@ -8,6 +8,7 @@
 #include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/train/failure.hpp"
+#include "worker/train/tokenizer_check.hpp"
 
 namespace roll::train {
 namespace {
@@ -52,7 +53,7 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
 }
 
 // The directory that the job names, or the first of its checkpoints that holds a copy.
-void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
+void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
     if (spec.tokenizer == "bytes" || (models_own && formats::has_bytes_tokenizer(setup.hf_config)))
@@ -63,6 +64,17 @@ void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
         if (tokenizer::has_tokenizer(place)) return take_tokenizer(setup, place);
     refuse("tokenizer: " + spec.tokenizer +
            " has no tokenizer.json; name a directory that has one, or bytes");
+}
+
+// The job's, which the weights that it starts from should know.
+void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
+                    const std::vector<fs::path>& checkpoints) {
+    const Json given = setup.hf_config;
+    find_tokenizer(setup, spec, checkpoints);
+    if (spec.model.from.empty() || spec.tokenizer == spec.model.from) return;
+    const std::string warning =
+        check_tokenizer(*setup.tokenizer, spec.tokenizer, {spec.model.from, given});
+    if (!warning.empty()) setup.warnings.push_back(warning);
 }
 
 // A whole config from sizes alone; what they leave out about tokens, the tokenizer says.
@@ -145,10 +157,12 @@ std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainS
     return setup.tokenizer;
 }
 
-void check_same_model(const fs::path& checkpoint, const ModelSetup& job) {
+std::string check_same_model(const fs::path& checkpoint, const ModelSetup& job,
+                             const std::string& tokenizer) {
     const families::Families families = need(families::Families::load());
     const ModelSetup saved = of_disk(read_model(checkpoint, families));
-    if (tensors_of(saved.config) == tensors_of(job.config)) return;
+    if (tensors_of(saved.config) == tensors_of(job.config))
+        return check_tokenizer(*job.tokenizer, tokenizer, {checkpoint, saved.hf_config});
     std::string keys;
     for (const auto& [native, paths] : need(families.find(job.config.family))->config) {
         const Json expected = job.native.value(native, Json());

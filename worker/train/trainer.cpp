@@ -126,7 +126,8 @@ void Trainer::restore_newest() {
                                  " recorded checkpoints verifies; the newest: " +
                                  (writes() ? choice_.reasons.front() : "see rank 0"));
     const fs::path& directory = candidates[number - 1];
-    check_same_model(directory, model_);
+    const std::string warning = check_same_model(directory, model_, spec_.tokenizer);
+    if (!warning.empty()) model_.warnings.push_back(warning);
     const checkpoint::State restored =
         restore(directory, step_->chunks()[0], step_->optimizers()[0]);
     check_continues(restored, state_, directory);
@@ -178,8 +179,9 @@ void Trainer::open_outputs() {
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_), spec_.metrics});
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
-    for (const std::string& warning : warnings_of(spec_))
-        std::printf("warning: %s\n", warning.c_str());
+    std::vector<std::string> warnings = model_.warnings;
+    for (std::string& warning : warnings_of(spec_)) warnings.push_back(std::move(warning));
+    for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
 }
 
 // What any rank has heard, all ranks act on, at the same boundary.

@@ -10,6 +10,7 @@
 #include "worker/tokenizer/normal_form.hpp"
 #include "worker/tokenizer/pattern.hpp"
 #include "worker/tokenizer/precompiled.hpp"
+#include "worker/tokenizer/same_ids.hpp"
 #include "worker/tokenizer/unicode.hpp"
 
 namespace roll::tokenizer {
@@ -286,6 +287,26 @@ TEST(Precompiled, DamageIsAnErrorOrFindsNothing) {
             EXPECT_LE(made.size(), 4 * whole.size());
         }
     }
+}
+
+TEST(SameIds, CountsTheIdsThatStandForAnotherText) {
+    const auto compared = [](const Json& file) {
+        const Tokenizer own = Tokenizer::parse(small_file().dump()).value();
+        return compare_ids(own, Tokenizer::parse(file.dump()).value());
+    };
+    Json file = small_file();
+    EXPECT_EQ(compared(file).differ, 0U);
+    EXPECT_EQ(compared(file).looked_at, 8U);
+    // More tokens behind those that are there: still the same vocabulary.
+    file["added_tokens"].push_back(file["added_tokens"][0]);
+    file["added_tokens"][1].update({{"id", 8}, {"content", "<e>"}});
+    EXPECT_EQ(compared(file).looked_at, 8U);
+    EXPECT_TRUE(compared(file).of_one_vocabulary());
+    std::swap(file["model"]["vocab"]["a"], file["model"]["vocab"]["b"]);
+    EXPECT_EQ(compared(file).differ, 2U);
+    EXPECT_FALSE(compared(file).of_one_vocabulary());
+    EXPECT_EQ(compare_ids(Tokenizer::bytes(), Tokenizer::bytes()).looked_at, 256U);
+    EXPECT_EQ(compare_ids(Tokenizer::bytes(), Tokenizer::bytes()).differ, 0U);
 }
 
 }  // namespace

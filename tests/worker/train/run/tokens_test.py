@@ -283,6 +283,43 @@ class TokensTest(RankCase):
                 else:  # steps, tokens counted, samples
                     self.assertEqual(mine[key], value, key)
 
+    def renumbered(self, name, count):
+        """A copy of the model's tokenizer whose last `count` ids are other tokens' than the model's."""
+        folder = shutil.copytree(self.model, os.path.join(self.top, name))
+        with open(os.path.join(folder, 'tokenizer.json'), encoding='utf-8') as file:
+            tokenizer = json.load(file)
+        first = 400 - count
+        tokenizer['model']['vocab'] = {token: i if i < first else first + 399 - i
+                                       for token, i in tokenizer['model']['vocab'].items()}
+        with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
+            json.dump(tokenizer, file)
+        return folder
+
+    def test_a_tokenizer_that_is_not_the_models_is_told_or_refused(self):
+        one = {'dp': 1, 'data__train': [self.lines]}
+        own = self.run_whole(1, 1, self.text_document(2, **one))
+        self.assertNotIn('warning: tokenizer', own.log())
+        few, many = self.renumbered('few', 20), self.renumbered('many', 100)
+        told = self.run_whole(2, 1, self.text_document(1, **one, tokenizer=few))
+        self.assertIn(f'warning: tokenizer: {few} is not that of the weights in {self.model}: 20 of 400 ids',
+                      told.log())
+        for other in (many, 'bytes'):
+            self.refused(self.text_document(1, **one, tokenizer=other), 2,
+                         f'tokenizer: {other} is not that of the weights in {self.model}: ')
+        # A job that goes on is held to its checkpoint.
+        resume = {**self.text_document(3, **one, tokenizer=few), 'kind': 'resume'}
+        told = self.run_whole(3, 1, resume, own.published, kind='resume')
+        self.assertIn('ids that were compared stand for another text', told.log())
+        self.assertIn('another setting: tokenizer was ', told.log())
+        resume['model'] = {'from': shutil.copytree(self.model, os.path.join(self.top, 'bare'))}
+        os.remove(os.path.join(resume['model']['from'], 'tokenizer.json'))
+        resume['tokenizer'] = many
+        self.refused(resume, 2, f'is not that of the weights in {own.published[-1][1]}: 100 of 400 ids',
+                     checkpoints=own.published, kind='resume')
+        # Weights that bring none take any.
+        resume['kind'] = 'train'
+        self.run_whole(4, 1, resume)
+
     def test_bad_inputs_end_with_2_and_one_sentence(self):
         other = os.path.join(self.made, 'other')
         one = {'dp': 1, 'data__train': [self.lines]}
@@ -299,7 +336,9 @@ class TokensTest(RankCase):
         self.assertIn(f'{broken}: 2 lines left out', skipped.log())
         # A token file that another tokenizer wrote.
         one['data__train'] = [self.token_file('broken') + '.bin']
-        small = self.text_document(1, **one, model={'from': other}, tokenizer='bytes')
+        bare = shutil.copytree(other, os.path.join(self.top, 'bare'))
+        os.remove(os.path.join(bare, 'tokenizer.json'))
+        small = self.text_document(1, **one, model={'from': bare}, tokenizer='bytes')
         self.refused(small, 2, "is not one of the model's 300")
         with open(one['data__train'][0], 'r+b') as file:
             file.truncate(1001)

@@ -1,0 +1,32 @@
+#include "worker/tokenizer/same_ids.hpp"
+
+#include <algorithm>
+
+#include "worker/tokenizer/unicode.hpp"
+
+namespace roll::tokenizer {
+namespace {
+
+constexpr std::uint32_t kLookedAt = 4096;
+
+// Bytes that are no character alone look alike, whether a tokenizer gives them as they are or not.
+std::string text_of(const Tokenizer& tokenizer, std::uint32_t id) {
+    return replace_broken(tokenizer.decode(std::span(&id, 1)));
+}
+
+}  // namespace
+
+IdsCompared compare_ids(const Tokenizer& one, const Tokenizer& other) {
+    const std::uint32_t both = std::min(one.vocab_size(), other.vocab_size());
+    const std::uint32_t step = std::max((both + kLookedAt - 1) / kLookedAt, 1U);
+    IdsCompared compared;
+    for (std::uint32_t id = 0; id < both; id += step) {
+        const std::string text = text_of(one, id), others = text_of(other, id);
+        if (text.empty() || others.empty()) continue;  // an id that one of them leaves free
+        ++compared.looked_at;
+        compared.differ += text != others;
+    }
+    return compared;
+}
+
+}  // namespace roll::tokenizer

@@ -1,0 +1,33 @@
+#include "worker/train/tokenizer_check.hpp"
+
+#include "worker/formats/bytes_tokenizer.hpp"
+#include "worker/tokenizer/same_ids.hpp"
+#include "worker/train/failure.hpp"
+
+namespace roll::train {
+
+std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
+                            const WeightsHome& weights) {
+    const std::string home = weights.directory.string();
+    if (!tokenizer::has_tokenizer(weights.directory)) return {};
+    const bool bytes = formats::has_bytes_tokenizer(weights.hf_config);
+    const auto identity = bytes ? tokenizer::bytes_tokenizer().identity
+                                : need(tokenizer::identity_of(weights.directory));
+    if (identity == tokenizer.identity) return {};
+    const auto own = tokenizer::load_directory(weights.directory);
+    if (!own)
+        return "tokenizer: " + name + " is not that of " + home + ", which cannot be read (" +
+               own.error().message + "): whether their ids are the same is not known";
+    const auto compared = tokenizer::compare_ids(tokenizer.tokenizer, own->tokenizer);
+    const std::string found = std::to_string(compared.differ) + " of " +
+                              std::to_string(compared.looked_at) +
+                              " ids that were compared stand for another text";
+    if (!compared.of_one_vocabulary())
+        throw RankFailure(2, "tokenizer: " + name + " is not that of the weights in " + home +
+                                 ": " + found + "; name " + home +
+                                 " as the tokenizer, or start from a copy of "
+                                 "it without tokenizer.json to train all ids anew");
+    return "tokenizer: " + name + " is not that of the weights in " + home + ": " + found;
+}
+
+}  // namespace roll::train
