@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/json.hpp"
 #include "common/spec/train.hpp"
+#include "worker/train/metrics_csv.hpp"
 #include "worker/train/metrics_events.hpp"
 #include "worker/train/metrics_file.hpp"
 
@@ -22,6 +25,7 @@ struct MetricsOptions {
     std::int64_t step = 0;          // what is kept
     OrderedJson head;               // for a file that has none
     spec::MetricsSpec also;
+    std::vector<std::string> valid_sets = {};  // their names
 };
 
 class Metrics {
@@ -35,13 +39,9 @@ class Metrics {
 
   private:
     std::optional<MetricsFile> lines_;
+    std::optional<CsvTable> table_;
     std::optional<MetricsFile> csv_;
     std::optional<EventFile> events_;
 };
-
-// A row as one of the lines of metrics.csv, in the order of csv_head(); nothing for a row without
-// any of its numbers. What a row does not have is an empty cell.
-std::string csv_head();
-std::string csv_line(const OrderedJson& row);
 
 }  // namespace roll::train

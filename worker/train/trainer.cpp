@@ -177,7 +177,8 @@ void Trainer::open_outputs() {
     need(write_file_atomically(output / "job.json", record_));
     saver_.emplace(std::move(options), model_, link_);
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
-                                    metrics_head(spec_, model_.config, corpus_), spec_.metrics});
+                                    metrics_head(spec_, model_.config, corpus_), spec_.metrics,
+                                    validation_.names()});
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     std::vector<std::string> warnings = model_.warnings;
     for (std::string& warning : warnings_of(spec_)) warnings.push_back(std::move(warning));

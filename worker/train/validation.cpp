@@ -30,6 +30,12 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
     if (!sets_.empty()) sets_.front().tracked = true;
 }
 
+std::vector<std::string> Validation::names() const {
+    std::vector<std::string> names;
+    for (const ValidSet& set : sets_) names.push_back(set.name);
+    return names;
+}
+
 std::vector<const ValidSet*> Validation::due(const Moment& m) const {
     std::vector<const ValidSet*> found;
     for (const ValidSet& set : sets_) {

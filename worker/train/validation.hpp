@@ -46,6 +46,7 @@ class Validation {
                const std::vector<data::Corpus>& files);
 
     bool empty() const { return sets_.empty(); }
+    std::vector<std::string> names() const;
 
     // The sets that are due, in order, the tracked one first.
     std::vector<const ValidSet*> due(const Moment& moment) const;

@@ -26,11 +26,18 @@ TEST(MetricsFiles, CsvHasACellForEachColumnAndNoneForWhatARowLacks) {
     const auto columns = [](const std::string& line) {
         return std::count(line.begin(), line.end(), ',');
     };
-    EXPECT_EQ(csv_head().substr(0, 13), "step,loss,lr,");
-    const std::string line = csv_line({{"step", 3}, {"lr", 0.5}, {"loss", NAN}});
-    EXPECT_EQ(line.substr(0, 12), "3,null,0.5,,");
-    EXPECT_EQ(columns(line), columns(csv_head()));
-    EXPECT_EQ(csv_line({{"step", 3}, {"text", "a,b"}}), "");
+    const CsvTable table({"", "a,\"b\""}, {{{"step", 2}, {"valid_loss/older", 1.5}}});
+    const std::string head = table.head();
+    EXPECT_EQ(head.substr(0, 20), "step,schema,loss,lr,");
+    EXPECT_NE(head.find(R"(,"valid_tokens/a,""b""",)"), std::string::npos) << head;
+    EXPECT_TRUE(head.ends_with(",valid_loss/older\n")) << head;
+    const std::string line = table.line({{"step", 3}, {"lr", 0.5}, {"loss", NAN}});
+    EXPECT_EQ(line.substr(0, 14), "3,1,null,0.5,,");
+    EXPECT_EQ(columns(line), columns(head) - 5) << "a comma in five quoted names";
+    EXPECT_EQ(table.line({{"step", 3}, {"text", "a,b"}}), "");
+    EXPECT_EQ(table.line({{"schema", "roll.metrics/1"}, {"valid_tokens", 7}}), "") << "the head";
+    EXPECT_NE(table.line({{"step", 3}, {"export_valid_loss", 1.25}}).find(",1.25,"),
+              std::string::npos);
 }
 
 StepReport report() {

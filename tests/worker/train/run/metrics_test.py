@@ -36,8 +36,7 @@ class MetricsTest(RankCase):
         self.assertEqual(len(cells), len(rows))
         for row, told in zip(rows, cells):
             known = {key: json.loads(value) for key, value in told.items() if value}
-            self.assertEqual(known, {key: row[key] for key in row if key in told})
-            self.assertIn('loss' if 'loss' in row else 'valid_loss', known)
+            self.assertEqual(known, {'schema': 1, **row})
 
     def check_events(self, output):
         done = subprocess.run([ORACLE, '-c', READ_EVENTS, os.path.join(output, 'tensorboard')], capture_output=True,
@@ -55,8 +54,10 @@ class MetricsTest(RankCase):
 
     def test_csv_and_tensorboard_hold_the_rows_of_a_run_that_was_killed_and_resumed(self):
         document = self.document(30, dp=1, checkpoint__every=5, train__valid_every=10,
+                                 data__valid={'whole': self.corpus, 'tail': 0.02}, data__track='tail',
                                  train__sample={'every': 10, 'prompts': ['the '], 'max_tokens': 4},
-                                 train__metrics={'csv': True, 'tensorboard': True})
+                                 train__metrics={'csv': True, 'tensorboard': True, 'grad_zeros': True},
+                                 export={'format': 'hf', 'dtype': 'bf16'})
         first = Attempt(self, 1, 1, document)
         first.wait_step(17)
         first.ranks[0].kill()
@@ -66,6 +67,9 @@ class MetricsTest(RankCase):
         second = self.run_whole(1, 2, document, reversed(first.published))
         self.assertIn(f'resumed at step {at} ', second.log())
         self.check_csv(second.output)
+        keys = {key for row in rows_of(second.output) for key in row}
+        for key in ('valid_loss/whole', 'ngram2_bits_per_byte', 'ngram2_bits_per_byte/tail', 'export_valid_loss'):
+            self.assertIn(key, keys)
         if ORACLE:
             self.check_events(second.output)
         more = self.run_whole(2, 1, {**document, 'kind': 'resume', 'train': {**document['train'], 'steps': 35}},
