@@ -159,8 +159,33 @@ checkpoint::Retention retention_of(const spec::TrainSpec& spec) {
             .optimizer = spec.checkpoint_keep_optimizer};
 }
 
-std::vector<std::string> warnings_of(const spec::TrainSpec& spec) {
+namespace {
+
+// A window is of one file alone.
+std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
+    constexpr int kNamed = 3;
+    if (corpus.cut() == data::Cut::BetweenDocuments) return {};
+    std::size_t files = 0, tokens = 0;
+    std::string names;
+    for (const data::CorpusFile& file : corpus.files()) {
+        if (file.train.size() > static_cast<std::size_t>(seq_length)) continue;
+        tokens += file.train.size();
+        if (files++ < kNamed) names += (names.empty() ? "" : ", ") + file.name;
+    }
+    if (files == 0) return {};
+    return std::to_string(files) + " of " + std::to_string(corpus.files().size()) +
+           " files of data.train (" + std::to_string(tokens) +
+           " tokens) do not fill a sequence of " + std::to_string(seq_length) +
+           " and are not used: " + names + (files > kNamed ? ", ..." : "") +
+           "; join them into one file, or as lines of one .jsonl";
+}
+
+}  // namespace
+
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus) {
     std::vector<std::string> warnings;
+    if (std::string unused = unused_files(corpus, spec.seq_length); !unused.empty())
+        warnings.push_back(std::move(unused));
     const std::string steps = std::to_string(spec.steps);
     if (spec.checkpoint_every == 0)
         warnings.push_back("checkpoint.every is 0: what is done before step " + steps +

@@ -45,8 +45,9 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
 
 checkpoint::Retention retention_of(const spec::TrainSpec& spec);
 
-// What a user may not have meant: settings by which a run that is cut short keeps little.
-std::vector<std::string> warnings_of(const spec::TrainSpec& spec);
+// What a user may not have meant: files too short to be trained on, settings by which a run that is
+// cut short keeps little.
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus);
 
 // Whether the same numbers are the same samples.
 bool same_data(const checkpoint::State& a, const checkpoint::State& b);

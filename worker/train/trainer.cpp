@@ -181,7 +181,7 @@ void Trainer::open_outputs() {
                                     validation_.names()});
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     std::vector<std::string> warnings = model_.warnings;
-    for (std::string& warning : warnings_of(spec_)) warnings.push_back(std::move(warning));
+    for (std::string& warning : warnings_of(spec_, corpus_)) warnings.push_back(std::move(warning));
     for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
 }
 

@@ -107,6 +107,18 @@ class Record(RankCase):
         self.assertEqual(told, {'valid_loss': [6, 12], 'valid_loss/tail': [6, 12], 'valid_loss/news': [4, 8, 12],
                                 'valid_loss/more': [4, 8, 12]})
 
+    def test_files_too_short_for_a_sequence_are_counted_in_the_log(self):
+        small = []
+        for size in (10, 32, 33, 5, 7):  # inputs, and one more to predict: 33 are enough
+            small.append(os.path.join(self.top, f'{size}.txt'))
+            with open(small[-1], 'w', encoding='utf-8') as file:
+                file.write('x' * size)
+        data = {'data__train': [self.corpus, *small], 'data__valid': 0}
+        run = self.run_whole(1, 1, self.document(1, dp=1, **data))
+        self.assertIn('warning: 4 of 6 files of data.train (54 tokens) do not fill a sequence of 32 and are not used: '
+                      f'{small[0]}, {small[1]}, {small[3]}, ...; join them', run.log())
+        self.assertNotIn('data.train', self.run_whole(2, 1, self.document(1, dp=1)).log())
+
     def test_decay_follows_patterns_over_names(self):
         rates = {'train__optimizer__lr': 1e-3, 'train__optimizer__warmup_steps': 0,
                  'train__optimizer__weight_decay': 100.0}
