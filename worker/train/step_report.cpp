@@ -49,20 +49,22 @@ OrderedJson row_of(const StepReport& r) {
     return row;
 }
 
+// Each part has its columns, whether there is something to say or not, so that lines stand in line.
 std::string line_of(const StepReport& r) {
     const double rate = r.tokens_per_second();
-    std::string line =
-        text_of("step %lld/%lld", static_cast<long long>(r.step), static_cast<long long>(r.steps));
-    line += text_of("  loss %.4f  lr %.3g  norm %.3f", r.result.loss, r.lr, r.result.grad_norm);
-    line += r.result.updated
-                ? text_of("  clip %.3f of %.0f %%", r.result.clip_factor, 100 * r.clipped_share)
-                : "  skipped";
-    line += text_of("  %.0f tokens/s, %.0f a rank  %.3g TFLOP/s", rate,
+    const std::string steps = std::to_string(r.steps);
+    std::string line = text_of("step %*lld/%s", static_cast<int>(steps.size()),
+                               static_cast<long long>(r.step), steps.c_str());
+    line += text_of("  loss %8.4f  lr %8.3g  norm %8.3f", r.result.loss, r.lr, r.result.grad_norm);
+    const std::string clip =
+        text_of("clip %.3f of %3.0f %%", r.result.clip_factor, 100 * r.clipped_share);
+    line += text_of("  %-19s", r.result.updated ? clip.c_str() : "skipped");
+    line += text_of("  %7.0f tokens/s, %7.0f a rank  %8.3g TFLOP/s", rate,
                     r.tokens_per_second_per_rank(), rate * r.flops.causal / 1e12);
-    if (r.peak_flops > 0)
-        line += text_of("  mfu %.1f %% causal, %.1f %% full", 100 * r.mfu(r.flops.causal),
-                        100 * r.mfu(r.flops.full));
-    line += text_of("  wait %.1f ms  %.0f MiB, peak %.0f", 1e3 * r.data_wait_seconds,
+    const std::string mfu = text_of("mfu %5.1f %% causal, %5.1f %% full",
+                                    100 * r.mfu(r.flops.causal), 100 * r.mfu(r.flops.full));
+    line += text_of("  %-32s", r.peak_flops > 0 ? mfu.c_str() : "");
+    line += text_of("  wait %6.1f ms  %6.0f MiB, peak %6.0f", 1e3 * r.data_wait_seconds,
                     mib(r.memory.resident), mib(r.memory.peak));
     return line + "  left " + duration_text(r.eta_seconds);
 }

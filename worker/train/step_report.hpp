@@ -37,8 +37,9 @@ OrderedJson row_of(const StepReport& report);
 
 std::string duration_text(double seconds);  // "59s", "1m 20s", "3h 05m"
 
-// "step 7/300  loss 4.1234  lr 0.003  norm 1.234  clip 0.810 of 40 %  6555 tokens/s, 3278 a rank
-// 0.21 TFLOP/s  mfu 43.1 % causal, 45.0 % full  wait 0.2 ms  458 MiB, peak 470  left 1m 20s".
+// "step   7/300  loss   4.1234  lr    0.003  norm    1.234  clip 0.810 of  40 %     6555 tokens/s,
+// 3278 a rank  ...  mfu  43.1 % causal, ...  wait    0.2 ms     458 MiB, peak    470  left 1m 20s":
+// one step's line below another's, column by column.
 std::string line_of(const StepReport& report);
 
 }  // namespace roll::train

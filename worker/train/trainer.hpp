@@ -85,7 +85,6 @@ class Trainer {
     std::optional<Saver> saver_;      // of the rank that writes
     std::optional<Metrics> metrics_;  // likewise
     Clock::time_point progress_due_{};
-    Clock::time_point log_due_{};
     std::int64_t tokens_before_ = 0;  // the latest step
     double step_seconds_ = 0;         // smoothed
     double waited_ = 0;               // for other ranks, since the run began

@@ -63,9 +63,9 @@ StepReport report() {
 TEST(StepReport, SaysEveryNumberWithItsConvention) {
     EXPECT_EQ(
         line_of(report()),
-        "step 7/300  loss 4.5000  lr 0.003  norm 1.250  clip 0.800 of 25 %  500 tokens/s, 250 "
-        "a rank  3 TFLOP/s  mfu 30.0 % causal, 40.0 % full  wait 0.2 ms  400 MiB, peak 500  left "
-        "1h 01m");
+        "step   7/300  loss   4.5000  lr    0.003  norm    1.250  clip 0.800 of  25 %      500 "
+        "tokens/s,     250 a rank         3 TFLOP/s  mfu  30.0 % causal,  40.0 % full  "
+        "wait    0.2 ms     400 MiB, peak    500  left 1h 01m");
     const OrderedJson row = row_of(report());
     EXPECT_EQ(row["mfu"], 0.3);
     EXPECT_EQ(row["clip_factor"], 0.8);
@@ -83,6 +83,10 @@ TEST(StepReport, WithoutAPeakThereIsNoMfuAndASkippedStepSaysSo) {
     skipped.result.updated = false;
     EXPECT_EQ(line_of(skipped).find("mfu"), std::string::npos);
     EXPECT_NE(line_of(skipped).find("  skipped  "), std::string::npos);
+    EXPECT_EQ(line_of(skipped).size(), line_of(report()).size()) << "columns stand in line";
+    skipped.step = 300;
+    skipped.lr = 1.234e-5;
+    EXPECT_EQ(line_of(skipped).size(), line_of(report()).size());
     EXPECT_FALSE(row_of(skipped).contains("mfu"));
     EXPECT_EQ(row_of(skipped)["skipped"], true);
 }
