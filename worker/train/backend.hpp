@@ -8,6 +8,7 @@
 
 #include "common/protocol/rank.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
+#include "worker/train/pipeline/memory.hpp"
 
 namespace roll::train {
 
@@ -18,6 +19,9 @@ struct Backend {
     std::function<std::unique_ptr<Communicator>(GlooFabric& fabric, const std::string& name,
                                                 const std::vector<int>& ranks)>
         group;
+
+    // Of its device; empty where that is no GPU.
+    std::function<DeviceMemory()> memory = {};
 };
 
 // This rank's, its device from now on the thread's own. cpu/ defines it for roll-rank, cuda/ for

@@ -45,6 +45,10 @@ OrderedJson row_of(const StepReport& r) {
     row["data_wait_seconds"] = r.data_wait_seconds;
     row["memory_bytes"] = r.memory.resident;
     row["memory_peak_bytes"] = r.memory.peak;
+    if (r.gpu) {
+        row["gpu_memory_bytes"] = r.gpu->allocated;
+        row["gpu_memory_peak_bytes"] = r.gpu->peak;
+    }
     row["eta_seconds"] = r.eta_seconds;
     return row;
 }
@@ -66,6 +70,8 @@ std::string line_of(const StepReport& r) {
     line += text_of("  %-32s", r.peak_flops > 0 ? mfu.c_str() : "");
     line += text_of("  wait %6.1f ms  %6.0f MiB, peak %6.0f", 1e3 * r.data_wait_seconds,
                     mib(r.memory.resident), mib(r.memory.peak));
+    if (r.gpu)
+        line += text_of("  gpu %6.0f MiB, peak %6.0f", mib(r.gpu->allocated), mib(r.gpu->peak));
     return line + "  left " + duration_text(r.eta_seconds);
 }
 

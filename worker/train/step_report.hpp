@@ -1,6 +1,7 @@
 // A training step in numbers: as a row of the metrics and as the line of the log.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/json.hpp"
@@ -24,6 +25,7 @@ struct StepReport {
     plan::FlopsPerToken flops;
     double peak_flops = 0;  // of all ranks together; 0: not known yet
     ProcessMemory memory;
+    std::optional<DeviceMemory> gpu = {};
 
     double tokens_per_second() const { return static_cast<double>(result.tokens) / seconds; }
     double tokens_per_second_per_rank() const { return tokens_per_second() / ranks; }

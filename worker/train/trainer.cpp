@@ -349,6 +349,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
+    if (backend_.memory) report.gpu = backend_.memory();
     report.eta_seconds = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
     metrics_->append(row_of(report));
     const auto now = Clock::now();

@@ -77,6 +77,16 @@ TEST(StepReport, SaysEveryNumberWithItsConvention) {
     EXPECT_FALSE(row.contains("skipped"));
 }
 
+TEST(StepReport, AGpusMemoryIsToldBesideTheHosts) {
+    EXPECT_FALSE(row_of(report()).contains("gpu_memory_bytes"));
+    StepReport on_gpu = report();
+    on_gpu.gpu = {{.allocated = 3LL << 30, .peak = 5LL << 30}};
+    EXPECT_EQ(row_of(on_gpu)["gpu_memory_bytes"], 3LL << 30);
+    EXPECT_EQ(row_of(on_gpu)["gpu_memory_peak_bytes"], 5LL << 30);
+    EXPECT_NE(line_of(on_gpu).find("peak    500  gpu   3072 MiB, peak   5120  left"),
+              std::string::npos);
+}
+
 TEST(StepReport, WithoutAPeakThereIsNoMfuAndASkippedStepSaysSo) {
     StepReport skipped = report();
     skipped.peak_flops = 0;

@@ -1,5 +1,6 @@
 #include "worker/train/backend.hpp"
 
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
@@ -32,10 +33,20 @@ std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& na
     return std::make_unique<NcclCommunicator>(fabric.place(name, ranks));
 }
 
+// As the allocator counts what it gave to tensors: what a plan counts, too.
+DeviceMemory memory_of(at::Device device) {
+    namespace allocator = c10::cuda::CUDACachingAllocator;
+    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const c10::CachingAllocator::Stat bytes =
+        allocator::getDeviceStats(device.index()).allocated_bytes[kAll];
+    return {bytes.current, bytes.peak};
+}
+
 }  // namespace
 
 Backend take_backend(const protocol::Launch& launch, int rank) {
-    return {take_device(launch, rank), group_of};
+    const at::Device device = take_device(launch, rank);
+    return {device, group_of, [device] { return memory_of(device); }};
 }
 
 }  // namespace roll::train

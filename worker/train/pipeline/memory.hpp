@@ -17,4 +17,10 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory();
 
+// Bytes of a GPU that this process's tensors take, now and at most.
+struct DeviceMemory {
+    std::int64_t allocated = 0;
+    std::int64_t peak = 0;
+};
+
 }  // namespace roll::train
