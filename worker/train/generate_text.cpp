@@ -21,9 +21,11 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
                           const std::string& prompt, const TextOptions& options) {
     const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
     const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
+    // An embedding is often made larger than its vocabulary: the rows beyond say nothing.
     const std::vector<std::int64_t> added =
         generate(model, start,
-                 {options.max_tokens, options.temperature, options.top_p, options.seed, stops});
+                 {options.max_tokens, options.temperature, options.top_p, options.seed, stops,
+                  tokenizer.tokenizer.vocab_size()});
     std::vector<std::uint32_t> ids(start.begin(), start.end());
     const std::string before = tokenizer.tokenizer.decode(ids, /*skip_special=*/true);
     ids.insert(ids.end(), added.begin(), added.end());

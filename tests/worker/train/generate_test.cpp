@@ -82,6 +82,19 @@ TEST(Generate, DrawsFromTheLikeliestAlone) {
     for (const std::int64_t one : seen) EXPECT_TRUE(allowed.contains(one)) << one;
 }
 
+TEST(Generate, ChoosesNoneOfTheIdsThatTheTokenizerLacks) {
+    Chunk model = make_model(false);
+    const std::int64_t likely = likeliest(model, {4, 2});
+    ASSERT_GT(likely, 0);
+    const std::vector<double> share = shares(model, {4, 2});
+    const auto next = std::max_element(share.begin(), share.begin() + likely) - share.begin();
+    EXPECT_EQ(generate(model, {4, 2}, {.max_tokens = 1, .ids = likely}), Tokens{next});
+    EXPECT_EQ(generate(model, {4, 2}, {.max_tokens = 1, .ids = 1000}), Tokens{likely});
+    GenerateOptions options{.max_tokens = 20, .temperature = 5, .ids = 3};
+    for (options.seed = 1; options.seed <= 5; ++options.seed)
+        for (const std::int64_t token : generate(model, {1, 2}, options)) EXPECT_LT(token, 3);
+}
+
 TEST(Generate, StopsAtTheStopTokenAndAtTheLastPosition) {
     Chunk model = make_model(false);
     const Tokens all = generate(model, {7, 7}, {.max_tokens = 1000});

@@ -98,7 +98,8 @@ at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
     return at::zeros_like(share_V).scatter_(0, token_V, sorted_V);
 }
 
-std::int64_t choose(const at::Tensor& logits_V, const GenerateOptions& options, std::size_t index) {
+std::int64_t choose(at::Tensor logits_V, const GenerateOptions& options, std::size_t index) {
+    if (options.ids > 0) logits_V = logits_V.slice(0, 0, options.ids);
     if (options.temperature <= 0) return logits_V.argmax().item<std::int64_t>();
     at::Tensor share_V = (logits_V.to(at::kDouble) / options.temperature).softmax(0);
     if (options.top_p < 1) share_V = likeliest(share_V, options.top_p);

@@ -14,6 +14,7 @@ struct GenerateOptions {
     double top_p = 1;        // draw from the likeliest tokens that together have this share
     std::uint64_t seed = 1;  // with a temperature: equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
+    std::int64_t ids = 0;  // of the tokenizer, so many are chosen from; 0: all of the model's
 };
 
 // The tokens that follow the prompt, the stop token not included. Fewer than max_tokens when the
