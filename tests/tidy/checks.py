@@ -39,7 +39,10 @@ THIRD_PARTIES = [
 ]
 THREADS_IN = ('daemon/gateway/', 'daemon/pilots/', 'worker/agent/', 'worker/checkpoint/', 'worker/convert/',
               'worker/train/', 'tests/')
-FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt|phi[0-9]|glm)', re.I)
+# Short ones stand alone: a seed is no Seed-OSS, and Philox no Phi.
+FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt|glm|internlm|smollm|seed_?oss'
+                      r'|(?<![a-z])phi(?!lox)|(?<![a-z])yi(?![a-z]))', re.I)
+FAMILIES_NOT_IN = ('worker/', 'common/', 'cli/', 'daemon/')
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
 
 LINE_MAX, FILE_MAX, HEADER_MAX, FUNCTION_MAX = 100, 500, 150, 70
@@ -236,7 +239,7 @@ def family_tables(tree):
 
 def family_names(tree):
     for path, text in tree.items():
-        if is_cpp(path) and path.startswith('worker/'):
+        if is_cpp(path) and path.startswith(FAMILIES_NOT_IN):
             yield from hits(path, blank(text, keep_strings=True), FAMILIES,
                             '{}: what differs between families is data in schemas/families')
 

@@ -110,6 +110,9 @@ class Tidy(unittest.TestCase):
 
     def test_family_names_in_code_are_caught(self):
         self.caught(checks.family_names, {'worker/train/a.cpp': 'if (family == "llama") f();'})
+        for name in ('seed_oss', 'SmolLM2', 'yi', 'internlm2', 'phi3', 'is_phi'):
+            self.caught(checks.family_names, {'common/spec/a.cpp': f'if (family == "{name}") f();'})
+        self.passes(checks.family_names, {'cli/a.cpp': 'philox(random_seed, "graphics", yield);'})
         self.passes(checks.family_names, {'worker/train/a.cpp': '// as in llama\nf();'})
         self.passes(checks.family_names, {'tests/worker/a.cpp': 'load("llama");'})
 
