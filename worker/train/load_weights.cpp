@@ -102,8 +102,14 @@ Result<std::int64_t> read_into(const convert::Source& source, const convert::Tar
     return grows ? weight.size(0) - shape[0] : 0;
 }
 
+std::string title_of(convert::Format format) {
+    if (format == convert::Format::Hf) return "HuggingFace";
+    if (format == convert::Format::Mca) return "MCA";
+    return convert::name_of(format);
+}
+
 std::string decision(const convert::Source& source, std::int64_t grown) {
-    std::string text = source.format == convert::Format::Hf ? "HuggingFace" : "MCA";
+    std::string text = title_of(source.format);
     const formats::McaLayout& layout = source.config.layout;
     const std::pair<const char*, int> axes[] = {
         {"tp", layout.tp}, {"pp", layout.pp}, {"ep", layout.ep}};

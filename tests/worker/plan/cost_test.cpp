@@ -36,6 +36,23 @@ TEST(Cost, CountsSixFlopsAParameterAndTheScoresThatAMaskLeaves) {
     EXPECT_DOUBLE_EQ(flops.causal, 6 * products + scores * 2049 / 2);
 }
 
+// Counted by hand: heads of 3 where hidden / heads is 2.
+TEST(Cost, HeadsAreAsWideAsTheConfigSays) {
+    spec::ModelConfig model;
+    model.hidden = 4;
+    model.layers = 1;
+    model.heads = 2;
+    model.kv_heads = 1;
+    model.head_dim = 3;
+    model.intermediate = 5;
+    model.vocab = 7;
+    // q 24, k 12, v 12, o 24; gate, up, down 20 each; the head 28: 160 multiply-adds a token.
+    // A position seen costs 2 heads x 3 of them for its score and as many for its value: 12.
+    const FlopsPerToken flops = flops_per_token(model, 4);
+    EXPECT_DOUBLE_EQ(flops.full, 3 * 2 * (160 + 12 * 4));
+    EXPECT_DOUBLE_EQ(flops.causal, 3 * 2 * (160 + 12 * 2.5));  // (1 + 2 + 3 + 4) / 4 are seen
+}
+
 TEST(Cost, SequencesThatAreKeptApartCostTheSumOfTheirSquares) {
     const spec::ModelConfig model = smollm2();
     const double products = 134'515'008.0 - 61 * 576, scores = 12.0 * 30 * 576;

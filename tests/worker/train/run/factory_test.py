@@ -35,19 +35,17 @@ class Factory(RankCase):
 
     @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_the_same_weights_from_every_kind_of_directory(self):
-        runs, said = [], []
-        for job, options in enumerate([None, (), ('--tp', '2', '--pp', '2')], start=1):
-            start = self.start if options is None else os.path.join(self.top, f'native-{job}')
-            if options is not None:
-                subprocess.run([CONVERT, 'convert', self.start, start, '--to', 'mca', *options], check=True,
-                               capture_output=True)
+        whole = self.run_whole(1, 1, self.document(2, dp=1, model={'from': self.start}))
+        self.assertIn('(HuggingFace)', whole.log())
+        made_of = [('(HuggingFace)', 'bin'), ('(MCA)', 'mca'), ('(MCA of tp 2 pp 2)', 'mca', '--tp', '2', '--pp', '2'),
+                   ('(torch_dist)', 'torch_dist'), ('(dcp)', 'dcp'), ('(megatron of tp 2)', 'megatron', '--tp', '2')]
+        for job, (text, *to) in enumerate(made_of, start=2):
+            start = os.path.join(self.top, f'start-{job}')
+            subprocess.run([CONVERT, 'convert', self.start, start, '--to', *to], check=True, capture_output=True)
             run = self.run_whole(job, 1, self.document(2, dp=1, model={'from': start}))
-            runs.append((run.metrics(), run.weights(2)))
-            said.append(run.log())
-        self.assertEqual(runs[0], runs[1])
-        self.assertEqual(runs[0], runs[2])
-        for text, log in zip(('(HuggingFace)', '(MCA)', '(MCA of tp 2 pp 2)'), said):
-            self.assertIn(text, log)
+            self.assertIn(text, run.log())
+            self.assertEqual(run.metrics(), whole.metrics(), to)
+            self.assertEqual(run.weights(2), whole.weights(2), to)
         self.refused(self.document(2, dp=1, model={'from': self.top}), 2, 'is no checkpoint that we know')
 
     @unittest.skipUnless(CONVERT, 'needs roll-convert')
