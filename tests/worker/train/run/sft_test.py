@@ -3,9 +3,10 @@
 import json
 import os
 import random
+import signal
 import unittest
 
-from ranks import ORACLE, RankCase
+from ranks import ORACLE, Attempt, RankCase
 
 LENGTH = 32
 
@@ -69,6 +70,36 @@ class SftTest(RankCase):
         self.assertLess(valid[-1]['valid_loss'], valid[0]['valid_loss'])
         learned = sum(len(completion) for _, completion in read_pairs(path))
         self.assertLess(valid[0]['valid_tokens'], 0.12 * learned)
+
+    def resumes_bitwise(self, document):
+        """Stopped in its second pass over the data or a later one, by SIGTERM, and gone on with."""
+        whole = self.run_whole(1, 1, document)
+        first = Attempt(self, 2, 1, document)
+        first.wait_step(40)
+        for process in first.ranks:
+            process.send_signal(signal.SIGTERM)
+        self.assertEqual(first.wait(), [75, 75], first.log())
+        at = first.published[-1][0]
+        self.assertTrue(40 <= at < 150, at)
+        second = self.run_whole(2, 2, document, reversed(first.published))
+        self.assertIn(f'resumed at step {at} ', second.log())
+        self.assertEqual(second.metrics(), whole.metrics())
+        self.assertEqual(second.weights(150), whole.weights(150))
+        return whole
+
+    def test_a_stopped_run_over_packed_rows_resumes_bitwise(self):
+        path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 200)
+        rows = self.resumes_bitwise(self.pairs(150, path, data__valid=0.1, train__valid_every=25)).metrics()
+        passes = sum(row['tokens'] for row in rows[-2:-1]) / sum(len(completion) for _, completion in read_pairs(path))
+        self.assertGreater(passes * 40 / 150, 1)
+
+    def test_a_stopped_run_over_documents_kept_apart_resumes_bitwise(self):
+        path = os.path.join(self.top, 'lines.jsonl')
+        with open(path, 'w', encoding='utf-8') as file:
+            for prompt, completion in read_pairs(write_pairs(os.path.join(self.top, 'pairs.jsonl'), 300)):
+                file.write(json.dumps({'text': (prompt + completion).decode()}) + '\n')
+        self.resumes_bitwise(self.document(150, data={'train': [path], 'valid': 0.1,
+                                                      'attention': 'within_documents'}, train__valid_every=25))
 
     def test_what_is_no_pair_is_refused(self):
         path = os.path.join(self.top, 'pairs.jsonl')
