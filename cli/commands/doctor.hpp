@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cli/context.hpp"
-#include "daemon/slurm/commands.hpp"
 
 namespace roll::cli {
 
@@ -17,9 +16,5 @@ struct Finding {
 };
 
 std::vector<Finding> slurm_findings(const Context& context);
-
-// What a node of the cluster sees of us: `srun` of one for a moment. Skipped, with a sentence,
-// where none is free at once.
-std::vector<Finding> node_findings(const Context& context, const slurm::Site& site);
 
 }  // namespace roll::cli

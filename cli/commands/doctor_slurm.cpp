@@ -130,19 +130,14 @@ std::vector<Finding> slurm_findings(const Context& context) {
     std::vector<Finding> findings = {check_commands(site)};
     if (!findings.front().good) return findings;
     findings.push_back(check_controller(site));
-    std::vector<Finding> seen;  // from a node
-    if (findings.back().good) seen = node_findings(context, site);
     findings.push_back(check_partitions(site));
-    if (seen.size() <= 1) {  // then it is guessed
-        findings.push_back(
-            check_shared("shared directory", site.directory,
-                         "rollctl down; rollctl up --shared DIR, on a volume of theirs"));
-        findings.push_back(check_shared("roll-worker", site.worker,
-                                        "install Roll on a volume that the nodes mount"));
-    }
+    findings.push_back(
+        check_shared("shared directory", site.directory,
+                     "rollctl down; rollctl up --shared DIR, on a volume of theirs"));
+    findings.push_back(
+        check_shared("roll-worker", site.worker, "install Roll on a volume that the nodes mount"));
     findings.push_back(check_endpoint(context));
     for (Finding& finding : check_queues(context, site)) findings.push_back(std::move(finding));
-    for (Finding& finding : seen) findings.push_back(std::move(finding));
     return findings;
 }
 

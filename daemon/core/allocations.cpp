@@ -33,23 +33,12 @@ tl::unexpected<Error> no_such_queue(const std::string& name) {
     return fail(ErrorCode::NotFound, "there is no allocation queue " + name, "rollctl alloc list");
 }
 
-// Those on which something runs: neither a spare nor a member that has ended does.
-std::set<WorkerId> busy_workers(const State& s) {
-    std::set<WorkerId> busy;
-    for (const JobId job : s.index.running) {
-        for (const Place& place : s.jobs.at(job).attempt->places)
-            if (!place.ended) busy.insert(place.worker);
-    }
-    return busy;
-}
-
 // Whether some worker of it may still work: one that has said that it ends, and has nothing left to
 // end, is done even before its silence has run out.
 bool is_heard(const State& s, AllocationId id) {
-    const std::set<WorkerId> busy = busy_workers(s);
     return std::ranges::any_of(s.workers, [&](const auto& item) {
         const auto& [worker_id, worker] = item;
-        return worker.allocation == id && (!worker.draining || busy.contains(worker_id));
+        return worker.allocation == id && (!worker.draining || is_busy(s, worker_id));
     });
 }
 
@@ -215,7 +204,6 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now) {
     if (a->phase == AllocationPhase::Ordered)
         events.push_back(AllocationAccepted{in.allocation, in.slurm_job});
     const bool granted = a->phase == AllocationPhase::Granted;
-    const bool heard = is_heard(s, in.allocation);
     if (in.phase == SlurmPhase::Running) {
         const Time begin = in.began.value_or(granted ? a->granted_at : now);
         const Time end =
@@ -224,11 +212,11 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now) {
         if (!granted || moved > kSameEnd)
             events.push_back(AllocationGranted{in.allocation, std::min(begin, now), end});
     }
-    if (in.phase == SlurmPhase::Pending && granted && !heard) {
+    if (in.phase == SlurmPhase::Pending && granted && !is_heard(s, in.allocation)) {
         lose_workers(s, in.allocation, "Slurm has requeued its allocation", now, events);
         events.push_back(AllocationReturned{in.allocation});
     }
-    if (in.phase == SlurmPhase::Ended && !heard)
+    if (in.phase == SlurmPhase::Ended && !is_heard(s, in.allocation))
         add_end(s, ended(in.allocation, *a, in.reason, now), events);
     return events;
 }
@@ -263,9 +251,12 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
 // An order that is no longer wanted may have reached Slurm all the same: it is given back.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
-    for (const WorkerId id : busy_workers(s)) {
-        const auto worker = s.workers.find(id);
-        if (worker != s.workers.end()) busy.insert(worker->second.allocation);
+    for (const auto& [worker, jobs] : s.index.by_worker) {
+        const auto found = s.workers.find(worker);
+        const Allocation* a =
+            found == s.workers.end() ? nullptr : find(s, found->second.allocation);
+        if (a != nullptr && a->releasing && is_busy(s, worker))
+            busy.insert(found->second.allocation);
     }
     std::vector<SlurmAction> all;
     for (const auto& [id, a] : s.allocations) {

@@ -142,6 +142,7 @@ void on(State& s, const AttemptPlaced& e) {
         place.up = place.ended = place.spare;
     }
     job.attempt = std::move(attempt);
+    file_places(s, e.attempt.job);
     change(use_of(s, job), job.resources(), 1, e.at, s.policy.half_life);
 }
 void on(State& s, const AttemptStarted& e) {
@@ -196,6 +197,7 @@ void on(State& s, const AttemptEnded& e) {
     change(use, job.resources(), -1, e.at, s.policy.half_life);
     use.gpu_ms += gpu_ms(job.resources(), std::max(e.at - ended.placed_at, Time::duration(0)));
     job.past.push_back(std::move(ended));
+    unfile_places(s, e.attempt.job);
     job.attempt.reset();
 }
 void on(State& s, const CheckpointAsked& e) {

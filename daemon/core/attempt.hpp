@@ -1,6 +1,7 @@
 // One try of a job, and what it leaves.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -50,6 +51,12 @@ struct Attempt {
     bool preempted = false;   // stops because a job of higher priority wants its place
     std::uint64_t asked = 0;  // checkpoints that somebody asked it for
     std::uint64_t saved = 0;  // the newest of these that is recorded
+
+    // What it holds of the worker; null: nothing.
+    const Place* place_on(WorkerId worker) const {
+        const auto place = std::ranges::find(places, worker, &Place::worker);
+        return place == places.end() ? nullptr : &*place;
+    }
     friend bool operator==(const Attempt&, const Attempt&) = default;
 };
 

@@ -28,9 +28,7 @@ const Attempt* current(const State& s, const AttemptKey& key) {
 
 const Place* member(const State& s, const AttemptKey& key, WorkerId worker) {
     const Attempt* attempt = current(s, key);
-    if (attempt == nullptr) return nullptr;
-    const auto place = std::ranges::find(attempt->places, worker, &Place::worker);
-    return place == attempt->places.end() ? nullptr : &*place;
+    return attempt == nullptr ? nullptr : attempt->place_on(worker);
 }
 
 std::string resolve(std::string text, JobId id) {
@@ -343,14 +341,12 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
     if (worker == nullptr || !worker->quiet) return Events{};
     Events events;
     if (!worker->draining) events.push_back(WorkerDrained{in.worker, true});
-    for (const JobId id : s.index.running) {
+    for (const JobId id : jobs_on(s, in.worker)) {
         const Job& job = s.jobs.at(id);
         if (!job.spec.trains()) continue;
-        for (const Place& place : job.attempt->places) {
-            if (place.worker != in.worker || place.ended) continue;
-            events.push_back(
-                MemberEnded{{id, job.attempt->token}, in.worker, Outcome::Infra, 1, in.reason, {}});
-        }
+        if (job.attempt->place_on(in.worker)->ended) continue;
+        events.push_back(
+            MemberEnded{{id, job.attempt->token}, in.worker, Outcome::Infra, 1, in.reason, {}});
     }
     return events;
 }

@@ -75,6 +75,10 @@ void add(const State& state, JobId id, Index& index) {
     }
 }
 
+void add_places(JobId id, const Job& job, Index& index) {
+    for (const Place& place : job.attempt->places) index.by_worker[place.worker].insert(id);
+}
+
 // An empty set is no entry.
 template <class Map>
 void erase_from(Map& map, const typename Map::key_type& key,
@@ -134,9 +138,31 @@ void file(State& state, JobId id) {
     }
 }
 
+void unfile_places(State& state, JobId id) {
+    for (const Place& place : state.jobs.at(id).attempt->places)
+        erase_from(state.index.by_worker, place.worker, id);
+}
+
+void file_places(State& state, JobId id) { add_places(id, state.jobs.at(id), state.index); }
+
+const std::set<JobId>& jobs_on(const State& state, WorkerId worker) {
+    static const std::set<JobId> kNone;
+    const auto found = state.index.by_worker.find(worker);
+    return found == state.index.by_worker.end() ? kNone : found->second;
+}
+
+bool is_busy(const State& state, WorkerId worker) {
+    return std::ranges::any_of(jobs_on(state, worker), [&](JobId id) {
+        return !state.jobs.at(id).attempt->place_on(worker)->ended;
+    });
+}
+
 Index make_index(const State& state) {
     Index index;
-    for (const auto& [id, job] : state.jobs) add(state, id, index);
+    for (const auto& [id, job] : state.jobs) {
+        add(state, id, index);
+        if (job.attempt) add_places(id, job, index);
+    }
     for (const auto& [id, worker] : state.workers) index.by_session[worker.session] = id;
     return index;
 }

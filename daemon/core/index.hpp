@@ -57,7 +57,8 @@ struct Index {
     std::map<JobId, std::set<JobId>> inside;  // of an open job: those of its jobs that are not over
     std::set<JobId> closed;                   // open jobs that are closed and not over
     std::map<JobId, int> array_running;       // by the array's first job
-    std::map<std::string, WorkerId> by_session;  // the workers
+    std::map<std::string, WorkerId> by_session;     // the workers
+    std::map<WorkerId, std::set<JobId>> by_worker;  // whose attempt holds something of it
     friend bool operator==(const Index&, const Index&) = default;
 };
 
@@ -71,6 +72,16 @@ Time ready_since(const State& state, const Job& job);
 // Takes the job out of the index, and puts it where it belongs: around each change of a job.
 void unfile(State& state, JobId id);
 void file(State& state, JobId id);
+
+// Around each change of what the job's attempt holds: not with each of its members, of which a wide
+// gang has many.
+void unfile_places(State& state, JobId id);
+void file_places(State& state, JobId id);
+
+// The jobs whose attempt holds something of the worker, be it of a member that has ended.
+const std::set<JobId>& jobs_on(const State& state, WorkerId worker);
+// Whether a member that has not ended is there.
+bool is_busy(const State& state, WorkerId worker);
 
 // The index of all jobs, from nothing: what file() must have led to.
 Index make_index(const State& state);

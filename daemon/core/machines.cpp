@@ -1,7 +1,5 @@
 #include "daemon/core/machines.hpp"
 
-#include <algorithm>
-
 #include "daemon/core/allocations.hpp"
 
 namespace roll::core {
@@ -11,12 +9,13 @@ constexpr std::size_t kFaultsMax = 64;
 
 // Its worker was asked to end, or its allocation is.
 bool was_to_go(const State& state, const std::string& node) {
-    return std::ranges::any_of(state.workers, [&](const auto& item) {
-        const Worker& worker = item.second;
-        const auto a = state.allocations.find(worker.allocation);
-        const bool goes_back = a != state.allocations.end() && a->second.releasing;
-        return worker.node == node && (worker.draining || goes_back);
-    });
+    const auto sessions = state.sessions.find(node);
+    if (sessions == state.sessions.end()) return false;
+    const auto newest = state.index.by_session.find(sessions->second.back());
+    if (newest == state.index.by_session.end()) return false;
+    const Worker& worker = state.workers.at(newest->second);
+    const auto a = state.allocations.find(worker.allocation);
+    return worker.draining || (a != state.allocations.end() && a->second.releasing);
 }
 
 }  // namespace

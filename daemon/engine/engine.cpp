@@ -23,7 +23,7 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
         before = batch.size();
         for (const core::Rule rule : rules_) take(rule(state_, now));
     }
-    core::check_running(state_);
+    if (!batch.empty()) core::check_running(state_);
     return batch;
 }
 

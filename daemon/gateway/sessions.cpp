@@ -88,13 +88,11 @@ struct Held {
 
 std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     std::vector<Held> held;
-    for (const JobId id : state.index.running) {
-        const core::Job& job = state.jobs.at(id);
-        const bool stopping = job.attempt->phase == core::AttemptPhase::Stopping;
-        for (const core::Place& place : job.attempt->places) {
-            if (place.worker == worker && !place.ended)
-                held.push_back({{id, job.attempt->token}, place.up, stopping});
-        }
+    for (const JobId id : core::jobs_on(state, worker)) {
+        const core::Attempt& attempt = *state.jobs.at(id).attempt;
+        const core::Place& place = *attempt.place_on(worker);
+        const bool stopping = attempt.phase == core::AttemptPhase::Stopping;
+        if (!place.ended) held.push_back({{id, attempt.token}, place.up, stopping});
     }
     return held;
 }
@@ -173,7 +171,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     }
     // A late one, of a connection that was replaced, renews nothing.
     if (!fresh && heartbeat.sequence <= session.last.sequence) return inputs;
-    const bool renews = heartbeat.bound_below_lease || !worker || held_by(state, *worker).empty();
+    const bool renews = heartbeat.bound_below_lease || !worker || !core::is_busy(state, *worker);
     if (renews) session.renewed_at = published;
     if (renews || fresh) session.renewed = now;
     session.counted = static_cast<std::int64_t>(published - session.renewed_at);

@@ -11,19 +11,17 @@ namespace {
 // Silent workers of pilots with something that could be given to others; hardly ever any.
 std::set<WorkerId> held_by_silent(const core::State& state, const std::set<WorkerId>& silent) {
     std::set<WorkerId> held;
-    if (silent.empty()) return held;
-    for (const JobId id : state.index.running) {
-        const core::Job& job = state.jobs.at(id);
-        if (!job.spec.trains()) continue;
-        for (const core::Place& place : job.attempt->places) {
-            if (!place.ended && silent.contains(place.worker)) held.insert(place.worker);
-        }
+    for (const WorkerId id : silent) {
+        const auto worker = state.workers.find(id);
+        if (worker == state.workers.end() || worker->second.allocation == AllocationId{} ||
+            !slurm::is_node_name(core::machine_of(worker->second.node)))
+            continue;
+        const auto trains_there = [&](JobId job_id) {
+            const core::Job& job = state.jobs.at(job_id);
+            return job.spec.trains() && !job.attempt->place_on(id)->ended;
+        };
+        if (std::ranges::any_of(core::jobs_on(state, id), trains_there)) held.insert(id);
     }
-    std::erase_if(held, [&](WorkerId id) {
-        const core::Worker& worker = state.workers.at(id);
-        return worker.allocation == AllocationId{} ||
-               !slurm::is_node_name(core::machine_of(worker.node));
-    });
     return held;
 }
 

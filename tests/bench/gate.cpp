@@ -8,6 +8,7 @@
 #include "common/protocol/worker.hpp"
 #include "common/spec/job_json.hpp"
 #include "daemon/engine/engine.hpp"
+#include "daemon/gateway/sessions.hpp"
 #include "daemon/query/query.hpp"
 
 namespace {
@@ -82,6 +83,52 @@ void turn_deep_queue(int count) {
     }
 }
 
+// 5,000 jobs that run, 50 to a worker.
+engine::Engine& full_house() {
+    static engine::Engine engine = [] {
+        engine::Engine made = new_engine(100, 50);
+        std::vector<core::Input> inputs;
+        for (int i = 0; i < 5'000; ++i) inputs.push_back(submission(i));
+        (void)made.step(inputs, kNow);
+        inputs.clear();
+        for (const core::Action& action : core::actions(made.state())) {
+            const auto& start = std::get<core::StartMember>(action);
+            inputs.push_back(core::MemberStarted{start.worker, start.attempt});
+        }
+        (void)made.step(inputs, kNow);
+        return made;
+    }();
+    return engine;
+}
+
+// What its first worker says.
+protocol::Heartbeat beat_of_house() {
+    const core::State& state = full_house().state();
+    const auto& [id, worker] = *state.workers.begin();
+    protocol::Heartbeat beat;
+    beat.node = worker.node;
+    beat.session = worker.session;
+    for (const auto& [job_id, job] : state.jobs) {
+        if (job.attempt->places.front().worker != id) continue;
+        protocol::RunningAttempt running;
+        running.attempt = {job_id, job.attempt->token};
+        running.phase = "running";
+        beat.running.push_back(running);
+    }
+    return beat;
+}
+
+// Heartbeats that renew a worker's lease, and nothing else.
+void hear_heartbeats(int count) {
+    static gateway::Sessions sessions{gateway::LeaseRules{}};
+    static protocol::Heartbeat beat = beat_of_house();
+    const core::State& state = full_house().state();
+    for (int i = 0; i < count; ++i) {
+        ++beat.sequence;
+        (void)sessions.hear(state, {"route", "key"}, beat, beat.sequence, gateway::Instant{});
+    }
+}
+
 // A page of `rollctl jobs`.
 void list_jobs(int count) {
     const Json args = {{"limit", count},
@@ -140,6 +187,7 @@ struct Loop {
 constexpr std::array kLoops = {Loop{"reference", reference, 4000},
                                Loop{"jobs_submitted_placed_ended", run_jobs, 300},
                                Loop{"turns_before_20000_queued", turn_deep_queue, 40},
+                               Loop{"heartbeats_heard_5000_running", hear_heartbeats, 200},
                                Loop{"page_of_jobs", list_jobs, 1000},
                                Loop{"explained_jobs", explain_jobs, 100},
                                Loop{"heartbeats_coded", code_heartbeats, 40},
@@ -149,6 +197,7 @@ constexpr std::array kLoops = {Loop{"reference", reference, 4000},
 
 int main() {
     (void)deep_queue();
+    (void)full_house();
     for (const Loop& loop : kLoops) {
         loop.run(loop.count);  // what is made once is not its own
         CALLGRIND_TOGGLE_COLLECT;

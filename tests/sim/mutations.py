@@ -144,7 +144,7 @@ MUTATIONS = {
     'core/rules/supply.cpp': [
         ('most = std::min(most, spec.max_jobs);', '', 'a queue knows no max_jobs'),
         ('if (planner.worthwhile(worth)) return planner;', 'return planner;', 'a queue knows no min_utilization'),
-        ('if (a.used_at + idle > now || is_busy(state, id)) return {};', 'return {};', 'idle allocations are kept'),
+        ('if (a.used_at + idle > now || held) return {};', 'return {};', 'idle allocations are kept'),
     ],
     'pilots/desk.cpp': [
         ('        if (found == wanted.end() || found->second != row.id)',

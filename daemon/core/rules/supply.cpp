@@ -330,21 +330,21 @@ Planner plan(const State& state, Time now, Worth& worth) {
     }
 }
 
-bool is_busy(const State& state, AllocationId id) {
-    for (const JobId job : state.index.running) {
-        for (const Place& place : state.jobs.at(job).attempt->places) {
-            const auto worker = state.workers.find(place.worker);
-            if (worker != state.workers.end() && worker->second.allocation == id) return true;
-        }
+// Those of which an attempt holds something.
+std::set<AllocationId> held_allocations(const State& state) {
+    std::set<AllocationId> held;
+    for (const auto& [id, jobs] : state.index.by_worker) {
+        const auto worker = state.workers.find(id);
+        if (worker != state.workers.end()) held.insert(worker->second.allocation);
     }
-    return false;
+    return held;
 }
 
 // Why an allocation that no waiting job needs goes back; empty: it stays.
-std::string idle_reason(const State& state, AllocationId id, const Allocation& a, Time now) {
+std::string idle_reason(const State& state, const Allocation& a, bool held, Time now) {
     if (a.phase != AllocationPhase::Granted) return "no job needs it any more";
     const auto idle = state.queues.at(a.queue).spec.idle;
-    if (a.used_at + idle > now || is_busy(state, id)) return {};
+    if (a.used_at + idle > now || held) return {};
     return "idle for " + std::to_string(idle.count()) + " s";
 }
 
@@ -362,9 +362,10 @@ Events match_supply(const State& state, Time now) {
         for (int i = 0; i < job.spec.shapes() && !planner.serve(job.spec.shape(i), false);) ++i;
     }
     Events events;
+    const std::set<AllocationId> held = held_allocations(state);
     for (const auto& [id, a] : state.allocations) {
         if (a.releasing || planner.needs(id)) continue;
-        const std::string reason = idle_reason(state, id, a, now);
+        const std::string reason = idle_reason(state, a, held.contains(id), now);
         if (!reason.empty()) events.push_back(AllocationReleasing{id, false, reason});
     }
     for (Event& event : planner.orders()) events.push_back(std::move(event));
