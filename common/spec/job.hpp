@@ -24,8 +24,10 @@ enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 // ended, Exported = ended well and its automatic export, if it has one, too.
 struct After {
     enum class Condition { Ok, Any, Failed, Exported };
+    static constexpr std::size_t kConditions = 4;
     Condition condition = Condition::Ok;
     JobId job;
+    bool array = false;  // `job` is the first of an array, and stands for all of its jobs
     friend bool operator==(const After&, const After&) = default;
 };
 

@@ -10,6 +10,7 @@ Result<After> read_after(const Json& json) {
     After after;
     const auto condition = reader.get<std::string>("condition");
     after.job.value = reader.get<std::uint64_t>("job");
+    after.array = reader.get_or("array", false);
     ROLL_TRY_VOID(reader.finish());
     const auto known = parse_condition(condition);
     if (!known) return fail(ErrorCode::Corrupt, "job.after: no condition is " + condition);
@@ -113,6 +114,7 @@ JsonText text_of(const JobSpec& spec) {
     for (const After& one : spec.after) {
         after.push_back(
             JsonText().add("condition", name_of(one.condition)).add("job", one.job.value));
+        if (one.array) after.back().add("array", true);
     }
     JsonText text;
     text.add("name", spec.name)

@@ -95,18 +95,24 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
 }
 
 // The first job of an array stands for all of its jobs.
-Result<std::vector<spec::After>> expand(const State& s, const std::vector<spec::After>& afters) {
-    std::vector<spec::After> all;
-    for (const spec::After& after : afters) {
+Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
+    for (spec::After& after : afters) {
         const Job* job = find(s.jobs, after.job);
         if (job == nullptr) return no_such_job(after.job);
-        all.push_back(after);
-        if (job->array != after.job) continue;
-        for (JobId task{after.job.value + 1};; ++task.value) {
-            const Job* next = find(s.jobs, task);
-            if (next == nullptr || next->array != after.job) break;
-            all.push_back({after.condition, task});
-        }
+        after.array = job->array == after.job;
+    }
+    return {};
+}
+
+// The same as an older rolld wrote it: each job of an array by itself.
+std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
+    std::vector<spec::After> all;
+    for (const spec::After& after : afters) {
+        all.push_back({after.condition, after.job});
+        if (!after.array) continue;
+        for (auto task = s.jobs.upper_bound(after.job);
+             task != s.jobs.end() && task->second.array == after.job; ++task)
+            all.push_back({after.condition, task->first});
     }
     return all;
 }
@@ -131,7 +137,8 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
     spec::JobSpec spec = std::move(tasks.front());
     spec.output = spec.cron.empty() ? resolve(spec.output, id) : in.spec.output;
-    ROLL_TRY(spec.after, expand(s, spec.after));
+    ROLL_TRY_VOID(check_after(s, spec.after));
+    if (job.spec.after.size() > spec.after.size()) spec.after = each_by_itself(s, spec.after);
     spec.priority = job.spec.priority;
     spec.begin = job.spec.begin;
     if (spec.account.empty()) spec.account = job.spec.account;
@@ -165,7 +172,7 @@ Result<void> check_into(const State& s, const Submit& in) {
     return {};
 }
 
-// Its sizes, and the jobs that it names; those in its `after` are expanded.
+// Its sizes, and the jobs that it names; its `after` learns which of them are arrays.
 Result<void> check(const State& s, spec::JobSpec& spec) {
     ROLL_TRY_VOID(check_sizes(spec));
     if (!spec.cron.empty()) {
@@ -176,8 +183,7 @@ Result<void> check(const State& s, spec::JobSpec& spec) {
                         "cron goes with none of after, array, deadline and then");
     }
     if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
-    ROLL_TRY(spec.after, expand(s, spec.after));
-    return {};
+    return check_after(s, spec.after);
 }
 
 Result<Events> on(const State& s, const Submit& in, Time now) {

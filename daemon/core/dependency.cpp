@@ -6,6 +6,12 @@ namespace roll::core {
 
 namespace {
 
+Held holds(const AllOf* all) {
+    if (all == nullptr) return Held::Yes;
+    if (all->failed > 0) return Held::Never;
+    return all->left > 0 ? Held::Not : Held::Yes;
+}
+
 // Of a condition on a job in this phase.
 Held holds(spec::After::Condition condition, JobPhase phase) {
     if (!is_over(phase)) return Held::Not;
@@ -26,7 +32,14 @@ bool exports(const Job& job) {
 
 }  // namespace
 
-Held holds(const State& state, const spec::After& after) {
+const AllOf* all_of(const Index& index, const spec::After& after) {
+    const auto tasks = index.arrays.find(after.job);
+    if (tasks == index.arrays.end()) return nullptr;
+    return &tasks->second.conditions.at(static_cast<std::size_t>(after.condition));
+}
+
+Held holds(const State& state, const spec::After& after, const Index& index) {
+    if (after.array) return holds(all_of(index, after));
     const auto job = state.jobs.find(after.job);
     if (job == state.jobs.end()) return Held::Yes;
     const bool waits = after.condition == spec::After::Condition::Exported && exports(job->second);
@@ -44,8 +57,8 @@ JobId awaited(const State& state, const spec::After& after) {
     return waits ? job->second.export_job.value_or(after.job) : after.job;
 }
 
-bool may_change(const State& state, const spec::After& after) {
-    return is_open(state, after.job) || holds(state, after) == Held::Not;
+bool may_change(const State& state, const spec::After& after, const Index& index) {
+    return holds(state, after, index) == Held::Not;
 }
 
 bool is_open(const State& state, JobId id) {
@@ -53,10 +66,10 @@ bool is_open(const State& state, JobId id) {
     return job != state.jobs.end() && !is_over(job->second.phase);
 }
 
-Held dependencies(const State& state, const Job& job) {
+Held dependencies(const State& state, const Job& job, const Index& index) {
     Held all = Held::Yes;
     for (const spec::After& after : job.spec.after) {
-        const Held one = holds(state, after);
+        const Held one = holds(state, after, index);
         if (one == Held::Never) return one;
         if (one == Held::Not) all = one;
     }
@@ -64,7 +77,9 @@ Held dependencies(const State& state, const Job& job) {
 }
 
 const spec::After* impossible(const State& state, const Job& job) {
-    const auto never = [&](const spec::After& after) { return holds(state, after) == Held::Never; };
+    const auto never = [&](const spec::After& after) {
+        return holds(state, after, state.index) == Held::Never;
+    };
     const auto found = std::ranges::find_if(job.spec.after, never);
     return found == job.spec.after.end() ? nullptr : &*found;
 }

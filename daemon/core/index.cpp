@@ -1,6 +1,8 @@
 #include "daemon/core/index.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "daemon/core/dependency.hpp"
 
@@ -28,21 +30,40 @@ void count_array(Index& index, const Job& job, int by) {
     if (running == 0) index.array_running.erase(job.array);
 }
 
-void join(Line& line, const State& state, JobId id, const Job& job) {
+Time ended_at(const State& state, JobId id) {
+    const auto job = state.jobs.find(id);
+    return job == state.jobs.end() ? Time{} : job->second.ended_at.value_or(Time{});
+}
+
+// What one job of an array means for each condition on all of them; -1: takes that back.
+void count_task(const State& state, JobId id, const Job& job, int by, Index& index) {
+    Tasks& tasks = index.arrays[job.array];
+    tasks.count += by;
+    for (std::size_t i = 0; i < tasks.conditions.size(); ++i) {
+        AllOf& all = tasks.conditions.at(i);
+        const spec::After after{static_cast<spec::After::Condition>(i), id};
+        const Held held = is_over(job.phase) ? holds(state, after, index) : Held::Not;
+        if (held == Held::Not) all.left += by;
+        if (held == Held::Never) all.failed += by;
+        if (held == Held::Yes) all.met = std::max(all.met, ended_at(state, awaited(state, after)));
+    }
+}
+
+void join(Line& line, const State& state, JobId id, const Job& job, const Index& index) {
     line.by_turn.insert({job.spec.priority, id});
-    line.by_age.insert({ready_since(state, job), id});
+    line.by_age.insert({ready_since(state, job, index), id});
 }
 
 void leave(Index& index, const State& state, JobId id, const Job& job) {
     const auto line = index.ready.find(group_of(job));
     if (line == index.ready.end() || line->second.by_turn.erase({job.spec.priority, id}) == 0)
         return;
-    line->second.by_age.erase({ready_since(state, job), id});
+    line->second.by_age.erase({ready_since(state, job, index), id});
     if (line->second.by_turn.empty()) index.ready.erase(line);
 }
 
 void add_queued(const State& state, JobId id, const Job& job, Index& index) {
-    const Held held = dependencies(state, job);
+    const Held held = dependencies(state, job, index);
     if (job.cancel_requested || held == Held::Never) {
         index.doomed.insert(id);
         return;
@@ -56,7 +77,13 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
     if (!job.due || cron) index.sleeping.insert({due_at(job), id});
     const bool ready = !cron && job.due && !job.held && held == Held::Yes;
     if (ready && !missing_secret(state, job.user, job.spec))
-        join(index.ready[group_of(job)], state, id, job);
+        join(index.ready[group_of(job)], state, id, job, index);
+}
+
+std::set<JobId>& waiting_for(Index& index, const spec::After& after) {
+    return index.arrays.at(after.job)
+        .conditions.at(static_cast<std::size_t>(after.condition))
+        .waiting;
 }
 
 void add(const State& state, JobId id, Index& index) {
@@ -71,7 +98,9 @@ void add(const State& state, JobId id, Index& index) {
     if (job.spec.into) index.inside[*job.spec.into].insert(id);
     if (job.spec.deadline) index.deadlines.insert({last_instant(job), id});
     for (const spec::After& after : job.spec.after) {
-        if (may_change(state, after)) index.dependents[awaited(state, after)].insert(id);
+        if (!may_change(state, after, index)) continue;
+        (after.array ? waiting_for(index, after) : index.dependents[awaited(state, after)])
+            .insert(id);
     }
 }
 
@@ -93,18 +122,26 @@ void erase_from(Map& map, const typename Map::key_type& key,
 
 Time due_at(const Job& job) { return std::max(job.not_before, job.spec.begin.value_or(Time{})); }
 
-static Time ended_at(const State& state, JobId id) {
-    const auto job = state.jobs.find(id);
-    return job == state.jobs.end() ? Time{} : job->second.ended_at.value_or(Time{});
-}
-
-Time ready_since(const State& state, const Job& job) {
+Time ready_since(const State& state, const Job& job, const Index& index) {
     Time since = std::max(job.submitted_at, job.spec.begin.value_or(Time{}));
     if (!job.past.empty())
         since = std::max(since, std::max(job.not_before, job.past.back().ended_at));
-    for (const spec::After& after : job.spec.after)
-        since = std::max(since, ended_at(state, awaited(state, after)));
+    for (const spec::After& after : job.spec.after) {
+        const AllOf* all = after.array ? all_of(index, after) : nullptr;
+        since = std::max(since, all ? all->met : ended_at(state, awaited(state, after)));
+    }
     return since;
+}
+
+std::vector<JobId> tasks_at(const State& state, JobId id) {
+    std::vector<JobId> tasks;
+    const Job& job = state.jobs.at(id);
+    if (job.spec.array) tasks.push_back(id);
+    const auto source =
+        job.spec.source_job ? state.jobs.find(*job.spec.source_job) : state.jobs.end();
+    const bool exports = source != state.jobs.end() && source->second.export_job == id;
+    if (exports && source->second.spec.array) tasks.push_back(source->first);
+    return tasks;
 }
 
 void unfile(State& state, JobId id) {
@@ -120,21 +157,36 @@ void unfile(State& state, JobId id) {
     if (job.spec.deadline) index.deadlines.erase({last_instant(job), id});
     leave(index, state, id, job);
     for (const spec::After& after : job.spec.after) {
+        if (after.array && all_of(index, after)) waiting_for(index, after).erase(id);
+        if (after.array) continue;
         erase_from(index.dependents, after.job, id);
         erase_from(index.dependents, awaited(state, after), id);
     }
     count_array(index, job, -1);
+    for (const JobId task : tasks_at(state, id))
+        count_task(state, task, state.jobs.at(task), -1, index);
 }
 
-// Who waited for a job that is over is filed anew: its place depends on how this one ended.
+static void file_anew(State& state, const std::set<JobId>& ids) {
+    for (const JobId id : ids) {
+        unfile(state, id);
+        file(state, id);
+    }
+}
+
+// Who waited for a job that is over is filed anew: its place depends on how this one ended. Who
+// waits for an array is only once that is decided.
 void file(State& state, JobId id) {
+    const std::vector<JobId> tasks = tasks_at(state, id);
+    for (const JobId task : tasks) count_task(state, task, state.jobs.at(task), 1, state.index);
     add(state, id, state.index);
     if (!is_over(state.jobs.at(id).phase)) return;
     const auto waiting = state.index.dependents.extract(id);
-    if (waiting.empty()) return;
-    for (const JobId dependent : waiting.mapped()) {
-        unfile(state, dependent);
-        file(state, dependent);
+    if (!waiting.empty()) file_anew(state, waiting.mapped());
+    for (const JobId task : tasks) {
+        for (AllOf& all : state.index.arrays.at(state.jobs.at(task).array).conditions) {
+            if (all.left == 0 || all.failed > 0) file_anew(state, std::exchange(all.waiting, {}));
+        }
     }
 }
 
@@ -159,6 +211,8 @@ bool is_busy(const State& state, WorkerId worker) {
 
 Index make_index(const State& state) {
     Index index;
+    for (const auto& [id, job] : state.jobs)
+        if (job.spec.array) count_task(state, id, job, 1, index);
     for (const auto& [id, job] : state.jobs) {
         add(state, id, index);
         if (job.attempt) add_places(id, job, index);

@@ -2,13 +2,16 @@
 // has changed, not what ever was.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/ids.hpp"
+#include "common/spec/job.hpp"
 #include "common/spec/resources.hpp"
 #include "common/time.hpp"
 
@@ -45,6 +48,25 @@ struct Line {
     friend bool operator==(const Line&, const Line&) = default;
 };
 
+// A condition on all jobs of an array, as far as they have met it.
+struct AllOf {
+    int left = 0;               // of these it cannot be told yet
+    int failed = 0;             // these can meet it no more
+    Time met{};                 // by the last that has
+    std::set<JobId> waiting{};  // who waits for it
+    friend bool operator==(const AllOf&, const AllOf&) = default;
+};
+
+struct Tasks {
+    int count = 0;
+    std::array<AllOf, spec::After::kConditions> conditions{};
+    friend bool operator==(const Tasks&, const Tasks&) = default;
+};
+
+// The jobs of an array that this job's phase says something of: itself, and the one whose
+// export it is.
+std::vector<JobId> tasks_at(const State& state, JobId id);
+
 struct Index {
     std::set<JobId> open;                         // not over
     std::set<JobId> running;                      // have an attempt
@@ -57,6 +79,7 @@ struct Index {
     std::map<JobId, std::set<JobId>> inside;  // of an open job: those of its jobs that are not over
     std::set<JobId> closed;                   // open jobs that are closed and not over
     std::map<JobId, int> array_running;       // by the array's first job
+    std::map<JobId, Tasks> arrays;            // by the same
     std::map<std::string, WorkerId> by_session;     // the workers
     std::map<WorkerId, std::set<JobId>> by_worker;  // whose attempt holds something of it
     friend bool operator==(const Index&, const Index&) = default;
@@ -67,7 +90,7 @@ Time due_at(const Job& job);
 
 // Since when a ready job waits for nothing but room: it was submitted, due, put back into the
 // queue, and what it waits for had ended.
-Time ready_since(const State& state, const Job& job);
+Time ready_since(const State& state, const Job& job, const Index& index);
 
 // Takes the job out of the index, and puts it where it belongs: around each change of a job.
 void unfile(State& state, JobId id);

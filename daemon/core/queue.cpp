@@ -22,7 +22,7 @@ void Queue::enter(Cursor* cursor) {
     for (; cursor->turn != line.by_turn.end(); ++cursor->turn) {
         const auto [priority, id] = *cursor->turn;
         const Job& job = state_.jobs.at(id);
-        if (starves(ready_since(state_, job))) continue;
+        if (starves(ready_since(state_, job, state_.index))) continue;
         heads_.insert({{true, Time{}, limits_.would_borrow(job), -std::int64_t{priority},
                         limits_.rank(job), id},
                        cursor});

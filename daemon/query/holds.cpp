@@ -76,11 +76,26 @@ class Finder {
 
     void dependencies() {
         for (const spec::After& after : job_.spec.after) {
-            if (!core::may_change(state_, after)) continue;
+            if (!core::may_change(state_, after, state_.index)) continue;
+            if (after.array) {
+                array(after);
+                continue;
+            }
             add("after", "waits for " + condition_text(after),
                 fmt::format("it starts by itself when job {} has ended so; rollctl show {}",
                             after.job.value, after.job.value));
         }
+    }
+
+    // Its jobs come in a row.
+    void array(const spec::After& after) {
+        const int count = state_.index.arrays.at(after.job).count;
+        const auto last = after.job.value + static_cast<std::uint64_t>(count) - 1;
+        add("after",
+            fmt::format("waits for {}: {} of the {} jobs of that array are left",
+                        condition_text(after), core::all_of(state_.index, after)->left, count),
+            fmt::format("it starts by itself when all of them have ended so; rollctl jobs {}-{}",
+                        after.job.value, last));
     }
 
     void times() {

@@ -41,17 +41,23 @@ core::Input ended(WorkerId worker, AttemptKey attempt) {
     return core::MemberExited{worker, attempt, core::Outcome::Done, 0, ""};
 }
 
+// All that runs comes up and ends.
+std::vector<core::Input> ends_of(const core::State& state) {
+    std::vector<core::Input> inputs;
+    for (const JobId id : state.index.running) {
+        const core::Attempt& attempt = *state.jobs.at(id).attempt;
+        const WorkerId worker = attempt.places.front().worker;
+        inputs.push_back(core::MemberStarted{worker, {id, attempt.token}});
+        inputs.push_back(ended(worker, {id, attempt.token}));
+    }
+    return inputs;
+}
+
 // Jobs from their submits to their ends, 64 a turn, over eight workers.
 void run_jobs(int count) {
     engine::Engine engine = new_engine(8, 8);
     for (int sent = 0; sent < count || !engine.state().index.running.empty();) {
-        std::vector<core::Input> inputs;
-        for (const JobId id : engine.state().index.running) {
-            const core::Attempt& attempt = *engine.state().jobs.at(id).attempt;
-            const WorkerId worker = attempt.places.front().worker;
-            inputs.push_back(core::MemberStarted{worker, {id, attempt.token}});
-            inputs.push_back(ended(worker, {id, attempt.token}));
-        }
+        std::vector<core::Input> inputs = ends_of(engine.state());
         for (int i = 0; i < 64 && sent < count; ++i) inputs.push_back(submission(sent++));
         (void)engine.step(inputs, kNow);
     }
@@ -81,6 +87,20 @@ void turn_deep_queue(int count) {
         (void)engine.step(std::array<core::Input, 2>{ended(worker, key), submission(number++)},
                           kNow);
     }
+}
+
+// Two arrays, one behind the other, to their ends.
+void run_arrays(int count) {
+    engine::Engine engine = new_engine(8, 8);
+    std::vector<core::Input> inputs;
+    for (const char* key : {"first", "second"}) {
+        auto submit = std::get<core::Submit>(submission(0));
+        submit.key = key;
+        submit.spec.array = spec::Array{.indices = "1-" + std::to_string(count)};
+        if (!inputs.empty()) submit.spec.after = {{spec::After::Condition::Ok, JobId{1}}};
+        inputs.push_back(std::move(submit));
+    }
+    for (; !inputs.empty(); inputs = ends_of(engine.state())) (void)engine.step(inputs, kNow);
 }
 
 // 5,000 jobs that run, 50 to a worker.
@@ -186,6 +206,7 @@ struct Loop {
 };
 constexpr std::array kLoops = {Loop{"reference", reference, 4000},
                                Loop{"jobs_submitted_placed_ended", run_jobs, 300},
+                               Loop{"arrays_behind_arrays", run_arrays, 300},
                                Loop{"turns_before_20000_queued", turn_deep_queue, 40},
                                Loop{"heartbeats_heard_5000_running", hear_heartbeats, 200},
                                Loop{"page_of_jobs", list_jobs, 1000},

@@ -73,12 +73,14 @@ void Auditor::on(const core::JobSubmitted& e) {
         .spec = e.spec, .user = e.user, .submitted = e.at, .held = e.spec.hold, .array = e.array};
     jobs_[e.job].was_due = due_at(jobs_[e.job]) <= now_;
     ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
-    for (const auto& [condition, other] : e.spec.after) {
-        const JobId first = job(other).array;
-        for (const auto& [id, task] : jobs_) {
-            const bool same = task.array == other && first == other;
-            if (same) ROLL_CHECK(std::ranges::count(e.spec.after, id, &spec::After::job) > 0);
-        }
+    // The first job of an array stands for all of its jobs.
+    std::vector<spec::After>& awaited = jobs_[e.job].spec.after;
+    awaited.clear();
+    for (const spec::After& after : e.spec.after) {
+        const bool all = job(after.job).array == after.job;
+        for (const auto& [id, other] : jobs_)
+            if (id == after.job || (all && other.array == after.job))
+                awaited.push_back({after.condition, id});
     }
     if (!e.spec.array) return;
     // The tasks of an array come in a row, each index once.

@@ -23,7 +23,7 @@ MUTATIONS = {
         ('return repeated(s, in, known->second);',
          'if (in.user == "") return repeated(s, in, known->second);', 'a repeated key queues another job'),
         ('found != known->end() && found + 1 != known->end()', 'false', 'a replaced roll-worker comes back'),
-        ('if (job->array != after.job) continue;', 'continue;', "an array's first job does not stand for all"),
+        ('after.array = job->array == after.job;', 'after.array = false;', "an array's first job does not stand for all"),
         ('if (!job.spec.trains()) continue;', '', "any job is given up on Slurm's word"),
     ],
     'core/apply.cpp': [
@@ -44,7 +44,10 @@ MUTATIONS = {
     ],
     'core/index.cpp': [
         ('&& held == Held::Yes;', '&& held != Held::Never;', 'dependencies do not hold back'),
-        ('unfile(state, dependent);\n        file(state, dependent);', '', 'who waited for a job is forgotten'),
+        ('file_anew(state, waiting.mapped());', '{}', 'who waited for a job is forgotten'),
+        ('if (all.left == 0 || all.failed > 0)', 'if (all.left == 0)', 'who waits for an array learns of no failure'),
+        ('file_anew(state, std::exchange(all.waiting, {}));', '{}', 'who waited for an array is forgotten'),
+        ('if (exports && source->second.spec.array)', 'if (false)', 'the exports of an array are not waited for'),
         ('if (job.spec.deadline) index.deadlines.insert', 'if (false) index.deadlines.insert', 'no deadlines'),
         ('if (exports && !job.export_job)', 'if (exports)', 'exports without end'),
     ],

@@ -6,13 +6,16 @@
 namespace roll::core {
 namespace {
 
+using Condition = spec::After::Condition;
+
 constexpr int kExitCancelled = 130;
 
 std::string hopeless(const spec::After& after) {
-    const std::string job = "job " + std::to_string(after.job.value);
-    if (after.condition == spec::After::Condition::Failed)
+    const std::string job =
+        (after.array ? "a job of array " : "job ") + std::to_string(after.job.value);
+    if (after.condition == Condition::Failed)
         return job + " ended well, and this job waits for its failure";
-    if (after.condition == spec::After::Condition::Exported)
+    if (after.condition == Condition::Exported)
         return job + " or its export did not end well, and this job waits for that";
     return job + " did not end well, and this job waits for that";
 }
@@ -36,22 +39,34 @@ class Ends {
 
   private:
     void add_dependents(JobId id) {
+        for (const JobId task : tasks_at(state_, id)) {
+            const JobId array = state_.jobs.at(task).array;
+            if (task == id) add_waiting({Condition::Ok, array, true});
+            add_waiting({Condition::Exported, array, true});
+        }
         const auto waiting = state_.index.dependents.find(id);
         if (waiting == state_.index.dependents.end()) return;
         for (const JobId dependent : waiting->second) {
             for (const spec::After& after : state_.jobs.at(dependent).spec.after) {
-                const bool wants_it = after.condition == spec::After::Condition::Ok ||
-                                      after.condition == spec::After::Condition::Exported;
-                if (awaited(state_, after) == id && wants_it)
+                const bool wants_it =
+                    after.condition == Condition::Ok || after.condition == Condition::Exported;
+                if (!after.array && awaited(state_, after) == id && wants_it)
                     falling_.push_back({dependent, hopeless(after)});
             }
         }
+    }
+    // Once: the first job of the array that falls brings down all that wait for it.
+    void add_waiting(const spec::After& after) {
+        if (!fallen_.insert({after.condition, after.job}).second) return;
+        for (const JobId dependent : all_of(state_.index, after)->waiting)
+            falling_.push_back({dependent, hopeless(after)});
     }
 
     const State& state_;
     Time now_;
     Events events_;
     std::set<JobId> ended_;
+    std::set<std::pair<Condition, JobId>> fallen_;  // conditions on arrays
     std::deque<std::pair<JobId, std::string>> falling_;
 };
 

@@ -358,7 +358,7 @@ Events match_supply(const State& state, Time now) {
         if (state.stopped || at > now + kSoon) break;
         const Job& job = state.jobs.at(id);
         const bool comes = !job.held && job.spec.cron.empty();
-        if (!comes || dependencies(state, job) != Held::Yes) continue;
+        if (!comes || dependencies(state, job, state.index) != Held::Yes) continue;
         for (int i = 0; i < job.spec.shapes() && !planner.serve(job.spec.shape(i), false);) ++i;
     }
     Events events;

@@ -17,7 +17,7 @@ JobSpec full_spec() {
     spec.resources.segment = 2;
     spec.resources.spares = 1;
     spec.variants = {Resources{}, spec.resources};
-    spec.after = {{After::Condition::Any, JobId{3}}, {After::Condition::Failed, JobId{4}}};
+    spec.after = {{After::Condition::Any, JobId{3}}, {After::Condition::Failed, JobId{4}, true}};
     spec.retry = {5, 2};
     spec.priority = -7;
     spec.hold = true;

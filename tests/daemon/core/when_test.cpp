@@ -112,6 +112,111 @@ TEST(Array, FirstJobStandsForAllInAfter) {
     EXPECT_TRUE(is_running(desk, id));
 }
 
+// Two arrays of two jobs, the second behind the first.
+class Behind : public testing::Test {
+  protected:
+    void submit(spec::After::Condition condition, const std::string& export_document = "") {
+        desk.join("n", 8);
+        spec::JobSpec first = array("0-1");
+        first.kind = export_document.empty() ? spec::JobKind::Command : spec::JobKind::Train;
+        first.export_document = export_document;
+        first.retry.app = 0;
+        desk.submit(first);
+        spec::JobSpec second = array("0-1");
+        second.after = {{condition, JobId{1}}};
+        desk.submit(second);
+    }
+    JobPhase phase(std::uint64_t id) const { return desk.job(JobId{id}).phase; }
+    Desk desk;
+};
+
+TEST_F(Behind, NamesTheArrayAndNotItsJobs) {
+    submit(spec::After::Condition::Ok);
+    const std::vector<spec::After> all{{spec::After::Condition::Ok, JobId{1}, true}};
+    EXPECT_EQ(desk.job(JobId{4}).spec.after, all);
+    desk.exit(JobId{2}, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Queued);
+    desk.pass(1min);
+    desk.exit(JobId{1}, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Running);
+    EXPECT_EQ(ready_since(desk.state, desk.job(JobId{3}), desk.state.index), desk.now);
+}
+
+TEST_F(Behind, FallsWithTheFirstFailure) {
+    submit(spec::After::Condition::Ok);
+    desk.exit(JobId{2}, Outcome::App, 1);
+    EXPECT_EQ(phase(1), JobPhase::Running);
+    EXPECT_EQ(phase(3), JobPhase::Cancelled);
+    EXPECT_EQ(desk.job(JobId{4}).reason,
+              "a job of array 1 did not end well, and this job waits for that");
+}
+
+TEST_F(Behind, FallsAtOnceWithAllThatFollowsIt) {
+    submit(spec::After::Condition::Ok);
+    spec::JobSpec third = array("0-1");
+    third.after = {{spec::After::Condition::Exported, JobId{3}}};
+    desk.submit(third);
+    desk.tell(Hold{JobId{1}, true});
+    desk.tell(Cancel{JobId{3}, "no"});
+    EXPECT_EQ(phase(4), JobPhase::Queued);
+    EXPECT_EQ(phase(5), JobPhase::Cancelled);
+    EXPECT_EQ(phase(6), JobPhase::Cancelled);
+}
+
+TEST_F(Behind, WaitsForFailureOfAllOrTheEndOfAll) {
+    submit(spec::After::Condition::Any);
+    spec::JobSpec third = array("0-1");
+    third.after = {{spec::After::Condition::Failed, JobId{1}}};
+    desk.submit(third);
+    desk.exit(JobId{1}, Outcome::App, 1);
+    EXPECT_EQ(phase(5), JobPhase::Queued);
+    desk.exit(JobId{2}, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Running);
+    EXPECT_EQ(phase(5), JobPhase::Cancelled);
+}
+
+TEST_F(Behind, WaitsForTheExportsOfAll) {
+    submit(spec::After::Condition::Exported, "{}");
+    desk.exit(JobId{1}, Outcome::Done);
+    desk.exit(JobId{2}, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Queued) << "two exports run";
+    desk.exit(*desk.job(JobId{2}).export_job, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Queued);
+    desk.exit(*desk.job(JobId{1}).export_job, Outcome::Done);
+    EXPECT_EQ(phase(3), JobPhase::Running);
+}
+
+TEST_F(Behind, FallsWithAnExport) {
+    submit(spec::After::Condition::Exported, "{}");
+    desk.exit(JobId{1}, Outcome::Done);
+    desk.tell(Cancel{*desk.job(JobId{1}).export_job, "no"});
+    desk.exit(*desk.job(JobId{1}).export_job, Outcome::Stopped, 143);
+    EXPECT_EQ(phase(2), JobPhase::Running);
+    EXPECT_EQ(phase(4), JobPhase::Cancelled);
+}
+
+// An older rolld wrote each job of the array by itself.
+TEST_F(Behind, IsReadAsAnOlderLedgerHasIt) {
+    submit(spec::After::Condition::Ok);
+    spec::JobSpec spec = array("0-1");
+    spec.output = "/runs/{index}-{id}";
+    spec.after = {{spec::After::Condition::Ok, JobId{1}}};
+    const Submit again{"old", "ann", spec};
+    Events events = decide(desk.state, again, desk.now).value();
+    for (Event& event : events) {
+        auto& submitted = std::get<JobSubmitted>(event);
+        submitted.spec.after = {{spec::After::Condition::Ok, JobId{1}},
+                                {spec::After::Condition::Ok, JobId{2}}};
+        core::apply(desk.state, event);
+    }
+    desk.check();
+    EXPECT_TRUE(desk.tell(again).empty()) << "said again it changes nothing";
+    desk.exit(JobId{1}, Outcome::Done);
+    EXPECT_EQ(phase(5), JobPhase::Queued);
+    desk.exit(JobId{2}, Outcome::Done);
+    EXPECT_EQ(phase(5), JobPhase::Running);
+}
+
 class Again : public testing::Test {
   protected:
     Again() {

@@ -69,6 +69,24 @@ TEST(Prune, KeepsWhatIsYoungOrNeededAndTheNewest) {
     EXPECT_EQ(forgettable(state, kDay0 + 1000h), (std::set<JobId>{{1}, {2}, {3}, {4}, {5}}));
 }
 
+TEST(Prune, KeepsAnArrayWholeThatIsAwaited) {
+    core::Events events;
+    for (std::uint64_t id = 1; id <= 3; ++id) {
+        events.push_back(submitted(id));
+        auto& job = std::get<core::JobSubmitted>(events.back());
+        job.spec.array = spec::Array{"0-2", 0, static_cast<int>(id) - 1};
+        job.array = JobId{1};
+    }
+    events.push_back(submitted(4, {{spec::After::Condition::Failed, JobId{1}, true}}));
+    for (int id = 1; id <= 2; ++id) events.push_back(ended(static_cast<std::uint64_t>(id), id));
+    EXPECT_EQ(forgettable(fold(events), kDay0 + 1000h), std::set<JobId>{});
+    events.push_back(ended(3, 3));
+    EXPECT_EQ(forgettable(fold(events), kDay0 + 1000h), std::set<JobId>{}) << "4 is queued";
+    events.push_back(ended(4, 4));
+    events.push_back(submitted(5));
+    EXPECT_EQ(forgettable(fold(events), kDay0 + 1000h), (std::set<JobId>{{1}, {2}, {3}, {4}}));
+}
+
 TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
     const Folder folder;
     {

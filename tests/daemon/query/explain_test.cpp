@@ -221,6 +221,21 @@ TEST_F(Explain, RoomThatOthersHaveStartsItWhenTheyEnd) {
     EXPECT_TRUE(runs(id));
 }
 
+TEST_F(Explain, AnArrayStartsItWhenAllOfItHasEnded) {
+    desk.join("n", 2);
+    spec.array = spec::parse_array("0-1").value();
+    desk.submit(spec);
+    spec.array.reset();
+    spec.after = {{spec::After::Condition::Ok, JobId{1}}};
+    const JobId id = desk.submit(spec);
+    end(JobId{1});
+    EXPECT_EQ(only(id).why, "waits for ok:1: 1 of the 2 jobs of that array are left");
+    EXPECT_TRUE(only(id).remedy.ends_with("rollctl jobs 1-2"));
+    EXPECT_EQ(summary(desk.state, id, {}, desk.now)["after"], Json::array({"ok:1"}));
+    end(JobId{2});
+    EXPECT_TRUE(runs(id));
+}
+
 TEST_F(Explain, AnExportStartsItWhenThatEnds) {
     desk.join("n", 2);
     spec::JobSpec train = wants(1, 1);
