@@ -46,6 +46,18 @@ Auditor::Room Auditor::open_to(const Job& j, Room room, Time now) const {
     return room;
 }
 
+// The first job of an array stands for all of its jobs.
+std::vector<spec::After> Auditor::each_awaited(const std::vector<spec::After>& afters) const {
+    std::vector<spec::After> each;
+    for (const spec::After& after : afters) {
+        const bool all = jobs_.at(after.job).array == after.job;
+        for (const auto& [id, other] : jobs_)
+            if (id == after.job || (all && other.array == after.job))
+                each.push_back({after.condition, id});
+    }
+    return each;
+}
+
 Time Auditor::end_awaited(const spec::After& after) const {
     const Job& other = jobs_.at(after.job);
     const bool exports = after.condition == spec::After::Condition::Exported && other.export_job;

@@ -69,19 +69,12 @@ void Auditor::on(const core::JobSubmitted& e) {
     const bool plain = e.spec.output.find('{') == std::string::npos;
     ROLL_CHECK((plain || !e.spec.cron.empty()) && e.spec.then.empty());
     if (e.cron != JobId{}) check_cron(e);
+    if (e.spec.into) check_into(e);
     jobs_[e.job] = Job{
         .spec = e.spec, .user = e.user, .submitted = e.at, .held = e.spec.hold, .array = e.array};
     jobs_[e.job].was_due = due_at(jobs_[e.job]) <= now_;
     ROLL_CHECK(e.spec.array.has_value() == (e.array.value != 0));
-    // The first job of an array stands for all of its jobs.
-    std::vector<spec::After>& awaited = jobs_[e.job].spec.after;
-    awaited.clear();
-    for (const spec::After& after : e.spec.after) {
-        const bool all = job(after.job).array == after.job;
-        for (const auto& [id, other] : jobs_)
-            if (id == after.job || (all && other.array == after.job))
-                awaited.push_back({after.condition, id});
-    }
+    jobs_[e.job].spec.after = each_awaited(e.spec.after);
     if (!e.spec.array) return;
     // The tasks of an array come in a row, each index once.
     const auto indices = spec::array_indices(e.spec.array->indices).value();
@@ -149,6 +142,7 @@ void Auditor::on(const core::JobEnded& e) {
     j.requeue_due = false;
     j.over = e.phase;
     j.ended = now_;
+    if (j.spec.open) return check_open_end(e);
     if (e.phase == JobPhase::Done) {
         ROLL_CHECK(just_ended && j.last_end->outcome == Outcome::Done && e.exit_code == 0);
         return;
@@ -398,7 +392,8 @@ bool Auditor::exported(JobId id) const {
 }
 
 bool Auditor::allowed(const Job& j) const {
-    if (j.run || j.over || j.held || j.cancelled || !j.spec.cron.empty()) return false;
+    if (j.run || j.over || j.held || j.cancelled) return false;
+    if (!j.spec.cron.empty() || j.spec.open) return false;
     return std::ranges::all_of(j.spec.after, [&](const spec::After& after) {
         const auto over = jobs_.at(after.job).over;
         if (!over) return false;
@@ -428,6 +423,7 @@ void Auditor::check_duties(const core::State& state, Time now, bool calm) const 
         const core::Job& real = state.jobs.at(id);
         ROLL_CHECK(!j.requeue_due && !(j.replacing && !j.run));
         ROLL_CHECK(j.over ? real.phase == *j.over : !core::is_over(real.phase));
+        if (j.spec.open) check_open(id, j);
         if (!j.over && !j.run) ROLL_CHECK(!j.cancelled && !hopeless(j) && !too_late(j, now));
         if (j.over == JobPhase::Done)
             ROLL_CHECK(j.export_job.has_value() == !j.spec.export_document.empty());

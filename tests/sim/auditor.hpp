@@ -81,6 +81,7 @@ class Auditor {
         std::int64_t gpu_ms = 0;  // of attempts that have ended
         Time submitted{};
         bool held = false;
+        bool closed = false;  // of an open job
         std::optional<Time> cancelled{};
         bool was_running_at_cancel = false;
         std::optional<Run> run{};
@@ -140,6 +141,7 @@ class Auditor {
     void on(const core::JobSubmitted& e);
     void on(const core::ExportQueued& e);
     void on(const core::JobHeld& e);
+    void on(const core::JobClosed& e);
     void on(const core::JobPriorityChanged& e);
     void on(const core::JobCancelRequested& e);
     void on(const core::JobRequeued& e);
@@ -197,6 +199,10 @@ class Auditor {
     bool allowed(const Job& job) const;
     bool hopeless(const Job& job) const;
     void check_cron(const core::JobSubmitted& e);
+    bool is_export(const Job& job) const;
+    void check_into(const core::JobSubmitted& e);
+    void check_open_end(const core::JobEnded& e) const;
+    void check_open(JobId id, const Job& open) const;
     bool exported(JobId id) const;
     bool due(const Job& job, Time now) const {
         return allowed(job) && (job.was_due || due_at(job) <= now) && !array_is_full(job);
@@ -235,6 +241,7 @@ class Auditor {
         spec::Resources wanted{};  // the first of its shapes that the workers can hold
     };
     Waiting rank(JobId id, const Job& job, Time now) const;
+    std::vector<spec::After> each_awaited(const std::vector<spec::After>& afters) const;
     Time end_awaited(const spec::After& after) const;
     Time ready_since(const Job& job) const;
     std::vector<Waiting> waiting(Time now) const;

@@ -23,7 +23,8 @@ MUTATIONS = {
         ('return repeated(s, in, known->second);',
          'if (in.user == "") return repeated(s, in, known->second);', 'a repeated key queues another job'),
         ('found != known->end() && found + 1 != known->end()', 'false', 'a replaced roll-worker comes back'),
-        ('after.array = job->array == after.job;', 'after.array = false;', "an array's first job does not stand for all"),
+        ('after.array = job->array == after.job;', 'after.array = false;',
+         "an array's first job does not stand for all"),
         ('if (!job.spec.trains()) continue;', '', "any job is given up on Slurm's word"),
     ],
     'core/apply.cpp': [
@@ -115,6 +116,10 @@ MUTATIONS = {
          'an allocation leaves no time for slow saves'),
         ('if (worker.draining) return false;', '', 'draining workers get jobs'),
         ('if (is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
+    ],
+    'core/rules/close.cpp': [
+        ('if (!state.index.inside.contains(id))', '', 'a closed job does not wait for its jobs'),
+        ('bad += at->second.phase == JobPhase::Done ? 0 : 1;', '', 'a closed job hides how its jobs ended'),
     ],
     'core/rules/wake.cpp': [
         ('if (at > now) break;', '', 'back-offs end at once'),

@@ -63,6 +63,7 @@ spec::JobSpec World::invent(int number) {
                                        std::to_string(first + random_.between(0, 4)))
                          .value();
         spec.array->limit = random_.between(0, 2);
+        if (random_.percent(50)) put_behind_array(spec);
     }
     if (spec.kind == spec::JobKind::Train && random_.percent(60)) spec.export_document = "{}";
     for (int i = random_.percent(40) ? random_.between(1, 2) : 0; i > 0 && !known_.empty(); --i) {
@@ -109,7 +110,38 @@ spec::Policy World::invent_policy() {
     return policy;
 }
 
+// An open job of the same user, if there is one.
+void World::put_into_open(const std::string& key, spec::JobSpec& spec) {
+    for (const auto& [other, id] : known_) {
+        if (keys_.at(other).open && user_of(other) == user_of(key)) spec.into = id;
+    }
+}
+
+// An array behind another.
+void World::put_behind_array(spec::JobSpec& spec) {
+    for (const auto& [key, id] : known_) {
+        if (!keys_.at(key).array) continue;
+        const auto condition = static_cast<spec::After::Condition>(random_.between(0, 3));
+        spec.after.push_back({condition, id});
+        return;
+    }
+}
+
+void World::plan_open_jobs() {
+    for (const char* key : {"open1", "open2", "open10"}) {
+        if (!random_.percent(20)) continue;
+        later(random_.between(0, 400), [this, key] {
+            spec::JobSpec& spec = keys_[key];
+            spec.name = key;
+            spec.open = true;
+            spec.output = "/runs/open-{id}";
+            submit(key, spec);
+        });
+    }
+}
+
 void World::plan_users() {
+    plan_open_jobs();
     const int count = random_.between(4, 18);
     for (int i = 0; i < count; ++i) {
         later(random_.between(0, 700), [this, i] {
@@ -118,6 +150,7 @@ void World::plan_users() {
             spec::JobSpec& spec = keys_[key];
             if (!spec.array && spec.after.empty() && !spec.deadline && random_.percent(8))
                 spec.cron = "*/2 * * * *";
+            if (spec.cron.empty() && random_.percent(50)) put_into_open(key, spec);
             if (!keys_[key].array && spec.cron.empty() && random_.percent(15)) {
                 spec::JobSpec next = invent(100 + i);
                 next.array.reset();
@@ -140,8 +173,9 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
                                   if (reign_ > 0 && reply.error().code == ErrorCode::NotFound)
                                       return;
                                   ROLL_CHECK(reply.error().code == ErrorCode::Refused);
-                                  ROLL_CHECK(full_ || reply.error().message.find("jobs") !=
-                                                          std::string::npos);
+                                  const std::string& why = reply.error().message;
+                                  ROLL_CHECK(full_ || why.find("jobs") != why.npos ||
+                                             why.ends_with("nothing can be put into it"));
                                   return;
                               }
                               const JobId id = engine_->state().keys.at(key);
@@ -187,6 +221,7 @@ void World::meddle() {
         case 19: inbox_.push_back({core::AskCheckpoint{job}}); break;
         case 31:
         case 32: cancel_starting(); break;
+        case 34: close_open(); break;
         case 28: inbox_.push_back({core::StopDispatch{"maintenance"}}); break;
         case 29:
         case 30: inbox_.push_back({core::StopDispatch{}}); break;
@@ -265,6 +300,12 @@ void World::cancel_starting() {
     }
 }
 
+void World::close_open() {
+    if (!engine_) return;
+    for (const auto& [id, job] : engine_->state().jobs)
+        if (job.spec.open && random_.percent(50)) inbox_.push_back({core::Close{id}});
+}
+
 // One way, or both, or the volume.
 void World::cut(Node& node) {
     const int until = second_ + random_.between(1, 80);
@@ -300,6 +341,7 @@ void World::calm_down() {
             for (const Node& node : nodes_) inbox_.push_back({core::Drain{node.name, false}});
             for (const auto& [id, job] : engine_->state().jobs) {
                 if (!job.spec.cron.empty()) inbox_.push_back({core::Cancel{id, "enough"}});
+                if (job.spec.open) inbox_.push_back({core::Close{id}});
                 if (job.held) inbox_.push_back({core::Hold{id, false}});
             }
         });
@@ -310,7 +352,7 @@ void World::calm_down() {
 void World::cancel_impossible() {
     if (!engine_) return;
     for (const auto& [id, job] : engine_->state().jobs) {
-        bool possible = false;
+        bool possible = job.spec.open;  // runs nothing
         for (int i = 0; i < job.spec.shapes(); ++i) {
             const spec::Resources& wanted = job.spec.shape(i);
             possible = possible || could_be_ordered(wanted) || machines_hold(wanted);

@@ -230,6 +230,10 @@ class World {
     // Users.
     spec::Policy invent_policy();
     void plan_users();
+    void plan_open_jobs();
+    void put_into_open(const std::string& key, spec::JobSpec& spec);
+    void put_behind_array(spec::JobSpec& spec);
+    void close_open();
     spec::JobSpec invent(int number);
     void invent_shapes(spec::JobSpec& spec);
     void submit(const std::string& key, const spec::JobSpec& spec);

@@ -1,0 +1,50 @@
+// What the auditor knows of open jobs: others are put into them until they are closed.
+#include "common/check.hpp"
+#include "tests/sim/auditor.hpp"
+
+namespace roll::sim {
+
+using core::JobPhase;
+
+// An export follows its job into what may be closed meanwhile.
+void Auditor::check_into(const core::JobSubmitted& e) {
+    const Job& open = job(*e.spec.into);
+    ROLL_CHECK(open.spec.open && open.user == e.user);
+    if (!e.spec.source_job) ROLL_CHECK(!open.closed && !open.over);
+}
+
+void Auditor::on(const core::JobClosed& e) {
+    ROLL_CHECK(job(e.job).spec.open && !job(e.job).closed && !job(e.job).over);
+    job(e.job).closed = true;
+}
+
+// With the last of its jobs once it is closed, and as they did; or because somebody wants it.
+void Auditor::check_open_end(const core::JobEnded& e) const {
+    const Job& open = jobs_.at(e.job);
+    if (open.cancelled) return ROLL_CHECK(e.phase == JobPhase::Cancelled);
+    ROLL_CHECK(open.closed);
+    bool well = true;
+    for (const auto& [id, j] : jobs_) {
+        if (j.spec.into != e.job) continue;
+        ROLL_CHECK(j.over);
+        well = well && j.over == JobPhase::Done;
+    }
+    ROLL_CHECK(e.phase == (well ? JobPhase::Done : JobPhase::Failed));
+}
+
+// It ends when it can, and takes what is in it with it; an export may follow what ended well.
+void Auditor::check_open(JobId id, const Job& open) const {
+    bool any = false;
+    for (const auto& [other, j] : jobs_) {
+        if (j.spec.into != id || j.over) continue;
+        any = true;
+        ROLL_CHECK(!open.cancelled || j.cancelled || is_export(j));
+    }
+    ROLL_CHECK(any || open.over || !open.closed);
+}
+
+bool Auditor::is_export(const Job& j) const {
+    return j.spec.source_job && jobs_.at(*j.spec.source_job).spec.into == j.spec.into;
+}
+
+}  // namespace roll::sim
