@@ -137,7 +137,10 @@ void on(State& s, const AllocationEnded& e) {
         queue.gpu_seconds +=
             std::max<std::int64_t>(used.count(), 0) * queue.spec.nodes * queue.spec.gpus;
     }
-    for (const std::string& node : allocation.nodes) s.sessions.erase(node);  // none comes back
+    for (const std::string& node : allocation.nodes) {  // none comes back
+        s.sessions.erase(node);
+        s.generations.erase(node);
+    }
     s.allocations.erase(e.allocation);
 }
 void on(State& s, const PilotJoined& e) {

@@ -11,11 +11,14 @@
 namespace roll::query {
 namespace {
 
+// A name is compared with all jobs, a range looks at each of its own: a turn stays bounded.
+constexpr std::size_t kLooksMax = 1'000'000;
+
 Result<void> add_range(const core::State& state, std::uint64_t first, std::uint64_t last,
-                       std::set<JobId>& ids) {
+                       std::set<JobId>& ids, std::size_t& looks) {
     if (last < first || last - first > 1'000'000)
         return fail(ErrorCode::InvalidArgument, "a range of jobs goes from low to high, as in 3-9");
-    for (std::uint64_t id = first; id <= last; ++id) {
+    for (std::uint64_t id = first; id <= last; ++id, ++looks) {
         if (!state.jobs.contains(JobId{id})) {
             return fail(ErrorCode::NotFound, "there is no job " + std::to_string(id),
                         "rollctl jobs -a");
@@ -26,33 +29,36 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
 }
 
 Result<void> add_matches(const core::State& state, const std::string& word, const std::string& user,
-                         std::set<JobId>& ids) {
-    const std::size_t before = ids.size();
+                         std::set<JobId>& ids, std::size_t& looks) {
+    looks += state.jobs.size();
+    bool any = word == "all" || word == "@me";
     for (const auto& [id, job] : state.jobs) {
         const bool matches = word == "all" || (word == "@me" && job.user == user) ||
                              ::fnmatch(word.c_str(), job.spec.name.c_str(), 0) == 0;
         if (matches) ids.insert(id);
+        any = any || matches;
     }
-    if (ids.size() == before && word != "all" && word != "@me")
-        return fail(ErrorCode::NotFound, "no job is named " + word, "rollctl jobs -a");
+    if (!any) return fail(ErrorCode::NotFound, "no job is named " + word, "rollctl jobs -a");
     return {};
 }
 
 Result<void> add(const core::State& state, const std::string& word, const std::string& user,
-                 std::set<JobId>& ids) {
+                 std::set<JobId>& ids, std::size_t& looks) {
     if (word == "last") {
         if (state.jobs.empty()) return fail(ErrorCode::NotFound, "there is no job yet");
         ids.insert(state.jobs.rbegin()->first);
+        ++looks;
         return {};
     }
-    if (const auto id = parse_number<std::uint64_t>(word)) return add_range(state, *id, *id, ids);
+    if (const auto id = parse_number<std::uint64_t>(word))
+        return add_range(state, *id, *id, ids, looks);
     const auto dash = word.find('-');
     if (dash != std::string::npos) {
         const auto first = parse_number<std::uint64_t>(std::string_view(word).substr(0, dash));
         const auto last = parse_number<std::uint64_t>(std::string_view(word).substr(dash + 1));
-        if (first && last) return add_range(state, *first, *last, ids);
+        if (first && last) return add_range(state, *first, *last, ids, looks);
     }
-    return add_matches(state, word, user, ids);
+    return add_matches(state, word, user, ids, looks);
 }
 
 }  // namespace
@@ -60,6 +66,7 @@ Result<void> add(const core::State& state, const std::string& word, const std::s
 Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
                                   const std::string& user) {
     std::set<JobId> ids;
+    std::size_t looks = 0;
     std::size_t begin = 0;
     while (begin <= selector.size()) {
         const std::size_t comma = std::min(selector.find(',', begin), selector.size());
@@ -68,7 +75,12 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
             return fail(ErrorCode::InvalidArgument, "\"" + selector + "\" selects nothing",
                         "use 7, 3-9, 1,4, last, all, @me or a name with globs");
         }
-        ROLL_TRY_VOID(add(state, word, user, ids));
+        if (looks > kLooksMax) {
+            return fail(ErrorCode::InvalidArgument,
+                        "the words of the selector look at jobs more than 1,000,000 times",
+                        "use fewer words, and ranges, as in 3-9");
+        }
+        ROLL_TRY_VOID(add(state, word, user, ids, looks));
         begin = comma + 1;
     }
     return std::vector<JobId>(ids.begin(), ids.end());

@@ -20,6 +20,7 @@
 #include "common/protocol/rank.hpp"
 #include "common/protocol/worker.hpp"
 #include "worker/agent/attempt.hpp"
+#include "worker/agent/ran_here.hpp"
 
 namespace roll::agent {
 
@@ -117,7 +118,7 @@ class AgentCore {
     BeaconTrust trust_{};
     Instant looked_{-Millis{1 << 20}};
     std::map<AttemptKey, Attempt> attempts_{};
-    std::set<AttemptKey> ran_{};  // never to be started again
+    RanHere ran_{};
     std::vector<Effect> effects_{};
 };
 
