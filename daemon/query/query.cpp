@@ -8,6 +8,7 @@
 #include "common/spec/document.hpp"
 #include "daemon/core/save_margin.hpp"
 #include "daemon/query/page.hpp"
+#include "daemon/query/progress.hpp"
 
 namespace roll::query {
 namespace {
@@ -157,9 +158,15 @@ Json after_json(const core::Job& job) {
     return after;
 }
 
-Json progress_json(JobId id, const Hearsay& hearsay) {
-    const auto progress = hearsay.progress.find(id);
-    return progress == hearsay.progress.end() ? Json(nullptr) : progress->second;
+// Of the members of the job's attempt that have told something, together.
+Progress progress_of(JobId id, const Hearsay& hearsay) {
+    Progress all{nullptr};
+    for (const Told& told : hearsay.told ? hearsay.told(id) : std::vector<Told>()) {
+        Progress one = read_progress(told.progress, told.node);
+        for (Json& rank : one.ranks) all.ranks.push_back(std::move(rank));
+        if (!one.told.empty()) all.told = std::move(one.told);
+    }
+    return all;
 }
 
 // Why the jobs of a page wait. Jobs that placement cannot tell apart wait for the same.
@@ -237,7 +244,7 @@ constexpr std::array kFields = {
     Field{"resources", [](const View& v) { return resources_json(v.job.spec.resources); }},
     Field{"times", [](const View& v) { return times_json(v.job.spec); }},
     Field{"array", [](const View& v) { return array_json(v.job); }},
-    Field{"progress", [](const View& v) { return progress_json(v.id, v.hearsay); }},
+    Field{"progress", [](const View& v) { return progress_of(v.id, v.hearsay).told; }},
 };
 
 // Those of the names; all of none. A name that is no field asks for nothing: a newer client.
@@ -341,8 +348,7 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     value["checkpoints"] = checkpoints_json(job);
     value["exported"] = job.exported;
     value["save_margin_ms"] = core::save_margin(job.save_ms).count();
-    const auto heard = hearsay.ranks.find(id);
-    value["ranks"] = heard == hearsay.ranks.end() ? Json::array() : with_scores(heard->second);
+    value["ranks"] = with_scores(progress_of(id, hearsay).ranks);
     value["holds"] = holds_json(holds(state, id, now));
     value["retries"] = {{"infra", job.infra_failures},
                         {"app", job.app_failures},

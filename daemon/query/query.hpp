@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <span>
@@ -16,9 +17,12 @@
 namespace roll::query {
 
 // What rolld knows besides State, for people: progress of running jobs, when a worker was heard.
+struct Told {
+    std::string node;
+    std::string progress;  // of a member there, as it came: it is parsed for whom it is asked
+};
 struct Hearsay {
-    std::map<JobId, Json> progress;
-    std::map<JobId, Json> ranks{};  // [{rank, node, step, own_ms}]
+    std::function<std::vector<Told>(JobId)> told{};  // by the members of its attempt
     std::map<WorkerId, std::int64_t> heard_ms_ago;
     std::map<AllocationId, std::string> slurm{};  // what squeue last said
     std::string slurm_trouble{};

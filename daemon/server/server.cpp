@@ -12,7 +12,6 @@
 
 #include "daemon/dispatch/dispatch.hpp"
 #include "daemon/gateway/ended_workers.hpp"
-#include "daemon/query/progress.hpp"
 #include "daemon/server/take_over.hpp"
 
 namespace roll::server {
@@ -366,8 +365,30 @@ void Server::answer_events(bool committed) {
     });
 }
 
+namespace {
+
+// By the members of the job's attempt, in their last heartbeats.
+std::vector<query::Told> told_of(const core::State& state, const Sessions& sessions, JobId id) {
+    std::vector<query::Told> all;
+    const auto& attempt = state.jobs.at(id).attempt;
+    if (!attempt) return all;
+    for (const core::Place& place : attempt->places) {
+        const auto worker = state.workers.find(place.worker);
+        if (worker == state.workers.end()) continue;
+        const auto session = sessions.all().find(worker->second.session);
+        if (session == sessions.all().end()) continue;
+        for (const protocol::RunningAttempt& running : session->second.last.running)
+            if (running.attempt == AttemptKey{id, attempt->token})
+                all.push_back({worker->second.node, running.progress});
+    }
+    return all;
+}
+
+}  // namespace
+
 query::Hearsay Server::hearsay() const {
     query::Hearsay hearsay;
+    hearsay.told = [this](JobId id) { return told_of(engine_.state(), sessions_, id); };
     for (const auto& [id, a] : engine_.state().allocations) hearsay.slurm[id] = desk_.hearsay(id);
     hearsay.slurm_trouble = desk_.trouble();
     for (const auto& [id, worker] : engine_.state().workers) {
@@ -375,13 +396,6 @@ query::Hearsay Server::hearsay() const {
         if (session == sessions_.all().end()) continue;
         const auto ago = steady_now() - session->second.heard_at;
         hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
-        for (const protocol::RunningAttempt& running : session->second.last.running) {
-            query::Progress progress = query::read_progress(running.progress, worker.node);
-            for (Json& rank : progress.ranks)
-                hearsay.ranks[running.attempt.job].push_back(std::move(rank));
-            if (!progress.told.empty())
-                hearsay.progress[running.attempt.job] = std::move(progress.told);
-        }
     }
     return hearsay;
 }

@@ -34,6 +34,15 @@ class Queue : public ::testing::Test {
     Desk desk;
 };
 
+TEST_F(Queue, ASelectorOfTooManyWordsIsRefused) {
+    std::string many = "k*";
+    for (std::size_t i = 0; i < 1'000'000 / desk.state.jobs.size() + 2; ++i) many += ",k*";
+    const auto refused = select(desk.state, many, "ann");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message,
+              "the words of the selector look at jobs more than 1,000,000 times");
+}
+
 TEST_F(Queue, SelectorsNameJobs) {
     const std::vector<std::pair<std::string, std::string>> table = {{"3", "3"},
                                                                     {"2-4", "2 3 4"},
@@ -193,12 +202,15 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
     desk.tell(core::MemberStarted{worker, key});
     desk.tell(core::CheckpointWritten{worker, key, 5, "/c/5"});
     Hearsay hearsay;
-    hearsay.progress[JobId{1}] = {{"step", 5}};
+    hearsay.told = [](JobId) {
+        return std::vector<Told>{{"a", R"({"step":5,"ranks":[{"rank":0,"own_ms":2}]})"}};
+    };
     const auto reply = show(desk.state, {{"id", 1}}, hearsay, desk.now);
     ASSERT_TRUE(reply);
     const Json& job = (*reply)["job"];
     EXPECT_EQ(job["state"], "running");
-    EXPECT_EQ(job["progress"]["step"], 5);
+    EXPECT_EQ(job["progress"], (Json{{"step", 5}}));
+    EXPECT_EQ(job["ranks"][0]["node"], "a");
     EXPECT_EQ(job["attempts"][0]["token"], "1-1");
     EXPECT_EQ(job["checkpoints"][0]["directory"], "/c/5");
     EXPECT_EQ(job["nodes"], Json::array({"a"}));
