@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/model_check.hpp"
 #include "cli/toml_file.hpp"
 #include "common/files.hpp"
 #include "common/yaml/yaml.hpp"
@@ -147,8 +148,11 @@ Source command_source(const std::vector<std::string>& program) {
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources) {
     std::vector<spec::JobSpec> specs;
     std::string problems;
+    ModelCheck models;
     for (const Source& source : sources) {
         spec::ParsedJob job = parse_source(source);
+        for (spec::Problem& problem : models.problems(source.document, source.base, job.ok()))
+            job.problems.push_back(std::move(problem));
         if (!job.ok()) {
             problems +=
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);

@@ -25,7 +25,8 @@ Result<std::vector<Source>> read_job_file(const std::string& file);
 Result<void> apply_options(const JobOptions& options, Source& source);
 Source command_source(const std::vector<std::string>& program);
 
-// Every source's spec, or one Error InvalidArgument that holds all problems of all of them.
+// Every source's spec, or one Error InvalidArgument that holds all problems of all of them, those
+// of the models that they start from too.
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources);
 
 }  // namespace roll::cli

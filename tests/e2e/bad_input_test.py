@@ -45,24 +45,39 @@ class BadInput(RollTest):
         self.assertIn('dpo', done.stderr)
 
     def test_every_bad_model_and_text_is_one_sentence_and_exit_2(self):
-        """Each through `rollctl submit`, and nothing of the daemon's is lost."""
+        """Submit refuses a bad model, and damaged between submit and start its ranks do. Nothing of rolld's is lost."""
         def bad(pattern, **changes):
             ended = self.fails(self.submit(self.train_job(steps=5, **changes)), pattern)
             self.assertEqual(ended['exit_code'], 2, ended)
 
-        def model(name, change=None, **config):
+        def bad_model(told, change, name, **changes):
+            """`told`: what the ranks say, and submit if that is other."""
+            ranks, at_submit = told if isinstance(told, tuple) else (told, told)
+            job = self.train_job(steps=5, model={'from': model(name)}, **changes)
+            queued = self.submit(job, '--hold')
+            change(os.path.join(self.work, name))
+            refused = self.ctl('submit', job, check=False)
+            self.assertEqual(refused.returncode, 2)
+            self.assertRegex(refused.stderr, at_submit)
+            self.ctl('release', queued)
+            ended = self.fails(queued, ranks)
+            self.assertEqual(ended['exit_code'], 2, ended)
+
+        def model(name):
             folder = os.path.join(self.work, name)
             write_llama(folder)
-            path = os.path.join(folder, 'config.json')
-            with open(path, encoding='utf-8') as file:
-                whole = {**json.load(file), **config}
-            with open(path, 'w', encoding='utf-8') as file:
-                json.dump(whole, file)
             with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
                 json.dump(tokenizer(200), file)
-            if change:
-                change(folder)
-            return {'from': name}
+            return name
+
+        def config(**changes):
+            def change(folder):
+                path = os.path.join(folder, 'config.json')
+                with open(path, encoding='utf-8') as file:
+                    whole = {**json.load(file), **changes}
+                with open(path, 'w', encoding='utf-8') as file:
+                    json.dump(whole, file)
+            return change
 
         def tokenizer(size):
             vocab = {chr(0x4e00 + i): i for i in range(size)}
@@ -82,13 +97,13 @@ class BadInput(RollTest):
         def grow(folder):
             with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
                 json.dump(tokenizer(600), file)
-        bad('model.safetensors', model=model('cut', cut))
-        bad('two.safetensors, which is not there', model=model('lost', lose))
-        bad('the config says', model=model('other', intermediate_size=64), tokenizer='other')
-        large = "has ids up to 599, but the model's embedding has 512 rows"
-        bad(large, model=model('grown', grow), tokenizer='grown')
-        bad(large, model=model('mine'), tokenizer='grown')
-        bad('train.seq_length: 32 is more than', model=model('short', max_position_embeddings=16))
+        bad_model('model.safetensors', cut, 'cut')
+        bad_model('two.safetensors, which is not there', lose, 'lost')
+        bad_model('the config says', config(intermediate_size=64), 'other')
+        bad_model("has ids up to 599, but the model's embedding has 512 rows", grow, 'grown',
+                  tokenizer='grown')
+        bad_model(('train.seq_length: 32 is more than', 'train.seq_length is 32; allowed: at most 16'),
+                  config(max_position_embeddings=16), 'short')
         self.write('empty.txt', '')
         waited = self.ctl('submit', self.train_job(data={'train': ['empty.txt']}), '--wait', check=False)
         self.assertEqual(waited.returncode, 2)

@@ -43,6 +43,19 @@ Result<Families> Families::load() {
     return families;
 }
 
+Result<Families> Families::load_for(const std::string& model_type) {
+    if (std::getenv("ROLL_FAMILIES") != nullptr) return load();  // NOLINT: before any thread
+    for (const EmbeddedFile& file : embedded_families()) {
+        if (file.name != model_type + ".json") continue;
+        ROLL_TRY(Family family, parse_family(file.content, file.name));
+        if (family.model_type != model_type) break;
+        Families one;
+        one.families_.emplace(model_type, std::move(family));
+        return one;
+    }
+    return load();
+}
+
 Result<const Family*> Families::find(const std::string& model_type) const {
     const auto found = families_.find(model_type);
     if (found != families_.end()) return &found->second;

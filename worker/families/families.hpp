@@ -14,6 +14,8 @@ class Families {
   public:
     // Reads ROLL_FAMILIES from the environment. InvalidArgument names the file that is wrong.
     static Result<Families> load();
+    // The same for who wants this one only, without reading the others where that will do.
+    static Result<Families> load_for(const std::string& model_type);
 
     // By HuggingFace model_type. NotFound lists what there is.
     Result<const Family*> find(const std::string& model_type) const;

@@ -199,6 +199,16 @@ TEST(Families, NoMutatedFileOrConfigCrashes) {
     EXPECT_GT(listed, 500U);
 }
 
+TEST(Families, OneAloneIsTheSameOne) {
+    const Families all = Families::load().value();
+    for (const auto& [model_type, family] : all.all()) {
+        const Families one = Families::load_for(model_type).value();
+        EXPECT_EQ(one.find(model_type).value()->weights.size(), family.weights.size());
+    }
+    EXPECT_EQ(Families::load_for("llama").value().all().size(), 1U);
+    EXPECT_EQ(Families::load_for("lama").value().all().size(), all.all().size());
+}
+
 TEST(Families, ADirectoryAddsFamilies) {
     const auto directory =
         std::filesystem::temp_directory_path() / ("families-" + std::to_string(::getpid()));

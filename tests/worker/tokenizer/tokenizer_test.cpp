@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
+#include "worker/tokenizer/ids_end.hpp"
 #include "worker/tokenizer/normal_form.hpp"
 #include "worker/tokenizer/pattern.hpp"
 #include "worker/tokenizer/precompiled.hpp"
@@ -307,6 +308,26 @@ TEST(SameIds, CountsTheIdsThatStandForAnotherText) {
     EXPECT_FALSE(compared(file).of_one_vocabulary());
     EXPECT_EQ(compare_ids(Tokenizer::bytes(), Tokenizer::bytes()).looked_at, 256U);
     EXPECT_EQ(compare_ids(Tokenizer::bytes(), Tokenizer::bytes()).differ, 0U);
+}
+
+TEST(IdsEnd, IsTheTokenizersVocabularyWithoutLoadingIt) {
+    Json unigram = small_file();
+    unigram["model"] = {{"type", "Unigram"},
+                        {"unk_id", 0},
+                        {"vocab", Json::parse(R"([["<unk>", 0.0], ["a\"]}", -1.5], ["b", -2]])")}};
+    Json added = small_file();
+    added["added_tokens"][0]["id"] = 11;
+    for (const Json& file : {small_file(), large_file(), unigram, added}) {
+        for (const std::string& text : {file.dump(), file.dump(2)})
+            EXPECT_EQ(ids_end(text).value(), Tokenizer::parse(text).value().vocab_size()) << text;
+    }
+    EXPECT_EQ(ids_end(added.dump()).value(), 12U);
+    const std::string whole = large_file().dump();
+    for (std::size_t size = 0; size < whole.size(); ++size)
+        EXPECT_FALSE(ids_end(std::string_view(whole).substr(0, size))) << size;
+    for (const char* text :
+         {"[]", "{\"model\":}", "{\"model\": {\"vocab\": 3}}", "{} {}", "{\"a\": ]"})
+        EXPECT_FALSE(ids_end(text)) << text;
 }
 
 }  // namespace

@@ -1,0 +1,267 @@
+#include "cli/model_check.hpp"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include "common/files.hpp"
+#include "worker/convert/source.hpp"
+#include "worker/convert/source_config.hpp"
+#include "worker/families/model.hpp"
+#include "worker/formats/bytes_tokenizer.hpp"
+#include "worker/formats/hf.hpp"
+#include "worker/tokenizer/ids_end.hpp"
+
+namespace roll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kByteValues = 256;
+
+// A file may also say "{previous.result}", which is nowhere yet.
+bool is_visible(const std::string& directory) {
+    return ::access(directory.c_str(), R_OK | X_OK) == 0;
+}
+
+std::string path_of(const Json& object, const char* key, const std::string& base) {
+    const Json value = object.value(key, Json());
+    if (!value.is_string()) return "";
+    return (fs::path(base) / value.get<std::string>()).lexically_normal().string();
+}
+
+std::optional<std::int64_t> number_of(const Json& object, const char* key) {
+    const Json value = object.value(key, Json());
+    return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
+}
+
+Json object_of(const Json& document, const char* key) {
+    Json value = document.value(key, Json());
+    return value.is_object() ? value : Json::object();
+}
+
+// What a HuggingFace directory says of itself; empty: it does not, or is none.
+std::string type_of(const fs::path& directory) {
+    const auto config = formats::read_hf_config(directory);
+    const Json type = config ? config->value("model_type", Json()) : Json();
+    return type.is_string() ? type.get<std::string>() : "";
+}
+
+// The config alone, so that sizes can be judged where the weights are damaged.
+Result<void> read_config(convert::Source& source, const families::Families& families) {
+    ROLL_TRY(source.format, convert::detect_format(source.directory));
+    if (source.format == convert::Format::Mca)
+        return convert::use_mca_config(source, source.directory, families);
+    if (source.format != convert::Format::Hf && source.format != convert::Format::Bin) return {};
+    ROLL_TRY(source.config.hf_config, formats::read_hf_config(source.directory));
+    return convert::use_hf_config(source, families);
+}
+
+}  // namespace
+
+struct CheckedJob {
+    const Json& document;
+    const std::string& base;
+    std::string prefix;  // of paths: "then[0]."
+    bool whole;
+    std::vector<spec::Problem>& found;
+
+    std::string kind = document.value("kind", Json("")).is_string()
+                           ? document.value("kind", std::string())
+                           : std::string();
+    Json model = object_of(document, "model");
+    Json train = object_of(document, "train");
+    std::string from = path_of(model, "from", base);
+    bool has_tokenizer = document.contains("tokenizer");
+
+    void note(const std::string& path, const std::string& message) const {
+        found.push_back({prefix + path, message});
+    }
+    // A resumed job has the checkpoint's model, and may do without what it once started from.
+    bool resumes() const { return kind == "resume"; }
+};
+
+const Result<families::Families>& ModelCheck::families(const std::string& model_type) {
+    auto found = families_.find(model_type);
+    if (found == families_.end())
+        found = families_.emplace(model_type, families::Families::load_for(model_type)).first;
+    return found->second;
+}
+
+const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
+    if (!is_visible(job.from)) return nullptr;
+    const auto [place, is_new] = models_.try_emplace(job.from);
+    Model& model = place->second;
+    if (!is_new) return &model;
+    convert::Source source;
+    source.directory = job.from;
+    const auto note = [&](const Error& error) { model.problems.push_back(error.message); };
+    const auto& known = families(type_of(job.from));
+    const auto config = known ? read_config(source, *known) : tl::unexpected(known.error());
+    if (!config) {
+        note(config.error());
+        return &model;
+    }
+    if (auto whole = convert::open_source(job.from, *known))
+        source = *std::move(whole);
+    else
+        note(whole.error());
+    model.reads_bytes = formats::has_bytes_tokenizer(source.config.hf_config);
+    for (const families::NativeTensor& tensor : source.native)
+        model.parameters.push_back(tensor.name);
+    if (source.family == nullptr) return &model;
+    if (auto sizes = families::model_config(*source.family, source.config.native))
+        model.config = *std::move(sizes);
+    else
+        note(sizes.error());
+    return &model;
+}
+
+// Of sizes in the file, as the ranks will complete them.
+std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
+                                                         std::optional<std::int64_t> ids) {
+    const Json name = job.model.value("family", Json());
+    if (!name.is_string()) return std::nullopt;
+    const auto model_type = name.get<std::string>();
+    const auto family = families(model_type).and_then([&](const families::Families& known) {
+        return known.find(model_type);
+    });
+    if (!family) {
+        job.note("model.family", fmt::format("is {}, but {}", model_type, family.error().message));
+        return std::nullopt;
+    }
+    if (!job.whole) return std::nullopt;
+    Json sizes = job.model;
+    for (const char* key : {"family", "from", "freeze"}) sizes.erase(key);
+    if (!sizes.contains("vocab_size")) sizes["vocab_size"] = ids.value_or(kByteValues);
+    Model model;
+    const auto build = [&]() -> Result<void> {
+        ROLL_TRY(const Json config, families::complete_hf_config(**family, sizes));
+        ROLL_TRY(const Json native, families::native_config(**family, config));
+        ROLL_TRY(model.config, families::model_config(**family, native));
+        ROLL_TRY(const auto tensors, families::native_tensors(**family, native, config));
+        for (const families::NativeTensor& tensor : tensors)
+            model.parameters.push_back(tensor.name);
+        return {};
+    };
+    if (const auto built = build(); !built)
+        job.note("model", "does not work: " + built.error().message);
+    return model;
+}
+
+ModelCheck::Tokens ModelCheck::tokens(const CheckedJob& job, const Model* model) {
+    const Json word = job.document.value("tokenizer", Json());
+    const bool own = !job.from.empty() && !job.has_tokenizer;
+    if (word == "bytes" || (!job.has_tokenizer && !own) || (own && model && model->reads_bytes))
+        return {kByteValues, ""};
+    const std::string directory = own ? job.from : path_of(job.document, "tokenizer", job.base);
+    if (directory == job.from && model && model->reads_bytes) return {kByteValues, ""};
+    if (directory.empty() || !is_visible(directory)) return {};
+    const auto [place, is_new] = tokenizers_.try_emplace(directory);
+    Tokens& tokens = place->second;
+    if (!is_new) return tokens;
+    const std::string file = directory + "/tokenizer.json";
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) {
+        tokens.problem =
+            directory + " has no tokenizer.json; name a directory that has one, or bytes";
+        return tokens;
+    }
+    const auto text = read_file(file);
+    const auto ids = text ? tokenizer::ids_end(*text) : tl::unexpected(text.error());
+    if (ids)
+        tokens.ids = *ids;
+    else
+        tokens.problem = text ? file + " " + ids.error().message : ids.error().message;
+    return tokens;
+}
+
+namespace {
+
+void check_rows(const CheckedJob& job, std::int64_t rows, std::int64_t ids) {
+    const auto asked = number_of(job.model, "vocab_size");
+    if (asked && !job.from.empty() && *asked < rows)
+        return job.note(
+            "model.vocab_size",
+            fmt::format("is {}; allowed: at least {}, the rows that the model has", *asked, rows));
+    if (asked.value_or(rows) >= ids) return;
+    const std::string enough = fmt::format("model.vocab_size {}", (ids + 63) / 64 * 64);
+    if (asked)
+        job.note("model.vocab_size",
+                 fmt::format("is {}; allowed: at least {}, the tokenizer's ids", *asked, ids));
+    else
+        job.note("tokenizer",
+                 fmt::format("has ids up to {}, but the model's embedding has {} rows; name the "
+                             "tokenizer that belongs to the model, or more rows: {}",
+                             ids - 1, rows, enough));
+}
+
+void check_freeze(const CheckedJob& job, const std::vector<std::string>& parameters) {
+    const Json globs = job.model.value("freeze", Json::array());
+    if (!globs.is_array() || parameters.size() < 2) return;
+    std::vector<bool> frozen(parameters.size());
+    for (std::size_t i = 0; i < globs.size(); ++i) {
+        if (!globs[i].is_string()) continue;
+        const auto glob = globs[i].get<std::string>();
+        bool used = false;
+        for (std::size_t p = 0; p < parameters.size(); ++p) {
+            if (::fnmatch(glob.c_str(), parameters[p].c_str(), 0) != 0) continue;
+            frozen[p] = used = true;
+        }
+        if (!used)
+            job.note(fmt::format("model.freeze[{}]", i),
+                     fmt::format("is {}, and no parameter is called so; there are {}, {} and "
+                                 "others",
+                                 glob, parameters[0], parameters[1]));
+    }
+    if (std::ranges::all_of(frozen, std::identity()))
+        job.note("model.freeze", "keeps all parameters, so there is nothing to train");
+}
+
+}  // namespace
+
+void ModelCheck::check(const CheckedJob& job) {
+    const Model* model = job.from.empty() ? nullptr : given_model(job);
+    if (model != nullptr && !job.resumes())
+        for (const std::string& problem : model->problems)
+            job.note("model.from", fmt::format("is {}, but {}", job.from, problem));
+    const Tokens tokens = this->tokens(job, model);
+    if (!tokens.problem.empty() && !job.resumes())
+        job.note("tokenizer", "cannot be used: " + tokens.problem);
+    if (job.kind == "tokenize") return;
+    std::optional<Model> sized;
+    if (job.from.empty()) {
+        sized = sized_model(job, tokens.ids);
+        model = sized ? &*sized : nullptr;
+    }
+    if (model == nullptr) return;
+    check_freeze(job, model->parameters);
+    if (!model->config) return;
+    if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
+    const auto sequence = number_of(job.train, "seq_length");
+    const std::int64_t positions = model->config->positions_max;
+    const bool said = job.model.contains("max_position_embeddings");  // then it has been compared
+    if (sequence && !said && *sequence > positions)
+        job.note("train.seq_length",
+                 fmt::format("is {}; allowed: at most {}, the model's max_position_embeddings",
+                             *sequence, positions));
+}
+
+std::vector<spec::Problem> ModelCheck::problems(const Json& document, const std::string& base,
+                                                bool whole) {
+    std::vector<spec::Problem> found;
+    const auto look = [&](const Json& one, const std::string& prefix) {
+        if (!one.is_object()) return;
+        const CheckedJob job{one, base, prefix, whole, found};
+        if (job.kind == "train" || job.resumes() || job.kind == "tokenize") check(job);
+    };
+    look(document, "");
+    const Json then = document.is_object() ? document.value("then", Json()) : Json();
+    for (std::size_t i = 0; then.is_array() && i < then.size(); ++i)
+        look(then[i], fmt::format("then[{}].", i));
+    return found;
+}
+
+}  // namespace roll::cli

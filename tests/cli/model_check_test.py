@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""What is wrong with the model that a job starts from is said by `submit`, all of it, before a daemon is asked.
+
+usage: model_check_test.py ROLLCTL
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
+sys.path.append(os.path.join(TOP, 'tests', 'oracle'))
+from tiny_hf import write_llama  # noqa: E402
+
+ROLLCTL = sys.argv.pop(1)
+
+
+def write_tokenizer(folder, size):
+    vocab = {chr(0x4e00 + i): i for i in range(size)}
+    with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
+        json.dump({'version': '1.0', 'added_tokens': [], 'normalizer': None, 'pre_tokenizer': None, 'decoder': None,
+                   'post_processor': None, 'model': {'type': 'BPE', 'vocab': vocab, 'merges': []}}, file)
+
+
+class ModelCheck(unittest.TestCase):
+
+    def setUp(self):
+        self.work = tempfile.mkdtemp(prefix='roll-models-')
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.env = {'PATH': '/usr/bin:/bin', 'ROLL_DIR': self.work + '/state', 'HOME': self.work}
+        with open(os.path.join(self.work, 'text.txt'), 'w', encoding='utf-8') as file:
+            file.write('In the beginning')
+
+    def model(self, name, change=None, ids=200, **config):
+        """A directory with a model of 512 rows and 2048 positions, and what is changed in it."""
+        folder = os.path.join(self.work, name)
+        write_llama(folder)
+        path = os.path.join(folder, 'config.json')
+        with open(path, encoding='utf-8') as file:
+            whole = {**json.load(file), **config}
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(whole, file)
+        write_tokenizer(folder, ids)
+        if change:
+            change(folder)
+        return name
+
+    def submit(self, documents):
+        path = os.path.join(self.work, 'job.json')
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write('\n'.join(json.dumps(document) for document in documents))
+        return self.run_ctl('submit', '--dry-run', path)
+
+    def run_ctl(self, *words):
+        return subprocess.run([ROLLCTL, *words], cwd=self.work, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, check=False, env=self.env)
+
+    def job(self, model, seq_length=32, **changes):
+        return {'name': 'x', 'kind': 'train', 'model': model, 'data': {'train': ['text.txt']},
+                'train': {'seq_length': seq_length, 'global_batch_size': 2, 'micro_batch_size': 1, 'steps': 3},
+                **changes}
+
+    def problems(self, *documents):
+        """The lines below the first; nothing if the jobs may be queued."""
+        done = self.submit(documents)
+        if done.returncode == 0:
+            return []
+        self.assertEqual(done.returncode, 2, done.stderr)
+        lines = [re.sub(r'^line \d+: ', '', line.strip()) for line in done.stderr.splitlines()]
+        return [line for line in lines if 'cannot be queued:' not in line]
+
+    def test_a_good_model_is_queued(self):
+        good = {'from': self.model('good'), 'freeze': ['decoder.layers.[0-2].*', 'embedding.*']}
+        self.assertEqual(self.problems(self.job(good)), [])
+        self.assertEqual(self.problems(self.job({**good, 'vocab_size': 576}, tokenizer='bytes')), [])
+        self.assertEqual(self.problems({**self.job(good), 'kind': 'tokenize'}), [])
+
+    def test_all_of_a_model_is_told_at_once(self):
+        def cut(folder):
+            path = os.path.join(folder, 'model.safetensors')
+            os.truncate(path, os.path.getsize(path) - 1)
+        name = self.model('cut', cut, ids=600, max_position_embeddings=16)
+        found = self.problems(self.job({'from': name, 'freeze': ['decoder.layer.*']}, parallel={'dp': 3}))
+        whole = '\n'.join(found)
+        self.assertEqual(len(found), 4, whole)
+        self.assertRegex(whole, r'parallel dp 3 ')
+        self.assertRegex(whole, r'model\.from is /\S+/cut, but /\S+/cut/model\.safetensors')
+        self.assertRegex(whole, r"tokenizer has ids up to 599, but the model's embedding has 512 rows")
+        self.assertIn("train.seq_length is 32; allowed: at most 16, the model's max_position_embeddings", whole)
+
+    def test_each_has_one_sentence(self):
+        def lose(folder):
+            os.rename(os.path.join(folder, 'model.safetensors'), os.path.join(folder, 'one.safetensors'))
+            with open(os.path.join(folder, 'model.safetensors.index.json'), 'w', encoding='utf-8') as file:
+                json.dump({'weight_map': {'model.norm.weight': 'one.safetensors',
+                                          'lm_head.weight': 'two.safetensors'}}, file)
+
+        def break_config(folder):
+            with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as file:
+                file.write('{')
+
+        def garble(folder):
+            with open(os.path.join(folder, 'tokenizer.json'), 'r+', encoding='utf-8') as file:
+                file.truncate(50)
+
+        def untokenize(folder):
+            os.unlink(os.path.join(folder, 'tokenizer.json'))
+        good = self.model('good')
+        large = os.path.join(self.work, 'large')
+        os.makedirs(large)
+        write_tokenizer(large, 600)
+        cases = [
+            (r'model\.from is \S+, but .*two\.safetensors, which is not there', {'from': self.model('lost', lose)}, {}),
+            (r'model\.from is \S+, but .*config\.json', {'from': self.model('broken', break_config)}, {}),
+            (r'model\.from is \S+, but no family file covers odd', {'from': self.model('odd', model_type='odd')}, {}),
+            (r'model\.from is \S+, but .*the config says', {'from': self.model('other', intermediate_size=64)}, {}),
+            (r'model\.from is \S+, but the trainer does not build models with attention_dropout 0\.5',
+             {'from': self.model('dropout', attention_dropout=0.5)}, {}),
+            (r'tokenizer cannot be used: \S+ has no tokenizer\.json', {'from': self.model('mute', untokenize)}, {}),
+            (r'tokenizer cannot be used: \S+/tokenizer\.json is no JSON object', {'from': self.model('torn', garble)},
+             {}),
+            (r'model\.freeze\[0\] is decoder\.layers\.7\.\*, and no parameter is called so; there are embedding',
+             {'from': good, 'freeze': ['decoder.layers.7.*']}, {}),
+            (r'model\.freeze keeps all parameters', {'from': good, 'freeze': ['*']}, {}),
+            (r'model\.vocab_size is 500; allowed: at least 512', {'from': good, 'vocab_size': 500}, {}),
+            (r'tokenizer has ids up to 599', {'from': good}, {'tokenizer': 'large'}),
+            (r'model\.vocab_size is 576; allowed: at least 600', {'from': good, 'vocab_size': 576},
+             {'tokenizer': 'large'}),
+            (r'train\.seq_length is 4096; allowed: at most 2048', {'from': good}, {'seq_length': 4096}),
+            (r'objective: sft learns from \.jsonl files', {'from': good}, {'objective': 'sft'}),
+        ]
+        for pattern, model, changes in cases:
+            found = self.problems(self.job(model, **changes))
+            self.assertEqual(len(found), 1, found)
+            self.assertRegex(found[0], pattern)
+        sizes = {'family': 'llama', 'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2,
+                 'num_attention_heads': 2}
+        for pattern, model, changes in [
+                (r'^model\.family is lama, but no family file covers lama; there are .*llama',
+                 {**sizes, 'family': 'lama'}, {}),
+                (r'model does not work: family llama has no config key sliding_window',
+                 {**sizes, 'sliding_window': 8}, {}),
+                (r'model\.freeze\[1\] is x\*', {**sizes, 'freeze': ['embedding*', 'x*']}, {}),
+                (r'model\.vocab_size is 300; allowed: at least 600', {**sizes, 'vocab_size': 300},
+                 {'tokenizer': 'large'}),
+                (r'train\.seq_length is 4096; allowed: at most 2048', sizes, {'seq_length': 4096})]:
+            found = self.problems(self.job(model, **changes))
+            self.assertEqual(len(found), 1, found)
+            self.assertRegex(found[0], pattern)
+
+    def test_every_example_is_accepted(self):
+        """Each as it stands, beside small files and a small model in the places that it names."""
+        for name in sorted(os.listdir(os.path.join(TOP, 'examples'))):
+            if not name.endswith('.yaml'):
+                continue
+            shutil.copy(os.path.join(TOP, 'examples', name), self.work)
+            with open(os.path.join(self.work, name), encoding='utf-8') as file:
+                text = file.read()
+            for model in set(re.findall(r'from: (models/[\w.-]+)', text)):
+                if not os.path.exists(os.path.join(self.work, model)):
+                    self.model(model)
+            for path in set(re.findall(r'data/[\w.-]+\.(?:jsonl|txt)', text)):
+                os.makedirs(os.path.join(self.work, 'data'), exist_ok=True)
+                with open(os.path.join(self.work, path), 'w', encoding='utf-8') as file:
+                    file.write('')
+            done = self.run_ctl('submit', '--dry-run', name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = json.loads(done.stdout)['jobs'][0]['document']
+            keeps = document['checkpoint'].get('keep_best', False)
+            self.assertEqual(document['export']['of'], 'best' if keeps else 'last')
+
+    def test_the_family_of_the_documentation_is_whole_and_trains(self):
+        with open(os.path.join(TOP, 'docs', 'families.md'), encoding='utf-8') as file:
+            blocks = [json.loads(block) for block in re.findall(r'```json\n(.*?)```', file.read(), re.S)]
+        family, = [block for block in blocks if 'family' in block]
+        os.makedirs(os.path.join(self.work, 'families'))
+        path = os.path.join(self.work, 'families', 'mini.json')
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(family, file)
+        checked = self.run_ctl('families', 'check', path)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+        self.env['ROLL_FAMILIES'] = os.path.dirname(path)
+        self.assertEqual(self.problems(self.job({'from': self.model('mini', model_type='mini',
+                                                                    max_position_embeddings=64)})), [])
+        sizes = {'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': 2}
+        self.assertEqual(self.problems(self.job({'family': 'mini', **sizes})), [])
+
+    def test_every_job_of_every_file_is_looked_at(self):
+        good, short = self.model('good'), self.model('short', max_position_embeddings=16)
+        self.assertEqual(len(self.problems(self.job({'from': short}), self.job({'from': short}))), 2)
+        chain = {**self.job({'from': good}), 'then': [{**self.job({'from': short}), 'name': 'y'}]}
+        self.assertRegex(self.problems(chain)[0], r'^then\[0\]\.train\.seq_length is 32; allowed: at most 16')
+
+    def test_a_resumed_job_needs_its_checkpoint_alone(self):
+        def cut(folder):
+            os.truncate(os.path.join(folder, 'model.safetensors'), 9)
+        resumed = {**self.job({'from': self.model('gone', cut)}), 'kind': 'resume', 'resume': {'job': 3}}
+        self.assertEqual(self.problems(resumed), [])
+
+
+if __name__ == '__main__':
+    unittest.main()

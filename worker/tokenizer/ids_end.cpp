@@ -1,0 +1,131 @@
+#include "worker/tokenizer/ids_end.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace roll::tokenizer {
+namespace {
+
+// Walks over JSON. After the first thing that is none, everything is empty and ok() false.
+class Scan {
+  public:
+    explicit Scan(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
+    bool ok() const { return ok_; }
+
+    // Calls on_member(key) for each member of the object here, on_element() for each element of the
+    // array; each takes the value.
+    template <class F>
+    void members(const F& on_member) {
+        if (!take('{') || take('}')) return;
+        do {
+            const std::string_view key = string();
+            if (!need(':')) return;
+            on_member(key);
+        } while (ok_ && take(','));
+        need('}');
+    }
+    template <class F>
+    void elements(const F& on_element) {
+        if (!take('[') || take(']')) return;
+        do on_element();
+        while (ok_ && take(','));
+        need(']');
+    }
+
+    char next() {
+        while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
+        return at_ < end_ ? *at_ : '\0';
+    }
+    // A whole number that is an id; other values are passed over.
+    void id(std::uint32_t& ids_end) {
+        constexpr std::uint32_t kMax = 1U << 30;
+        next();
+        std::uint32_t value = 0;
+        const auto [rest, error] = std::from_chars(at_, end_, value);
+        if (error != std::errc() || value > kMax) return skip();
+        at_ = rest;
+        ids_end = std::max(ids_end, value + 1);
+    }
+    // The value here, whatever it is.
+    void skip() {
+        int depth = 0;
+        do {
+            const char first = next();
+            if (first == '"') {
+                string();
+            } else if (first == '{' || first == '[') {
+                ++depth;
+                ++at_;
+            } else if (first == '}' || first == ']') {
+                --depth;
+                ++at_;
+            } else if (first == ',' || first == ':') {
+                ++at_;
+            } else {
+                word();
+            }
+        } while (ok_ && depth > 0);
+        if (depth < 0) ok_ = false;
+    }
+
+  private:
+    bool take(char one) {
+        if (next() != one) return false;
+        ++at_;
+        return true;
+    }
+    bool need(char one) {
+        ok_ = ok_ && take(one);
+        return ok_;
+    }
+    // As it is written; no key of interest has an escape.
+    std::string_view string() {
+        if (!need('"')) return {};
+        const char* const begin = at_;
+        for (; at_ < end_ && *at_ != '"'; ++at_)
+            if (*at_ == '\\') ++at_;
+        if (at_ >= end_) ok_ = false;
+        const std::string_view text(begin, static_cast<std::size_t>(std::min(at_, end_) - begin));
+        if (ok_) ++at_;
+        return text;
+    }
+    // A number, true, false, null.
+    void word() {
+        const char* const begin = at_;
+        while (at_ < end_ && std::strchr(" \n\r\t,:]}[{\"", *at_) == nullptr) ++at_;
+        if (at_ == begin) ok_ = false;
+    }
+
+    const char* at_;
+    const char* end_;
+    bool ok_ = true;
+};
+
+}  // namespace
+
+Result<std::uint32_t> ids_end(std::string_view json) {
+    Scan scan(json);
+    std::uint32_t end = 0, listed = 0;
+    const auto vocabulary = [&](std::string_view key) {
+        if (key != "vocab") return scan.skip();
+        if (scan.next() == '{') return scan.members([&](std::string_view) { scan.id(end); });
+        scan.elements([&] {  // of pieces with scores, whose numbers are their places
+            scan.skip();
+            ++listed;
+        });
+    };
+    const auto added = [&] {
+        scan.members([&](std::string_view key) { key == "id" ? scan.id(end) : scan.skip(); });
+    };
+    if (scan.next() != '{') return fail(ErrorCode::Corrupt, "is no JSON object");
+    scan.members([&](std::string_view key) {
+        if (key == "model" && scan.next() == '{') return scan.members(vocabulary);
+        if (key == "added_tokens" && scan.next() == '[') return scan.elements(added);
+        scan.skip();
+    });
+    if (!scan.ok() || scan.next() != '\0') return fail(ErrorCode::Corrupt, "is no JSON object");
+    return std::max(end, listed);
+}
+
+}  // namespace roll::tokenizer
