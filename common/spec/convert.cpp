@@ -27,7 +27,8 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     } else {
         spec.source = reader.get_or<std::string>("source", "");
         spec.adapter = reader.get_or<std::string>("adapter", "");
-        reader.raw("source_job");  // the launch names that job's checkpoint
+        reader.raw("source_job");  // the launch names that job's checkpoints
+        spec.best = reader.get_or<std::string>("of", "last") == "best";
     }
     spec.target = reader.get<std::string>("target");
     spec.to = reader.get_or<std::string>("to", "");
@@ -71,6 +72,7 @@ std::string document_of(const ConvertSpec& spec) {
               {"account_for_loss", spec.account_for_loss},
               {"max_shard_size", spec.max_shard_size},
               {"overwrite", spec.overwrite}};
+    if (spec.best) json["of"] = "best";
     if (!spec.source.empty()) json[merges ? "base" : "source"] = spec.source;
     if (merges) json["adapters"] = spec.adapters;
     if (!spec.to.empty()) json["to"] = spec.to;

@@ -13,7 +13,8 @@ namespace roll::spec {
 
 // Directories are absolute. What is left out has the converter's default.
 struct ConvertSpec {
-    std::string source;                 // empty: the checkpoint that the launch names
+    std::string source;                 // empty: a checkpoint that the launch names
+    bool best = false;                  // of those: of the lowest validation loss, not the newest
     std::vector<std::string> adapters;  // a merge's
     std::string adapter;                // a conversion's, instead of the source's weights
     std::string target;

@@ -6,6 +6,7 @@
 #include "common/spec/job.hpp"
 #include "common/spec/schema.hpp"
 #include "common/spec/sizes.hpp"
+#include "common/spec/train.hpp"
 #include "common/spec/units.hpp"
 
 namespace roll::spec {
@@ -47,6 +48,11 @@ void fill_derived(Json& document, const std::string& base) {
         document["output"] =
             fmt::format("{}/runs/{}-{{id}}", base, document["name"].get<std::string>());
     }
+    // Who keeps the best checkpoint wants that model, not one that trained on and got worse.
+    const Json::json_pointer best("/checkpoint/keep_best");
+    Json* const how = document.contains("export") ? &document["export"] : nullptr;
+    if (trains(document) && how != nullptr && how->is_object() && !how->contains("of"))
+        (*how)["of"] = document.contains(best) && document[best] == true ? "best" : "last";
 }
 
 // The model's own tokenizer unless one is named. Once paths are absolute and known to be there, so
@@ -61,6 +67,13 @@ void fill_tokenizer(Json& document) {
     Json& model = document["model"];
     const bool sized = model.contains("vocab_size") || model.contains("from");
     if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
+}
+
+// What only who reads the whole of it refuses.
+std::vector<Problem> unreadable(const Json& document) {
+    if (!trains(document)) return {};
+    const auto spec = train_spec(document.dump());
+    return spec ? std::vector<Problem>() : std::vector<Problem>{{"", spec.error().message}};
 }
 
 // Each of the variants must suit the mesh; what is wrong in all of them has been said.
@@ -175,10 +188,20 @@ JobSpec read_spec(Json& document) {
     if (trains(document) && document["export"].is_object()) {
         const Json& how = document["export"];
         spec.export_document =
-            Json{{"convert", {{"to", how["format"]}, {"dtype", how["dtype"]}}}}.dump();
+            Json{{"convert", {{"to", how["format"]}, {"dtype", how["dtype"]}, {"of", how["of"]}}}}
+                .dump();
     }
     spec.document = document.dump();
     return spec;
+}
+
+// Checkpoints of directories are not told apart by their losses.
+std::vector<Problem> check_best(const Json& document) {
+    const Json convert = document.value("convert", Json::object());
+    if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
+    return {{"convert.of",
+             "is best, which a job has and no directory; allowed: last, or source_job "
+             "instead of source"}};
 }
 
 std::vector<Problem> check_cron(const JobSpec& spec) {
@@ -231,12 +254,14 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     if (parsed.ok()) append(parsed.problems, check_resources((*json)["resources"]));
     if (trains(*json)) append(parsed.problems, impossible_sizes(*json));
     if (trains(*json) && parsed.ok()) append(parsed.problems, impossible_variants(*json));
+    if (parsed.ok()) append(parsed.problems, unreadable(*json));
     std::vector<JobSpec> then = read_chain(*json, base_directory, parsed.problems);
     if (!parsed.ok()) return parsed;
     parsed.spec = read_spec(*json);
     parsed.spec.then = std::move(then);
     append(parsed.problems, check_chain(parsed.spec));
     append(parsed.problems, check_cron(parsed.spec));
+    append(parsed.problems, check_best(*json));
     return parsed;
 }
 

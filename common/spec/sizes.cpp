@@ -155,6 +155,11 @@ void check_validations(const Json& document, std::vector<Problem>& problems) {
             problems.push_back({"checkpoint.keep_best", fmt::format(kNothing, true, false)});
         return;
     }
+    const Json::json_pointer exported("/export/of");
+    const bool keeps = document.contains(best) && document[best] == true;
+    if (document.contains(exported) && document[exported] == "best" && !keeps)
+        problems.push_back(
+            {"export.of", "is best, but checkpoint.keep_best is false; allowed: last, or set it"});
     if (patience && !every)
         problems.push_back({"train.early_stop.patience",
                             fmt::format("is {}, but there are no validations to count; allowed: 0, "

@@ -279,6 +279,7 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
     }
     JsonReader reader(json, "export");
     const auto dtype = reader.get_or<std::string>("dtype", "bf16");
+    spec.export_best = reader.get_or<std::string>("of", "last") == "best";
     ROLL_TRY_VOID(reader.finish_lenient());
     ROLL_TRY(spec.export_dtype, pick("export.dtype", dtype, kExportDtypes));
     return {};

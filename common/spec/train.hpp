@@ -134,6 +134,7 @@ struct TrainSpec {
     std::chrono::seconds checkpoint_wait_for_space{600};  // of the last one, on a full disk
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
+    bool export_best = false;  // the checkpoint of the lowest validation loss, not the last
 
     // Micro-batches of one data-parallel rank in a step.
     std::int64_t microbatches() const { return global_batch_size / micro_batch_size / parallel.dp; }

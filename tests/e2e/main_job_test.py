@@ -48,6 +48,32 @@ class MainJob(RollTest):
         self.assertEqual(text, self.ctl('generate', folder, 'the ', '--max-tokens', '8', '--seed',
                                         '1').stdout)
 
+    def test_the_export_is_of_the_best_checkpoint_where_one_is_kept(self):
+        """A job learns 600 bytes by heart: its held-out loss falls, then rises until it stops early."""
+        with open(self.corpus(), 'r+b') as file:
+            file.truncate(700)
+        self.up()
+        job = self.submit(self.train_job(
+            steps=400, data__valid=0.15, train__valid_every=5, train__early_stop={'patience': 3},
+            train__optimizer={'lr': 1e-2, 'schedule': 'constant'}, checkpoint={'keep': 1, 'keep_best': True}))
+        ended = self.wait_done(job)
+        self.wait_done(ended['export_job'])
+        losses = {row['step']: row['valid_loss'] for row in self.metrics(job) if 'valid_loss' in row}
+        best, last = min(losses, key=losses.get), max(losses)
+        self.assertLess(best, last)
+        self.assertIn(f'the best checkpoint is that of step {best}\n', self.ctl('logs', ended['export_job']).stdout)
+        self.assertFalse([row for row in self.metrics(job) if 'export_valid_loss' in row])  # of other weights
+
+        def weights(folder):
+            with open(os.path.join(folder, 'model.safetensors'), 'rb') as file:
+                return file.read()
+        at = {one['step']: one['directory'] for one in self.show(job)['checkpoints']}
+        for step in (best, last):
+            self.ctl('convert', at[step], f'of-{step}', '--to', 'hf', '--dtype', 'fp32')
+        exported = weights(os.path.join(ended['output'], 'export', 'hf'))
+        self.assertTrue(exported == weights(os.path.join(self.work, f'of-{best}')), 'not the best')
+        self.assertFalse(exported == weights(os.path.join(self.work, f'of-{last}')))
+
     def test_resume_continues_bitwise(self):
         self.corpus()
         self.up()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "common/files.hpp"
 #include "worker/checkpoint/state.hpp"
 
 namespace roll::checkpoint {
@@ -30,7 +31,31 @@ bool has_optimizer(const Manifest& manifest) {
                        [](const FileEntry& file) { return file.path == kOptimizerFile; });
 }
 
+bool is_of_step(const std::filesystem::path& directory, std::int64_t step) {
+    const auto name = parse_final_name(directory.filename().string());
+    return name && name->step == step;
+}
+
 }  // namespace
+
+std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first) {
+    for (const std::filesystem::path& directory : newest_first) {
+        const auto text = read_file(directory / kStateFile);
+        if (!text) continue;
+        const auto state = decode_state(*text);
+        if (!state) continue;
+        return state->best_valid_loss ? std::optional(state->best_step) : std::nullopt;
+    }
+    return std::nullopt;
+}
+
+std::vector<std::filesystem::path> with_step_first(
+    std::span<const std::filesystem::path> newest_first, std::int64_t step) {
+    std::vector<std::filesystem::path> order(newest_first.begin(), newest_first.end());
+    std::stable_partition(order.begin(), order.end(),
+                          [&](const auto& directory) { return is_of_step(directory, step); });
+    return order;
+}
 
 Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use) {
     Choice choice;

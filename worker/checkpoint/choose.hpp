@@ -20,6 +20,14 @@ struct Choice {
     std::vector<std::filesystem::path> damaged;      // of the skipped, those that do not verify
 };
 
+// The step of the lowest validation loss, as the newest state that can be read has it: a run
+// carries it on from attempt to attempt. Nothing: there was no validation.
+std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
+
+// Those of that step before the others. Pure.
+std::vector<std::filesystem::path> with_step_first(
+    std::span<const std::filesystem::path> newest_first, std::int64_t step);
+
 enum class For { Weights, Resume };  // what a checkpoint is wanted for
 
 // The first of `newest_first` whose every byte verifies; to resume, one that still has its

@@ -20,7 +20,7 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
         if (!checkpoint.deleted) newest_first.emplace_back(checkpoint.directory);
     if (newest_first.empty())
         return fail(ErrorCode::InvalidArgument, "there is no checkpoint to convert");
-    return environment.choose(newest_first);
+    return environment.choose(newest_first, spec.best);
 }
 
 // Another attempt's target may be there, whole, when it died before it was recorded; a directory

@@ -12,8 +12,11 @@ namespace roll::convert {
 
 struct LaunchEnvironment {
     Hooks hooks;
-    // The newest of these checkpoint directories whose every byte verifies. Corrupt: none does.
-    std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path>)> choose;
+    // Of these checkpoint directories the newest whose every byte verifies, or, if it does and is
+    // asked for, the one of the lowest validation loss. Corrupt: none verifies.
+    std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path> newest_first,
+                                                bool best)>
+        choose;
     std::function<void(const std::string& line)> report;  // one line up to the worker
     int threads = 0;                                      // 0: the machine's, at most 4
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,10 +47,26 @@ int threads_of_the_job() {
     return variable == nullptr ? 0 : std::clamp(std::atoi(variable), 0, 16);
 }
 
-roll::Result<std::filesystem::path> newest_that_verifies(
-    std::span<const std::filesystem::path> newest_first) {
-    const auto choice = roll::checkpoint::choose_newest(newest_first);
+// The export's log tells whose weights these are, as it need not be the last step's.
+void say_which(std::optional<std::int64_t> best, std::int64_t taken) {
+    if (!best)
+        fmt::print("no validation says which checkpoint is best: the newest is taken\n");
+    else if (*best == taken)
+        fmt::print("the best checkpoint is that of step {}\n", taken);
+    else
+        fmt::print(
+            "warning: the best checkpoint, of step {}, is not there: that of step {} is taken\n",
+            *best, taken);
+}
+
+roll::Result<std::filesystem::path> one_that_verifies(
+    std::span<const std::filesystem::path> newest_first, bool best) {
+    const auto step = best ? roll::checkpoint::best_step(newest_first) : std::nullopt;
+    const auto order = step ? roll::checkpoint::with_step_first(newest_first, *step)
+                            : std::vector(newest_first.begin(), newest_first.end());
+    const auto choice = roll::checkpoint::choose_newest(order);
     for (const std::string& reason : choice.reasons) fmt::print(stderr, "{}\n", reason);
+    if (best && choice.directory) say_which(step, choice.manifest.name.step);
     if (choice.directory) return *choice.directory;
     return roll::fail(roll::ErrorCode::Corrupt,
                       "no checkpoint verifies; the newest: " + choice.reasons.front());
@@ -71,7 +88,7 @@ int run(int argc, char** argv) {
     if (const auto* launch = std::get_if<roll::convert::LaunchCommand>(&*command))
         return roll::convert::run_launch(
             launch->file,
-            {{.stopped = stop_is_pending}, newest_that_verifies, report, threads_of_the_job()});
+            {{.stopped = stop_is_pending}, one_that_verifies, report, threads_of_the_job()});
     roll::convert::Environment environment;
     environment.hooks.stopped = stop_is_pending;
     environment.check_manifest = check_manifest;

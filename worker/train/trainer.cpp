@@ -356,10 +356,13 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     const bool last = state_.step == spec_.steps;
     if (now < progress_due_ && !last && result.updated) return;
     progress_due_ = now + kProgressEvery;
-    const Json progress = {
-        {"step", state_.step},         {"steps", spec_.steps},
-        {"loss", result.loss},         {"tokens_per_second", report.tokens_per_second()},
-        {"eta_s", report.eta_seconds}, {"phase", "train"}};
+    const Json progress = {{"step", state_.step},
+                           {"steps", spec_.steps},
+                           {"loss", result.loss},
+                           {"tokens_per_second", report.tokens_per_second()},
+                           {"eta_s", report.eta_seconds},
+                           {"tokens", state_.tokens},
+                           {"phase", "train"}};
     link_.report(protocol::Progress{progress.dump()});
     std::printf("%s\n", line_of(report).c_str());
     std::fflush(stdout);
@@ -422,7 +425,8 @@ bool Trainer::validate(const Moment& moment) {
 void Trainer::measure_export() {
     const std::vector<const ValidSet*> sets = validation_.due({.last = true});
     const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
-    if (sets.empty() || !dtype) return;
+    const bool exports_other = spec_.export_best && state_.best_step != state_.step;
+    if (sets.empty() || !dtype || exports_other) return;
     const at::Tensor& weight = step_->chunks()[0].parameters().flat_weight;
     const at::Tensor kept = weight.clone();
     weight.copy_(weight.to(*dtype));

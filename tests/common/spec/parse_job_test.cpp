@@ -272,6 +272,36 @@ TEST_F(ParseJob, WhatCountsValidationsNeedsSomethingHeldOut) {
     }
 }
 
+TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
+    const auto of = [&](const Json& json) {
+        const ParsedJob job = parse(json);
+        EXPECT_TRUE(job.ok());
+        const Json convert = Json::parse(job.spec.export_document)["convert"];
+        EXPECT_EQ(train_spec(job.spec.document)->export_best, convert["of"] == "best");
+        return convert["of"];
+    };
+    Json json = train_file();
+    EXPECT_EQ(of(json), "last");
+    json["checkpoint"]["keep_best"] = true;
+    json["train"]["valid_every"] = 5;
+    EXPECT_EQ(of(json), "best");
+    json["export"]["of"] = "last";
+    EXPECT_EQ(of(json), "last");
+    json["checkpoint"]["keep_best"] = false;
+    json["export"]["of"] = "best";
+    EXPECT_EQ(problems(json),
+              "export.of is best, but checkpoint.keep_best is false; allowed: last, or set it\n");
+    Json convert = {
+        {"name", "c"}, {"kind", "convert"}, {"convert", {{"target", "o"}, {"of", "best"}}}};
+    convert["convert"]["source_job"] = 4;
+    EXPECT_TRUE(convert_spec(parse(convert).spec.document)->best);
+    convert["convert"].erase("source_job");
+    convert["convert"]["source"] = base;
+    EXPECT_EQ(problems(convert),
+              "convert.of is best, which a job has and no directory; allowed: last, or source_job "
+              "instead of source\n");
+}
+
 TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     const ParsedJob command =
         parse({{"name", "c"}, {"kind", "command"}, {"command", {"echo", "hi"}}});

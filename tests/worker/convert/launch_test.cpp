@@ -11,6 +11,7 @@
 #include "common/tensor/safetensors.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/manifest.hpp"
+#include "worker/checkpoint/state.hpp"
 
 namespace roll::convert {
 namespace {
@@ -45,7 +46,8 @@ class Launches : public ::testing::Test {
     }
 
     // As a training run leaves it: MCA with a manifest.
-    fs::path write_checkpoint(std::int64_t step, float value) {
+    fs::path write_checkpoint(std::int64_t step, float value,
+                              std::optional<std::int64_t> best = std::nullopt) {
         write_model(root_ / "hf", value);
         const checkpoint::Name name{step, {3, 1}};
         Request request;
@@ -54,6 +56,12 @@ class Launches : public ::testing::Test {
         EXPECT_TRUE(convert(request, families_, {}));
         fs::remove_all(root_ / "hf");
         fs::create_directories(request.target / checkpoint::kFolder);
+        checkpoint::State state;
+        state.step = step;
+        if (best) state.best_valid_loss = 1;
+        state.best_step = best.value_or(0);
+        EXPECT_TRUE(write_file_atomically(request.target / checkpoint::kStateFile,
+                                          checkpoint::encode(state)));
         const checkpoint::Manifest manifest{name, checkpoint::hash_files(request.target).value()};
         EXPECT_TRUE(write_file_atomically(request.target / checkpoint::kManifestFile,
                                           checkpoint::encode(manifest)));
@@ -69,8 +77,11 @@ class Launches : public ::testing::Test {
         const fs::path file = root_ / "launch-0.json";
         EXPECT_TRUE(write_file_atomically(file, protocol::encode(launch)));
         reports_.clear();
-        const auto choose = [](std::span<const fs::path> paths) -> Result<fs::path> {
-            const auto choice = checkpoint::choose_newest(paths);
+        const auto choose = [](std::span<const fs::path> paths, bool best) -> Result<fs::path> {
+            std::vector<fs::path> order(paths.begin(), paths.end());
+            if (const auto step = checkpoint::best_step(paths); best && step)
+                order = checkpoint::with_step_first(paths, *step);
+            const auto choice = checkpoint::choose_newest(order);
             if (choice.directory) return *choice.directory;
             return fail(ErrorCode::Corrupt, choice.reasons.front());
         };
@@ -110,6 +121,24 @@ TEST_F(Launches, TheAutomaticExportTakesTheNewestCheckpointThatVerifies) {
     EXPECT_EQ(launch(convert, {newest}, 3), 1);
     EXPECT_EQ(reports_.back()["t"], "failed");
     EXPECT_EQ(value_of(root_ / "export/hf"), 1.5F);  // the last good export stays
+}
+
+TEST_F(Launches, TheExportOfTheBestTakesTheStepThatTheNewestStateNames) {
+    const fs::path best = write_checkpoint(2, 2.5F, 2);
+    const fs::path newest = write_checkpoint(4, 4.5F, 2);
+    const Json target = (root_ / "export/hf").string();
+    const Json of_best{{"source_job", 1}, {"target", target}, {"of", "best"}};
+    EXPECT_EQ(launch(of_best, {newest, best}), 0);
+    EXPECT_EQ(value_of(root_ / "export/hf"), 2.5F);
+    EXPECT_EQ(launch({{"source_job", 1}, {"target", target}, {"of", "last"}}, {newest, best}, 2),
+              0);
+    EXPECT_EQ(value_of(root_ / "export/hf"), 4.5F);
+    fs::remove_all(best / "iter_0000001");  // then the newest does
+    EXPECT_EQ(launch(of_best, {newest, best}, 3), 0);
+    EXPECT_EQ(value_of(root_ / "export/hf"), 4.5F);
+    const fs::path untold = write_checkpoint(5, 5.5F);  // no validation, no best one
+    EXPECT_EQ(launch(of_best, {untold, newest}, 4), 0);
+    EXPECT_EQ(value_of(root_ / "export/hf"), 5.5F);
 }
 
 TEST_F(Launches, ExitCodesSayWhetherToTryAgain) {
