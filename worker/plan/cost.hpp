@@ -26,12 +26,14 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_l
 FlopsPerToken flops_per_token(const spec::ModelConfig& model,
                               std::span<const std::int64_t> lengths);
 
-// Bytes on one rank that holds the whole model, besides the program's own (its code, LibTorch, the
-// threads' stacks). `activations` is what `live` micro-batches save from forward to backward, less
-// what lies in the gradients' memory (spare_room.hpp: with one micro-batch a step, on a CPU);
-// `workspace` what comes on top where the most is held: at the loss its block of logits with the
-// rows that go in and come out, or in a layer's backward the gradient of its widest product.
-// `snapshot` is the copy that a checkpoint is written from while training goes on.
+// Bytes on one rank that holds the whole model. `program` is what it takes over a model of nearly
+// nothing: its code, LibTorch, the threads' stacks; of a GPU's memory, where all else lies there,
+// what CUDA takes is not known, and left out. `activations` is what `live` micro-batches save from
+// forward to backward, less what lies in the gradients' memory (spare_room.hpp: with one
+// micro-batch a step, on a CPU); `workspace` what comes on top where the most is held: at the loss
+// its block of logits with the rows that go in and come out, or in a layer's backward the gradient
+// of its widest product. `snapshot` is the copy that a checkpoint is written from while training
+// goes on.
 struct MemoryBytes {
     std::int64_t weights = 0;
     std::int64_t main_weights = 0;  // what the optimizer moves, beyond the weights
@@ -40,8 +42,10 @@ struct MemoryBytes {
     std::int64_t activations = 0;
     std::int64_t workspace = 0;
     std::int64_t snapshot = 0;
+    std::int64_t program = 0;
     std::int64_t total() const {
-        return weights + main_weights + gradients + moments + activations + workspace + snapshot;
+        return weights + main_weights + gradients + moments + activations + workspace + snapshot +
+               program;
     }
 };
 struct Held {

@@ -25,6 +25,7 @@ OrderedJson memory_json(const plan::MemoryBytes& bytes) {
             {"activations", bytes.activations},
             {"workspace", bytes.workspace},
             {"checkpoint_snapshot", bytes.snapshot},
+            {"program", bytes.program},
             {"total", bytes.total()}};
 }
 
@@ -73,7 +74,8 @@ std::string layers_text(const OrderedJson& range) {
 }
 
 std::string memory_text(const OrderedJson& memory) {
-    std::string text = bytes_text(memory["total"]) + " a rank besides the program's own:";
+    std::string text = bytes_text(memory["total"]) + " a rank" +
+                       (memory["program"] == 0 ? ", besides what CUDA takes:" : ":");
     for (const auto& [name, bytes] : memory.items()) {
         if (name == "total" || bytes == 0) continue;
         std::string words = name;
@@ -82,6 +84,30 @@ std::string memory_text(const OrderedJson& memory) {
     }
     text.pop_back();
     return text;
+}
+
+// What a GPU reaches is not known where none is, and this machine's processor says nothing of it.
+OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
+    OrderedJson time{{"mfu_assumed", kMfuAssumed}};
+    if (on_gpu && spec.peak_tflops == 0) {
+        time["peak_tflops_per_rank"] = time["seconds"] = nullptr;
+        return time;
+    }
+    const double peak = spec.peak_tflops > 0 ? spec.peak_tflops * 1e12
+                                             : measure_peak_flops(dtype_of(spec.precision));
+    time["peak_tflops_per_rank"] = peak / 1e12;
+    time["seconds"] = flop / (kMfuAssumed * peak * spec.parallel.dp);
+    return time;
+}
+
+std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
+    if (time["seconds"].is_null())
+        return "not known: set train.peak_tflops to what one of these GPUs can do in this "
+               "precision, by its data sheet";
+    return duration_text(time["seconds"]) + " if each of " + ranks.dump() + " ranks does half of " +
+           scaled(1e12 * time["peak_tflops_per_rank"].get<double>(), 1000,
+                  {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
+           " (train.peak_tflops, else a matrix product's on this machine)";
 }
 
 }  // namespace
@@ -126,13 +152,9 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const double dp = spec.parallel.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};
-    const double peak = spec.peak_tflops > 0 ? spec.peak_tflops * 1e12
-                                             : measure_peak_flops(dtype_of(spec.precision));
     const double flop = flops.causal * static_cast<double>(spec.global_batch_size) *
                         static_cast<double>(spec.seq_length * spec.steps);
-    json["time"] = {{"mfu_assumed", kMfuAssumed},
-                    {"peak_tflops_per_rank", peak / 1e12},
-                    {"seconds", flop / (kMfuAssumed * peak * dp)}};
+    json["time"] = time_json(spec, flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
     return json;
 }
@@ -161,11 +183,7 @@ std::string plan_text(const OrderedJson& p) {
         ", " + flop_text(causal * tokens * steps) + "\n";
     text += "arithmetic  " + flop_text(causal) + " a token (causal attention), " +
             flop_text(flops["full"].get<double>()) + " (full)\n";
-    text += "time        " + duration_text(p["time"]["seconds"]) + " if each of " +
-            mesh["world_size"].dump() + " ranks does half of " +
-            scaled(1e12 * p["time"]["peak_tflops_per_rank"].get<double>(), 1000,
-                   {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
-            " (train.peak_tflops, else a matrix product's on this machine)\n";
+    text += "time        " + time_text(p["time"], mesh["world_size"]) + "\n";
     text += "network     gradients " + bytes_text(p["communication_bytes_per_step"]["gradients"]) +
             " a rank and step\n";
     text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";

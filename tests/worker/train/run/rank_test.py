@@ -233,6 +233,23 @@ class RankTest(RankCase):
         told = self.plan(self.document(10)).stdout
         self.assertNotIn('frozen', told)
         self.assertRegex(told, r'\ntime        0s if each of 2 ranks does half of \S+ GFLOP/s')
+        self.assertRegex(told, r'\nmemory      \S+ MiB a rank: .* program 146 MiB\n')
+        memory = plan['memory_per_rank_bytes']
+        self.assertEqual(memory['total'], sum(memory.values()) - memory['total'])
+
+    def test_plans_for_gpus_say_nothing_of_this_machines_processor(self):
+        document = self.document(10, resources__gpus_per_node=2)
+        plan = json.loads(self.plan(document, '--json').stdout)
+        self.assertEqual((plan['time']['seconds'], plan['time']['peak_tflops_per_rank']), (None, None))
+        self.assertEqual(plan['memory_per_rank_bytes']['program'], 0)
+        told = self.plan(document).stdout
+        self.assertIn('\ntime        not known: set train.peak_tflops to what one of these GPUs can do in this '
+                      'precision, by its data sheet\n', told)
+        self.assertRegex(told, r'\nmemory      \S+ MiB a rank, besides what CUDA takes: ')
+        document['train']['peak_tflops'] = 989
+        work = plan['flops_per_token']['causal'] * 8 * 32 * 10
+        plan = json.loads(self.plan(document, '--json').stdout)
+        self.assertAlmostEqual(plan['time']['seconds'], work / 989e12, places=9)
 
 
 if __name__ == '__main__':
