@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
@@ -15,13 +16,12 @@ constexpr auto kHoldBack = std::chrono::seconds(5);
 constexpr auto kProgress = std::chrono::milliseconds(500);  // progress is no event
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
-std::string line_of(const Json& job, bool color) {
-    std::string info = progress_text(job);
-    if (field_text(job, "state") == "queued") info = field_text(job, "waiting");
-    if (is_over(job)) info = field_text(job, "reason");
-    return fmt::format("job {} {}  {}{}{}", field_text(job, "id"), field_text(job, "name"),
-                       paint_state(field_text(job, "state"), color), info.empty() ? "" : "  ",
-                       info);
+// Of the terminal that the line is on; 0: it is none.
+std::size_t width_of(const Context& context) {
+    constexpr std::size_t kUsual = 80;
+    winsize size{};
+    if (!context.terminal) return 0;
+    return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id
     JobWatch watch(daemon, id);
     for (;;) {
         ROLL_TRY(Json job, watch.look(kProgress));
-        const std::string line = line_of(job, context.color);
+        const std::string line = job_line(job, width_of(context), context.color);
         const std::string state = field_text(job, "state") + field_text(job, "attempt");
         const auto now = std::chrono::steady_clock::now();
         const bool due = state != last_state || is_over(job) || now - printed > kBetweenLines;

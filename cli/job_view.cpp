@@ -1,6 +1,7 @@
 #include "cli/job_view.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
@@ -139,6 +140,55 @@ std::string progress_text(const Json& job) {
     std::string text;
     for (const std::string& part : parts) text += (text.empty() ? "" : "  ") + part;
     return text;
+}
+
+namespace {
+
+// "[########------------]  40 %" of what is done; empty if that is not known.
+std::string bar_text(const Json& progress, std::size_t cells) {
+    if (!progress.is_object()) return "";
+    for (const auto& [done, all] : {std::pair{"step", "steps"}, {"bytes", "bytes_total"}}) {
+        const Json part = progress.value(done, Json()), whole = progress.value(all, Json());
+        if (!part.is_number() || !whole.is_number() || whole <= 0) continue;
+        const double share = std::clamp(part.get<double>() / whole.get<double>(), 0.0, 1.0);
+        const auto full = static_cast<std::size_t>(share * static_cast<double>(cells));
+        return fmt::format("[{}{}] {:3.0f} %", std::string(full, '#'),
+                           std::string(cells - full, '-'), std::floor(100 * share));
+    }
+    return "";
+}
+
+// At most so many bytes, and no character in part.
+std::string cut(std::string text, std::size_t bytes) {
+    if (text.size() <= bytes) return text;
+    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
+    text.resize(bytes);
+    return text;
+}
+
+}  // namespace
+
+std::string job_line(const Json& job, std::size_t width, bool color) {
+    const std::string state = field_text(job, "state");
+    const Json progress = progress_of(job);
+    std::string info = progress_text(job);
+    const Json tokens = progress.is_object() ? progress.value("tokens", Json()) : Json();
+    if (tokens.is_number()) info += "  " + amount_text(tokens.get<double>()) + " tokens";
+    if (state == "queued") info = field_text(job, "waiting");
+    if (is_over(job)) info = field_text(job, "reason");
+    const std::string head = "job " + field_text(job, "id") + " " + field_text(job, "name") + "  ";
+    std::string rest = info.empty() ? "" : "  " + info;
+    if (width > 0 && !is_over(job)) {
+        const std::size_t room = width - std::min(width, head.size() + state.size() + 1);
+        for (const std::size_t cells : {20, 10}) {
+            const std::string bar = state == "running" ? bar_text(progress, cells) : "";
+            if (bar.empty() || bar.size() + 2 + rest.size() > room) continue;
+            rest = "  " + bar + rest;
+            break;
+        }
+        rest = cut(rest, room);
+    }
+    return head + paint_state(state, color) + rest;
 }
 
 const Fields& job_fields() {

@@ -31,4 +31,8 @@ int exit_status(const Json& job);
 // "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if nothing is known yet.
 std::string progress_text(const Json& job);
 
+// How a job stands, in a line; on a terminal, `width` columns wide (0: none), with a bar where
+// there is room, and cut to fit unless the job is over.
+std::string job_line(const Json& job, std::size_t width, bool color);
+
 }  // namespace roll::cli

@@ -31,6 +31,24 @@ TEST(JobsTable, ShowsWhatMattersInEachState) {
               " 9  bad   command  failed   2h 10m  n1,n2  exit 3\n");
 }
 
+TEST(JobLine, HasABarWhereThereIsRoomAndFitsItsTerminal) {
+    Json job = jobs()[0];
+    job["progress"]["tokens"] = 1'234'567;
+    const std::string told = "step 120/300  loss 2.3100  41.2k tokens/s  1m 05s left  1.2M tokens";
+    EXPECT_EQ(job_line(job, 0, false), "job 7 kjv  running  " + told);
+    EXPECT_EQ(job_line(job, 120, false),
+              "job 7 kjv  running  [########------------]  40 %  " + told);
+    EXPECT_EQ(job_line(job, 110, false), "job 7 kjv  running  [####------]  40 %  " + told);
+    EXPECT_EQ(job_line(job, 80, false),
+              ("job 7 kjv  running  " + told).substr(0, 79));  // the last column stays free
+    EXPECT_EQ(job_line(job, 10, false), "job 7 kjv  running");
+    EXPECT_EQ(job_line(jobs()[1], 120, false), "job 8 eval  queued  after job 7");
+    job["state"] = "failed";
+    job["reason"] = std::string(200, 'x');
+    EXPECT_EQ(job_line(job, 80, false), "job 7 kjv  failed  " + std::string(200, 'x'));
+    EXPECT_NE(job_line(jobs()[0], 80, true).find("\x1b[36mrunning\x1b[0m"), std::string::npos);
+}
+
 TEST(JobsText, NamesManyInOneLine) {
     EXPECT_EQ(ids_text(Json({1, 2, 3, 5, 9, 10})), "1-3,5,9-10");
     EXPECT_EQ(ids_text(Json::array()), "");
