@@ -31,6 +31,8 @@ class MainJob(RollTest):
         rows = [row for row in self.metrics(job) if 'loss' in row]
         self.assertEqual([row['step'] for row in rows], list(range(1, 61)))
         self.assertLess(rows[-1]['loss'], 0.9 * rows[0]['loss'])
+        started, _ = self.ctl('logs', job).stdout.split('step 1/60', 1)
+        self.assertLessEqual(started.count('\n'), 25, 'a start that nobody reads')
         export = self.wait_done(ended['export_job'])
         self.assertEqual(export['kind'], 'convert')
         folder = os.path.join(ended['output'], 'export', 'hf')
