@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "daemon/core/rules/rules.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
@@ -176,11 +177,31 @@ std::string on_order(const core::State& state, const spec::Resources& wanted) {
     return {};
 }
 
+namespace {
+
+// The same of one that is granted, while its workers are on their way.
+std::string to_come(const core::State& state, const spec::Resources& wanted, Time now) {
+    for (const auto& [id, a] : state.allocations) {
+        if (a.phase != core::AllocationPhase::Granted || a.releasing) continue;
+        const core::AllocationQueue& queue = state.queues.at(a.queue);
+        if (a.joined >= queue.spec.nodes || a.granted_at + core::kJoinGrace <= now) continue;
+        if (offers(queue.spec, wanted) && !too_wide(state, a.queue, queue, wanted))
+            return fmt::format("allocation {} of queue {}", id.value, a.queue);
+    }
+    return {};
+}
+
+}  // namespace
+
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now) {
     if (state.queues.empty()) return std::nullopt;
     if (const std::string order = on_order(state, wanted); !order.empty())
         return Hold{"allocation", "waits for " + order,
                     "it starts by itself when Slurm has granted it; rollctl alloc list"};
+    if (const std::string coming = to_come(state, wanted, now); !coming.empty())
+        return Hold{"allocation",
+                    "waits for the workers of " + coming + ", which Slurm has granted",
+                    "it starts by itself when they have come; rollctl alloc list"};
     std::optional<Hold> paused;
     std::optional<Hold> never;
     for (const auto& [name, queue] : state.queues) {

@@ -88,6 +88,17 @@ TEST_F(Explain, NeitherWhatIsOnOrderNorWhatBacksOffHelpsAGangThatIsTooWide) {
     EXPECT_TRUE(only(wide).why.starts_with("allocation queue gpu is paused")) << "1 is there";
 }
 
+TEST_F(Explain, WorkersThatAreOnTheirWay) {
+    desk.tell(core::AddQueue{queue});
+    const JobId id = desk.submit(spec);
+    desk.tell(core::OrderAnswered{AllocationId{1}, true, "s1", ""});
+    desk.tell(core::OrderSeen{AllocationId{1}, "s1", core::SlurmPhase::Running, "", desk.now,
+                              desk.now + 1h});
+    EXPECT_EQ(only(id).why,
+              "waits for the workers of allocation 1 of queue gpu, which Slurm has granted");
+    expect_cured(id, "allocation");
+}
+
 // It may be ordered, but not beside what is at work now.
 TEST_F(Explain, AQueueAtItsLimits) {
     queue.max_jobs = 2;

@@ -70,7 +70,7 @@ void Explain::wait(const std::string& remedy) {
         end(JobId{1});
     } else if (says("after 35 beats")) {
         desk.tell(core::Adopted{});
-    } else if (says("when Slurm has granted it")) {
+    } else if (says("when Slurm has granted it") || says("when they have come")) {
         grant();
     } else if (says("as soon as it may")) {
         end(JobId{1});
@@ -84,12 +84,11 @@ void Explain::wait(const std::string& remedy) {
 // All that is on order, each with its workers.
 void Explain::grant() {
     for (const auto& [id, a] : std::map(desk.state.allocations)) {
-        if (a.phase == core::AllocationPhase::Granted) continue;
         const std::string slurm_job = "s" + std::to_string(id.value);
         desk.tell(core::OrderAnswered{id, true, slurm_job, ""});
         const spec::PilotQueue& made = desk.state.queues.at(a.queue).spec;
         const core::Pilot pilot{id, desk.state.incarnation, slurm_job, desk.now + made.time};
-        for (int i = 0; i < made.nodes; ++i) {
+        for (int i = a.joined; i < made.nodes; ++i) {
             const std::string node = slurm_job + "n" + std::to_string(i);
             desk.tell(core::WorkerHello{node, node, made.slots, made.gpus, pilot});
         }
