@@ -26,7 +26,7 @@ std::string text_field(std::span<const std::byte> block, std::size_t at, std::si
     return std::string(field.substr(0, field.find('\0')));
 }
 
-// Octal digits, or, of large files, a binary number after 0x80.
+// Octal digits, or, of files of 8 GiB and more, a binary number after 0x80.
 std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     const auto first = static_cast<unsigned char>(block[124]);
     std::int64_t value = 0;
@@ -42,12 +42,35 @@ std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     return octal && *octal >= 0 ? octal : std::nullopt;
 }
 
-// "27 path=some/long/name\n" among a pax header's records.
-std::string pax_path(std::string_view records) {
-    const std::size_t at = records.find(" path=");
-    if (at == std::string_view::npos) return "";
-    const std::string_view value = records.substr(at + 6);
-    return std::string(value.substr(0, value.find('\n')));
+// What an entry before a member's own says of it, in the place of the member's header.
+struct Said {
+    std::string name;
+    std::optional<std::int64_t> size;
+};
+
+// A pax header's records: "27 path=some/long/name\n", where 27 counts the whole record.
+Result<void> read_pax(std::string_view records, Said& said) {
+    while (!records.empty()) {
+        const std::size_t space = records.find(' ');
+        const auto length = parse_number<std::size_t>(records.substr(0, space));
+        if (!length || *length < space + 2 || *length > records.size())
+            return corrupt("a broken pax header");
+        const std::string_view record = records.substr(space + 1, *length - space - 2);
+        records.remove_prefix(*length);
+        const std::size_t equals = record.find('=');
+        if (equals == std::string_view::npos) return corrupt("a broken pax header");
+        const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
+        if (key == "path") said.name = value;
+        if (key != "size") continue;
+        said.size = parse_number<std::int64_t>(value);
+        if (!said.size || *said.size < 0) return corrupt("a pax header with a broken size");
+    }
+    return {};
+}
+
+std::string name_in(std::span<const std::byte> block) {
+    const std::string prefix = text_field(block, 345, 155);
+    return (prefix.empty() ? "" : prefix + "/") + text_field(block, 0, 100);
 }
 
 std::string without_dot(std::string name) {
@@ -131,31 +154,27 @@ Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive) {
         return fail(ErrorCode::InvalidArgument, "the archive is compressed",
                     "unpack it (tar xzf) and convert the directory");
     std::vector<TarMember> members;
-    std::string long_name;
+    Said said;
     std::size_t at = 0;
     while (at + kBlock <= archive.size()) {
         const auto block = archive.subspan(at, kBlock);
         if (block[0] == std::byte{0}) return members;
-        const auto size = size_field(block);
+        const char type = static_cast<char>(block[156]);
+        const bool speaks = type == 'x' || type == 'L' || type == 'K' || type == 'g';
+        const auto size = said.size && !speaks ? said.size : size_field(block);
         if (text_field(block, 257, 5) != "ustar" || !size) return corrupt("a broken header");
         at += kBlock;
         if (*size > static_cast<std::int64_t>(archive.size() - at))
             return corrupt("a member beyond the end of the file");
         const auto content = archive.subspan(at, static_cast<std::size_t>(*size));
-        const char type = static_cast<char>(block[156]);
         const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-        if (type == 'L') {
-            long_name = std::string(text.substr(0, text.find('\0')));
-        } else if (type == 'x') {
-            long_name = pax_path(text);
-        } else if (type == '0' || type == '\0') {
-            const std::string prefix = text_field(block, 345, 155);
-            const std::string name =
-                (prefix.empty() ? "" : prefix + "/") + text_field(block, 0, 100);
-            members.push_back({without_dot(long_name.empty() ? name : long_name),
-                               static_cast<std::int64_t>(at), *size});
-            long_name.clear();
+        if (type == 'L') said.name = text.substr(0, text.find('\0'));
+        if (type == 'x') ROLL_TRY_VOID(read_pax(text, said));
+        if (type == '0' || type == '\0') {
+            const std::string name = said.name.empty() ? name_in(block) : said.name;
+            members.push_back({without_dot(name), static_cast<std::int64_t>(at), *size});
         }
+        if (!speaks) said = {};
         at += (static_cast<std::size_t>(*size) + kBlock - 1) / kBlock * kBlock;
     }
     return corrupt("no end");

@@ -19,8 +19,8 @@ struct TarMember {
     std::int64_t size = 0;
 };
 
-// The files of a tar (POSIX ustar, GNU long names, pax paths). Corrupt: not a tar, a member beyond
-// its end. InvalidArgument: compressed.
+// The files of a tar (POSIX ustar, GNU long names, pax paths and sizes). Corrupt: not a tar, a
+// member beyond its end. InvalidArgument: compressed.
 Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive);
 
 // Moves a directory's files into a tar in it, whose name is `archive`: each file is gone as soon as

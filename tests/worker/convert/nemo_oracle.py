@@ -187,6 +187,18 @@ class Nemo(FolderCase):
         done = run('verify', self.root / 'out', '--config', self.root / 'hf', code=2)
         self.assertIn('input_layernorm.bias', done.stderr)
 
+    def test_reads_an_archive_with_a_member_of_8_gib_and_more(self):
+        tensors = self.make()
+        directory = self.write('out', {'model_weights.ckpt': slices(tensors, 0, 1)}, 'True')
+        with open(self.root / 'model.nemo', 'wb') as file, tarfile.open(fileobj=file, mode='w') as archive:
+            big = tarfile.TarInfo('./optimizer.bin')
+            big.size = 9 << 30
+            file.write(big.tobuf(archive.format))
+            archive.offset = file.seek(big.size, os.SEEK_CUR)  # a hole
+            archive.add(directory, arcname='.')
+        self.same('model.nemo')
+        run('verify', self.root / 'model.nemo', '--config', self.root / 'hf')
+
     def test_damaged_archives_are_refused(self):
         tensors = self.make()
         directory = self.write('out', {'model_weights.ckpt': slices(tensors, 0, 1)}, 'True')
