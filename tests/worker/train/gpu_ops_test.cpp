@@ -48,6 +48,39 @@ TEST(GpuOperators, RopeAndAttentionAreTheCpus) {
     }
 }
 
+// Gemma 2's soft cap, over so many keys that a normalizer in bfloat16 would be off by a hundredth.
+TEST(GpuOperators, AttentionOfBfloat16SumsWider) {
+    constexpr std::int64_t kPositions = 4608;
+    const auto made = [](std::int64_t heads) {
+        return random({1, kPositions, heads, 16}).to(at::kBFloat16).transpose(1, 2);
+    };
+    const Heads heads{made(2), made(1), made(1)};
+    const at::Tensor d_o = random({1, kPositions, 2 * 16}).to(at::kBFloat16);
+    AttentionSaved exact, gpu{{0.25, 50, 0}, heads, {}, {}, {}};
+    const auto wider = [](const at::Tensor& x) { return x.to(at::kDouble).contiguous(); };
+    const Heads same{wider(heads.q_BHTD), wider(heads.k_BGTD), wider(heads.v_BGTD)};
+    const at::Tensor o = attention(same, gpu.rule, exact);
+    expect_close(wider(gpu::attention(gpu)), o, "o", 4e-3);
+    EXPECT_EQ(gpu.out_BTA.scalar_type(), at::kBFloat16);
+    EXPECT_LT((wider(gpu.logsumexp_BHT) - exact.logsumexp_BHT).abs().max().item<double>(), 2e-3);
+    const Heads d = gpu::attention_backward(d_o, gpu),
+                exact_d = attention_backward(wider(d_o), exact);
+    EXPECT_EQ(d.v_BGTD.scalar_type(), at::kBFloat16);
+    expect_close(wider(d.q_BHTD), exact_d.q_BHTD, "dq", 1e-2);
+    expect_close(wider(d.k_BGTD), exact_d.k_BGTD, "dk", 1e-2);
+    expect_close(wider(d.v_BGTD), exact_d.v_BGTD, "dv", 4e-3);
+}
+
+TEST(GpuOperators, NormOfBfloat16TakesAWiderWeight) {
+    const at::Tensor x = random({19, 32}).to(at::kBFloat16), w = random({32}).to(at::kFloat);
+    RmsNormSaved saved, exact;
+    const at::Tensor y = gpu::rms_norm(x, w, 1e-5, saved);
+    EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(saved.x_MC.scalar_type(), at::kBFloat16);
+    expect_close(y.to(at::kDouble), rms_norm(x.to(at::kDouble), w.to(at::kDouble), 1e-5, exact),
+                 "y", 4e-3);
+}
+
 TEST(GpuOperators, CrossEntropyIsTheCpus) {
     const at::Tensor x = random({41, 5}), w = random({211, 5});
     at::Tensor targets = at::randint(211, {41});
@@ -110,6 +143,20 @@ TEST_P(OnGpu, NormsAndSwiglu) {
     expect(dw_gpu, dw, "dw");
     SwigluSaved swiglu_gpu, swiglu_cpu;
     expect(swiglu(there(x), swiglu_gpu), swiglu(here(x), swiglu_cpu), "a");
+}
+
+// As where 1 was added to it: the weight is float32 whatever the input.
+TEST_P(OnGpu, NormWithAWiderWeight) {
+    const at::Tensor x = random({71, 64}), w = random({64}), dy = random({71, 64});
+    const at::Tensor wide_w = w.to(at::TensorOptions(at::kCUDA).dtype(at::kFloat));
+    RmsNormSaved gpu, cpu;
+    const at::Tensor y = rms_norm(there(x), wide_w, 1e-5, gpu);
+    EXPECT_EQ(y.scalar_type(), GetParam());
+    expect(y, rms_norm(here(x), w, 1e-5, cpu), "y");
+    const at::Tensor dw_gpu = at::empty_like(wide_w), dw = at::empty_like(w);
+    expect(rms_norm_backward(there(dy), wide_w, gpu, there(dy), dw_gpu),
+           rms_norm_backward(here(dy), w, cpu, here(dy), dw), "dx");
+    expect(dw_gpu, dw, "dw");
 }
 
 TEST_P(OnGpu, Attention) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "worker/train/ops/cross_entropy.hpp"
+#include "worker/train/ops/kernel.hpp"
 
 namespace roll::ops::gpu {
 namespace {
@@ -61,11 +62,12 @@ std::vector<Block> blocks_of(const AttentionSaved& s) {
     return blocks;
 }
 
-// Scores of a block, capped, with -inf where a query does not see a key.
+// Scores of a block in float32 or float64, capped, with -inf where a query does not see a key.
 at::Tensor scores(const Block& block, const AttentionSaved& s) {
     const std::int64_t groups = s.heads.k_BGTD.size(1), rows = block.end - block.begin;
-    at::Tensor score = at::bmm(block.queries(s.heads.q_BHTD, groups) * s.rule.scale,
-                               block.keys(s.heads.k_BGTD).transpose(1, 2));
+    at::Tensor score = wide(
+        at::bmm(block.queries(s.heads.q_BHTD, groups), block.keys(s.heads.k_BGTD).transpose(1, 2)));
+    score.mul_(s.rule.scale);
     if (s.rule.soft_cap > 0) score.div_(s.rule.soft_cap).tanh_().mul_(s.rule.soft_cap);
     const std::int64_t shift = block.begin - block.first;
     const at::Tensor all =
@@ -84,22 +86,29 @@ at::Tensor of_block(const Block& block, const at::Tensor& x_BHT, std::int64_t gr
         .unsqueeze(-1);
 }
 
+// ATen's kernels take one type, but a weight that 1 was added to is wider than its bfloat16 input.
+at::Tensor as_weight(const at::Tensor& x_MC, const at::Tensor& w_C) {
+    return x_MC.to(w_C.scalar_type());
+}
+
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps,
                     RmsNormSaved& saved) {
-    auto [y_MC, rstd] = at::_fused_rms_norm(x_MC, w_C.sizes(), w_C, eps);
+    auto [y_MC, rstd] = at::_fused_rms_norm(as_weight(x_MC, w_C), w_C.sizes(), w_C, eps);
     saved = {x_MC, rstd};
-    return y_MC;
+    return y_MC.to(x_MC.scalar_type());
 }
 
 at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
                              const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
                              const at::Tensor& dw_C) {
-    auto [dx_MC, dw] = at::_fused_rms_norm_backward(dy_MC, saved.x_MC, w_C.sizes(), saved.rstd_M,
-                                                    w_C, {true, true});
+    auto [dx_MC, dw] =
+        at::_fused_rms_norm_backward(as_weight(dy_MC, w_C), as_weight(saved.x_MC, w_C), w_C.sizes(),
+                                     saved.rstd_M, w_C, {true, true});
     dw_C.copy_(dw);
-    return dresidual_MC.defined() ? dx_MC.add_(dresidual_MC) : dx_MC;
+    if (dresidual_MC.defined()) dx_MC.add_(dresidual_MC);
+    return dx_MC.to(dy_MC.scalar_type());
 }
 
 // The rows of a projection's query heads and of its key heads, [rows, D], and its value heads.
@@ -180,12 +189,12 @@ at::Tensor attention(AttentionSaved& s) {
         return s.out_BTA;
     }
     const at::Tensor out_BHTD = at::empty_like(h.q_BHTD, at::MemoryFormat::Contiguous);
-    s.logsumexp_BHT = at::empty(out_BHTD.sizes().slice(0, 3), out_BHTD.options());
+    s.logsumexp_BHT = at::empty(out_BHTD.sizes().slice(0, 3), wide_options(out_BHTD));
     for (const Block& block : blocks_of(s)) {
         at::Tensor p = scores(block, s);
         const at::Tensor sum = at::logsumexp(p, -1, /*keepdim=*/true);
         p.sub_(sum).exp_();
-        block.put(out_BHTD, at::bmm(p, block.keys(h.v_BGTD)));
+        block.put(out_BHTD, at::bmm(p.to(h.v_BGTD.scalar_type()), block.keys(h.v_BGTD)));
         const at::Tensor to = s.logsumexp_BHT.slice(2, block.begin, block.end);
         to.copy_(sum.view(to.sizes()));
     }
@@ -207,24 +216,26 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
         return {dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2)};
     }
     const std::int64_t groups = h.k_BGTD.size(1);
-    const auto contiguous = at::MemoryFormat::Contiguous;
-    const Heads d{at::empty_like(h.q_BHTD, contiguous), at::zeros_like(h.k_BGTD, {}, contiguous),
-                  at::zeros_like(h.v_BGTD, {}, contiguous)};
+    const auto type = h.q_BHTD.scalar_type();
+    const auto sums = wide_options(h.q_BHTD);  // of all blocks
+    const Heads d{at::empty_like(h.q_BHTD, at::MemoryFormat::Contiguous),
+                  at::zeros(h.k_BGTD.sizes(), sums), at::zeros(h.v_BGTD.sizes(), sums)};
     const at::Tensor do_BHTD = do_BTHD.transpose(1, 2);
-    const at::Tensor delta_BHT = (do_BTHD * out_BTHD).sum(-1).transpose(1, 2);
+    const at::Tensor delta_BHT = (wide(do_BTHD) * out_BTHD).sum(-1).transpose(1, 2);
     for (const Block& block : blocks_of(s)) {
         const at::Tensor score = scores(block, s),
                          p = (score - of_block(block, s.logsumexp_BHT, groups)).exp_(),
                          dout = block.queries(do_BHTD, groups);
-        block.add(d.v_BGTD, at::bmm(p.transpose(1, 2), dout));
-        at::Tensor ds = at::bmm(dout, block.keys(h.v_BGTD).transpose(1, 2));
+        block.add(d.v_BGTD, at::bmm(p.to(type).transpose(1, 2), dout));
+        at::Tensor ds = wide(at::bmm(dout, block.keys(h.v_BGTD).transpose(1, 2)));
         ds.sub_(of_block(block, delta_BHT, groups)).mul_(p).mul_(s.rule.scale);
         if (s.rule.soft_cap > 0)  // a hidden score, -inf, counts as -cap
             ds.mul_(1 - (score / s.rule.soft_cap).clamp_min_(-1).square_());
+        ds = ds.to(type);
         block.put(d.q_BHTD, at::bmm(ds, block.keys(h.k_BGTD)));
         block.add(d.k_BGTD, at::bmm(ds.transpose(1, 2), block.queries(h.q_BHTD, groups)));
     }
-    return d;
+    return {d.q_BHTD, d.k_BGTD.to(type), d.v_BGTD.to(type)};
 }
 
 void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
