@@ -6,8 +6,6 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/train/batches.hpp"
-
 namespace roll::train {
 namespace {
 
@@ -29,7 +27,7 @@ std::string told_by(int teller, const std::string& text, Communicator& world) {
 // This rank's samples at fault; all of its part if none of its micro-batches is alone.
 std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
                                       const StepPlace& place) {
-    const std::int64_t first = first_sample(place.spec, place.step, place.dp_rank);
+    const std::int64_t first = place.first();
     const std::int64_t rows = place.spec.micro_batch_size;
     std::vector<std::int64_t> samples;
     if (!found || found->microbatches.empty()) {
@@ -45,7 +43,7 @@ std::vector<std::int64_t> own_samples(const std::optional<NotFinite>& found,
 
 std::vector<std::int64_t> everyones(const std::vector<std::int64_t>& own, const StepPlace& place,
                                     Communicator& world) {
-    const std::int64_t first = place.step * place.spec.global_batch_size;
+    const std::int64_t first = place.samples;
     const at::Tensor at_fault_S = at::zeros({place.spec.global_batch_size}, at::kDouble);
     for (const std::int64_t sample : own) at_fault_S[sample - first] = 1;
     sum_over(world, at_fault_S);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/spec/train.hpp"
+#include "worker/train/batches.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/not_finite.hpp"
 #include "worker/train/pipeline/train_step.hpp"
@@ -16,13 +16,6 @@ struct BadStep {
     int rank = 0;                       // the first where it began; 0 if it is no rank's alone
     std::string sentence;               // step, rank, samples, first parameter
     std::vector<std::int64_t> samples;  // at fault, of all ranks, ascending
-};
-
-// Where a rank stands: the step after `step` steps, of which it has data-parallel part `dp_rank`.
-struct StepPlace {
-    const spec::TrainSpec& spec;
-    std::int64_t step = 0;
-    int dp_rank = 0;
 };
 
 // Called by every rank with its own part of the batch; all get the same. At fault are the samples

@@ -72,14 +72,10 @@ std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch) {
     return lengths;
 }
 
-std::int64_t first_sample(const spec::TrainSpec& spec, std::int64_t step, int dp_rank) {
-    return step * spec.global_batch_size + dp_rank * spec.microbatches() * spec.micro_batch_size;
-}
-
-std::vector<Microbatch> step_batches(const data::Sampler& sampler, const spec::TrainSpec& spec,
-                                     std::int64_t vocab, std::int64_t step, int dp_rank,
-                                     std::span<const std::int64_t> left_out) {
-    std::int64_t sample = first_sample(spec, step, dp_rank);
+std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
+                                     std::int64_t vocab, std::span<const std::int64_t> left_out) {
+    const spec::TrainSpec& spec = place.spec;
+    std::int64_t sample = place.first();
     const RowRules rules = rules_of(spec, vocab);
     std::vector<Microbatch> batches;
     for (std::int64_t m = 0; m < spec.microbatches(); ++m) {
@@ -108,6 +104,17 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
         }
     }
     return batches;
+}
+
+bool predicts(const data::Window& window, const spec::TrainSpec& spec) {
+    const data::Tokens tokens = window.tokens();
+    std::vector<std::size_t> starts;
+    if (spec.data.documents_apart) starts = window.document_starts();
+    for (std::size_t i = 1; i < tokens.size(); ++i) {
+        const bool is_read = spec.data.completions && tokens[i] < 0;
+        if (!is_read && std::find(starts.begin(), starts.end(), i) == starts.end()) return true;
+    }
+    return false;
 }
 
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,

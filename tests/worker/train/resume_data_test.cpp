@@ -57,9 +57,11 @@ class Billion : public testing::Test {
         spec::TrainSpec spec = spec_;
         spec.parallel.dp = dp;
         std::vector<at::Tensor> rows;
-        for (int rank = 0; rank < dp; ++rank)
-            for (const Microbatch& batch : step_batches(sampler, spec, 256, step, rank))
+        for (int rank = 0; rank < dp; ++rank) {
+            const StepPlace place{spec, step, step * kBatch, rank};
+            for (const Microbatch& batch : step_batches(sampler, place, 256))
                 rows.push_back(batch.tokens_BT);
+        }
         return rows;
     }
 

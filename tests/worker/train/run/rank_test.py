@@ -90,6 +90,17 @@ class RankTest(RankCase):
         self.assertEqual(more.weights(40), whole.weights(40))
         self.assertTrue(os.path.exists(first.published[-1][1]), 'another job\'s checkpoint was deleted')
 
+    def test_another_batch_size_goes_on_with_the_next_samples(self):
+        still = {'train__precision': 'fp64', 'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
+        whole = self.run_whole(1, 1, self.document(40, dp=1, **still))
+        first = self.run_whole(2, 1, self.document(20, dp=1, **still))
+        more = self.run_whole(3, 1, self.document(30, dp=1, kind='resume', train__global_batch_size=16, **still),
+                              first.published, kind='resume')
+        loss = {row['step']: row['loss'] for row in whole.metrics() if 'loss' in row}
+        found = {row['step']: row['loss'] for row in more.metrics() if 'loss' in row}
+        for i in range(10):
+            self.assertAlmostEqual(found[21 + i], (loss[21 + 2 * i] + loss[22 + 2 * i]) / 2, places=10)
+
     def test_another_dp_gives_the_same_numbers_in_fp64(self):
         double = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 1.5, 'train__valid_every': 7}
         whole = self.run_whole(1, 1, self.document(20, dp=1, **double))
