@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <system_error>
-#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -101,9 +100,9 @@ Result<void> remove(const fs::path& checkpoints, const Name& name) {
     const fs::path trash = checkpoints / (std::string(kTrashPrefix) + final_name(name));
     std::error_code error;
     fs::rename(from, trash, error);
-    if (error == std::errc::no_such_file_or_directory) return {};
-    if (error) return failed("cannot delete", from, error);
-    ROLL_TRY_VOID(fsync_directory(checkpoints));
+    const bool is_gone = error == std::errc::no_such_file_or_directory;
+    if (error && !is_gone) return failed("cannot delete", from, error);
+    if (!is_gone) ROLL_TRY_VOID(fsync_directory(checkpoints));
     return remove_tree(trash);
 }
 
@@ -139,7 +138,7 @@ Result<void> prove(const fs::path& checkpoints, const Token& writer) {
     return {};
 }
 
-Result<int> sweep(const fs::path& checkpoints, const Token& writer) {
+Result<Swept> sweep(const fs::path& checkpoints, const Token& writer) {
     std::vector<fs::path> found;
     std::error_code error;
     for (fs::directory_iterator walk(checkpoints, error), end; !error && walk != end;
@@ -151,8 +150,13 @@ Result<int> sweep(const fs::path& checkpoints, const Token& writer) {
     }
     if (error && error != std::errc::no_such_file_or_directory)
         return failed("cannot list", checkpoints, error);
-    for (const fs::path& path : found) ROLL_TRY_VOID(remove_tree(path));
-    return static_cast<int>(found.size());
+    Swept swept;
+    for (const fs::path& path : found) {
+        const auto done = remove_tree(path);
+        if (done) ++swept.removed;
+        if (!done) swept.left.push_back(done.error().message);
+    }
+    return swept;
 }
 
 }  // namespace roll::checkpoint

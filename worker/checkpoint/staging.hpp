@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "common/error.hpp"
 #include "worker/checkpoint/names.hpp"
@@ -21,7 +23,8 @@ Result<std::filesystem::path> stage(const std::filesystem::path& checkpoints, co
                                     const Fill& fill);
 
 // Deletes a checkpoint under its final name: renamed out of sight first, so that a crash half-way
-// leaves nothing under a final name that does not verify. A missing one is no error.
+// leaves nothing under a final name that does not verify. A missing one is no error; what an error
+// left out of sight the next call deletes.
 Result<void> remove(const std::filesystem::path& checkpoints, const Name& name);
 
 // Deletes the optimizer state of a published checkpoint: first its manifest no longer lists it, so
@@ -32,8 +35,13 @@ Result<void> drop_optimizer(const std::filesystem::path& checkpoints, const Name
 // The errors are those of stage.
 Result<void> prove(const std::filesystem::path& checkpoints, const Token& writer);
 
+struct Swept {
+    int removed = 0;
+    std::vector<std::string> left;  // one sentence each: what could not be
+};
+
 // Removes what crashed writers left behind: trashed directories, and staged ones of tokens before
-// `writer`. Returns how many there were.
-Result<int> sweep(const std::filesystem::path& checkpoints, const Token& writer);
+// `writer`.
+Result<Swept> sweep(const std::filesystem::path& checkpoints, const Token& writer);
 
 }  // namespace roll::checkpoint

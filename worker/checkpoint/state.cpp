@@ -1,5 +1,7 @@
 #include "worker/checkpoint/state.hpp"
 
+#include <cmath>
+
 #include "common/json.hpp"
 
 namespace roll::checkpoint {
@@ -27,6 +29,10 @@ Result<Layout> decode_layout(const Json& json) {
 }  // namespace
 
 bool note_validation(State& state, double loss, double min_delta) {
+    if (!std::isfinite(loss)) {  // nothing would be lower than what is no number
+        ++state.stale_validations;
+        return false;
+    }
     const std::optional<double> before = state.best_valid_loss;
     const bool better = !before || loss < *before - min_delta;
     state.stale_validations = better ? 0 : state.stale_validations + 1;

@@ -46,7 +46,7 @@ struct State {
 };
 
 // Counts a validation; whether its loss is the lowest so far. A lowest one that is so by less than
-// min_delta (0: by any amount) still counts as stale.
+// min_delta (0: by any amount) still counts as stale; a loss that is not finite is stale.
 bool note_validation(State& state, double loss, double min_delta);
 
 std::string encode(const State& state);

@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "common/files.hpp"
 #include "common/time.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/failure.hpp"
@@ -144,13 +145,30 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice) {
     const fs::path own = (fs::path(launch.output) / "checkpoints").lexically_normal();
     std::vector<checkpoint::Kept> recorded;
+    std::error_code error;  // a stale handle is a missing file
     for (const fs::path& directory : candidates_of(launch)) {
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)
             recorded.push_back({*name, !is_damaged(choice, directory),
-                                fs::exists(directory / checkpoint::kOptimizerFile)});
+                                fs::exists(directory / checkpoint::kOptimizerFile, error)});
     }
     return recorded;
+}
+
+std::optional<std::int64_t> recorded_best(const fs::path& checkpoints,
+                                          const std::vector<checkpoint::Kept>& recorded,
+                                          std::int64_t best_step) {
+    std::optional<std::int64_t> best;
+    for (const checkpoint::Kept& kept : recorded) {
+        const std::int64_t step = kept.name.step;
+        if (kept.usable && step == best_step) return step;
+        if (!kept.usable || (best && step <= *best)) continue;
+        const auto text =
+            read_file(checkpoints / checkpoint::final_name(kept.name) / checkpoint::kStateFile);
+        const auto state = text ? checkpoint::decode_state(*text) : tl::unexpected(text.error());
+        if (state && state->best_valid_loss && state->best_step == step) best = step;
+    }
+    return best;
 }
 
 checkpoint::Retention retention_of(const spec::TrainSpec& spec) {

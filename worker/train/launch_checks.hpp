@@ -43,6 +43,12 @@ std::vector<std::filesystem::path> candidates_of(const protocol::Launch& launch)
 std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice);
 
+// The step of the best of them: `best_step` if its checkpoint is recorded; else (it was put off)
+// the newest that was the best when it was written. Nothing: there is none.
+std::optional<std::int64_t> recorded_best(const std::filesystem::path& checkpoints,
+                                          const std::vector<checkpoint::Kept>& recorded,
+                                          std::int64_t best_step);
+
 checkpoint::Retention retention_of(const spec::TrainSpec& spec);
 
 // What a user may not have meant: files too short to be trained on, settings by which a run that is

@@ -39,8 +39,10 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
     : options_(std::move(options)),
       model_(model),
       link_(link) {
-    const int swept = need(checkpoint::sweep(options_.checkpoints, options_.writer));
-    if (swept > 0) std::printf("removed %d unfinished checkpoints of earlier attempts\n", swept);
+    const auto swept = need(checkpoint::sweep(options_.checkpoints, options_.writer));
+    if (swept.removed > 0)
+        std::printf("removed %d unfinished checkpoints of earlier attempts\n", swept.removed);
+    for (const std::string& sentence : swept.left) warn_of_rest(sentence);
     need(checkpoint::prove(options_.checkpoints, options_.writer));
     const auto free = free_bytes(options_.checkpoints);
     if (free && *free < options_.bytes)
@@ -57,6 +59,7 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
 
 void Saver::put_off(std::int64_t step, const std::string& why) {
     last_step_ = -1;
+    answers_ = 0;
     if (put_off_.empty())
         std::printf("the checkpoint of step %lld is put off, training goes on: %s\n",
                     static_cast<long long>(step), why.c_str());
@@ -80,7 +83,9 @@ void Saver::settle(const Result<std::string>& outcome) {
     again_after_ = std::chrono::seconds(1);
     const auto took = Clock::now() - begun_;
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(took).count();
-    link_.report(protocol::CheckpointStaged{last_step_, *outcome, asked_, ms});
+    link_.report(protocol::CheckpointStaged{last_step_, *outcome, answers_, ms});
+    if (asked_ == answers_) asked_ = 0;
+    answers_ = 0;
 }
 
 bool Saver::has_room(std::int64_t step) {
@@ -91,8 +96,8 @@ bool Saver::has_room(std::int64_t step) {
     return false;
 }
 
-void Saver::save(Snapshot snapshot, std::uint64_t asked) {
-    asked_ = asked;
+void Saver::save(Snapshot snapshot) {
+    answers_ = asked_;
     begun_ = Clock::now();
     last_step_ = snapshot.state.step;
     const checkpoint::Name name{last_step_, options_.writer};
@@ -109,13 +114,17 @@ void Saver::save(Snapshot snapshot, std::uint64_t asked) {
 
 void Saver::poll() {
     if (const auto outcome = background_.poll()) settle(*outcome);
+    if (const auto outcome = pruning_.poll()) settle_pruning(*outcome);
 }
 
 void Saver::finish() {
     if (const auto outcome = background_.wait()) settle(*outcome);
+    while (const auto outcome = pruning_.wait()) settle_pruning(*outcome);
 }
 
-bool Saver::is_due_again() const { return !put_off_.empty() && Clock::now() >= again_; }
+bool Saver::is_due_again() const {
+    return !put_off_.empty() && !background_.busy() && Clock::now() >= again_;
+}
 
 void Saver::need_saved() const {
     if (put_off_.empty()) return;
@@ -140,23 +149,55 @@ void Saver::recorded(std::int64_t step) {
     --unrecorded_;
     options_.recorded.push_back({{step, options_.writer}});
     if (step == next_best_step_) options_.retention.best_step = step;
+    stuck_.clear();
     prune();
 }
 
+// One at a time: to delete many large files takes long on some file systems.
 void Saver::prune() {
+    if (pruning_.busy()) return;
+    const auto next_of = [&](const std::vector<checkpoint::Name>& names) {
+        const auto next = std::find_if(names.begin(), names.end(), [&](const auto& name) {
+            return std::find(stuck_.begin(), stuck_.end(), name) == stuck_.end();
+        });
+        return next == names.end() ? std::nullopt : std::optional(*next);
+    };
+    const auto doomed = next_of(checkpoint::to_delete(options_.recorded, options_.retention));
+    const auto stripped = next_of(checkpoint::to_strip(options_.recorded, options_.retention));
+    if (!doomed && !stripped) return;
+    pruned_ = doomed ? *doomed : *stripped;
+    deletes_ = doomed.has_value();
+    pruning_.start([folder = options_.checkpoints, name = pruned_,
+                    deletes = deletes_]() -> Result<std::string> {
+        ROLL_TRY_VOID(deletes ? checkpoint::remove(folder, name)
+                              : checkpoint::drop_optimizer(folder, name));
+        return std::string();
+    });
+}
+
+// What cannot be deleted (a file that somebody still has open, on NFS) stays listed, and is tried
+// again when the next checkpoint is recorded.
+void Saver::settle_pruning(const Result<std::string>& outcome) {
     auto& all = options_.recorded;
-    for (const checkpoint::Name& name : checkpoint::to_delete(all, options_.retention)) {
-        need(checkpoint::remove(options_.checkpoints, name));
-        std::erase_if(all, [&](const checkpoint::Kept& kept) { return kept.name == name; });
-        link_.report(protocol::CheckpointPruned{name.step, name.writer});
-    }
-    for (const checkpoint::Name& name : checkpoint::to_strip(all, options_.retention)) {
-        need(checkpoint::drop_optimizer(options_.checkpoints, name));
-        for (checkpoint::Kept& kept : all)
-            if (kept.name == name) kept.optimizer = false;
+    const auto is_it = [&](const checkpoint::Kept& kept) { return kept.name == pruned_; };
+    if (!outcome) {
+        stuck_.push_back(pruned_);
+        warn_of_rest(outcome.error().message);
+    } else if (deletes_) {
+        std::erase_if(all, is_it);
+        link_.report(protocol::CheckpointPruned{pruned_.step, pruned_.writer});
+    } else {
+        std::find_if(all.begin(), all.end(), is_it)->optimizer = false;
         std::printf("checkpoint of step %lld keeps its weights alone\n",
-                    static_cast<long long>(name.step));
+                    static_cast<long long>(pruned_.step));
     }
+    prune();
+}
+
+void Saver::warn_of_rest(const std::string& sentence) {
+    if (std::exchange(warned_, true)) return;
+    std::printf("warning: an old checkpoint stays for now, training goes on: %s\n",
+                sentence.c_str());
 }
 
 bool Saver::pruning_is_due() const {

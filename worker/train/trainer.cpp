@@ -10,7 +10,6 @@
 #include "worker/plan/lr_schedule.hpp"
 #include "worker/plan/mesh.hpp"
 #include "worker/train/bad_step.hpp"
-#include "worker/train/batches.hpp"
 #include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
@@ -132,6 +131,9 @@ void Trainer::restore_newest() {
         restore(directory, step_->chunks()[0], step_->optimizers()[0]);
     check_continues(restored, state_, directory);
     state_ = continued(restored, state_);
+    // Whoever resumes a job that stopped early wants it to train on.
+    if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
+        state_.stale_validations = 0;
     if (writes())
         std::printf("resumed at step %lld from %s\n", static_cast<long long>(state_.step),
                     directory.c_str());
@@ -163,7 +165,8 @@ void Trainer::open_outputs() {
                          snapshot_bytes(step_->chunks()[0].parameters(), model_) + record_.size(),
                          spec_.checkpoint_first_step && state_.step == 0};
     if (spec_.checkpoint_keep_best && state_.best_valid_loss)
-        options.retention.best_step = state_.best_step;
+        options.retention.best_step =
+            recorded_best(options.checkpoints, options.recorded, state_.best_step);
     fs::path earlier;
     if (choice_.directory) {
         const fs::path& from = *choice_.directory;
@@ -192,13 +195,13 @@ Trainer::Agreed Trainer::agree() {
         for (const std::int64_t step : heard.recorded) saver_->recorded(step);
         saver_->poll();
     }
-    if (saver_ && heard.save > 0) asked_ = heard.save;
+    if (saver_) saver_->ask(heard.save);
     const at::Tensor votes = at::zeros({3}, at::kDouble);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
     // Only the rank that writes has a say: each may hear it at another step. What it saved at this
     // very step was begun before it heard.
-    if (saver_ && asked_ > 0 && saver_->last_step() != state_.step) votes[2] = 1;
+    if (saver_ && saver_->is_asked() && saver_->last_step() != state_.step) votes[2] = 1;
     sum_over(*world_, votes);
     return {votes[0].item<double>() > 0, votes[1].item<double>() == 0, votes[2].item<double>() > 0};
 }
@@ -282,8 +285,8 @@ bool Trainer::await_space() {
 void Trainer::train_step() {
     const auto start = Clock::now();
     const double waited = waited_;
-    const std::vector<Microbatch> batch = step_batches(sampler_, spec_, model_.config.vocab,
-                                                       state_.step, dp_->rank(), state_.left_out);
+    const std::vector<Microbatch> batch =
+        step_batches(sampler_, place(), model_.config.vocab, state_.left_out);
     const double data_wait = seconds_since(start);
     const double lr = plan::learning_rate(spec_.optimizer, spec_.steps, state_.step);
     const double decay = plan::weight_decay(spec_.optimizer, spec_.steps, state_.step);
@@ -372,8 +375,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
 // rank where it began speaks; the others end as those do that lost it, so that its sentence becomes
 // the attempt's reason.
 void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
-    const BadStep bad = find_bad_step(step_->chunks()[0], batch, result,
-                                      {spec_, state_.step, dp_->rank()}, *world_);
+    const BadStep bad = find_bad_step(step_->chunks()[0], batch, result, place(), *world_);
     using Policy = spec::OnNotFinite;
     if (spec_.on_not_finite == Policy::Skip && ++skipped_in_a_row_ <= kSkippedMax) {
         if (writes()) std::printf("%s; the step is left out\n", bad.sentence.c_str());
@@ -456,8 +458,7 @@ void Trainer::save() {
     if (!saver_) return;
     metrics_->sync();
     if (!saver_->has_room(state_.step)) return;
-    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_, record_),
-                 std::exchange(asked_, 0));
+    saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_, record_));
 }
 
 // Retention wants the last checkpoint recorded before an older one goes; the ledger is given a
@@ -468,6 +469,7 @@ void Trainer::await_recorded() {
         link_.await_line(100ms);
         for (const std::int64_t step : link_.poll().recorded) saver_->recorded(step);
     }
+    saver_->finish();
 }
 
 }  // namespace roll::train

@@ -12,6 +12,7 @@
 #include "common/spec/train.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/backend.hpp"
+#include "worker/train/batches.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/metrics.hpp"
 #include "worker/train/model_setup.hpp"
@@ -46,6 +47,7 @@ class Trainer {
     void open_outputs();
     Agreed agree();
     void train_step();
+    StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
     void after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
                     double data_wait_seconds);
     plan::FlopsPerToken flops_of(std::span<const Microbatch> batch);
@@ -90,8 +92,7 @@ class Trainer {
     double waited_ = 0;               // for other ranks, since the run began
     double own_seconds_ = 0;          // of a step, waiting not counted; smoothed
     Clock::time_point told_{};
-    double peak_flops_ = 0;    // of all ranks; 0: not measured yet
-    std::uint64_t asked_ = 0;  // the newest request for a checkpoint that no save answers yet
+    double peak_flops_ = 0;  // of all ranks; 0: not measured yet
     int skipped_in_a_row_ = 0;
 };
 

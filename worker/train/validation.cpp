@@ -7,6 +7,7 @@
 
 #include "worker/train/batches.hpp"
 #include "worker/train/data/ngram.hpp"
+#include "worker/train/failure.hpp"
 
 namespace roll::train {
 
@@ -28,6 +29,14 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
     std::stable_partition(sets_.begin(), sets_.end(),
                           [](const ValidSet& set) { return set.tracked; });
     if (!sets_.empty()) sets_.front().tracked = true;
+    const auto is_silent = [&](const data::Window& window) { return !predicts(window, spec); };
+    for (const ValidSet& set : sets_)
+        if (std::all_of(set.windows.begin(), set.windows.end(), is_silent))
+            throw RankFailure(2, "data.valid: none of the " + std::to_string(set.windows.size()) +
+                                     " windows held out" +
+                                     (set.name.empty() ? "" : " as " + set.name) +
+                                     " has a token to predict; hold out more, or take a larger "
+                                     "train.seq_length");
 }
 
 std::vector<std::string> Validation::names() const {

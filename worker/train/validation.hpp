@@ -41,7 +41,8 @@ struct Moment {
 
 class Validation {
   public:
-    // The corpora outlive it. `files` are those of data.valid_files, in order.
+    // The corpora outlive it. `files` are those of data.valid_files, in order. Throws
+    // RankFailure(invalid) naming a set of which no token is predicted.
     Validation(const spec::TrainSpec& spec, const data::Corpus& train,
                const std::vector<data::Corpus>& files);
 

@@ -60,9 +60,9 @@ TEST(GpuOperators, AttentionOfBfloat16SumsWider) {
     const auto wider = [](const at::Tensor& x) { return x.to(at::kDouble).contiguous(); };
     const Heads same{wider(heads.q_BHTD), wider(heads.k_BGTD), wider(heads.v_BGTD)};
     const at::Tensor o = attention(same, gpu.rule, exact);
-    expect_close(wider(gpu::attention(gpu)), o, "o", 4e-3);
+    expect_close(wider(gpu::attention(gpu)), o, "o", 1e-2);
     EXPECT_EQ(gpu.out_BTA.scalar_type(), at::kBFloat16);
-    EXPECT_LT((wider(gpu.logsumexp_BHT) - exact.logsumexp_BHT).abs().max().item<double>(), 2e-3);
+    EXPECT_LT((wider(gpu.logsumexp_BHT) - exact.logsumexp_BHT).abs().max().item<double>(), 1e-2);
     const Heads d = gpu::attention_backward(d_o, gpu),
                 exact_d = attention_backward(wider(d_o), exact);
     EXPECT_EQ(d.v_BGTD.scalar_type(), at::kBFloat16);

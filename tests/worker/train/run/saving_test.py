@@ -122,6 +122,40 @@ class Saving(RankCase):
         self.assertGreater(steps[-1], full_at)
         self.assertEqual(steps, list(range(1, steps[-1] + 1)))
 
+    def test_a_checkpoint_asked_for_comes_once_it_can_be_written(self):
+        small = self.small_disk(3000)
+        place = os.path.join(self.top, 'job-9', 'checkpoints')
+        os.makedirs(os.path.dirname(place))
+        os.symlink(small, place)
+        attempt = Attempt(self, 9, 1, self.document(10 ** 6, dp=1))
+        attempt.wait_step(1)
+        subprocess.run(['mount', '-o', 'remount,ro', small], check=True)
+        attempt.say(0, {'t': 'save', 'asked': 3})
+        await_true('not put off', attempt, lambda: 'is put off' in attempt.log())
+        subprocess.run(['mount', '-o', 'remount,rw', small], check=True)
+        await_true('no checkpoint once it can be written', attempt, lambda: attempt.said('checkpoint'))
+        time.sleep(0.5)
+        self.assertEqual([report.get('asked') for report in attempt.said('checkpoint')], [3])
+
+    def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning(self):
+        document = {'checkpoint__every': 2, 'train__optimizer__schedule': 'constant'}
+        first = self.run_whole(1, 1, self.document(4, dp=1, **document))
+        stuck = os.path.join(os.path.dirname(first.published[0][1]), '.trash-step-00000002.1-1', 'stuck')
+        os.makedirs(stuck)
+        if subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', stuck], capture_output=True, check=False).returncode:
+            self.skipTest('no file system can be mounted here')
+        unmounted = ['umount', stuck]
+        self.addCleanup(subprocess.run, unmounted, capture_output=True, check=False)
+        second = self.run_whole(1, 2, self.document(8, dp=1, checkpoint__keep=1, **document),
+                                reversed(first.published))
+        self.assertEqual(second.log().count('warning: an old checkpoint stays for now'), 1, second.log())
+        self.assertEqual([report['step'] for report in second.said('pruned')], [4, 6])
+        subprocess.run(unmounted, check=True)
+        known = [*second.published[-1:], *first.published[:1]]
+        third = self.run_whole(1, 3, self.document(10, dp=1, checkpoint__keep=1, **document), known)
+        self.assertEqual({report['step'] for report in third.said('pruned')}, {2, 8})
+        self.assertEqual(os.listdir(os.path.join(third.output, 'checkpoints')), ['step-00000010.1-3'])
+
     def test_multiples_stay_and_the_newest_alone_keep_optimizer_state(self):
         run = self.run_whole(1, 1, self.document(50, dp=1, checkpoint__every=5, checkpoint__keep=2,
                                                  checkpoint__keep_every=20, checkpoint__keep_optimizer=1))

@@ -109,6 +109,14 @@ class SftTest(RankCase):
         self.refused(self.pairs(1, self.corpus, dp=1), 2, 'objective: sft learns from .jsonl files with the fields '
                      'prompt and completion, and ' + self.corpus + ' is none')
 
+    def test_what_is_held_out_without_a_token_to_predict_is_refused(self):
+        path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 30)
+        long = os.path.join(self.top, 'long.jsonl')
+        with open(long, 'w', encoding='utf-8') as file:
+            file.write(json.dumps({'prompt': 'a' * 80, 'completion': 'b'}) + '\n')
+        document = self.pairs(4, path, dp=1, data__valid={'asked': [long]})
+        self.refused(document, 2, 'windows held out as asked has a token to predict')
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -34,11 +34,30 @@ class StopTest(RankCase):
         state = self.state(run, last)
         self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
         self.assertEqual(state['best_valid_loss'], losses[best])
+        # Whoever resumes it as a job of its own wants it to train.
+        job = self.run_whole(2, 1, self.overfitting(kind='resume', train__early_stop={'patience': 3}),
+                             reversed(run.published[-1:]), kind='resume')
+        self.assertEqual(max(row['step'] for row in job.metrics()), last + 15)
         # Asked for again it is at its end already; with more patience it goes on.
         again = self.run_whole(1, 2, self.overfitting(train__early_stop={'patience': 3}), reversed(run.published[-1:]))
         self.assertEqual(again.metrics(), run.metrics())
         more = self.run_whole(1, 3, self.overfitting(train__early_stop={'patience': 4}), reversed(run.published[-1:]))
         self.assertEqual(max(row['step'] for row in more.metrics()), last + 5)
+
+    def test_the_best_that_is_recorded_stays_if_the_best_is_not(self):
+        changes = {'checkpoint__every': 5, 'checkpoint__keep_best': True, 'train__early_stop': {'patience': 3}}
+        document = self.overfitting(**changes)
+        document['checkpoint']['keep'] = 99
+        run = self.run_whole(1, 1, document)
+        losses = {row['step']: row['valid_loss'] for row in run.metrics() if 'valid_loss' in row}
+        best, last = min(losses, key=losses.get), max(losses)
+        self.assertEqual(last, best + 15)
+        folders = dict(run.published)
+        before = min((step for step in losses if step < best), key=losses.get)
+        known = [(step, folders[step]) for step in (last, best + 5, before)]
+        changes['train__early_stop'] = {'patience': 4}
+        again = self.run_whole(1, 2, self.overfitting(**changes), known)
+        self.assertEqual([report['step'] for report in again.said('pruned')], [last, best + 5])
 
     def test_what_is_lower_by_too_little_is_no_better_but_the_lowest_still(self):
         run = self.run_whole(1, 1, self.overfitting(train__early_stop={'patience': 1, 'min_delta': 5}))
