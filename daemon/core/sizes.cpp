@@ -57,14 +57,10 @@ Result<void> check_length(const char* key, const std::string& text, std::size_t 
 
 }  // namespace
 
-Result<void> check_priority(int priority) {
-    return within("priority", priority, -kPriorityMax, kPriorityMax);
-}
-
 Result<void> check_sizes(const spec::JobSpec& spec) {
     for (int i = 0; i < spec.shapes(); ++i) ROLL_TRY_VOID(check_shape(spec.shape(i)));
     ROLL_TRY_VOID(check_retry(spec.retry));
-    ROLL_TRY_VOID(check_priority(spec.priority));
+    ROLL_TRY_VOID(within("priority", spec.priority, -kPriorityMax, kPriorityMax));
     if (spec.hang_after)
         ROLL_TRY_VOID(within("hang_after", spec.hang_after->count(), 0, kSecondsMax));
     ROLL_TRY_VOID(check_length("name", spec.name, kNameMax));

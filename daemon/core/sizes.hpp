@@ -10,8 +10,6 @@ namespace roll::core {
 // Error InvalidArgument names the key.
 Result<void> check_sizes(const spec::JobSpec& spec);
 
-Result<void> check_priority(int priority);
-
 // Of all jobs that are made of this one: each holds the whole document.
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs);
 

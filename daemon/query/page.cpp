@@ -16,10 +16,11 @@ std::size_t bytes_of(const std::string& text) {
 std::size_t bytes_of(const Json& value) {
     constexpr std::size_t kNumber = 26;
     if (const auto* text = value.get_ptr<const std::string*>()) return bytes_of(*text);
-    if (!value.is_structured()) return kNumber;
-    std::size_t bytes = 3;
-    for (const auto& [key, inner] : value.items())
-        bytes += bytes_of(inner) + (value.is_object() ? bytes_of(key) : 0);
+    std::size_t bytes = kNumber;
+    if (const auto* object = value.get_ptr<const Json::object_t*>())
+        for (const auto& [key, inner] : *object) bytes += bytes_of(key) + bytes_of(inner);
+    if (const auto* list = value.get_ptr<const Json::array_t*>())
+        for (const Json& inner : *list) bytes += bytes_of(inner);
     return bytes;
 }
 

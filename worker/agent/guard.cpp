@@ -79,6 +79,7 @@ class Guard {
     void fail_preparing(const Error& error);
     void fail_with(const Error& error, bool own_programs);
     void read_orders();
+    void obey_all();
     void obey(const std::string& order);
     void terminate();
     void kill_round();
@@ -259,6 +260,10 @@ void Guard::fail_with(const Error& error, bool own_programs) {
 
 void Guard::read_orders() {
     if (!talk_.fill()) killing_ = true;  // roll-worker has ended
+    obey_all();
+}
+
+void Guard::obey_all() {
     while (const auto order = talk_.lines.next()) obey(*order);
 }
 
@@ -339,6 +344,7 @@ void Guard::run(const GuardPlan& plan) {
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();
+        obey_all();  // some may have come with the end of the plan
         advance(plan);
         cap_logs(plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {

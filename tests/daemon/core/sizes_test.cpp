@@ -31,9 +31,6 @@ TEST(Sizes, AreThoseOfTheSchema) {
     spec = wants(1, 1);
     spec.priority = kMost;
     EXPECT_NE(refusal(spec).find("priority is "), std::string::npos);
-    Desk desk;
-    const JobId job = desk.submit(wants(1, 1));
-    EXPECT_EQ(desk.refusal(SetPriority{job, kMost}).code, ErrorCode::InvalidArgument);
 }
 
 TEST(Sizes, OfAllTasksOfAnArrayTogether) {
