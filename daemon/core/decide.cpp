@@ -3,6 +3,7 @@
 #include "common/spec/chain.hpp"
 #include "common/spec/cron.hpp"
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/dependency.hpp"
 #include "daemon/core/limits.hpp"
 #include "daemon/core/sizes.hpp"
 
@@ -172,6 +173,19 @@ Result<void> check_into(const State& s, const Submit& in) {
     return {};
 }
 
+// A job that is put into another, and waits for it, would never start.
+Result<void> check_circle(const State& s, const std::optional<JobId>& into,
+                          const spec::JobSpec& spec) {
+    if (!into || !lead_to(s, spec.after, *into)) return {};
+    const std::string number = std::to_string(into->value);
+    return fail(ErrorCode::Refused,
+                "job " + number +
+                    " would wait for itself: for this job, which is put into it and "
+                    "whose `after` waits for job " +
+                    number,
+                "submit it without into or without after");
+}
+
 // Its sizes, and the jobs that it names; its `after` learns which of them are arrays.
 Result<void> check(const State& s, spec::JobSpec& spec) {
     ROLL_TRY_VOID(check_sizes(spec));
@@ -192,9 +206,11 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
     spec::JobSpec whole = in.spec;
     ROLL_TRY_VOID(check(s, whole));
     ROLL_TRY_VOID(check_into(s, in));
+    ROLL_TRY_VOID(check_circle(s, in.spec.into, whole));
     ROLL_TRY_VOID(check_secrets(s, in, whole));
     for (spec::JobSpec& next : whole.then) {
         ROLL_TRY_VOID(check(s, next));
+        ROLL_TRY_VOID(check_circle(s, in.spec.into, next));
         ROLL_TRY_VOID(check_secrets(s, in, next));
     }
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(whole, JobId{s.next_job}));

@@ -76,6 +76,32 @@ Held dependencies(const State& state, const Job& job, const Index& index) {
     return all;
 }
 
+bool lead_to(const State& state, const std::vector<spec::After>& afters, JobId wanted) {
+    std::set<JobId> seen;
+    std::vector<JobId> left;
+    const auto add = [&](const std::vector<spec::After>& more) {
+        for (const spec::After& after : more) {
+            left.push_back(after.job);
+            if (!after.array) continue;
+            for (auto task = state.jobs.upper_bound(after.job);
+                 task != state.jobs.end() && task->second.array == after.job; ++task)
+                left.push_back(task->first);
+        }
+    };
+    add(afters);
+    while (!left.empty()) {
+        const JobId id = left.back();
+        left.pop_back();
+        if (id == wanted) return true;
+        if (!is_open(state, id) || !seen.insert(id).second) continue;
+        add(state.jobs.at(id).spec.after);
+        const auto inside = state.index.inside.find(id);
+        if (inside != state.index.inside.end())
+            left.insert(left.end(), inside->second.begin(), inside->second.end());
+    }
+    return false;
+}
+
 const spec::After* impossible(const State& state, const Job& job) {
     const auto never = [&](const spec::After& after) {
         return holds(state, after, state.index) == Held::Never;

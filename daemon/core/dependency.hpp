@@ -26,6 +26,9 @@ bool is_open(const State& state, JobId id);
 // The worst of all of a job's `after`: Never, then Not, then Yes.
 Held dependencies(const State& state, const Job& job, const Index& index);
 
+// Whether one of these waits for `wanted`, by whatever way: an open job waits for what is in it.
+bool lead_to(const State& state, const std::vector<spec::After>& afters, JobId wanted);
+
 // The first `after` of the job that can no longer hold.
 const spec::After* impossible(const State& state, const Job& job);
 

@@ -175,6 +175,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
                                   ROLL_CHECK(reply.error().code == ErrorCode::Refused);
                                   const std::string& why = reply.error().message;
                                   ROLL_CHECK(full_ || why.find("jobs") != why.npos ||
+                                             why.find("wait for itself") != why.npos ||
                                              why.ends_with("nothing can be put into it"));
                                   return;
                               }

@@ -119,6 +119,30 @@ TEST_F(Open, TakesNothingThatDoesNotBelong) {
     EXPECT_EQ(refused(spec).code, ErrorCode::InvalidArgument);
 }
 
+TEST_F(Open, TakesNothingThatWaitsForIt) {
+    spec::JobSpec last = wants(1, 1);
+    last.output = "/runs/x-{id}";
+    last.after = {{spec::After::Condition::Ok, group}};
+    const JobId after = desk.submit(last);
+    last.into = group;
+    EXPECT_EQ(refused(last).message,
+              "job 1 would wait for itself: for this job, which is put into it and whose `after` "
+              "waits for job 1");
+    last.after = {{spec::After::Condition::Any, after}};
+    EXPECT_EQ(refused(last).code, ErrorCode::Refused) << "through another";
+    spec::JobSpec open = wants(1, 1);
+    open.open = true;
+    const JobId other = desk.submit(open);
+    last.into = other;
+    last.after = {{spec::After::Condition::Ok, group}};
+    desk.submit(last);
+    last.into = group;
+    last.after = {{spec::After::Condition::Ok, other}};
+    EXPECT_EQ(refused(last).code, ErrorCode::Refused) << "through an open job";
+    last.after = {{spec::After::Condition::Ok, put()}};
+    desk.submit(last);
+}
+
 TEST_F(Open, IndexIsThatOfItsJobs) {
     put();
     desk.tell(Close{group});
