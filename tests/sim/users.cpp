@@ -176,6 +176,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
                                   const std::string& why = reply.error().message;
                                   ROLL_CHECK(full_ || why.find("jobs") != why.npos ||
                                              why.find("wait for itself") != why.npos ||
+                                             (reign_ > 0 && why.find("'s, not ") != why.npos) ||
                                              why.ends_with("nothing can be put into it"));
                                   return;
                               }
