@@ -35,7 +35,7 @@ MUTANTS = [
      'sessions_test', 'Sessions.AfterAStartSilenceCountsFromZero'),
     (5, SESSIONS, 'const bool renews = heartbeat.bound_below_lease ||', 'const bool renews = true ||',
      'sessions_test', 'Sessions.AHeartbeatFromADeafWorker*'),
-    (5, SESSIONS, '|| !worker || held_by(state, *worker).empty();', '|| !worker;',
+    (5, SESSIONS, '|| !worker || !core::is_busy(state, *worker);', '|| !worker;',
      'sessions_test', 'Sessions.ADeafWorkerWithoutAnAttemptRenews'),
     (6, 'daemon/dispatch/dispatch.cpp', 'if (!current && entry.phase != "ended")', 'if (false)', 'dispatch_test', '*'),
     (7, SESSIONS, 'entry.second.last.heard_recently && ', '', 'sessions_test', 'Sessions.ThereIsCompanyOnly*'),

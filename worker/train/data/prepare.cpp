@@ -1,6 +1,7 @@
 #include "worker/train/data/prepare.hpp"
 
 #include <algorithm>
+#include <future>
 #include <thread>
 
 #include <fcntl.h>
@@ -20,7 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
 constexpr int kLookEvery = 5;  // tries for the lock: at how far its holder has come
-constexpr int kRules = 1;      // of slices and documents: another number, other token files
+constexpr std::size_t kTogetherMax = 16 << 20;  // bytes of text, and one line more
+constexpr int kRules = 1;  // of slices and documents: another number, other token files
 
 // Held until it is destroyed, or its process ends.
 class FileLock {
@@ -88,17 +90,19 @@ TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
     return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
 
-// The next slices, one a thread, encoded at once.
+// The next slices, one a thread, encoded at once: of lines that are very long, fewer, since a line
+// takes some thirty times its bytes while it is encoded.
 std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int threads) {
     std::vector<std::size_t> bounds = {begin};
-    while (std::ssize(bounds) <= threads && bounds.back() < text.size())
+    while (std::ssize(bounds) <= threads && bounds.back() < text.size() &&
+           bounds.back() - begin < kTogetherMax)
         bounds.push_back(text.slice_end(bounds.back()));
-    std::vector<Encoded> encoded(bounds.size() - 1);
-    std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < encoded.size(); ++i)
-        others.emplace_back([&, i] { encoded[i] = text.encode(bounds[i], bounds[i + 1]); });
-    encoded[0] = text.encode(bounds[0], bounds[1]);
-    others.clear();  // joins
+    std::vector<std::future<Encoded>> others;
+    for (std::size_t i = 1; i + 1 < bounds.size(); ++i)
+        others.push_back(
+            std::async(std::launch::async, &TextSource::encode, &text, bounds[i], bounds[i + 1]));
+    std::vector<Encoded> encoded = {text.encode(bounds[0], bounds[1])};
+    for (auto& other : others) encoded.push_back(other.get());
     return encoded;
 }
 

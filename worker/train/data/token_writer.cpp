@@ -69,6 +69,13 @@ TokenWriter::TokenWriter(fs::path base, TokenType type) : base_(std::move(base))
 fs::path TokenWriter::path(const char* suffix) const { return with(base_, suffix); }
 
 Result<TokenWriter> TokenWriter::open(const fs::path& base, TokenType type) {
+    auto writer = go_on(base, type);
+    if (writer || writer.error().code != ErrorCode::Corrupt) return writer;
+    discard(base);  // its pieces do not fit each other: it is made anew
+    return go_on(base, type);
+}
+
+Result<TokenWriter> TokenWriter::go_on(const fs::path& base, TokenType type) {
     TokenWriter writer(base, type);
     ROLL_TRY(writer.progress_, read_state(writer.path(kState)));
     const WriteProgress& done = writer.progress_;
@@ -163,6 +170,11 @@ Result<void> TokenWriter::write_index() {
 }
 
 Result<void> TokenWriter::finish() {
+    if (progress_.open > 0) {  // a text whose last slice has no tokens of its own
+        std::string record;
+        end_sequence(progress_.open, true, record);
+        ROLL_TRY_VOID(sequences_.append(record));
+    }
     ROLL_TRY_VOID(sync());
     ROLL_TRY_VOID(write_index());
     erase(path(kSequences));

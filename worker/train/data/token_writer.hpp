@@ -27,7 +27,8 @@ struct WriteProgress {
 
 class TokenWriter {
   public:
-    // `base` is the path without .bin. Goes on from what was synced last, if anything was.
+    // `base` is the path without .bin. Goes on from what was synced last, if anything was and is
+    // still there; anew otherwise.
     static Result<TokenWriter> open(const std::filesystem::path& base, TokenType type);
 
     const WriteProgress& progress() const { return progress_; }
@@ -48,6 +49,7 @@ class TokenWriter {
 
   private:
     TokenWriter(std::filesystem::path base, TokenType type);
+    static Result<TokenWriter> go_on(const std::filesystem::path& base, TokenType type);
     std::filesystem::path path(const char* suffix) const;
     void end_sequence(std::uint64_t tokens, bool ends_document, std::string& records);
     Result<void> write_index();

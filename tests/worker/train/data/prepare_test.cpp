@@ -14,6 +14,7 @@
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "worker/tokenizer/bpe.hpp"
+#include "worker/train/data/token_file.hpp"
 #include "worker/train/data/token_writer.hpp"
 
 namespace roll::data {
@@ -303,6 +304,43 @@ TEST_F(Prepare, StopsWhenToldAndGoesOn) {
         });
     EXPECT_GT(first, 1000U) << "it began again at the start";
     expect_same_files(expected.bin, got.value().value().bin);
+}
+
+TEST_F(Prepare, PiecesThatDoNotFitEachOtherAreMadeAnew) {
+    const fs::path source = put("text.txt", text_of(30000, 5));
+    const Tokenizer tokenizer = byte_level(false);
+    const auto expected = prepare(source, tokenizer, options("whole"), always).value().value();
+    for (const char* damaged : {".bin", ".sequences", ".state"}) {
+        int calls = 0;
+        ASSERT_FALSE(prepare(source, tokenizer, options(damaged), [&](const PrepareProgress&) {
+                         return ++calls < 3;
+                     }).value());
+        int cut = 0;
+        for (const auto& file : fs::directory_iterator(root_ / damaged)) {
+            if (file.path().extension() != damaged) continue;
+            fs::resize_file(file.path(), 3);
+            ++cut;
+        }
+        EXPECT_EQ(cut, 1) << damaged;
+        const auto got = prepare(source, tokenizer, options(damaged), always);
+        ASSERT_TRUE(got) << damaged << ": " << got.error().message;
+        expect_same_files(expected.bin, got->value().bin);
+    }
+}
+
+TEST_F(Prepare, ATextWhoseLastSliceHasNoTokensStillEnds) {
+    TokenWriter writer = TokenWriter::open(root_ / "text", TokenType::Uint16).value();
+    Encoded first, last;
+    first.ids = {5, 6, 7};
+    first.end = 10;
+    last.end = 12;
+    ASSERT_TRUE(writer.append(first));
+    ASSERT_TRUE(writer.append(last));
+    ASSERT_TRUE(writer.finish());
+    const auto file = TokenFile::open_indexed(root_ / "text.bin");
+    ASSERT_TRUE(file) << file.error().message;
+    EXPECT_EQ(file->documents(), 1U);
+    EXPECT_EQ(file->tokens().size(), 3U);
 }
 
 TEST_F(Prepare, ManyAtOnceMakeOneFile) {
