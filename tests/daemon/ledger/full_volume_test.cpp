@@ -41,7 +41,8 @@ class FullVolume : public testing::Test {
     static Result<engine::Turn> submit(engine::Engine& engine, const std::string& key) {
         spec::JobSpec spec;
         spec.name = key;
-        spec.output = "/runs/" + std::string(8000, 'y');
+        spec.output = "/runs/1";
+        spec.document = R"({"script":")" + std::string(8000, 'y') + R"("})";
         const std::vector<core::Input> inputs{core::Submit{key, "ann", spec}};
         return engine.step(inputs, kAt);
     }
@@ -58,7 +59,8 @@ TEST_F(FullVolume, RefusesSubmitsByNameAndWorksAgainWhenThereIsRoom) {
                                                 return ledger->append(events, at);
                                             },
                                             [&] { return ledger->load(); }});
-    ASSERT_TRUE(submit(engine, "first")->replies[0]);
+    const auto first = submit(engine, "first");
+    ASSERT_TRUE(first->replies[0]) << first->replies[0].error().message;
     fill();
     for (const char* key : {"second", "third"}) {
         const auto turn = submit(engine, key);

@@ -203,7 +203,7 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
     desk.tell(core::CheckpointWritten{worker, key, 5, "/c/5"});
     Hearsay hearsay;
     hearsay.told = [](JobId) {
-        return std::vector<Told>{{"a", R"({"step":5,"ranks":[{"rank":0,"own_ms":2}]})"}};
+        return std::vector<Told>{{"a", R"({"step":5,"ranks":[{"rank":0,"step":5,"own_ms":2}]})"}};
     };
     const auto reply = show(desk.state, {{"id", 1}}, hearsay, desk.now);
     ASSERT_TRUE(reply);
