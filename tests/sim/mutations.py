@@ -274,6 +274,9 @@ def main():
     options = parser.parse_args()
     chosen = [(file, mutation) for file, mutations in MUTATIONS.items() for mutation in mutations
               if re.search(options.only, mutation[2])]
+    fails_already = killed(os.path.join(options.build, 'bin', 'sim_test'), 100)
+    if fails_already:
+        sys.exit(f'worlds of the unbroken core fail already, so nothing can be said of broken ones: {fails_already}')
     survivors = 0
     with (tempfile.TemporaryDirectory(prefix='roll-mutations-') as common,
           concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "common/json.hpp"
 #include "tests/sim/world.hpp"
 
 namespace roll::sim {
@@ -30,8 +31,12 @@ void World::invent_shapes(spec::JobSpec& spec) {
         other.slots_per_node = random_.between(1, 3);
         if (random_.percent(50)) other.time = std::chrono::seconds(random_.between(20, 120));
         spec.variants.push_back(other);
-        spec.document = R"({"resources":{}})";  // what the worker gets is made of it
     }
+    // What the worker gets is made of it.
+    Json document = Json::object();
+    for (std::size_t i = 0; i < spec.variants.size(); ++i)
+        document["resources"]["variants"].push_back(Json::object());
+    spec.document = document.dump();
 }
 
 spec::JobSpec World::invent(int number) {
