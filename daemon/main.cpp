@@ -313,7 +313,8 @@ int run(int argc, char** argv) {
     app.add_option("--dir", options.dir, "State directory (ROLL_DIR; $XDG_STATE_HOME/roll)");
     app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");
     app.add_option("--config", options.config,
-                   "Its configuration [DIR/rolld.yaml]; SIGHUP reads it again");
+                   "Its configuration [DIR/rolld.yaml, or /etc/roll/rolld.yaml for "
+                   "/var/lib/roll]; SIGHUP reads it again");
     app.add_flag("--check-config", options.check_config, "Say what is wrong with it, and end");
     app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon: there is no shared volume");
     app.add_flag("--take-over", options.take_over,

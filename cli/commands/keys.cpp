@@ -63,8 +63,13 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     ROLL_TRY_VOID(bundle.make());
     ROLL_TRY(const io::CurveKeys pair, io::load_or_make_curve_keys(bundle.keys(), role));
     ROLL_TRY_VOID(write_file_atomically(bundle.keys() / "server.pub", server));
-    if (const auto endpoint = directory.read_endpoint())
+    if (const auto endpoint = directory.read_endpoint()) {
         ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), *endpoint + "\n"));
+        if (endpoint->starts_with("ipc://"))
+            say(*endpoint +
+                " is a socket of this host: for a holder on another one start rolld with "
+                "--endpoint tcp://0.0.0.0:7070, and add the key again");
+    }
     // Last: from here on the key may connect, and an older one of that name no more.
     const std::string file = role + "-" + options.name;
     const bool replaced = fs::exists(directory.authorized() / (file + ".pub"));

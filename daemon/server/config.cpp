@@ -8,6 +8,9 @@
 
 namespace roll::server {
 
+// Of systemd/rolld.service: administrators look for a service's configuration in /etc.
+constexpr const char *kSystemState = "/var/lib/roll", *kSystemConfig = "/etc/roll/rolld.yaml";
+
 Result<spec::Policy> read_config(const std::filesystem::path& path) {
     ROLL_TRY(const std::string text, read_file(path));
     ROLL_TRY(const std::vector<Json> documents, yaml::read(text, path.string()));
@@ -25,10 +28,12 @@ Result<spec::Policy> read_config(const std::filesystem::path& path) {
 
 Result<spec::Policy> find_config(const std::string& given, const std::filesystem::path& directory) {
     if (!given.empty()) return read_config(given);
-    const auto path = directory / "rolld.yaml";
     std::error_code error;
-    if (!std::filesystem::exists(path, error)) return spec::Policy{};
-    return read_config(path);
+    const auto own = directory / "rolld.yaml";
+    if (std::filesystem::exists(own, error)) return read_config(own);
+    if (directory == kSystemState && std::filesystem::exists(kSystemConfig, error))
+        return read_config(kSystemConfig);
+    return spec::Policy{};
 }
 
 }  // namespace roll::server

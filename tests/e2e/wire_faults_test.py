@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What may never be seen: secret keys and users' secrets, in arguments, ledger, logs, outputs, backups or elsewhere."""
+"""Keys: who may connect with one, and what may never be seen: them and users' secrets, in arguments, ledger, logs,
+outputs, backups or elsewhere."""
 import hashlib
 import os
 import subprocess
@@ -49,6 +50,25 @@ class WireFaults(RollTest):
         self.assertTrue(all(len(secret) >= 40 for secret in secrets))
         self.assertEqual(self.holders(secrets), [])
         self.ctl('cancel', running)
+
+    def test_a_worker_with_a_key_of_its_own_works_until_it_is_revoked(self):
+        self.up()
+        local = self.ctl('keys', 'add', 'n1', '--worker', '--out', os.path.join(self.top, 'n1'))
+        self.assertIn('a socket of this host', local.stderr)
+        self.ctl('down')
+        self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*', '--no-worker')
+        bundle = os.path.join(self.top, 'n2')
+        self.assertNotIn('a socket of this host', self.ctl('keys', 'add', 'n2', '--worker', '--out', bundle).stderr)
+        with subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', bundle, '--node', 'n2'], env=self.env,
+                              stderr=subprocess.DEVNULL) as worker:
+            try:
+                job = self.submit('--', 'true')
+                self.wait_done(job)
+                self.assertEqual(self.show(job)['attempts'][-1]['nodes'], ['n2'])
+                self.ctl('keys', 'revoke', 'worker-n2')
+                wait_until(lambda: self.json('nodes')['nodes'][0]['silent'], 'the revoked worker is silent')
+            finally:
+                worker.terminate()
 
     def test_a_secret_is_in_the_environment_of_its_job_alone(self):
         value = 'hf_' + uuid.uuid4().hex
