@@ -176,7 +176,11 @@ class Cluster:
         """After kill_node() or set_down()."""
         if f'slurmd-{node}' not in self.daemons:
             self.start_node(node)
-        self.run('scontrol', 'update', f'NodeName={node}', 'State=RESUME')
+        try:
+            self.run('scontrol', 'update', f'NodeName={node}', 'State=RESUME')
+        except RuntimeError:  # of a node that came back by itself meanwhile (ReturnToService)
+            if 'State=DOWN' in self.run('scontrol', 'show', 'node', node):
+                raise
 
     def version(self):
         """(22, 5), of "slurm-wlm 22.05.8"."""
