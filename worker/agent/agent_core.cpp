@@ -374,6 +374,8 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(BeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
+            // Whoever asked for this one has none: the order, said with every answer, counts anew.
+            if (staged.asked > 0 && staged.asked == attempt->asked) --attempt->asked;
         }
     }
     if (attempt->gone)

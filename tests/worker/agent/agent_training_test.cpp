@@ -29,6 +29,18 @@ TEST_F(AgentCoreTest, ARequestForACheckpointReachesTheRanksOnceAndItsAnswerGoesU
     EXPECT_EQ(entry().checkpoints.front().asked, 2u);
 }
 
+TEST_F(AgentCoreTest, ARequestWhoseCheckpointCouldNotBePublishedIsMadeAgain) {
+    run();
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    report(0, protocol::CheckpointStaged{7, "/out/checkpoints/.step-7.1-1", 1});
+    core_.on_published(kKey, 7, fail(ErrorCode::Failed, "no such directory"), now_);
+    EXPECT_TRUE(entry().checkpoints.empty());
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    EXPECT_EQ(count<Tell>(), 2);
+    exchange({.keep = {kKey}, .save = {{kKey, 1}}});
+    EXPECT_EQ(count<Tell>(), 2) << "once for each try";
+}
+
 TEST_F(AgentCoreTest, AnAttemptThatHangsGivesItsStacksAndEndsAsInfra) {
     protocol::StartOrder hangs = order(kKey);
     hangs.hang_after_seconds = 10;
