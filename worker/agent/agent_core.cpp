@@ -374,14 +374,10 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(BeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
-            // Whoever asked for this one has none: the order, said with every answer, counts anew.
-            if (staged.asked > 0 && staged.asked == attempt->asked) --attempt->asked;
+            if (staged.asked == attempt->asked) attempt->asked = 0;  // the order comes again
         }
     }
-    if (attempt->gone)
-        conclude(*attempt, now);
-    else
-        publish(*attempt, now);
+    attempt->gone ? conclude(*attempt, now) : publish(*attempt, now);
 }
 
 void AgentCore::on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now) {
