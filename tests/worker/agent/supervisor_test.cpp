@@ -334,8 +334,8 @@ TEST_F(SupervisorTest, OrdersForWhatHasEndedDoNotReachTheNextAttempt) {
 
 TEST_F(SupervisorTest, AGuardThatDiedWhileItWaitedIsReplaced) {
     supervisor_->stand_by();
-    const std::set<pid_t> first = guards();
-    ASSERT_EQ(first.size(), 1u);
+    std::set<pid_t> first = guards();
+    for (; first.size() != 1; first = guards()) ::usleep(1000);  // an earlier one may be ending
     ::kill(*first.begin(), SIGKILL);
     while (!guards().empty()) ::usleep(1000);
     start(R"({"command": ["true"]})", 1, "command");
