@@ -22,7 +22,7 @@ Task<bool> ZmqReader::readable() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     co_await asio::post(asio::use_awaitable);
     while (!stopped_ && !socket_.input_ready()) {
-        // Ends by an edge, or by cancel() from send() and stop(): look again in any case.
+        // Ends by an edge, or by cancel() from look_again() and stop(): look in any case.
         co_await descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, token);
     }
     co_return !stopped_;
@@ -33,10 +33,8 @@ void ZmqReader::stop() {
     descriptor_.cancel();
 }
 
-bool ZmqReader::send(const std::vector<std::string>& frames) {
-    const bool sent = socket_.send(frames);
+void ZmqReader::look_again() {
     if (socket_.input_ready()) descriptor_.cancel();
-    return sent;
 }
 
 }  // namespace roll::io

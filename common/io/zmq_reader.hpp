@@ -1,7 +1,7 @@
 // Waits on an io_context for the input of a ZmqSocket, which it owns.
 //
-// libzmq's descriptor is edge-triggered: any call on the socket may swallow the edge. So all sends
-// and receives go through here. Usage, one coroutine a socket:
+// libzmq's descriptor is edge-triggered: any call on the socket may swallow the edge. Usage, one
+// coroutine a socket; who receives or sends elsewhere looks again afterwards:
 //
 //   while (co_await reader.readable())
 //       while (auto message = reader.receive()) handle(*message);
@@ -31,7 +31,8 @@ class ZmqReader {
     void stop();
 
     std::optional<ZmqMessage> receive() { return socket_.receive(); }
-    bool send(const std::vector<std::string>& frames);
+    bool send(const std::vector<std::string>& frames) { return socket_.send(frames); }
+    void look_again();
     Result<void> bind(const std::string& endpoint) { return socket_.bind(endpoint); }
     void unbind(const std::string& endpoint) { socket_.unbind(endpoint); }
     std::string bound_endpoint() const { return socket_.bound_endpoint(); }

@@ -27,9 +27,20 @@ core::Outcome outcome_from(const std::string& name) {
                                     : static_cast<core::Outcome>(found - kOutcomes.begin());
 }
 
-std::optional<WorkerId> worker_of(const core::State& state, const std::string& session) {
+std::optional<WorkerId> look_up(const core::State& state, const std::string& session) {
     const auto found = state.index.by_session.find(session);
     return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Among numbers, where it was found by name before.
+std::optional<WorkerId> worker_of(const core::State& state, const std::string& name,
+                                  Session& session) {
+    if (session.worker) {
+        const auto worker = state.workers.find(*session.worker);
+        if (worker != state.workers.end() && worker->second.session == name) return worker->first;
+    }
+    session.worker = look_up(state, name);
+    return session.worker;
 }
 
 // "CLUSTER.INCARNATION.ID" names an order of ours; anything else is allocation 0, which is none.
@@ -137,25 +148,11 @@ Instant due(const Session& session) {
 
 }  // namespace
 
-std::optional<protocol::Heartbeat> Sessions::again(std::string_view frame) const {
-    constexpr std::string_view kName = "\"session\":\"";
-    const std::size_t at = frame.find(kName);
-    if (at == frame.npos) return std::nullopt;
-    const std::string_view rest = frame.substr(at + kName.size());
-    const auto session = sessions_.find(rest.substr(0, rest.find('"')));
-    if (session == sessions_.end()) return std::nullopt;
-    const auto sequence = protocol::repeated(session->second.frame, frame);
-    if (!sequence) return std::nullopt;
-    protocol::Heartbeat heartbeat = session->second.last;
-    heartbeat.sequence = *sequence;
-    return heartbeat;
-}
-
 std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& peer,
                                         protocol::Heartbeat heartbeat, std::uint64_t published,
                                         Instant now, std::string_view frame) {
     Inputs inputs;
-    const auto worker = worker_of(state, heartbeat.session);
+    const auto worker = look_up(state, heartbeat.session);
     if (!worker) {
         inputs.push_back(core::WorkerHello{heartbeat.node, heartbeat.session, heartbeat.slots,
                                            heartbeat.gpus, pilot_of(heartbeat, cluster_),
@@ -171,25 +168,59 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
     }
     // A late one, of a connection that was replaced, renews nothing.
     if (!fresh && heartbeat.sequence <= session.last.sequence) return inputs;
-    const bool renews = heartbeat.bound_below_lease || !worker || !core::is_busy(state, *worker);
+    session.last = std::move(heartbeat);
+    session.frame = frame;
+    note(state, worker, session, fresh, peer, published, now, inputs);
+    return inputs;
+}
+
+std::optional<std::vector<core::Input>> Sessions::hear_again(const core::State& state,
+                                                             const Peer& peer,
+                                                             std::string_view frame,
+                                                             std::uint64_t published, Instant now) {
+    constexpr std::string_view kName = "\"session\":\"";
+    const std::size_t at = frame.find(kName);
+    if (at == frame.npos) return std::nullopt;
+    const std::string_view rest = frame.substr(at + kName.size());
+    const auto entry = sessions_.find(rest.substr(0, rest.find('"')));
+    if (entry == sessions_.end()) return std::nullopt;
+    Session& session = entry->second;
+    const auto sequence = protocol::repeated(session.frame, frame);
+    const auto worker = gateway::worker_of(state, entry->first, session);
+    if (!sequence || !worker) return std::nullopt;
+    Inputs inputs;
+    if (*sequence <= session.last.sequence) return inputs;
+    session.last.sequence = *sequence;
+    note(state, worker, session, false, peer, published, now, inputs);
+    return inputs;
+}
+
+std::optional<WorkerId> Sessions::worker_of(const core::State& state, std::string_view session) {
+    const auto entry = sessions_.find(session);
+    if (entry == sessions_.end()) return std::nullopt;
+    return gateway::worker_of(state, entry->first, entry->second);
+}
+
+// Its last heartbeat has just come.
+void Sessions::note(const core::State& state, std::optional<WorkerId> worker, Session& session,
+                    bool fresh, const Peer& peer, std::uint64_t published, Instant now,
+                    Inputs& inputs) {
+    const bool renews = session.last.bound_below_lease || !worker || !core::is_busy(state, *worker);
     if (renews) session.renewed_at = published;
     if (renews || fresh) session.renewed = now;
     session.counted = static_cast<std::int64_t>(published - session.renewed_at);
     session.peer = peer;
-    session.last = std::move(heartbeat);
-    if (!frame.empty()) session.frame = frame;
     session.heard_at = now;
     listen_at_ = std::min(listen_at_, std::max(due(session), now + std::chrono::seconds(1)));
-    owing_.insert(session.last.session);
-    if (!worker) return inputs;
-    if (renews && state.workers.at(*worker).quiet)
-        inputs.push_back(core::WorkerHeard{*worker, true});
-    if (session.last.draining && !state.workers.at(*worker).draining)
+    owing_.push_back(session.last.session);
+    if (!worker) return;
+    const core::Worker& known = state.workers.at(*worker);
+    if (renews && known.quiet) inputs.push_back(core::WorkerHeard{*worker, true});
+    if (session.last.draining && !known.draining)
         inputs.push_back(core::Drain{session.last.node, true});
     for (const protocol::RunningAttempt& running : session.last.running)
         add_claims(*worker, running, inputs);
     if (renews) note_missing(state, *worker, rules_, now, session, inputs);
-    return inputs;
 }
 
 std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t published) {
@@ -253,17 +284,26 @@ const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64
     return silent_;
 }
 
-bool Sessions::has_company(Instant now) const {
-    return std::ranges::any_of(sessions_, [&](const auto& entry) {
-        return entry.second.last.heard_recently && now - entry.second.heard_at <= rules_.company;
-    });
+bool Sessions::is_company(const Session& session, Instant now) const {
+    return session.last.heard_recently && now - session.heard_at <= rules_.company;
+}
+
+// One that is stays so for a while: all are walked only when it no longer is.
+bool Sessions::has_company(Instant now) {
+    const auto last = sessions_.find(companion_);
+    if (last != sessions_.end() && is_company(last->second, now)) return true;
+    const auto found = std::ranges::find_if(
+        sessions_, [&](const auto& entry) { return is_company(entry.second, now); });
+    if (found == sessions_.end()) return false;
+    companion_ = found->first;
+    return true;
 }
 
 // Only once one came or went since the last time.
 void Sessions::forget_gone(const core::State& state) {
     const std::pair workers(state.workers.size(), state.next_worker);
     if (std::exchange(tidied_for_, workers) == workers) return;
-    std::erase_if(sessions_, [&](const auto& entry) { return !worker_of(state, entry.first); });
+    std::erase_if(sessions_, [&](const auto& entry) { return !look_up(state, entry.first); });
     std::erase_if(unheard_since_,
                   [&](const auto& entry) { return !state.workers.contains(entry.first); });
 }

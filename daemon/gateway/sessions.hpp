@@ -60,6 +60,7 @@ struct Session {
     Instant renewed{};                        // when the last renewing one came
     std::map<AttemptKey, Instant> missing{};  // should run there, and since when it does not say so
     std::map<AttemptKey, Instant> ordered{};  // when its start order was last sent
+    std::optional<WorkerId> worker{};         // as it was last looked up
 };
 
 class Sessions {
@@ -69,15 +70,17 @@ class Sessions {
         : rules_(rules),
           cluster_(std::move(cluster)) {}
 
-    // The heartbeat of a frame that says what its session said last, but for the sequence. Nothing:
-    // it is to be parsed.
-    std::optional<protocol::Heartbeat> again(std::string_view frame) const;
-
     // Notes the heartbeat and says what it claims, as inputs of the core. `published` is the
-    // beacon's counter now, `frame` what it was parsed from; empty: it was known again.
+    // beacon's counter now, `frame` what it was parsed from.
     std::vector<core::Input> hear(const core::State& state, const Peer& peer,
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
+
+    // The same of a frame that says what its session said last, but for the sequence: most do, and
+    // are not parsed. Nothing: this one is to be.
+    std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
+                                                       std::string_view frame,
+                                                       std::uint64_t published, Instant now);
 
     // Workers of State whose silence has run out: claims that they are gone.
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
@@ -91,7 +94,7 @@ class Sessions {
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Whether a beat may be published: some worker says that it hears rolld (rule 7).
-    bool has_company(Instant now) const;
+    bool has_company(Instant now);
 
     // By session name. A worker of State that has no entry has not been heard since this start.
     using ByName = std::unordered_map<std::string, Session, TextHash, std::equal_to<>>;
@@ -101,17 +104,26 @@ class Sessions {
     // Drops what is kept of workers that State no longer has.
     void forget_gone(const core::State& state);
 
-    // Names of the sessions that were heard since the last call: each is to be answered.
-    std::set<std::string> take_owing() { return std::exchange(owing_, {}); }
+    // The worker of State whose session it is.
+    std::optional<WorkerId> worker_of(const core::State& state, std::string_view session);
+
+    // Names of the sessions that were heard since the last call, some twice: each is to be
+    // answered.
+    std::vector<std::string> take_owing() { return std::exchange(owing_, {}); }
 
   private:
+    void note(const core::State& state, std::optional<WorkerId> worker, Session& session,
+              bool fresh, const Peer& peer, std::uint64_t published, Instant now,
+              std::vector<core::Input>& inputs);
+    bool is_company(const Session& session, Instant now) const;
     bool is_silent(const core::State& state, WorkerId id, std::uint64_t published) const;
 
     LeaseRules rules_;
     std::string cluster_;
     ByName sessions_;                                  // no result rests on its order
     std::map<WorkerId, std::uint64_t> unheard_since_;  // counter at which counting began
-    std::set<std::string> owing_;
+    std::vector<std::string> owing_;
+    std::string companion_;  // was company when it was last looked for
     // Before these no worker can be quiet or lost, as what was last heard of each tells: all are
     // walked only then. Of what comes later each puts it off, or brings listen_at_ forward.
     Instant listen_at_{};

@@ -198,16 +198,18 @@ void Server::take(const gateway::LocalFrame& message) {
 }
 
 void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
-    auto again = sessions_.again(frame);
-    auto heartbeat =
-        again ? Result<protocol::Heartbeat>(*std::move(again)) : protocol::decode_heartbeat(frame);
-    if (!heartbeat) {
-        spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
-        return;
+    const core::State& state = engine_.state();
+    auto claims = sessions_.hear_again(state, peer, frame, beacon_.published(), steady_now());
+    if (!claims) {
+        auto heartbeat = protocol::decode_heartbeat(frame);
+        if (!heartbeat) {
+            spdlog::warn("a worker's message is not understood: {}", heartbeat.error().message);
+            return;
+        }
+        claims = sessions_.hear(state, peer, *std::move(heartbeat), beacon_.published(),
+                                steady_now(), frame);
     }
-    auto claims = sessions_.hear(engine_.state(), peer, *std::move(heartbeat), beacon_.published(),
-                                 steady_now(), again ? std::string_view() : frame);
-    for (core::Input& claim : claims) inputs_.push_back(std::move(claim));
+    for (core::Input& claim : *claims) inputs_.push_back(std::move(claim));
 }
 
 Result<engine::Turn> Server::step() {
@@ -261,6 +263,7 @@ void Server::turn() {
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);
     if (drained && company) beacon_.beat();
+    reader_.look_again();
     timer_.cancel();
 }
 
@@ -323,8 +326,7 @@ void Server::answer_workers(const engine::Turn& turn) {
     for (const auto& [id, orders] : before)
         if (!orders_.contains(id)) due.insert(id);
     for (const std::string& session : sessions_.take_owing()) {
-        const auto worker = state.index.by_session.find(session);
-        if (worker != state.index.by_session.end()) due.insert(worker->second);
+        if (const auto worker = sessions_.worker_of(state, session)) due.insert(*worker);
     }
     for (const WorkerId id : due) {
         const auto worker = state.workers.find(id);

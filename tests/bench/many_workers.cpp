@@ -4,7 +4,9 @@
 //
 //   many_workers DIR WORKERS SECONDS [BEAT_MS]
 // DIR: the state directory of a running rolld, which is killed after so many seconds; who started
-// it starts it again. BEAT_MS: 5000 if it is not said.
+// it starts it again. BEAT_MS: 5000 if it is not said. Before it the same workers are a bare
+// server's: what waking up and libzmq cost differs between machines, and hours of one, by half.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -25,6 +27,7 @@
 #include "common/io/state_directory.hpp"
 #include "common/io/zmq_socket.hpp"
 #include "common/protocol/worker.hpp"
+#include "tests/bench/bare_server.hpp"
 
 namespace {
 
@@ -45,7 +48,16 @@ struct FakeWorker {
     io::ZmqSocket socket;
     protocol::Heartbeat heartbeat;
     Clock::time_point beats_at;
-    std::uint64_t answered_by = 0;  // rolld's incarnation
+};
+
+// One process's. A worker of a cluster costs rolld's machine nothing between its heartbeats: here
+// only those are looked at that are due or wait for an answer. Walking all of them at each turn
+// took most of the machine, and all of its caches.
+struct Part {
+    std::vector<std::unique_ptr<FakeWorker>> workers;  // in the order in which they beat
+    std::vector<std::uint64_t> answered_by;            // of each: rolld's incarnation
+    std::vector<std::size_t> waiting;
+    std::size_t next = 0;  // to beat
 };
 
 // CPU seconds and resident megabytes of a process.
@@ -63,18 +75,31 @@ std::pair<double, double> use_of(int pid) {
             pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6};
 }
 
-// Sends what is due and takes what has come.
-void turn(FakeWorker& worker, std::chrono::milliseconds beat) {
+void send_due(Part& part, std::chrono::milliseconds beat) {
     const auto now = Clock::now();
-    if (now >= worker.beats_at) {
+    for (; now >= part.workers[part.next]->beats_at;
+         part.next = (part.next + 1) % part.workers.size()) {
+        FakeWorker& worker = *part.workers[part.next];
         ++worker.heartbeat.sequence;
         worker.socket.send({protocol::encode(worker.heartbeat)});
         worker.beats_at = now + beat;
+        part.waiting.push_back(part.next);
     }
-    while (const auto message = worker.socket.receive()) {
-        const auto answer = protocol::decode_answer(message->frames.back());
-        if (answer) worker.answered_by = answer->incarnation;
-    }
+}
+
+// Each heartbeat has an answer; what stays without one was lost with the rolld that had it.
+void take_answers(Part& part) {
+    std::erase_if(part.waiting, [&](std::size_t i) {
+        FakeWorker& worker = *part.workers[i];
+        bool answered = false;
+        while (const auto message = worker.socket.receive()) {
+            const auto answer = protocol::decode_answer(message->frames.back());
+            if (!answer) continue;
+            part.answered_by[i] = answer->incarnation;
+            answered |= answer->sequence == worker.heartbeat.sequence;
+        }
+        return answered;
+    });
 }
 
 std::unique_ptr<FakeWorker> make_worker(const io::ZmqContext& context, int number,
@@ -91,27 +116,27 @@ std::unique_ptr<FakeWorker> make_worker(const io::ZmqContext& context, int numbe
 }
 
 // Every kParts-th worker, for ever.
-Result<void> be_workers(const std::string& root, int part, int count, Shared& shared) {
+Result<void> be_workers(const std::string& root, const std::string& endpoint, int part, int count,
+                        Shared& shared) {
     const io::StateDirectory directory(root);
     ROLL_TRY(const io::CurveKeys keys, io::load_curve_keys(directory.keys(), "worker"));
     ROLL_TRY(const std::string server, io::load_public_key(directory.keys() / "server.pub"));
-    ROLL_TRY(const std::string endpoint, directory.read_endpoint());
     const io::ZmqContext context;
-    std::vector<std::unique_ptr<FakeWorker>> workers;
+    Part mine;
     for (int i = part; i < count; i += kParts) {
         auto worker = make_worker(context, i, shared.beat);
         worker->socket.set_curve_client(keys, server);
         ROLL_TRY_VOID(worker->socket.connect(endpoint));
         worker->beats_at += shared.beat * i / count;
-        workers.push_back(std::move(worker));
+        mine.workers.push_back(std::move(worker));
+        mine.answered_by.push_back(0);
     }
     for (;; std::this_thread::sleep_for(20ms)) {
-        int answered = 0;
-        for (auto& worker : workers) {
-            turn(*worker, shared.beat);
-            answered += worker->answered_by >= shared.incarnation ? 1 : 0;
-        }
-        shared.answered[static_cast<std::size_t>(part)] = answered;
+        send_due(mine, shared.beat);
+        take_answers(mine);
+        const std::uint64_t wanted = shared.incarnation;
+        shared.answered[static_cast<std::size_t>(part)] = static_cast<int>(std::ranges::count_if(
+            mine.answered_by, [&](std::uint64_t by) { return by >= wanted; }));
     }
 }
 
@@ -142,31 +167,68 @@ void print_connected(const char* what, int count, double seconds, double cpu) {
         what, count, seconds, cpu, cpu / count * 1e3);
 }
 
-Result<int> run(const std::string& root, int count, int seconds, Shared& shared) {
-    ROLL_TRY(const std::string pid_text, read_file(io::StateDirectory(root).pid("rolld")));
-    const int pid = std::stoi(pid_text);
-    const double connected = await_all(count, 1, shared);
-    const auto [cpu_before, memory_before] = use_of(pid);
-    print_connected("start", count, connected, cpu_before);
-    const auto steady = Clock::now();
+void print_use(const char* what, int pid, int seconds, const Shared& shared) {
+    const double before = use_of(pid).first;
+    const auto begin = Clock::now();
     std::this_thread::sleep_for(std::chrono::seconds(seconds));
     const auto [cpu, memory] = use_of(pid);
-    const double passed = std::chrono::duration<double>(Clock::now() - steady).count();
-    std::printf("rolld with them: %.0f MB, %.1f %% of a core at a heartbeat each %lld ms\n", memory,
-                (cpu - cpu_before) / passed * 100, static_cast<long long>(shared.beat.count()));
+    const double passed = std::chrono::duration<double>(Clock::now() - begin).count();
+    std::printf("%s with them: %.0f MB, %.1f %% of a core at a heartbeat each %lld ms\n", what,
+                memory, (cpu - before) / passed * 100, static_cast<long long>(shared.beat.count()));
     std::fflush(stdout);
+}
+
+// A process that does this, and ends with the one that started it.
+template <typename Work>
+pid_t start(Work work) {
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Result<void> done = work();
+    if (!done) std::fprintf(stderr, "%s\n", done.error().message.c_str());
+    std::_Exit(1);
+}
+
+std::vector<pid_t> start_workers(const std::string& root, const std::string& endpoint, int count,
+                                 Shared& shared) {
+    std::vector<pid_t> parts;
+    for (int part = 0; part < kParts; ++part)
+        parts.push_back(
+            start([&, part] { return be_workers(root, endpoint, part, count, shared); }));
+    return parts;
+}
+
+void kill_all(const std::vector<pid_t>& processes) {
+    for (const pid_t pid : processes) ::kill(pid, SIGKILL);
+    for (const pid_t pid : processes) ::waitpid(pid, nullptr, 0);
+}
+
+Result<void> run_bare(const std::string& root, int count, int seconds, Shared& shared) {
+    const io::StateDirectory directory(root);
+    ROLL_TRY(const io::CurveKeys keys, io::load_curve_keys(directory.keys(), "server"));
+    const std::string endpoint = "ipc://" + root + "/bare";
+    const pid_t server = start([&] { return bench::be_bare_server(keys, endpoint); });
+    std::vector<pid_t> all = start_workers(root, endpoint, count, shared);
+    await_all(count, 1, shared);
+    print_use("a bare server", server, seconds, shared);
+    all.push_back(server);
+    kill_all(all);
+    return {};
+}
+
+Result<void> run(const std::string& root, int count, int seconds, Shared& shared) {
+    ROLL_TRY(const std::string endpoint, io::StateDirectory(root).read_endpoint());
+    ROLL_TRY(const std::string pid_text, read_file(io::StateDirectory(root).pid("rolld")));
+    const int pid = std::stoi(pid_text);
+    const auto parts = start_workers(root, endpoint, count, shared);
+    const double connected = await_all(count, 1, shared);
+    print_connected("start", count, connected, use_of(pid).first);
+    print_use("rolld", pid, seconds, shared);
     ::kill(pid, SIGKILL);
     const double back = await_all(count, 2, shared);
     print_connected("killed and started again", count, back, use_of_rolld(root).first);
-    return 0;
-}
-
-// Ends with the process that started it.
-int be_part(const std::string& root, int part, int count, Shared& shared) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const auto done = be_workers(root, part, count, shared);
-    if (!done) std::fprintf(stderr, "%s\n", done.error().message.c_str());
-    return 1;
+    kill_all(parts);
+    return {};
 }
 
 }  // namespace
@@ -186,10 +248,9 @@ int main(int argc, char** argv) {
     Shared& shared = *new (memory) Shared;
     shared.incarnation = 1;
     if (argc > 4) shared.beat = std::chrono::milliseconds(std::atoi(argv[4]));
-    for (int part = 0; part < kParts; ++part) {
-        if (::fork() == 0) return be_part(argv[1], part, count, shared);
-    }
-    const auto done = run(argv[1], count, std::atoi(argv[3]), shared);
+    const int seconds = std::atoi(argv[3]);
+    auto done = run_bare(argv[1], count, seconds, shared);
+    if (done) done = run(argv[1], count, seconds, shared);
     if (!done) std::fprintf(stderr, "%s\n", done.error().message.c_str());
-    return done ? *done : 1;
+    return done ? 0 : 1;
 }

@@ -269,28 +269,30 @@ bool World::is_alive(const std::string& session) const {
 }
 
 // Of a session that is known, too.
-void World::check_broken(const std::string& frame) const {
+void World::check_broken(const std::string& frame) {
     if (totals_.messages % kBrokenOneIn != 0) return;
-    for (const std::string& broken : broken_frames(frame, totals_.messages))
-        ROLL_CHECK(!sessions_->again(broken) && !protocol::decode_heartbeat(broken));
+    for (const std::string& broken : broken_frames(frame, totals_.messages)) {
+        ROLL_CHECK(!sessions_->hear_again(engine_->state(), {}, broken, published_, steady_now()));
+        ROLL_CHECK(!protocol::decode_heartbeat(broken));
+    }
 }
 
 void World::listen() {
     renewed_.clear();
     for (Said& said : std::exchange(socket_, {})) {
         const gateway::Peer peer{said.heartbeat.session, ""};
-        std::string frame;
-        if (in_bytes_) check_broken(said.frame);
-        if (in_bytes_ && sessions_->again(said.frame)) {
-            said.heartbeat = *sessions_->again(said.frame);
-        } else if (in_bytes_) {
-            frame = said.frame;
-            said.heartbeat = protocol::decode_heartbeat(frame).value();
-        }
         if (said.heartbeat.bound_below_lease) renewed_.push_back(peer.route);
-        auto claims = sessions_->hear(engine_->state(), peer, std::move(said.heartbeat), published_,
-                                      steady_now(), frame);
-        for (Input& claim : claims) inbox_.push_back({std::move(claim)});
+        std::optional<std::vector<Input>> claims;
+        if (in_bytes_) {
+            check_broken(said.frame);
+            claims =
+                sessions_->hear_again(engine_->state(), peer, said.frame, published_, steady_now());
+            if (!claims) said.heartbeat = protocol::decode_heartbeat(said.frame).value();
+        }
+        if (!claims)
+            claims = sessions_->hear(engine_->state(), peer, std::move(said.heartbeat), published_,
+                                     steady_now(), in_bytes_ ? said.frame : "");
+        for (Input& claim : *claims) inbox_.push_back({std::move(claim)});
     }
 }
 
@@ -298,7 +300,8 @@ void World::listen() {
 void World::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_->state();
     const auto before = std::exchange(orders_, dispatch::orders(state, turn.owed, kCluster));
-    const std::set<std::string> heard = sessions_->take_owing();
+    const std::vector<std::string> owing = sessions_->take_owing();
+    const std::set<std::string> heard(owing.begin(), owing.end());
     for (const auto& [id, worker] : state.workers) {
         const auto orders = orders_.find(id);
         const auto old = before.find(id);

@@ -164,7 +164,7 @@ class World {
     void check_heard() const;
     void arrive(const Node& node, const Said& said, std::uint64_t life);
     void listen();
-    void check_broken(const std::string& frame) const;
+    void check_broken(const std::string& frame);
     bool joined(const std::string& node, const std::string& session) const;
     bool is_alive(const std::string& session) const;
     void answer_workers(const engine::Turn& turn);

@@ -203,12 +203,16 @@ TEST(Sessions, AHeartbeatThatSaysTheSameAgainIsNotParsed) {
     const auto say = [&] {
         ++heartbeat.sequence;
         const std::string frame = protocol::encode(heartbeat);
-        const auto again = room.sessions.again(frame);
-        room.sessions.hear(room.desk.state, {"route", "key"}, again.value_or(heartbeat),
-                           room.published, room.now, again ? "" : frame);
+        const bool again =
+            room.sessions
+                .hear_again(room.desk.state, {"route", "key"}, frame, room.published, room.now)
+                .has_value();
+        if (!again)
+            room.sessions.hear(room.desk.state, {"route", "key"}, heartbeat, room.published,
+                               room.now, frame);
         EXPECT_EQ(room.session().last.sequence, heartbeat.sequence);
         EXPECT_EQ(room.session().last.draining, heartbeat.draining);
-        return again.has_value();
+        return again;
     };
     EXPECT_FALSE(say()) << "the text of the one before is not known";
     EXPECT_TRUE(say());
@@ -217,7 +221,8 @@ TEST(Sessions, AHeartbeatThatSaysTheSameAgainIsNotParsed) {
     EXPECT_FALSE(say());
     EXPECT_TRUE(say());
     heartbeat.session = "s2";
-    EXPECT_FALSE(room.sessions.again(protocol::encode(heartbeat)));
+    EXPECT_FALSE(room.sessions.hear_again(room.desk.state, {"route", "key"},
+                                          protocol::encode(heartbeat), room.published, room.now));
 }
 
 TEST(Sessions, ADeafWorkerWithoutAnAttemptRenews) {
