@@ -69,11 +69,22 @@ spec::ParsedJob parse_source(const Source& source) {
     return spec::parse_job(source.document.dump(), source.base);
 }
 
+using Lines = std::map<std::string, int>;
+
+// Finding them takes as long as reading the file did: only for one with problems.
+Lines lines_of(const Source& source) {
+    Lines lines = source.lines;
+    if (!source.yaml) return lines;
+    auto of_text = yaml::key_lines(*source.yaml);
+    if (source.document_index < of_text.size()) lines.merge(of_text[source.document_index]);
+    return lines;
+}
+
 // "line 7: ", of the key or of what it would stand in; nothing where neither is in the file.
-std::string line_of(const Source& source, std::string path) {
+std::string line_of(const Lines& lines, std::string path) {
     while (!path.empty()) {
-        const auto found = source.lines.find(path);
-        if (found != source.lines.end())
+        const auto found = lines.find(path);
+        if (found != lines.end())
             return found->second == kBySet ? "--set " : fmt::format("line {}: ", found->second);
         const std::size_t end = path.find_last_of(".[");
         path.resize(end == std::string::npos ? 0 : end);
@@ -121,14 +132,13 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
     }
     ROLL_TRY(std::vector<Json> documents, read_documents(text, file));
     std::vector<Source> sources;
-    auto lines = yaml::key_lines(text);
-    lines.resize(documents.size());
+    const auto yaml = std::make_shared<const std::string>(text);
     for (std::size_t i = 0; i < documents.size(); ++i) {
         Json& document = documents[i];
         if (document.is_null() && documents.size() > 1) continue;
         const std::string label =
             documents.size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
-        sources.push_back({label, std::move(document), base, std::move(lines[i])});
+        sources.push_back({label, std::move(document), base, {}, yaml, i});
     }
     return sources;
 }
@@ -157,8 +167,9 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
             problems +=
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
         }
+        const Lines lines = job.ok() ? Lines() : lines_of(source);
         for (const spec::Problem& problem : job.problems) {
-            problems += fmt::format("\n  {}{}{}{}", line_of(source, problem.path), problem.path,
+            problems += fmt::format("\n  {}{}{}{}", line_of(lines, problem.path), problem.path,
                                     problem.path.empty() ? "" : " ", problem.message);
         }
         specs.push_back(std::move(job.spec));

@@ -1,7 +1,9 @@
 // From what the user typed to JobSpecs: files, --set and the options that stand for keys.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,9 @@ struct Source {
     std::string label;  // the file, for messages
     Json document;
     std::string base;
-    std::map<std::string, int> lines = {};  // of its keys, by their paths
+    std::map<std::string, int> lines = {};         // of its keys, by their paths
+    std::shared_ptr<const std::string> yaml = {};  // where the others are, if there is one
+    std::size_t document_index = 0;                // of those in it
 };
 
 Result<std::vector<Source>> read_job_file(const std::string& file);
