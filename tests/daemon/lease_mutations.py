@@ -20,11 +20,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SESSIONS, CORE, LEASE = 'daemon/gateway/sessions.cpp', 'worker/agent/agent_core.cpp', 'worker/agent/lease.cpp'
 WRITER, TAKE_OVER = 'daemon/gateway/beacon_writer.cpp', 'daemon/server/take_over.cpp'
 
-# (rule, file, text, replacement, program, tests); those of rolld itself are rolld_test's
+# (rule, file, text, replacement, program, tests); those of rolld itself are rolld_test's or beats_test's
 MUTANTS = [
     (1, WRITER, 'if (superseded_ || !io::write_beacon(path_, record)) return;',
      'static_cast<void>(io::write_beacon(path_, record));',
      'beacon_writer_test', 'BeaconWriter.CountsNoBeatThatItCouldNotWrite'),
+    (1, 'daemon/server/server.cpp', '    auto turned = step();\n',
+     '    if (drained && sessions_.has_company(steady_now())) beacon_.beat();\n    auto turned = step();\n',
+     'rolld', 'Beats.ComeAfterTheCommitOfTheirTurn'),
     (2, 'common/io/beacon.cpp', 'static_cast<off_t>(beacon_offset(beacon.counter))', 'off_t{0}',
      'beacon_test', 'BeaconFile.TornWriteLeavesTheOtherRecord'),
     (3, 'daemon/core/decide.cpp', 'job->attempt->token == key.token',
@@ -33,12 +36,12 @@ MUTANTS = [
      'sessions_test', 'Sessions.AWorkerIsLostAtThirtyFiveBeats*'),
     (4, SESSIONS, 'unheard_since_.try_emplace(id, published).first->second', 'published - 35',
      'sessions_test', 'Sessions.AfterAStartSilenceCountsFromZero'),
-    (5, SESSIONS, 'const bool renews = heartbeat.bound_below_lease ||', 'const bool renews = true ||',
+    (5, SESSIONS, 'const bool renews = session.last.bound_below_lease ||', 'const bool renews = true ||',
      'sessions_test', 'Sessions.AHeartbeatFromADeafWorker*'),
     (5, SESSIONS, '|| !worker || !core::is_busy(state, *worker);', '|| !worker;',
      'sessions_test', 'Sessions.ADeafWorkerWithoutAnAttemptRenews'),
     (6, 'daemon/dispatch/dispatch.cpp', 'if (!current && entry.phase != "ended")', 'if (false)', 'dispatch_test', '*'),
-    (7, SESSIONS, 'entry.second.last.heard_recently && ', '', 'sessions_test', 'Sessions.ThereIsCompanyOnly*'),
+    (7, SESSIONS, 'session.last.heard_recently && ', '', 'sessions_test', 'Sessions.ThereIsCompanyOnly*'),
     (8, SESSIONS, '2 * beat + beat / 2', '200 * beat', 'sessions_test', 'Sessions.NothingIsPlacedOnAWorker*'),
     (9, LEASE, 'silent_since_(sent - counted * rules.beat)', 'silent_since_(sent)', 'lease_test', 'Bound.*'),
     (9, CORE, 'named = named_by(answer);',
@@ -131,7 +134,8 @@ def main():
             continue
         with tempfile.TemporaryDirectory(prefix='roll-lease-') as folder:
             broken = mutant(options.build, file, text, replacement, program, pathlib.Path(folder))
-            test = options.build / 'bin/rolld_test' if program == 'rolld' else broken
+            own = 'beats_test' if tests.startswith('Beats.') else 'rolld_test'
+            test = options.build / 'bin' / own if program == 'rolld' else broken
             verdict = judge([test, f'--gtest_filter={tests}'], broken)
         survivors += verdict == 'SURVIVES'
         print(f'rule {rule}: {text.strip()[:60]}: {verdict}', flush=True)

@@ -1,5 +1,3 @@
-
-
 #include "common/io/beacon.hpp"
 #include "common/protocol/client.hpp"
 #include "tests/daemon/server/daemon.hpp"
@@ -403,40 +401,6 @@ TEST(Rolld, SaysNothingMoreAfterItStoodStillAndANewerOneCame) {
     ASSERT_EQ(::kill(daemon.pid(), SIGCONT), 0);
     EXPECT_FALSE(worker.hear(1s));
     EXPECT_EQ(daemon.wait(), 4);
-}
-
-TEST(Rolld, BeatsOnlyInCompanyAndAnswersCountFromTheRenewal) {
-    Daemon daemon;
-    daemon.start();
-    FakeWorker worker(daemon);
-    worker.heartbeat.heard_recently = false;
-    for (int i = 0; i < 15; ++i) {
-        worker.beat();
-        worker.hear(100ms);
-        std::this_thread::sleep_for(200ms);  // in all, time for a beat or two
-    }
-    EXPECT_EQ(io::read_beacon(daemon.directory().beacon())->counter, 0u);
-    worker.heartbeat.heard_recently = true;
-    worker.until([](const auto& answer) { return answer.counter >= 2; });
-    EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, 2u);
-}
-
-// An answer that named the beacon's newest counter would let the worker's bound fall behind rolld's
-// count, and its job be given away under it.
-TEST(Rolld, AWorkerThatDoesNotRenewIsToldTheCounterOfItsRenewal) {
-    Daemon daemon;
-    daemon.start();
-    io::Client client = daemon.client();
-    FakeWorker worker(daemon);
-    worker.until([](const auto&) { return true; });
-    ASSERT_TRUE(client.ask("submit", submit_args("k1"), 30s));
-    worker.until([](const auto& answer) { return !answer.start.empty(); });
-    worker.heartbeat.bound_below_lease = false;
-    const auto first = worker.until(
-        [&](const auto& answer) { return answer.sequence == worker.heartbeat.sequence; });
-    const auto later = worker.until([](const auto& answer) { return answer.counted >= 3; });
-    EXPECT_EQ(later.counter, first.counter);
-    EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, first.counter + 3);
 }
 
 }  // namespace

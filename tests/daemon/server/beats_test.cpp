@@ -1,0 +1,106 @@
+// When a real rolld beats, and what it counts from.
+#include <array>
+#include <cstring>
+
+#include <sys/inotify.h>
+
+#include "common/io/beacon.hpp"
+#include "common/io/descriptor.hpp"
+#include "tests/daemon/server/daemon.hpp"
+
+namespace roll {
+namespace {
+
+TEST(Beats, ComeOnlyInCompanyAndAnswersCountFromTheRenewal) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.heartbeat.heard_recently = false;
+    for (int i = 0; i < 15; ++i) {
+        worker.beat();
+        worker.hear(100ms);
+        std::this_thread::sleep_for(200ms);  // in all, time for a beat or two
+    }
+    EXPECT_EQ(io::read_beacon(daemon.directory().beacon())->counter, 0u);
+    worker.heartbeat.heard_recently = true;
+    worker.until([](const auto& answer) { return answer.counter >= 2; });
+    EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, 2u);
+}
+
+// Files that are written to, in order.
+class Writes {
+  public:
+    Writes() : watch_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
+    void watch(const std::filesystem::path& file) {
+        const int number = ::inotify_add_watch(watch_.get(), file.c_str(), IN_MODIFY);
+        ASSERT_GE(number, 0) << file;
+        files_[number] = file.filename();
+    }
+    // Since the last call.
+    std::vector<std::string> take() {
+        std::vector<std::string> names;
+        alignas(inotify_event) std::array<char, 4096> bytes{};
+        for (ssize_t n = 0; (n = ::read(watch_.get(), bytes.data(), bytes.size())) > 0;) {
+            for (ssize_t at = 0; at < n;) {
+                inotify_event event{};
+                std::memcpy(&event, bytes.data() + at, sizeof event);
+                names.push_back(files_[event.wd]);
+                at += static_cast<ssize_t>(sizeof event + event.len);
+            }
+        }
+        return names;
+    }
+
+  private:
+    io::Descriptor watch_;
+    std::map<int, std::string> files_;
+};
+
+// Without company a beat is overdue; the turn that hears some commits that it came, and beats.
+TEST(Beats, ComeAfterTheCommitOfTheirTurn) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    Writes writes;
+    for (int round = 0; round < 8; ++round) {
+        worker.heartbeat.heard_recently = false;
+        worker.until([](const auto&) { return true; });
+        const std::uint64_t before = io::read_beacon(daemon.directory().beacon())->counter;
+        std::this_thread::sleep_for(1200ms);
+        if (round == 0) {
+            writes.watch(daemon.directory().ledger().string() + "-wal");
+            writes.watch(daemon.directory().beacon());
+        }
+        writes.take();
+        worker.heartbeat.session = "session-" + std::to_string(round + 2);
+        worker.heartbeat.heard_recently = true;
+        worker.beat();
+        ASSERT_TRUE(eventually(
+            [&] { return io::read_beacon(daemon.directory().beacon())->counter > before; }));
+        const std::vector<std::string> written = writes.take();
+        ASSERT_FALSE(written.empty());
+        EXPECT_EQ(written.front(), "ledger.db-wal");
+        EXPECT_EQ(written.back(), "beacon");
+    }
+}
+
+// An answer that named the beacon's newest counter would let the worker's bound fall behind rolld's
+// count, and its job be given away under it.
+TEST(Beats, AWorkerThatDoesNotRenewIsToldTheCounterOfItsRenewal) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    ASSERT_TRUE(client.ask("submit", submit_args("k1"), 30s));
+    worker.until([](const auto& answer) { return !answer.start.empty(); });
+    worker.heartbeat.bound_below_lease = false;
+    const auto first = worker.until(
+        [&](const auto& answer) { return answer.sequence == worker.heartbeat.sequence; });
+    const auto later = worker.until([](const auto& answer) { return answer.counted >= 3; });
+    EXPECT_EQ(later.counter, first.counter);
+    EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, first.counter + 3);
+}
+
+}  // namespace
+}  // namespace roll
