@@ -28,6 +28,7 @@
 #include "common/io/zmq_socket.hpp"
 #include "common/protocol/worker.hpp"
 #include "tests/bench/bare_server.hpp"
+#include "worker/agent/beat_grid.hpp"
 
 namespace {
 
@@ -75,6 +76,15 @@ std::pair<double, double> use_of(int pid) {
             pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6};
 }
 
+// As roll-worker's.
+Clock::time_point on_grid(Clock::time_point due, std::chrono::milliseconds beat) {
+    const auto now = std::chrono::floor<std::chrono::milliseconds>(Clock::now().time_since_epoch());
+    const auto wall = std::chrono::floor<std::chrono::milliseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    const auto due_ms = std::chrono::floor<std::chrono::milliseconds>(due.time_since_epoch());
+    return Clock::time_point(agent::on_beat_grid(due_ms, wall - now, beat));
+}
+
 void send_due(Part& part, std::chrono::milliseconds beat) {
     const auto now = Clock::now();
     for (; now >= part.workers[part.next]->beats_at;
@@ -82,7 +92,7 @@ void send_due(Part& part, std::chrono::milliseconds beat) {
         FakeWorker& worker = *part.workers[part.next];
         ++worker.heartbeat.sequence;
         worker.socket.send({protocol::encode(worker.heartbeat)});
-        worker.beats_at = now + beat;
+        worker.beats_at = on_grid(now + beat, beat);
         part.waiting.push_back(part.next);
     }
 }
@@ -127,11 +137,13 @@ Result<void> be_workers(const std::string& root, const std::string& endpoint, in
         auto worker = make_worker(context, i, shared.beat);
         worker->socket.set_curve_client(keys, server);
         ROLL_TRY_VOID(worker->socket.connect(endpoint));
-        worker->beats_at += shared.beat * i / count;
+        worker->beats_at = on_grid(worker->beats_at + shared.beat * i / count, shared.beat);
         mine.workers.push_back(std::move(worker));
         mine.answered_by.push_back(0);
     }
-    for (;; std::this_thread::sleep_for(20ms)) {
+    for (;;) {
+        const auto next = mine.workers[mine.next]->beats_at;
+        std::this_thread::sleep_until(std::min(next, Clock::now() + 20ms));
         send_due(mine, shared.beat);
         take_answers(mine);
         const std::uint64_t wanted = shared.incarnation;

@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include "common/time.hpp"
+#include "worker/agent/beat_grid.hpp"
 #include "worker/agent/clock.hpp"
 #include "worker/agent/pilot.hpp"
 
@@ -120,7 +121,9 @@ void Agent::ask_to_beat(Millis within) {
 
 Instant Agent::beat_due() const {
     if (!beat_at_) return now_;
-    const Instant regular = *beat_at_ + parts_.beat;
+    const Millis ahead =
+        std::chrono::floor<Millis>(wall_clock_now().time_since_epoch()) - boot_now();
+    const Instant regular = on_beat_grid(*beat_at_ + parts_.beat, ahead, parts_.beat);
     if (!change_due_) return regular;
     const Millis between = kBetween + Millis(parts_.core.running() / kRunningAMilli);
     return std::min(regular, std::max(*change_due_, *beat_at_ + between));
