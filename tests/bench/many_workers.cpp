@@ -27,6 +27,7 @@
 #include "common/io/state_directory.hpp"
 #include "common/io/zmq_socket.hpp"
 #include "common/protocol/worker.hpp"
+#include "common/time.hpp"
 #include "tests/bench/bare_server.hpp"
 #include "worker/agent/beat_grid.hpp"
 
@@ -79,8 +80,8 @@ std::pair<double, double> use_of(int pid) {
 // As roll-worker's.
 Clock::time_point on_grid(Clock::time_point due, std::chrono::milliseconds beat) {
     const auto now = std::chrono::floor<std::chrono::milliseconds>(Clock::now().time_since_epoch());
-    const auto wall = std::chrono::floor<std::chrono::milliseconds>(
-        std::chrono::system_clock::now().time_since_epoch());
+    const auto wall =
+        std::chrono::floor<std::chrono::milliseconds>(wall_clock_now().time_since_epoch());
     const auto due_ms = std::chrono::floor<std::chrono::milliseconds>(due.time_since_epoch());
     return Clock::time_point(agent::on_beat_grid(due_ms, wall - now, beat));
 }
