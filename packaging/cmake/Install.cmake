@@ -1,4 +1,4 @@
-# `cmake --install build/release --prefix DIR`: programs, LibTorch's CPU libraries and libzmq beside them, units,
+# `cmake --install build/release --prefix DIR`: programs, LibTorch's CPU libraries beside them, units,
 # manual pages and examples. Families and schemas that programs need are compiled into them; the files
 # are installed for people and editors.
 
@@ -15,10 +15,6 @@ if(TARGET roll-rank)
   install(FILES "${ROLL_LIBTORCH}/lib/libtorch_cpu.so" "${ROLL_LIBTORCH}/lib/libc10.so"
                 "${ROLL_LIBTORCH}/lib/libgomp.so.1" ${cuda_libraries}
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
-endif()
-
-if(EXISTS "${PROJECT_SOURCE_DIR}/.deps/zeromq/libzmq.so.5")
-  install(FILES "${PROJECT_SOURCE_DIR}/.deps/zeromq/libzmq.so.5" DESTINATION ${CMAKE_INSTALL_LIBDIR}/roll)
 endif()
 
 # The converter as a library: find_package(roll), then link roll::convert. Headers keep their paths

@@ -45,6 +45,8 @@ FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt|glm|inter
 FAMILIES_NOT_IN = ('worker/', 'common/', 'cli/', 'daemon/')
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
 
+HOST = re.compile(r'https?://[^\s"]+|--(extra-)?index-url\b')
+
 LINE_MAX, FILE_MAX, HEADER_MAX, FUNCTION_MAX = 100, 500, 150, 70
 TABLE_LINE_MAX = 140  # between clang-format off and on: one line a kind
 SCRIPT_LINE_MAX = 120  # nothing formats scripts
@@ -277,6 +279,14 @@ def one_target_a_file(tree):
             yield path, 1, f'in {owners} targets; each .cpp is in exactly one'
 
 
+def package_hosts(tree):
+    """A site may have a mirror: the configuration of apt and pip names the hosts, no file here."""
+    for path, text in tree.items():
+        builds = os.path.basename(path) in ('CMakeLists.txt', 'run')
+        if builds or path.startswith(('packaging/', '.ci/')):
+            yield from hits(path, text, HOST, '{}: leave the host to apt and pip')
+
+
 def parses(tree):
     for path, text in tree.items():
         try:
@@ -293,4 +303,5 @@ def parses(tree):
 
 
 ALL = [sizes, function_sizes, arrows, includes, third_parties, purity, co_awaits, banned_names,
-       family_names, family_tables, dead_headers, one_target_a_file, parses]
+       family_names, family_tables, dead_headers, one_target_a_file, package_hosts,
+       parses]

@@ -135,6 +135,11 @@ class Tidy(unittest.TestCase):
         listed = {'tests/a/CMakeLists.txt': 'roll_test(all SOURCES a_test.cpp b_test.cpp)\n'}
         self.passes(checks.one_target_a_file, dict(listed, **{'tests/a/b_test.cpp': ''}))
 
+    def test_package_hosts_are_caught(self):
+        self.caught(checks.package_hosts, {'packaging/setup': 'url=http' + '://deb.example.org/debian/pool\n'})
+        self.caught(checks.package_hosts, {'.ci/run': 'pip install --index' + '-url x\n'})
+        self.passes(checks.package_hosts, {'packaging/setup': 'apt-get install libzmq3-dev\n'})
+
     def test_files_that_do_not_parse_are_caught(self):
         self.caught(checks.parses, {'a.json': '{,}'})
         self.caught(checks.parses, {'a.py': 'def f(:'})
