@@ -1,6 +1,7 @@
-// The proof: every layout trains as one rank that executes the same microbatches does. Loss, all
-// gradients and all weights, after each of three steps, in float64, to 1e-12; and what it then
-// measures of other data.
+// The proof: every layout trains as one rank that executes the same microbatches does. Loss,
+// gradient norm and zeros, clip factor, all gradients and all weights, after each of three steps,
+// in float64, to 1e-12; and what it then measures of other data. Both copies of a tied embedding
+// are compared. Clipping acts in every step.
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -16,12 +17,21 @@ namespace roll::train {
 namespace {
 
 constexpr int kMicrobatches = 8, kSteps = 3;
+constexpr double kClip = 0.3, kStd = 0.2;  // the gradient's norm is above kClip in every step
 
 std::vector<Microbatch> make_batch(int step) { return tiny_batch(step, kMicrobatches); }
 
-void note_step(Named& seen, int step, TrainStep& trainer, double loss) {
+// Called by each stage. Every stage reports the same numbers of the whole model.
+void note_step(Named& seen, int step, TrainStep& trainer, const StepResult& result) {
     const std::string prefix = std::to_string(step) + ".";
-    seen[prefix + "loss"] = at::scalar_tensor(loss, at::kDouble);
+    const std::pair<const char*, double> numbers[] = {
+        {"loss", result.loss},
+        {"grad_norm", result.grad_norm},
+        {"clip_factor", result.clip_factor},
+        {"grad_zeros", static_cast<double>(result.grad_zeros.value_or(-1))}};
+    for (const auto& [name, number] : numbers)
+        note_one(seen, prefix + name, at::scalar_tensor(number, at::kDouble));
+    EXPECT_LT(result.clip_factor, 1);
     note(seen, prefix, trainer);
 }
 
@@ -39,16 +49,16 @@ Named train(const plan::PipelineSchedule& schedule, int dp, bool tied) {
         LocalCommunicator tie(tie_groups[d], p == 0 ? 0 : 1);
         const bool at_end = tied && schedule.pp > 1 && (p == 0 || p == schedule.pp - 1);
         TrainStep trainer(tiny_model(tied), schedule, {pp, dp_comm, at_end ? &tie : nullptr},
-                          {.init = {.dtype = at::kDouble}, .bucket_numel = 2000});
+                          {.init = {.std = kStd, .dtype = at::kDouble},
+                           .clip_grad = kClip,
+                           .count_zeros = true,
+                           .bucket_numel = 2000});
         for (int step = 0; step < kSteps; ++step) {
             const auto batch = make_batch(step);
-            const double loss =
-                trainer
-                    .run(std::span(batch).subspan(d * schedule.microbatches, schedule.microbatches),
-                         1e-3)
-                    .loss;
+            const StepResult result = trainer.run(
+                std::span(batch).subspan(d * schedule.microbatches, schedule.microbatches), 1e-3);
             const std::lock_guard lock(mutex);
-            if (d == dp - 1) note_step(seen, step, trainer, loss);
+            if (d == dp - 1) note_step(seen, step, trainer, result);
         }
         const auto held_out = make_batch(kSteps);
         const LossSum valid = trainer.evaluate(

@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
 
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/pipeline/train_step.hpp"
@@ -41,13 +42,21 @@ inline std::vector<Microbatch> tiny_batch(int step, int microbatches) {
 
 using Named = std::map<std::string, at::Tensor>;
 
-// Copies of all gradients and weights, by "grad.NAME" and "weight.NAME".
+// Adds a copy of `tensor`. A tensor that is already there is the other copy of a tied embedding:
+// expects that both are bitwise equal.
+inline void note_one(Named& seen, const std::string& name, const at::Tensor& tensor) {
+    const auto [place, is_new] = seen.try_emplace(name, tensor.clone());
+    if (!is_new) EXPECT_TRUE(place->second.equal(tensor)) << "the two copies of " << name;
+}
+
+// Copies all gradients and weights, by "grad.NAME" and "weight.NAME". REQUIRES: a prefix of its own
+// for each step.
 inline void note(Named& seen, const std::string& prefix, TrainStep& trainer) {
     for (Chunk& chunk : trainer.chunks()) {
         const Parameters& p = chunk.parameters();
         for (std::size_t i = 0; i < p.specs.size(); ++i) {
-            seen[prefix + "grad." + p.specs[i].name] = p.grad[i].clone();
-            seen[prefix + "weight." + p.specs[i].name] = p.weight[i].clone();
+            note_one(seen, prefix + "grad." + p.specs[i].name, p.grad[i]);
+            note_one(seen, prefix + "weight." + p.specs[i].name, p.weight[i]);
         }
     }
 }
