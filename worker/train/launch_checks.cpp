@@ -200,8 +200,14 @@ std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
 
 }  // namespace
 
-std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus) {
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
+                                     const data::LearnedDocuments& learned) {
     std::vector<std::string> warnings;
+    if (learned.cut > 0 || learned.unlearned > 0)
+        warnings.push_back("data.train: " + documents_line(learned, spec.seq_length) +
+                           (learned.cut > 0 ? "; train.seq_length " +
+                                                  std::to_string(learned.longest - 1) + " cuts none"
+                                            : ""));
     if (std::string unused = unused_files(corpus, spec.seq_length); !unused.empty())
         warnings.push_back(std::move(unused));
     const std::string steps = std::to_string(spec.steps);
@@ -247,19 +253,25 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
 }
 
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                         const data::Corpus& corpus) {
+                         const data::Corpus& corpus, const data::LearnedDocuments& learned) {
     const plan::FlopsPerToken flops = plan::flops_per_token(model, spec.seq_length);
-    return {{"schema", "roll.metrics/1"},
-            {"name", spec.name},
-            {"steps", spec.steps},
-            {"dp", spec.parallel.dp},
-            {"parameters", plan::parameter_count(model)},
-            {"flops_per_token_causal", flops.causal},
-            {"flops_per_token_full", flops.full},
-            {"peak", spec.peak_tflops > 0 ? "train.peak_tflops" : "a matrix product, measured"},
-            {"train_tokens", corpus.train_tokens()},
-            {"valid_tokens", corpus.valid_tokens()},
-            {"time", to_iso8601(wall_clock_now())}};
+    OrderedJson head = {
+        {"schema", "roll.metrics/1"},
+        {"name", spec.name},
+        {"steps", spec.steps},
+        {"dp", spec.parallel.dp},
+        {"parameters", plan::parameter_count(model)},
+        {"flops_per_token_causal", flops.causal},
+        {"flops_per_token_full", flops.full},
+        {"peak", spec.peak_tflops > 0 ? "train.peak_tflops" : "a matrix product, measured"},
+        {"train_tokens", corpus.train_tokens()},
+        {"valid_tokens", corpus.valid_tokens()},
+        {"time", to_iso8601(wall_clock_now())}};
+    if (learned.documents == 0) return head;
+    head["documents"] = learned.documents;
+    head["documents_cut"] = learned.cut;
+    head["documents_unlearned"] = learned.unlearned;
+    return head;
 }
 
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
@@ -270,6 +282,12 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
            std::to_string(spec.parallel.dp) + ", " + name_of(spec.precision) + ", " +
            std::to_string(corpus.train_tokens()) + " tokens of text and " +
            std::to_string(corpus.valid_tokens()) + " held out";
+}
+
+std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length) {
+    return std::to_string(learned.documents) + " documents: " + std::to_string(learned.cut) +
+           " cut to " + std::to_string(seq_length + 1) + " tokens, " +
+           std::to_string(learned.unlearned) + " without a token to learn";
 }
 
 }  // namespace roll::train

@@ -15,7 +15,7 @@
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
-#include "worker/train/data/corpus.hpp"
+#include "worker/train/data/learned.hpp"
 #include "worker/train/model/parameters.hpp"
 
 namespace roll::train {
@@ -51,9 +51,10 @@ std::optional<std::int64_t> recorded_best(const std::filesystem::path& checkpoin
 
 checkpoint::Retention retention_of(const spec::TrainSpec& spec);
 
-// What a user may not have meant: files too short to be trained on, settings by which a run that is
-// cut short keeps little.
-std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus);
+// What a user may not have meant: files or documents that nothing is learned from, settings by
+// which a run that is cut short keeps little.
+std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Corpus& corpus,
+                                     const data::LearnedDocuments& learned);
 
 // Whether the same numbers are the same samples.
 bool same_data(const checkpoint::State& a, const checkpoint::State& b);
@@ -69,9 +70,13 @@ std::filesystem::path output_of(const std::filesystem::path& checkpoint);
 void check_continues(const checkpoint::State& restored, const checkpoint::State& asked,
                      const std::filesystem::path& directory);
 
+// `learned` of no documents: they were not counted.
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                         const data::Corpus& corpus);
+                         const data::Corpus& corpus, const data::LearnedDocuments& learned);
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      const data::Corpus& corpus);
+
+// "300 documents: 2 cut to 33 tokens, 1 without a token to learn".
+std::string documents_line(const data::LearnedDocuments& learned, std::int64_t seq_length);
 
 }  // namespace roll::train

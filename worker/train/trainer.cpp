@@ -49,6 +49,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
       model_(std::move(data.model)),
       corpus_(std::move(data.corpus)),
       valid_(std::move(data.valid)),
+      learned_(data.learned),
       sampler_(corpus_, spec_.seq_length, spec_.seed),
       validation_(spec_, corpus_, valid_),
       schedule_(plan::one_forward_one_backward(1, static_cast<int>(spec_.microbatches()))) {
@@ -180,11 +181,14 @@ void Trainer::open_outputs() {
     need(write_file_atomically(output / "job.json", record_));
     saver_.emplace(std::move(options), model_, link_);
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
-                                    metrics_head(spec_, model_.config, corpus_), spec_.metrics,
-                                    validation_.names()});
+                                    metrics_head(spec_, model_.config, corpus_, learned_),
+                                    spec_.metrics, validation_.names()});
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
+    if (learned_.documents > 0)
+        std::printf("%s\n", documents_line(learned_, spec_.seq_length).c_str());
     std::vector<std::string> warnings = model_.warnings;
-    for (std::string& warning : warnings_of(spec_, corpus_)) warnings.push_back(std::move(warning));
+    for (std::string& warning : warnings_of(spec_, corpus_, learned_))
+        warnings.push_back(std::move(warning));
     for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
 }
 

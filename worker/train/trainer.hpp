@@ -75,6 +75,7 @@ class Trainer {
     ModelSetup model_;
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;
+    data::LearnedDocuments learned_;  // of rank 0
     data::Sampler sampler_;
     Validation validation_;
     plan::PipelineSchedule schedule_;

@@ -86,6 +86,28 @@ std::optional<data::TokenFile> open_tokens(const fs::path& path,
     return file;
 }
 
+// Throws RankFailure(invalid) if there is nothing to learn.
+data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
+    if (!spec.data.documents_apart) return {};
+    const data::LearnedDocuments counts =
+        data::count_learned(corpus, {spec.seq_length, spec.data.completions});
+    if (!counts.nothing()) return counts;
+    const std::int64_t cut = counts.unlearned - counts.one_token;
+    std::string why, next;
+    if (cut > 0) {
+        why = std::to_string(cut) + " without a completion within the first " +
+              std::to_string(spec.seq_length + 1) + " tokens";
+        next = "train.seq_length " + std::to_string(counts.longest - 1) + " cuts none";
+    }
+    if (counts.one_token > 0) {
+        why += (why.empty() ? "" : ", ") + std::to_string(counts.one_token) +
+               " of a single token (no token is predicted from another document)";
+        if (next.empty()) next = "join short documents into longer ones";
+    }
+    throw RankFailure(2, "data.train: none of the " + std::to_string(counts.documents) +
+                             " documents has a token to learn: " + why + "; " + next);
+}
+
 }  // namespace
 
 std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
@@ -114,7 +136,10 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
         if (!held_out) return std::nullopt;
         valid.push_back(need(data::Corpus::held_out(*std::move(held_out), cut)));
     }
-    return TrainingData{std::move(spec), std::move(model), std::move(corpus), std::move(valid)};
+    data::LearnedDocuments learned;
+    if (rank == 0) learned = learned_of(corpus, spec);
+    return TrainingData{std::move(spec), std::move(model), std::move(corpus), std::move(valid),
+                        learned};
 }
 
 int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "common/protocol/rank.hpp"
-#include "worker/train/data/corpus.hpp"
+#include "worker/train/data/learned.hpp"
 #include "worker/train/model_setup.hpp"
 #include "worker/train/worker_link.hpp"
 
@@ -17,9 +17,12 @@ struct TrainingData {
     ModelSetup model;
     data::Corpus corpus;
     std::vector<data::Corpus> valid;  // of spec.data.valid_files
+    // Of rank 0, where documents are kept apart; else nothing is counted.
+    data::LearnedDocuments learned = {};
 };
 
-// Nothing if this rank was told to stop. Throws RankFailure.
+// Nothing if this rank was told to stop. Throws RankFailure; on rank 0 (invalid) if no document has
+// a token to learn.
 std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int rank,
                                              WorkerLink& link);
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/train/processes.hpp"
+#include "worker/train/data/learned.hpp"
 #include "worker/train/data/prepare.hpp"
 #include "worker/train/data/sampler.hpp"
 
@@ -68,6 +69,23 @@ TEST_F(Completions, ALineWithoutOneOfTheTwoIsABadLine) {
     ASSERT_FALSE(refused);
     EXPECT_NE(refused.error().message.find("line 2: has no field \"a\""), std::string::npos)
         << refused.error().message;
+}
+
+TEST_F(Completions, DocumentsWithoutATokenToLearnAreCounted) {
+    const std::string all = line('a', 4) + line('b', 20) +  // 20 is cut to 9
+                            R"({"q": "12345678", "a": "x"})"
+                            "\n"  // its first learned token is the ninth
+                            R"({"q": "123456789", "a": "x"})"
+                            "\n";  // and this one's is cut off
+    const LearnedDocuments counts = count_learned(corpus(all, 0, 8), {8, true});
+    EXPECT_EQ(counts.documents, 4);
+    EXPECT_EQ(counts.cut, 3);
+    EXPECT_EQ(counts.unlearned, 1);
+    EXPECT_EQ(counts.one_token, 0);
+    EXPECT_EQ(counts.longest, 20);
+    EXPECT_FALSE(counts.nothing());
+    EXPECT_TRUE(
+        count_learned(corpus(R"({"q": "123456789", "a": "x"})", 0, 8), {8, true}).nothing());
 }
 
 // Of sizes 4, 4, 5, 20, 3: two fit into nine tokens; the third would not, and is alone, because the

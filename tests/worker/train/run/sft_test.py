@@ -117,6 +117,41 @@ class SftTest(RankCase):
         document = self.pairs(4, path, dp=1, data__valid={'asked': [long]})
         self.refused(document, 2, 'windows held out as asked has a token to predict')
 
+    def write_sizes(self, name, *sizes):
+        """Pairs of so many bytes each."""
+        path = os.path.join(self.top, name)
+        with open(path, 'w', encoding='utf-8') as file:
+            for prompt, completion in sizes:
+                file.write(json.dumps({'prompt': 'a' * prompt, 'completion': 'b' * completion}) + '\n')
+        return path
+
+    def test_documents_that_are_cut_or_teach_nothing_are_counted_and_told(self):
+        # The third is cut within its completion, the fourth before it, the fifth is one token.
+        path = self.write_sizes('pairs.jsonl', (5, 5), (20, 13), (20, 20), (60, 9), (0, 1))
+        run = self.run_whole(1, 1, self.pairs(2, path, dp=1))
+        told = '5 documents: 2 cut to 33 tokens, 2 without a token to learn'
+        self.assertIn(f'\n{told}\n', run.log())
+        self.assertIn(f'\nwarning: data.train: {told}; train.seq_length 68 cuts none\n', run.log())
+        with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
+            head = json.loads(file.readline())
+        self.assertEqual([head[key] for key in ('documents', 'documents_cut', 'documents_unlearned')], [5, 2, 2])
+        whole = self.run_whole(2, 1, self.pairs(1, self.write_sizes('whole.jsonl', (5, 5), (20, 13)), dp=1))
+        self.assertIn('\n2 documents: 0 cut to 33 tokens, 0 without a token to learn\n', whole.log())
+        self.assertNotIn('warning: data.train', whole.log())
+
+    def test_a_job_that_learns_nothing_is_refused(self):
+        path = self.write_sizes('pairs.jsonl', (33, 5), (60, 9), (0, 1))
+        self.refused(self.pairs(2, path, dp=1), 2, 'data.train: none of the 3 documents has a token to learn: 2 without '
+                     'a completion within the first 33 tokens, 1 of a single token (no token is predicted from another '
+                     'document); train.seq_length 68 cuts none')
+        lines = os.path.join(self.top, 'lines.jsonl')
+        with open(lines, 'w', encoding='utf-8') as file:
+            file.write('{"text": "a"}\n' * 80)
+        document = self.document(2, dp=1, data={'train': [lines], 'valid': 0.0, 'attention': 'within_documents'})
+        self.refused(document, 2, 'none of the 80 documents has a token to learn: 80 of a single token')
+        document['data']['attention'] = 'across_documents'
+        self.run_whole(3, 1, document)
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -1,0 +1,50 @@
+#include "worker/train/data/learned.hpp"
+
+#include <algorithm>
+
+namespace roll::data {
+namespace {
+
+constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;  // bounds the list of documents
+
+bool has_target(const Tokens& document, const LearnRules& rules) {
+    if (!rules.completions) return document.size() > 1;
+    for (std::size_t i = 1; i < document.size(); ++i)
+        if (document[i] >= 0) return true;
+    return false;
+}
+
+}  // namespace
+
+LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
+    // Windows that begin anywhere go through a document to its end.
+    const bool cuts = corpus.cut() == Cut::BetweenDocuments;
+    const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
+    LearnedDocuments counts;
+    for (const CorpusFile& file : corpus.files()) {
+        const std::size_t size = file.train.size();
+        std::size_t begin = 0;  // of the document that has not ended
+        const auto count = [&](std::size_t end) {
+            const std::size_t length = end - begin, seen = cuts ? std::min(length, most) : length;
+            ++counts.documents;
+            counts.cut += seen < length;
+            counts.longest = std::max(counts.longest, static_cast<std::int64_t>(length));
+            if (!has_target(file.train.subspan(begin, seen), rules)) {
+                ++counts.unlearned;
+                counts.one_token += length == 1;
+            }
+            begin = end;
+        };
+        for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
+            // starts_within leaves out the first token: of a later block it may begin a document.
+            const std::size_t from = at == 0 ? 0 : at - 1;
+            for (const std::size_t start :
+                 file.file.starts_within(from, std::min(at + kTokensAtOnce, size)))
+                count(start);
+        }
+        if (begin < size) count(size);
+    }
+    return counts;
+}
+
+}  // namespace roll::data
