@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/spec/sizes.hpp"
 #include "worker/convert/source.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/families/model.hpp"
@@ -92,7 +93,8 @@ const Result<families::Families>& ModelCheck::families(const std::string& model_
 
 const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
     if (!is_visible(job.from)) return nullptr;
-    const auto [place, is_new] = models_.try_emplace(job.from);
+    const Json dropouts = spec::dropouts_of(job.model);
+    const auto [place, is_new] = models_.try_emplace(job.from + dropouts.dump());
     Model& model = place->second;
     if (!is_new) return &model;
     convert::Source source;
@@ -112,6 +114,10 @@ const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
     for (const families::NativeTensor& tensor : source.native)
         model.parameters.push_back(tensor.name);
     if (source.family == nullptr) return &model;
+    if (const auto set = families::set_keys(*source.family, dropouts, source.config.hf_config,
+                                            source.config.native);
+        !set)
+        note(set.error());
     if (auto sizes = families::model_config(*source.family, source.config.native))
         model.config = *std::move(sizes);
     else

@@ -1,5 +1,7 @@
 #include "common/spec/sizes.hpp"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
 #include <fmt/format.h>
@@ -92,11 +94,16 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
     }
 }
 
+// HuggingFace's keys that a job may set beside model.from.
+constexpr std::array<std::string_view, 3> kDropouts{"attention_dropout", "residual_dropout",
+                                                    "hidden_dropout"};
+
 void check_model_source(const Json& document, std::vector<Problem>& problems) {
     const Json model = document.value("model", Json());
     if (!model.is_object() || !model.contains("from")) return;
     for (const auto& [key, value] : model.items()) {
         if (key == "from" || key == "freeze" || key == "vocab_size") continue;
+        if (std::ranges::find(kDropouts, key) != std::end(kDropouts)) continue;
         problems.push_back({"model." + key, "does not go with model.from, which brings its own"});
     }
 }
@@ -233,6 +240,14 @@ void check_lengths(const Json& document, std::vector<Problem>& problems) {
 }
 
 }  // namespace
+
+Json dropouts_of(const Json& model) {
+    Json dropouts = Json::object();
+    for (const std::string_view key : kDropouts)
+        if (const auto found = model.find(key); found != model.end())
+            dropouts[std::string(key)] = *found;
+    return dropouts;
+}
 
 std::vector<Problem> impossible_sizes(const Json& document) {
     std::vector<Problem> problems;

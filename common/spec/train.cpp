@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
+#include "common/spec/sizes.hpp"
 #include "common/spec/units.hpp"
 
 namespace roll::spec {
@@ -70,6 +71,7 @@ Result<ModelSource> read_model(const Json& json) {
     ROLL_TRY_VOID(reader.finish_lenient());
     Json sizes = json;
     for (const char* key : {"family", "from", "freeze"}) sizes.erase(key);
+    if (!model.from.empty()) sizes = dropouts_of(json);
     model.hf_config = sizes.dump();
     return model;
 }

@@ -25,7 +25,8 @@ enum class ExportDtype { Fp32, Bf16, Fp16 };
 
 struct ModelSource {
     std::string family;     // a file of schemas/families
-    std::string hf_config;  // JSON object: the sizes by HuggingFace's config names
+    std::string hf_config;  // JSON object: the sizes by HuggingFace's config names; with `from`,
+                            // the dropouts that replace the model's own
     std::string from;       // absolute path of a checkpoint; then there are no sizes, and no family
     std::int64_t vocab = 0;           // with `from`: rows of the embedding if not the model's own
     std::vector<std::string> freeze;  // globs of native parameter names

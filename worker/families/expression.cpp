@@ -94,7 +94,10 @@ class Parser {
 
 }  // namespace
 
-const Json* value_at(const Json& config, const std::string& path) {
+namespace {
+
+// nullptr if it is absent.
+const Json* found_at(const Json& config, const std::string& path) {
     const Json* value = &config;
     std::size_t begin = 0;
     while (begin <= path.size()) {
@@ -105,7 +108,19 @@ const Json* value_at(const Json& config, const std::string& path) {
         value = &*found;
         begin = end + 1;
     }
-    return value->is_null() ? nullptr : value;
+    return value;
+}
+
+}  // namespace
+
+const Json* value_at(const Json& config, const std::string& path) {
+    const Json* value = found_at(config, path);
+    return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+bool is_null_at(const Json& config, const std::string& path) {
+    const Json* value = found_at(config, path);
+    return value != nullptr && value->is_null();
 }
 
 Result<std::int64_t> evaluate(std::string_view expression, const Json& values) {

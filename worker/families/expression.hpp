@@ -18,4 +18,7 @@ Result<std::int64_t> evaluate(std::string_view expression, const Json& values);
 // The value at "a.b" of nested objects; nullptr if it is absent or null.
 const Json* value_at(const Json& config, const std::string& path);
 
+// Whether the value at "a.b" is null, and not absent.
+bool is_null_at(const Json& config, const std::string& path);
+
 }  // namespace roll::families

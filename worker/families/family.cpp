@@ -126,34 +126,46 @@ class FamilyParser {
                 family.config.emplace_back(native, names(source, path));
                 continue;
             }
-            only(source, path, {"from", "else"});
+            only(source, path, {"from", "else", "null"});
             family.config.emplace_back(native, names(source.value("from", Json()), path + ".from"));
             if (source.contains("else")) family.defaults[native] = source["else"];
+            if (source.contains("null")) family.nulls[native] = source["null"];
         }
     }
 
     LayerKind parse_kind(const Json& json, const std::string& path) {
         LayerKind kind;
-        only(json, path, {"from", "every", "not_in", "in", "value", "except_every"});
+        only(json, path, {"from", "else", "every", "not_in", "in", "value", "except_every"});
         if (!json.is_object()) return kind;
         kind.from = choice(json, path, "from");
         kind.every = choice(json, path, "every");
         kind.not_in = choice(json, path, "not_in");
         kind.in = choice(json, path, "in");
         kind.value = choice(json, path, "value");
-        const int forms = static_cast<int>(!kind.from.empty()) +
-                          static_cast<int>(!kind.every.empty()) +
-                          static_cast<int>(!kind.in.empty());
-        if (forms != 1 || kind.in.empty() != kind.value.empty() ||
-            (!kind.not_in.empty() && kind.every.empty()))
-            note(path, "must have from, or every (and not_in), or in and value");
-        if (!json.contains("except_every")) return kind;
-        const Json& step = json["except_every"];
-        if (kind.in.empty() || !step.is_number_integer() || step.get<std::int64_t>() < 1)
-            note(path + ".except_every", "must be a positive whole number, beside in");
-        else
-            kind.except_every = step.get<std::int64_t>();
+        kind.except_every = number(json, path, "except_every", 1);
+        kind.from_else = number(json, path, "else", 0);
+        const int numbers = static_cast<int>(!kind.from.empty()) +
+                            static_cast<int>(!kind.every.empty()) +
+                            static_cast<int>(kind.except_every > 0);
+        if (numbers + static_cast<int>(!kind.in.empty()) == 0 || numbers > 1 ||
+            kind.in.empty() != kind.value.empty() || (!kind.not_in.empty() && kind.every.empty()) ||
+            (kind.except_every > 0 && kind.in.empty()) ||
+            (json.contains("else") && kind.from.empty()))
+            note(path,
+                 "must have from (and else), every (and not_in), or in and value, beside "
+                 "which one of from, every and except_every may stand");
         return kind;
+    }
+
+    // 0 if it is absent.
+    std::int64_t number(const Json& json, const std::string& path, const char* key,
+                        std::int64_t least) {
+        if (!json.contains(key)) return 0;
+        const Json& value = json[key];
+        if (value.is_number_integer() && value.get<std::int64_t>() >= least)
+            return value.get<std::int64_t>();
+        note(join(path, key), "must be a whole number of at least " + std::to_string(least));
+        return 0;
     }
 
     void parse_rope_types(const Json& types, Family& family) {

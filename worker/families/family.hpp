@@ -34,12 +34,14 @@ enum class Split { None, Column, Row };
 // Mtp: in the layers that predict further tokens, which follow the decoder's.
 enum class Stage { Layer, First, Last, Mtp };
 
-// Which layers are of a kind, by the HuggingFace config. One of: `from`, the first layer's number;
-// `every`, each n-th layer (layer + 1 divides), those in the list `not_in` apart; `in`, a list with
-// one word a layer, of which `value` counts, and where the config has no such list all layers but
-// each `except_every`-th. Any other key that the config lacks: every layer is.
+// Which layers are of a kind, by the HuggingFace config. `in`: a list with one word a layer, of
+// which `value` counts. Without `in`, or where the config has no such list, one of: `from`, the
+// first layer's number, `from_else` if the config has none; `every`, each n-th layer (layer + 1
+// divides), those in the list `not_in` apart; `except_every`, all layers but each n-th. Any other
+// key that the config lacks: every layer is.
 struct LayerKind {
     std::string from;
+    std::int64_t from_else = 0;
     std::string every;
     std::string not_in;
     std::string in;
@@ -104,6 +106,7 @@ struct Family {
     Json hf_defaults;  // for configs made from sizes
     std::vector<std::pair<std::string, std::vector<std::string>>> config;  // native <- HF paths
     Json defaults;         // native, where HF is silent
+    Json nulls;            // native, where HF says null and that is not the same as silence
     Json constants;        // native
     Json requires_values;  // HF key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;

@@ -56,17 +56,14 @@ bool is_of_kind(const Family& family, const std::string& name, const Json& hf_co
         return value != nullptr && value->is_number_integer() ? value->get<std::int64_t>()
                                                               : otherwise;
     };
-    bool is = layer >= number(kind.from, 0);
+    const auto index = static_cast<std::size_t>(layer);
+    const Json* words = kind.in.empty() ? nullptr : value_at(hf_config, kind.in);
+    if (words != nullptr && words->is_array() && index < words->size())
+        return ((*words)[index] == kind.value) != negated;
+    bool is = layer >= number(kind.from, kind.from_else);
     if (const std::int64_t step = number(kind.every, 1); step > 0) is &= (layer + 1) % step == 0;
     if (!kind.not_in.empty()) is &= !in_list(value_at(hf_config, kind.not_in), layer);
-    if (!kind.in.empty()) {
-        const Json* words = value_at(hf_config, kind.in);
-        const auto index = static_cast<std::size_t>(layer);
-        if (words != nullptr && words->is_array() && index < words->size())
-            is &= (*words)[index] == kind.value;
-        else if (words == nullptr && kind.except_every > 0)
-            is &= (layer + 1) % kind.except_every != 0;
-    }
+    if (kind.except_every > 0) is &= (layer + 1) % kind.except_every != 0;
     return is != negated;
 }
 
@@ -229,6 +226,21 @@ Result<NativeTensor> expand(const Family& family, const WeightRule& rule, const 
     return result;
 }
 
+const std::vector<std::string>* paths_of(const Family& family, std::string_view native) {
+    for (const auto& [name, paths] : family.config)
+        if (name == native) return &paths;
+    return nullptr;
+}
+
+// Sizes without key-value heads mean as many as query heads, whatever the family's own default is.
+// The config says so, because transformers reads it with that default.
+void set_groups(const Family& family, Json& config) {
+    const auto* groups = paths_of(family, "num_query_groups");
+    const auto* heads = paths_of(family, "num_attention_heads");
+    if (groups == nullptr || heads == nullptr || first_of(config, *groups) != nullptr) return;
+    if (const Json* count = first_of(config, *heads)) config[groups->front()] = *count;
+}
+
 }  // namespace
 
 Result<Json> complete_hf_config(const Family& family, const Json& sizes) {
@@ -250,20 +262,39 @@ Result<Json> complete_hf_config(const Family& family, const Json& sizes) {
         config[key] = value;
     }
     config["model_type"] = family.model_type;
+    set_groups(family, config);
     ROLL_TRY(const Json native, native_config(family, config));
     ROLL_TRY_VOID(native_tensors(family, native, config));
     return config;
 }
 
+Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, Json& native) {
+    for (const auto& [key, value] : keys.items()) {
+        bool known = false;
+        for (const auto& [name, paths] : family.config) {
+            if (std::ranges::find(paths, key) == paths.end()) continue;
+            native[name] = value;
+            known = true;
+        }
+        if (!known)
+            return fail(ErrorCode::InvalidArgument,
+                        "family " + family.name + " has no config key " + key);
+        std::string path = "/" + key;
+        std::replace(path.begin(), path.end(), '.', '/');
+        hf_config[Json::json_pointer(path)] = value;
+    }
+    return {};
+}
+
 namespace {
 
+using SilentFields = std::vector<std::pair<std::string, Json>>;
+
 // A text is arithmetic over the native fields, and "hf." ones.
-Result<void> set_defaults(const Family& family, const std::vector<std::string>& names,
-                          const Json& hf_config, Json& native) {
+Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Json& native) {
     Json scope = native;
     scope["hf"] = hf_config;
-    for (const std::string& name : names) {
-        const Json& value = family.defaults[name];
+    for (const auto& [name, value] : fields) {
         if (value.is_string()) {
             ROLL_TRY(scope[name], evaluate(value.get<std::string>(), scope));
         } else {
@@ -281,18 +312,21 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
         return fail(ErrorCode::InvalidArgument, "the HuggingFace config is not an object");
     ROLL_TRY_VOID(check_required(family, hf_config));
     Json native = Json::object();
-    std::vector<std::string> silent;
+    SilentFields silent;
     for (const auto& [name, paths] : family.config) {
+        const auto is_null = [&](const std::string& path) { return is_null_at(hf_config, path); };
         if (const Json* value = first_of(hf_config, paths)) {
             native[name] = *value;
+        } else if (family.nulls.contains(name) && std::ranges::any_of(paths, is_null)) {
+            silent.emplace_back(name, family.nulls[name]);
         } else if (family.defaults.contains(name)) {
-            silent.push_back(name);
+            silent.emplace_back(name, family.defaults[name]);
         } else {
             return fail(ErrorCode::InvalidArgument,
                         "the HuggingFace config has no " + paths.front());
         }
     }
-    ROLL_TRY_VOID(set_defaults(family, silent, hf_config, native));
+    ROLL_TRY_VOID(set_defaults(silent, hf_config, native));
     for (const auto& [name, value] : family.constants.items()) {
         if (!value.is_object()) {
             native[name] = value;

@@ -19,6 +19,10 @@ namespace roll::families {
 // missing.
 Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 
+// Sets HuggingFace keys ("a.b" in objects) to other values, and the native fields that are read
+// from them. InvalidArgument: a key that the family does not know.
+Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, Json& native);
+
 // The native config of a HuggingFace config: the family's fields only. InvalidArgument names the
 // key that is missing or has a value that the family does not cover.
 Result<Json> native_config(const Family& family, const Json& hf_config);

@@ -22,9 +22,8 @@ bool is_true(const Json& native, const char* key) {
     return !value->is_number() || value->get<double>() != 0;
 }
 
-tl::unexpected<Error> not_built(const std::string& what, const std::string& next_step = "") {
-    return fail(ErrorCode::InvalidArgument, "the trainer does not build " + what + " yet",
-                next_step);
+tl::unexpected<Error> not_built(const std::string& what) {
+    return fail(ErrorCode::InvalidArgument, "the trainer does not build " + what + " yet");
 }
 
 Result<std::int64_t> size_of(const Json& native, const char* key) {
@@ -49,7 +48,14 @@ Result<double> number(const Json& native, const char* key, double otherwise,
     return value->get<double>();
 }
 
-Result<void> check_fields(const Json& native) {
+// A HuggingFace key that a native field is read from.
+std::string key_of(const Family& family, std::string_view native) {
+    for (const auto& [name, paths] : family.config)
+        if (name == native) return paths.front();
+    return std::string(native);
+}
+
+Result<void> check_fields(const Family& family, const Json& native) {
     for (const char* key : {"add_bias_linear", "num_moe_experts", "multi_latent_attention",
                             "attention_output_gate", "mtp_num_layers"})
         if (is_true(native, key)) return not_built(std::string("models with ") + key);
@@ -58,8 +64,10 @@ Result<void> check_fields(const Json& native) {
     for (const char* key : {"attention_dropout", "hidden_dropout"}) {
         ROLL_TRY(const double dropout, number(native, key, 0));
         if (dropout != 0)
-            return not_built("models with " + std::string(key) + " " + Json(dropout).dump(),
-                             "set it to 0 in the model's config.json to train without");
+            return fail(ErrorCode::InvalidArgument,
+                        "the trainer does not build models with " + std::string(key) + " " +
+                            Json(dropout).dump() + " yet; set model." + key_of(family, key) +
+                            " to 0 in the job to train without");
     }
     ROLL_TRY(const double percent, number(native, "rotary_percent", 1));
     if (percent != 1) return not_built("rotary_percent " + Json(percent).dump());
@@ -99,12 +107,8 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
 }
 
 // transformers' names and defaults, of modeling_rope_utils.py.
-Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, std::int64_t positions) {
-    ROLL_TRY(scaling.original_positions,
-             number(given, "original_max_position_embeddings", static_cast<double>(positions), 0));
-    ROLL_TRY(
-        scaling.factor,
-        number(given, "factor", static_cast<double>(positions) / scaling.original_positions, 0));
+Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, double positions) {
+    ROLL_TRY(scaling.factor, number(given, "factor", positions / scaling.original_positions, 0));
     ROLL_TRY(scaling.low_factor, number(given, "beta_slow", 1, 0));
     ROLL_TRY(scaling.high_factor, number(given, "beta_fast", 32, scaling.low_factor));
     if (const Json* whole = field(given, "truncate")) scaling.whole = *whole != false;
@@ -135,8 +139,6 @@ Result<std::vector<double>> factors(const Json& given, const char* key, std::int
 Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
                        const spec::ModelConfig& config) {
     const auto positions = static_cast<double>(config.positions_max);
-    ROLL_TRY(scaling.original_positions,
-             number(given, "original_max_position_embeddings", positions, 1));
     ROLL_TRY(scaling.factor, number(given, "factor", positions / scaling.original_positions, 0));
     const double larger = 1 + std::log(scaling.factor) / std::log(scaling.original_positions);
     ROLL_TRY(scaling.attention_factor,
@@ -146,44 +148,54 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
     return {};
 }
 
-// transformers 4 writes rope_scaling, transformers 5 rope_parameters.
+// Positions before stretching. Beside the scaling, as older configs say it, they count first.
+Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
+    const char* key = "original_max_position_embeddings";
+    ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));
+    return number(native, key, inside, 1);
+}
+
+// transformers 4 writes rope_scaling, transformers 5 rope_parameters; of both the first counts.
+const Json* rope_of(const Json& native) {
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+        const Json* one = field(native, key);
+        if (one != nullptr && one->is_object() && !one->empty()) return one;
+    }
+    return nullptr;
+}
+
 Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
                                        const spec::ModelConfig& config) {
-    const Json* given = nullptr;
-    std::string type;
-    for (const char* key : {"rope_parameters", "rope_scaling"}) {
-        const Json* one = field(native, key);
-        if (one == nullptr || !one->is_object()) continue;
-        for (const char* name : {"rope_type", "type"}) {
-            const Json* word = field(*one, name);
-            if (word == nullptr || !word->is_string() || *word == "default" || given != nullptr)
-                continue;
-            given = one;
-            type = word->get<std::string>();
-        }
-        ROLL_TRY(const double part, number(*one, "partial_rotary_factor", 1));
-        if (part != 1) return not_built("partial_rotary_factor " + Json(part).dump());
-    }
     spec::RopeScaling scaling;
+    const Json* given = rope_of(native);
     if (given == nullptr) return scaling;
+    ROLL_TRY(const double part, number(*given, "partial_rotary_factor", 1));
+    if (part != 1) return not_built("partial_rotary_factor " + Json(part).dump());
+    const Json* word = field(*given, "rope_type");
+    if (word == nullptr) word = field(*given, "type");
+    if (word == nullptr || !word->is_string() || *word == "default") return scaling;
+    const auto type = word->get<std::string>();
     const auto known = family.rope_types.find(type);
     if (known == family.rope_types.end()) return not_built("rotary embeddings of type " + type);
     scaling.kind = known->second;
-    if (scaling.kind == spec::RopeScaling::Kind::Plain) return scaling;
-    if (scaling.kind == spec::RopeScaling::Kind::Yarn) {
-        ROLL_TRY_VOID(read_yarn(*given, scaling, config.positions_max));
+    using Kind = spec::RopeScaling::Kind;
+    if (scaling.kind == Kind::Plain) return scaling;
+    if (scaling.kind != Kind::Linear) {
+        ROLL_TRY(scaling.original_positions,
+                 original_positions(*given, native, config.positions_max));
+    }
+    if (scaling.kind == Kind::Yarn) {
+        ROLL_TRY_VOID(read_yarn(*given, scaling, static_cast<double>(config.positions_max)));
         return scaling;
     }
-    if (scaling.kind == spec::RopeScaling::Kind::Long) {
+    if (scaling.kind == Kind::Long) {
         ROLL_TRY_VOID(read_long(*given, scaling, config));
         return scaling;
     }
     ROLL_TRY(scaling.factor, number(*given, "factor", 1, 0));
-    if (scaling.kind == spec::RopeScaling::Kind::Linear) return scaling;
+    if (scaling.kind == Kind::Linear) return scaling;
     ROLL_TRY(scaling.low_factor, number(*given, "low_freq_factor", 1, 0));
     ROLL_TRY(scaling.high_factor, number(*given, "high_freq_factor", 4, scaling.low_factor));
-    ROLL_TRY(scaling.original_positions,
-             number(*given, "original_max_position_embeddings", 8192, 0));
     return scaling;
 }
 
@@ -227,7 +239,7 @@ Result<void> read_scales(const Json& native, spec::ModelConfig& config) {
 }  // namespace
 
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native) {
-    ROLL_TRY_VOID(check_fields(native));
+    ROLL_TRY_VOID(check_fields(family, native));
     spec::ModelConfig config;
     config.family = family.name;
     ROLL_TRY(config.hidden, size_of(native, "hidden_size"));

@@ -87,8 +87,12 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families) {
-    ROLL_TRY(const convert::Source source, convert::open_source(directory, families));
+// `changes` are HuggingFace's keys with other values than the directory has.
+Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
+                              const Json& changes = Json::object()) {
+    ROLL_TRY(convert::Source source, convert::open_source(directory, families));
+    ROLL_TRY_VOID(
+        families::set_keys(*source.family, changes, source.config.hf_config, source.config.native));
     auto config = families::model_config(*source.family, source.config.native);
     if (!config)
         return fail(config.error().code, directory.string() + ": " + config.error().message);
@@ -102,13 +106,11 @@ void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Fam
         refuse("model.vocab_size: " + std::to_string(rows) + " is less than the " +
                std::to_string(setup.config.vocab) + " that the model has; rows are never dropped");
     setup.config.vocab = rows;
-    setup.native["padded_vocab_size"] = rows;
-    for (const auto& [native, paths] : need(families.find(setup.hf_config["model_type"]))->config) {
-        if (native != "padded_vocab_size") continue;
-        std::string path = "/" + paths.front();
-        std::replace(path.begin(), path.end(), '.', '/');
-        setup.hf_config[Json::json_pointer(path)] = rows;
-    }
+    const families::Family& family = *need(families.find(setup.hf_config["model_type"]));
+    for (const auto& [native, paths] : family.config)
+        if (native == "padded_vocab_size")
+            need(
+                families::set_keys(family, {{paths.front(), rows}}, setup.hf_config, setup.native));
 }
 
 // Names and shapes of a model's parameters.
@@ -120,12 +122,14 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors_of(
     return tensors;
 }
 
-Result<ModelSetup> given_model(const fs::path& from, const std::vector<fs::path>& checkpoints,
+Result<ModelSetup> given_model(const spec::ModelSource& source,
+                               const std::vector<fs::path>& checkpoints,
                                const families::Families& families) {
+    const Json changes = need(parse_json(source.hf_config));
     for (const fs::path& checkpoint : checkpoints) {
-        if (auto model = read_model(checkpoint, families)) return model;
+        if (auto model = read_model(checkpoint, families, changes)) return model;
     }
-    return read_model(from, families);
+    return read_model(source.from, families, changes);
 }
 
 }  // namespace
@@ -134,7 +138,7 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
     const families::Families families = need(families::Families::load());
     ModelSetup setup;
     if (!spec.model.from.empty()) {
-        setup = of_disk(given_model(spec.model.from, checkpoints, families));
+        setup = of_disk(given_model(spec.model, checkpoints, families));
         if (spec.model.vocab > 0) resize_vocabulary(setup, spec.model.vocab, families);
         give_tokenizer(setup, spec, checkpoints);
     } else {
@@ -151,8 +155,10 @@ ModelSetup setup_model(const spec::TrainSpec& spec, const std::vector<fs::path>&
 
 std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec) {
     ModelSetup setup;
-    if (!spec.model.from.empty())
-        setup = of_disk(read_model(spec.model.from, need(families::Families::load())));
+    if (!spec.model.from.empty()) {
+        const families::Families families = need(families::Families::load());
+        setup.hf_config = of_disk(convert::open_source(spec.model.from, families)).config.hf_config;
+    }
     give_tokenizer(setup, spec, {});
     return setup.tokenizer;
 }

@@ -177,6 +177,9 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
     json["model"]["hidden_size"] = 64;
     EXPECT_EQ(problems(json),
               "model.hidden_size does not go with model.from, which brings its own\n");
+    json["model"] = {{"from", "start"}, {"residual_dropout", 0}};
+    ASSERT_EQ(problems(json), "");
+    EXPECT_EQ(train_spec(parse(json).spec.document)->model.hf_config, R"({"residual_dropout":0})");
 }
 
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {

@@ -58,7 +58,10 @@ TEST(Trainable, FamiliesSayWhatTheirModelsHave) {
     EXPECT_TRUE(qwen2.qkv_bias);
     EXPECT_FALSE(qwen2.out_bias || qwen2.qk_norm || qwen2.post_norms || qwen2.norm_adds_one);
     EXPECT_EQ(qwen2.window_of(3), 0) << "sliding_window alone does nothing";
-    const auto seed_oss = trained("seed_oss", {{"attention_out_bias", true}}).value();
+    const Json no_dropout{{"attention_dropout", 0}, {"residual_dropout", 0}};
+    Json out_bias = no_dropout;
+    out_bias["attention_out_bias"] = true;
+    const auto seed_oss = trained("seed_oss", out_bias).value();
     EXPECT_TRUE(seed_oss.qkv_bias && seed_oss.out_bias);
     EXPECT_TRUE(trained("qwen3", Json::object()).value().qk_norm);
     EXPECT_EQ(trained("mistral", {{"sliding_window", 7}}).value().window_of(2), 7);
@@ -70,7 +73,10 @@ TEST(Trainable, FamiliesSayWhatTheirModelsHave) {
     EXPECT_EQ(gemma2.embedding_scale, 8);
     EXPECT_EQ(gemma2.attention_scale, 0.25);
     EXPECT_EQ(gemma2.attention_soft_cap, 50);
-    EXPECT_EQ(gemma2.logit_soft_cap, 0);
+    EXPECT_EQ(gemma2.logit_soft_cap, 30) << "silence is transformers' default";
+    EXPECT_EQ(trained("gemma2", {{"final_logit_softcapping", nullptr}}).value().logit_soft_cap, 0);
+    EXPECT_EQ(trained("mistral", Json::object()).value().window, 4096);
+    EXPECT_EQ(trained("mistral", {{"sliding_window", nullptr}}).value().window, 0);
     EXPECT_EQ(gemma2.activation, spec::Activation::GeluTanh);
 }
 
@@ -91,6 +97,14 @@ TEST(Trainable, LayersSlideByListOrByNumber) {
         windows("qwen3",
                 {{"sliding_window", 7}, {"use_sliding_window", true}, {"max_window_layers", 3}}),
         (List{0, 0, 0, 7}));
+    // transformers goes by the list where there is one; without both, 28 layers do not slide.
+    for (const char* model_type : {"qwen2", "qwen3"}) {
+        const Json slides{{"sliding_window", 7}, {"use_sliding_window", true}};
+        Json listed = slides;
+        listed.update({{"max_window_layers", 3}, {"layer_types", types}});
+        EXPECT_EQ(windows(model_type, listed), (List{0, 7, 7, 0}));
+        EXPECT_EQ(windows(model_type, slides), (List{0, 0, 0, 0}));
+    }
 }
 
 TEST(Trainable, BothSpellingsOfScaledRotaryEmbeddings) {
@@ -104,6 +118,29 @@ TEST(Trainable, BothSpellingsOfScaledRotaryEmbeddings) {
     const Json linear{{"type", "linear"}, {"factor", 2.0}};
     EXPECT_EQ(trained("llama", {{"rope_scaling", linear}}).value().rope_scaling.kind,
               spec::RopeScaling::Kind::Linear);
+    // Of both, transformers reads rope_scaling; rope_type counts before type.
+    const Json plain{{"rope_type", "default"}, {"type", "linear"}, {"factor", 2.0}};
+    EXPECT_EQ(trained("llama", {{"rope_scaling", linear}, {"rope_parameters", llama3}})
+                  .value()
+                  .rope_scaling.kind,
+              spec::RopeScaling::Kind::Linear);
+    EXPECT_EQ(trained("llama", {{"rope_scaling", plain}}).value().rope_scaling,
+              spec::RopeScaling{});
+}
+
+// Older configs say the positions before stretching beside the scaling.
+TEST(Trainable, OriginalPositionsMayStandBesideTheScaling) {
+    const Json factors(12, 1.5);
+    const Json rope{{"type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}};
+    const auto scaling = [&](const Json& extra) {
+        Json config{{"rope_scaling", rope}, {"max_position_embeddings", 4096}};
+        config.update(extra);
+        return trained("llama", config).value().rope_scaling;
+    };
+    EXPECT_EQ(scaling(Json::object()).original_positions, 4096);
+    const auto old = scaling({{"original_max_position_embeddings", 512}});
+    EXPECT_EQ(old.original_positions, 512);
+    EXPECT_EQ(old.factor, 8);
 }
 
 TEST(Trainable, YarnHasTransformersDefaults) {
@@ -136,7 +173,11 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
     EXPECT_EQ(refusal("llama", {{"rope_scaling", {{"rope_type", "spiral"}, {"factor", 4.0}}}}),
               "the trainer does not build rotary embeddings of type spiral yet");
     EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}),
-              "the trainer does not build models with attention_dropout 0.1 yet");
+              "the trainer does not build models with attention_dropout 0.1 yet; set "
+              "model.attention_dropout to 0 in the job to train without");
+    EXPECT_EQ(refusal("seed_oss", {{"attention_dropout", 0}}),
+              "the trainer does not build models with hidden_dropout 0.1 yet; set "
+              "model.residual_dropout to 0 in the job to train without");
     EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}}),
               "the trainer does not build models with num_moe_experts yet");
     EXPECT_EQ(refusal("mistral", {{"sliding_window", -3}}),

@@ -62,6 +62,15 @@ TEST(Family, NamesWhereAFileIsWrong) {
     EXPECT_NE(problem("/packed", {{{"hf", "x"}, {"of", {"y"}}, {"packing", "stacked"}}}), "");
     EXPECT_NE(problem("/packed", {{{"hf", "{layer}"}, {"of", {"{layer}{expert}"}}}}), "");
     EXPECT_NE(problem("/mtp", {{"from", "x"}}), "");
+    EXPECT_EQ(problem("/config/tied/null", true), "");
+    const Json kinds[] = {{{"else", 3}},
+                          {{"from", "a"}, {"every", "b"}},
+                          {{"from", "a"}, {"else", -1}},
+                          {{"in", "a"}},
+                          {{"from", "a"}, {"except_every", 2}}};
+    for (const Json& kind : kinds) EXPECT_NE(problem("/layers/some", kind), "") << kind;
+    EXPECT_EQ(problem("/layers/some", {{"in", "a"}, {"value", "w"}, {"from", "b"}, {"else", 9}}),
+              "");
     EXPECT_FALSE(parse_family("{", "toy.json"));
     EXPECT_FALSE(parse_family("[]", "toy.json"));
 }
@@ -80,6 +89,27 @@ TEST(Model, MapsAHuggingFaceConfig) {
     wrong = sizes();
     wrong["n_kv"] = 3;
     EXPECT_FALSE(native_config(toy(), wrong));
+}
+
+TEST(Model, NullIsSilenceUnlessTheTableSaysOtherwise) {
+    Json json = Json::parse(kFamily);
+    Json config = sizes();
+    config["tied"] = nullptr;
+    EXPECT_EQ(native_config(toy(), config).value()["tied"], false);
+    json["config"]["tied"] = {{"from", "tied"}, {"else", 3}, {"null", "num_attention_heads"}};
+    const Family family = parse_family(json.dump(), "toy.json").value();
+    EXPECT_EQ(native_config(family, config).value()["tied"], 4);
+    EXPECT_EQ(native_config(family, sizes()).value()["tied"], 3);
+}
+
+TEST(Model, KeysAreSetInBothConfigs) {
+    Json config = sizes(), native = native_config(toy(), config).value();
+    ASSERT_TRUE(set_keys(toy(), {{"rope.theta", 7.0}, {"n_kv", 1}}, config, native));
+    EXPECT_EQ(config["rope"]["theta"], 7.0);
+    EXPECT_EQ(native["theta"], 7.0);
+    EXPECT_EQ(native["num_query_groups"], 1);
+    EXPECT_EQ(set_keys(toy(), {{"drop", 0}}, config, native).error().message,
+              "family toy has no config key drop");
 }
 
 // Two heads' rows and their gates alternate in q; k lies after them.
@@ -142,6 +172,9 @@ TEST(Model, CompletesSizesAndRefusesUnknownKeys) {
     const Json config = complete_hf_config(toy(), sizes()).value();
     EXPECT_EQ(config["model_type"], "toy");
     EXPECT_EQ(config["rope"]["theta"], 100.0);
+    Json alike = sizes();
+    alike.erase("n_kv");
+    EXPECT_EQ(complete_hf_config(toy(), alike).value()["n_kv"], 4) << "as many as query heads";
     Json wrong = sizes();
     wrong["n_layers"] = 2;
     EXPECT_EQ(complete_hf_config(toy(), wrong).error().message,
