@@ -49,7 +49,8 @@ VARIANTS = {
     "llama-longrope": ("llama", {"rope_parameters": LONG}, 67),
     "llama-longrope-short": ("llama", {"rope_parameters": LONG | {"factor": 3.0}}, 24),
     "qwen2-tied": ("qwen2", {"tie_word_embeddings": True}, 19),
-    "qwen3-layers": ("qwen3", {"head_dim": 24, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 0,
+    "qwen3-layers": ("qwen3", {"head_dim": 24, "use_sliding_window": True, "sliding_window": WINDOW,
+                               "max_window_layers": 0,
                                "layer_types": ["full_attention", "sliding_attention", "full_attention"]}, 67),
     "qwen3-yarn": ("qwen3", {"head_dim": 24, "rope_parameters": YARN}, 67),
 }

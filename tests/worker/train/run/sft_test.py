@@ -141,9 +141,9 @@ class SftTest(RankCase):
 
     def test_a_job_that_learns_nothing_is_refused(self):
         path = self.write_sizes('pairs.jsonl', (33, 5), (60, 9), (0, 1))
-        self.refused(self.pairs(2, path, dp=1), 2, 'data.train: none of the 3 documents has a token to learn: 2 without '
-                     'a completion within the first 33 tokens, 1 of a single token (no token is predicted from another '
-                     'document); train.seq_length 68 cuts none')
+        self.refused(self.pairs(2, path, dp=1), 2, 'data.train: none of the 3 documents has a token to learn: 2 '
+                     'without a completion within the first 33 tokens, 1 of a single token (no token is predicted '
+                     'from another document); train.seq_length 68 cuts none')
         lines = os.path.join(self.top, 'lines.jsonl')
         with open(lines, 'w', encoding='utf-8') as file:
             file.write('{"text": "a"}\n' * 80)
