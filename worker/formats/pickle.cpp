@@ -1,8 +1,10 @@
 #include "worker/formats/pickle.hpp"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "common/number.hpp"
 
@@ -13,7 +15,10 @@ class PickleMachine {
   public:
     PickleMachine(std::span<const std::byte> bytes, std::size_t values_max)
         : in_(bytes),
-          values_max_(values_max) {}
+          values_max_(values_max),
+          memory_left_(kPickleMemoryMin + kPickleMemoryPerByte * bytes.size()) {
+        small_.fill(kNoPickle);
+    }
 
     Result<Pickle> run() {
         while (problem_.empty() && !stopped_) step();
@@ -25,6 +30,8 @@ class PickleMachine {
 
   private:
     using Kind = PickleKind;
+    static constexpr std::size_t kSmallInts = 256;
+    static constexpr std::size_t kSparseBytes = 64;  // of an entry of a std::map
 
     void wrong(const char* what) {
         if (problem_.empty()) problem_ = what;
@@ -58,6 +65,14 @@ class PickleMachine {
         return rest.substr(0, end);
     }
 
+    // Counts memory that is kept until the end.
+    void charge(std::size_t bytes) {
+        if (bytes > memory_left_)
+            wrong("takes more memory than the limit for its size");
+        else
+            memory_left_ -= bytes;
+    }
+
     static PickleNode of(Kind kind, std::int64_t integer = 0) {
         PickleNode node;
         node.kind = kind;
@@ -68,11 +83,26 @@ class PickleMachine {
     // Stack -------------------------------------------------------------------------------------
     void push(PickleNode node) {
         if (out_.nodes_.size() >= values_max_) wrong("has too many values");
+        charge(sizeof(PickleNode) + sizeof(PickleId) * node.items.capacity() +
+               (node.text.size() < sizeof node.text ? 0 : node.text.size()));
         out_.nodes_.push_back(std::move(node));
         stack_.push_back(static_cast<PickleId>(out_.nodes_.size() - 1));
     }
     void push(Kind kind) { push(of(kind)); }
-    void push_int(std::int64_t value) { push(of(Kind::Int, value)); }
+    // None, booleans and small numbers cannot change: one node each, however often they occur.
+    void push_shared(Kind kind, std::size_t value) {
+        PickleId& id = small_[kind == Kind::Int ? value : kSmallInts + value];
+        if (id != kNoPickle) return stack_.push_back(id);
+        push(of(kind, static_cast<std::int64_t>(value)));
+        id = stack_.back();
+    }
+    void push_none() { push_shared(Kind::None, 2); }
+    void push_bool(bool value) { push_shared(Kind::Bool, value ? 1 : 0); }
+    void push_int(std::int64_t value) {
+        if (value >= 0 && value < static_cast<std::int64_t>(kSmallInts))
+            return push_shared(Kind::Int, static_cast<std::size_t>(value));
+        push(of(Kind::Int, value));
+    }
     void push_text(Kind kind, std::string_view text) {
         PickleNode node = of(kind);
         node.text = text;
@@ -124,18 +154,29 @@ class PickleMachine {
         if (out_.nodes_[target].kind != kind) return wrong("adds to what is not a container");
         if (kind == Kind::Dict && items.size() % 2 != 0) return wrong("has a key without a value");
         auto& into = out_.nodes_[target].items;
+        const std::size_t before = into.capacity();
         into.insert(into.end(), items.begin(), items.end());
+        charge(sizeof(PickleId) * (into.capacity() - before));
     }
     void memoize(std::uint64_t index) {
         if (stack_.empty()) return wrong("memoizes nothing");
-        if (memo_.size() >= values_max_) return wrong("memoizes too much");
-        memo_[index] = stack_.back();
+        if (memoized() >= values_max_) return wrong("memoizes too much");
+        if (index < memo_.size()) {
+            memo_[index] = stack_.back();
+        } else if (index == memo_.size()) {
+            memo_.push_back(stack_.back());
+        } else {
+            charge(kSparseBytes);
+            sparse_memo_[index] = stack_.back();
+        }
     }
     void recall(std::uint64_t index) {
-        const auto found = memo_.find(index);
-        if (found == memo_.end()) return wrong("recalls what was not memoized");
+        if (index < memo_.size()) return stack_.push_back(memo_[index]);
+        const auto found = sparse_memo_.find(index);
+        if (found == sparse_memo_.end()) return wrong("recalls what was not memoized");
         stack_.push_back(found->second);
     }
+    std::size_t memoized() const { return memo_.size() + sparse_memo_.size(); }
 
     // Values ------------------------------------------------------------------------------------
     void push_long(std::string_view raw) {
@@ -145,7 +186,7 @@ class PickleMachine {
         push_int(static_cast<std::int64_t>(value));
     }
     void push_decimal(std::string_view text) {
-        if (text == "00" || text == "01") return push(of(Kind::Bool, text[1] - '0'));
+        if (text == "00" || text == "01") return push_bool(text[1] == '1');
         if (text.ends_with('L')) text.remove_suffix(1);
         const auto value = parse_number<std::int64_t>(text);
         if (!value) return wrong("has a number that is none");
@@ -190,9 +231,9 @@ class PickleMachine {
             case '.': stop(); return true;
             case '\x80': number(1); return true;  // PROTO
             case '\x95': number(8); return true;  // FRAME
-            case 'N': push(Kind::None); return true;
-            case '\x88': push(of(Kind::Bool, 1)); return true;  // NEWTRUE
-            case '\x89': push(of(Kind::Bool, 0)); return true;  // NEWFALSE
+            case 'N': push_none(); return true;
+            case '\x88': push_bool(true); return true;   // NEWTRUE
+            case '\x89': push_bool(false); return true;  // NEWFALSE
             case 'J': push_int(static_cast<std::int32_t>(number(4))); return true;
             case 'K': push_int(static_cast<std::int64_t>(number(1))); return true;
             case 'M': push_int(static_cast<std::int64_t>(number(2))); return true;
@@ -208,7 +249,7 @@ class PickleMachine {
                 return true;
             case 'q': memoize(number(1)); return true;
             case 'r': memoize(number(4)); return true;
-            case '\x94': memoize(memo_.size()); return true;
+            case '\x94': memoize(memoized()); return true;
             case 'h': recall(number(1)); return true;
             case 'j': recall(number(4)); return true;
             default: return false;
@@ -285,9 +326,12 @@ class PickleMachine {
     std::size_t at_ = 0;
     Pickle out_;
     std::size_t values_max_;
+    std::size_t memory_left_;
     std::vector<PickleId> stack_;
     std::vector<std::size_t> marks_;
-    std::map<std::uint64_t, PickleId> memo_;
+    std::vector<PickleId> memo_;                       // of indices that come in order
+    std::map<std::uint64_t, PickleId> sparse_memo_;    // of the others
+    std::array<PickleId, kSmallInts + 3> small_ = {};  // push_shared()'s, or kNoPickle
     std::string problem_;
     bool stopped_ = false;
 };

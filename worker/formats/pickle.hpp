@@ -1,10 +1,11 @@
 // Python pickles, protocols 0 to 5, read as plain data: nothing named in one is ever looked up or
 // called. Calls and classes become nodes that say what would have been called.
 //
-// Size, nodes and memo are limited; nothing recurses.
+// Size, values and the memory that they take are limited; nothing recurses.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,11 +46,15 @@ struct PickleNode {
 
 constexpr std::size_t kPickleBytesMax = 256U << 20U;
 constexpr std::size_t kPickleNodesMax = 16U << 20U;
+// Memory in bytes: pickles of checkpoints take about 25 times their size.
+constexpr std::size_t kPickleMemoryMin = 16U << 20U;
+constexpr std::size_t kPickleMemoryPerByte = 32;
 
 // A graph: nodes may be shared, and a hostile file may make cycles, so walkers limit their depth.
 class Pickle {
   public:
-    // Corrupt: not a pickle, an opcode we do not read, or over the limits.
+    // Corrupt: not a pickle, an opcode we do not read, or over the limits: `values_max` values, and
+    // kPickleMemoryMin + kPickleMemoryPerByte * bytes.size() bytes of memory.
     static Result<Pickle> parse(std::span<const std::byte> bytes,
                                 std::size_t values_max = kPickleNodesMax);
 
@@ -69,7 +74,7 @@ class Pickle {
 
   private:
     friend class PickleMachine;
-    std::vector<PickleNode> nodes_;
+    std::deque<PickleNode> nodes_;
     PickleId root_ = 0;
 };
 

@@ -82,8 +82,8 @@ TEST(Pickle, LimitsHowManyValuesItHoldsAndMemoizes) {
     const auto parsed = [](const std::string& text) {
         return Pickle::parse(tensor::as_bytes(text), 1000);
     };
-    EXPECT_TRUE(parsed("(" + std::string(999, 'N') + "t."));
-    const auto values = parsed("(" + std::string(1001, 'N') + "t.");
+    EXPECT_TRUE(parsed("(" + std::string(999, '}') + "t."));
+    const auto values = parsed("(" + std::string(1001, '}') + "t.");
     ASSERT_FALSE(values);
     EXPECT_NE(values.error().message.find("too many values"), std::string::npos);
     std::string memoized = "N";
@@ -94,6 +94,32 @@ TEST(Pickle, LimitsHowManyValuesItHoldsAndMemoizes) {
     const auto memo = parsed(memoized + ".");
     ASSERT_FALSE(memo);
     EXPECT_NE(memo.error().message.find("memoizes too much"), std::string::npos);
+}
+
+TEST(Pickle, LimitsTheMemoryThatItTakesByItsSize) {
+    const auto parsed = [](const std::string& text) {
+        return Pickle::parse(tensor::as_bytes(text));
+    };
+    constexpr std::size_t kSize = 1U << 20U;
+    for (const char* hostile : {"]", "}", ")\x85", "N\x85"}) {
+        std::string text = "(";
+        while (text.size() < kSize) text += hostile;
+        const auto refused = parsed(text + "t.");
+        ASSERT_FALSE(refused) << hostile;
+        EXPECT_NE(refused.error().message.find("memory"), std::string::npos);
+    }
+    std::string sparse = "N";
+    for (std::uint32_t i = 0; i < 100'000; ++i) {  // LONG_BINPUT
+        const std::uint32_t index = 2 * i + 1;
+        sparse += 'r';
+        sparse.append(reinterpret_cast<const char*>(&index), sizeof index);
+    }
+    EXPECT_TRUE(parsed(sparse + "."));
+    for (const char* plain : {"N", "\x88", "K\x07", "J\x01\x02\x03\x04"}) {
+        std::string text = "(";
+        while (text.size() < kSize) text += plain;
+        EXPECT_TRUE(parsed(text + "l.")) << plain;
+    }
 }
 
 TEST(TorchFile, ReadsBackWhatItWrote) {
