@@ -1,7 +1,11 @@
 #include "common/files.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -57,18 +61,42 @@ Result<void> write_temporary(const std::filesystem::path& path, std::string_view
 
 }  // namespace
 
-Result<std::string> read_file(const std::filesystem::path& path) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0) return fail_errno("cannot open", path);
+namespace {
+
+// InvalidArgument: it is not a regular file.
+Result<struct stat> regular_stat(int fd, const std::filesystem::path& path) {
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return fail_errno("cannot stat", path);
+    if (!S_ISREG(info.st_mode))
+        return fail(ErrorCode::InvalidArgument, path.string() + " is not a regular file");
+    return info;
+}
+
+Result<std::string> read_all(int fd, const std::filesystem::path& path) {
     std::string content;
     char buffer[1 << 16];
     for (;;) {
-        const ssize_t n = ::read(file.get(), buffer, sizeof buffer);
+        const ssize_t n = ::read(fd, buffer, sizeof buffer);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno("cannot read", path);
         if (n == 0) return content;
         content.append(buffer, static_cast<std::size_t>(n));
     }
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::filesystem::path& path) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0) return fail_errno("cannot open", path);
+    return read_all(file.get(), path);
+}
+
+Result<std::string> read_regular_file(const std::filesystem::path& path) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file.get() < 0) return fail_errno("cannot open", path);
+    ROLL_TRY_VOID(regular_stat(file.get(), path));
+    return read_all(file.get(), path);
 }
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
@@ -133,16 +161,104 @@ Result<void> rename_new(const std::filesystem::path& from, const std::filesystem
     return fsync_directory(to.parent_path());
 }
 
-Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0) return fail_errno("cannot open", path);
+namespace {
+
+// Every mapped file, for the SIGBUS handler. The signal comes from a read of a file's bytes, and
+// nobody reads those while holding the mutex.
+struct MappedFiles {
+    struct Entry {
+        std::size_t size = 0;
+        std::filesystem::path path;
+        dev_t device = 0;
+        ino_t number = 0;
+    };
+    std::mutex mutex;
+    std::map<const std::byte*, Entry> entries;  // by where they begin
+    std::optional<Entry> failed;                // the first that could not be read
+};
+
+MappedFiles& mapped_files() {
+    static auto* const files = new MappedFiles;  // NOLINT: the handler may run at exit
+    return *files;
+}
+
+// True if the address is in a mapped file, of which the rest is zeros now.
+bool replace_failed_pages(const std::byte* address) {
+    MappedFiles& files = mapped_files();
+    const std::lock_guard lock(files.mutex);
+    auto found = files.entries.upper_bound(address);
+    if (found == files.entries.begin()) return false;
+    const auto& [begin, entry] = *--found;
+    const auto offset = static_cast<std::size_t>(address - begin);
+    if (offset >= entry.size) return false;
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t first = offset / page * page;
+    void* const zeros = const_cast<std::byte*>(begin + first);  // NOLINT: mmap's type
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+    if (::mmap(zeros, entry.size - first, PROT_READ, kFlags, -1, 0) == MAP_FAILED) return false;
+    if (!files.failed) files.failed = entry;
+    return true;
+}
+
+void on_failed_read(int /*signal*/, siginfo_t* info, void* /*context*/) {
+    const int number = errno;
+    if (!replace_failed_pages(static_cast<const std::byte*>(info->si_addr)))
+        ::signal(SIGBUS, SIG_DFL);  // it comes again, and ends the program
+    errno = number;
+}
+
+// A file that another one replaced is still whole for its mapping.
+Result<void> check_size(const MappedFiles::Entry& entry) {
     struct stat info {};
-    if (::fstat(file.get(), &info) != 0) return fail_errno("cannot stat", path);
+    if (::stat(entry.path.c_str(), &info) != 0 || info.st_ino != entry.number ||
+        info.st_dev != entry.device || static_cast<std::size_t>(info.st_size) >= entry.size)
+        return {};
+    return fail(ErrorCode::Failed,
+                entry.path.string() + " shrank from " + std::to_string(entry.size) + " to " +
+                    std::to_string(info.st_size) + " bytes while it was read",
+                "run it again when nothing writes to that file");
+}
+
+}  // namespace
+
+void survive_failed_reads() {
+    static_cast<void>(mapped_files());
+    struct sigaction action {};
+    action.sa_sigaction = on_failed_read;
+    action.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGBUS, &action, nullptr);
+}
+
+Result<void> check_mapped_reads() {
+    MappedFiles& files = mapped_files();
+    const std::lock_guard lock(files.mutex);
+    if (!files.failed) return {};
+    ROLL_TRY_VOID(check_size(*files.failed));
+    return fail(ErrorCode::Failed, "cannot read " + files.failed->path.string() +
+                                       ": its disk failed, or it shrank for a while");
+}
+
+Result<void> check_mapped_files() {
+    ROLL_TRY_VOID(check_mapped_reads());
+    MappedFiles& files = mapped_files();
+    const std::lock_guard lock(files.mutex);
+    for (const auto& [begin, entry] : files.entries) ROLL_TRY_VOID(check_size(entry));
+    return {};
+}
+
+Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file.get() < 0) return fail_errno("cannot open", path);
+    ROLL_TRY(const struct stat info, regular_stat(file.get(), path));
     const auto size = static_cast<std::size_t>(info.st_size);
     if (size == 0) return MappedFile(std::span<const std::byte>{});
     void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (data == MAP_FAILED) return fail_errno("cannot map", path);
-    return MappedFile({static_cast<const std::byte*>(data), size});
+    const auto* const begin = static_cast<const std::byte*>(data);
+    MappedFiles& files = mapped_files();
+    const std::lock_guard lock(files.mutex);
+    files.entries[begin] = {size, path, info.st_dev, info.st_ino};
+    return MappedFile({begin, size});
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -153,8 +269,11 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-    if (!bytes_.empty())
-        ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());  // NOLINT: munmap's type
+    if (bytes_.empty()) return;
+    MappedFiles& files = mapped_files();
+    const std::lock_guard lock(files.mutex);
+    files.entries.erase(bytes_.data());
+    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());  // NOLINT: munmap's type
 }
 
 }  // namespace roll

@@ -64,7 +64,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
         Json json = to_json(report);
         json["seconds"] = pace.seconds();
         print(json);
-        return 0;
+        return report.refusal ? exit_code(report.refusal->code) : 0;
     }
     fmt::print("{}", report.plan);
     const bool dry = command.request.dry_run;
@@ -78,7 +78,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
                report.tensors, report.bytes, report.files, dry ? " would be written to " : " at ",
                report.target.string(), dry ? "" : said_of(pace, report.bytes));
-    return 0;
+    return report.refusal ? report_error(*report.refusal, false) : 0;
 }
 
 Json targets_json(const LoraTargets& targets) {
@@ -278,8 +278,9 @@ Result<int> run(const FamiliesCommand& command, const families::Families& famili
 template <class Command>
 int run_and_report(const Command& command, const Environment& environment) {
     const auto families = families::Families::load();
-    const auto done = families ? run(command, *families, environment)
-                               : Result<int>(tl::unexpected(families.error()));
+    auto done = families ? run(command, *families, environment)
+                         : Result<int>(tl::unexpected(families.error()));
+    if (const auto read = check_mapped_reads(); !read) done = tl::unexpected(read.error());
     return done ? *done : report_error(done.error(), command.json);
 }
 
@@ -304,9 +305,7 @@ struct Runner {
 
 int report_error(const Error& error, bool json) {
     if (json) {
-        print(
-            {{"error",
-              {{"code", name_of(error.code)}, {"message", error.message}, {"hint", error.hint}}}});
+        print({{"error", to_json(error)}});
     } else {
         fmt::print(stderr, "error: {}\n", error.message);
         if (!error.hint.empty()) fmt::print(stderr, "  try: {}\n", error.hint);

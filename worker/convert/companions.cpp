@@ -19,7 +19,7 @@ Result<void> write(const fs::path& path, std::string_view content) {
 Result<void> write_companion_files(const Source& source, const fs::path& directory) {
     const fs::path& from = source.companions.empty() ? source.directory : source.companions;
     for (const std::string& name : formats::companion_files(from)) {
-        ROLL_TRY(const std::string content, read_file(from / name));
+        ROLL_TRY(const std::string content, read_regular_file(from / name));
         ROLL_TRY_VOID(write(directory / name, content));
     }
     for (const auto& [name, bytes] : source.archived)

@@ -7,6 +7,7 @@
 
 #include <sys/statvfs.h>
 
+#include "common/files.hpp"
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/adapter_target.hpp"
 #include "worker/convert/archives.hpp"
@@ -100,7 +101,7 @@ class Workers {
     // Before each window: has somebody asked us to stop? After it: so much is done.
     Result<void> check_stop() {
         const std::lock_guard lock(mutex_);
-        return hooks_.stopped() ? stopped() : Result<void>();
+        return hooks_.stopped() ? Result<void>(stopped()) : check_mapped_reads();
     }
     // Of a replica: where somebody is told of those that differ, they may.
     Result<void> judge(const Result<void>& equal) {
@@ -389,10 +390,18 @@ Result<Report> convert(const Request& request, const families::Families& familie
                   request.dry_run ? to_text(source, plan) : ""};
     report.memory = memory_of(source, plan, threads_of(request));
     report.disk_free = disk_free(request.target);
-    if (request.dry_run) return report;
-
+    if (request.dry_run) {
+        const bool archive = !archive_of(request, to).empty();
+        const auto fits = check_space(request.target, space_of(plan, archive));
+        if (!fits) report.refusal = fits.error();
+        return report;
+    }
     ROLL_TRY_VOID(produce(source, plan, request, to, families, hooks, report));
     return report;
+}
+
+Json to_json(const Error& error) {
+    return {{"code", name_of(error.code)}, {"message", error.message}, {"hint", error.hint}};
 }
 
 Json to_json(const Report& report) {
@@ -416,6 +425,7 @@ Json to_json(const Report& report) {
     json["unexpected"] = report.disagreement.unexpected;
     json["missing"] = report.disagreement.missing;
     json["left_out"] = report.disagreement.left_out;
+    if (report.refusal) json["error"] = to_json(*report.refusal);
     if (!report.plan.empty()) json["plan"] = report.plan;
     return json;
 }

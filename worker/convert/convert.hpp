@@ -73,6 +73,7 @@ struct Report {
     std::string plan;             // of a dry run
     std::int64_t memory = 0;      // bytes at most: windows, and mapped pages of what they read
     std::int64_t disk_free = -1;  // bytes where the target will be; -1: unknown
+    std::optional<Error> refusal = {};  // of a dry run: what refuses the conversion itself
 };
 
 // As the source's strictness has it told.
@@ -88,6 +89,7 @@ Result<void> carry_out(const Source& source, const Plan& plan,
 Result<Report> convert(const Request& request, const families::Families& families,
                        const Hooks& hooks);
 
+Json to_json(const Error& error);
 Json to_json(const Report& report);
 
 }  // namespace roll::convert

@@ -466,7 +466,7 @@ void boxes_of_range(const Shape& shape, std::int64_t begin, std::int64_t end, co
 std::optional<fs::path> deepspeed_directory(const fs::path& root) {
     if (is_step(root)) return root;
     for (const char* tracker : {"latest_universal", "latest"}) {
-        const auto word = read_file(root / tracker);
+        const auto word = read_regular_file(root / tracker);
         if (!word) continue;
         std::string name = *word;
         while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();

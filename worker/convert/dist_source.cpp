@@ -317,7 +317,7 @@ std::optional<fs::path> dist_directory(const fs::path& root) {
 
 Result<Format> dist_format(const fs::path& directory) {
     if (!is_file(directory / kMark)) return Format::Dcp;
-    ROLL_TRY(const std::string text, read_file(directory / kMark));
+    ROLL_TRY(const std::string text, read_regular_file(directory / kMark));
     const auto json = parse_json(text);
     const bool is_known = json && json->is_object() && json->contains("sharded_backend") &&
                           (*json)["sharded_backend"] == "torch_dist";

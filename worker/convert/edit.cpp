@@ -161,7 +161,7 @@ Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
         const fs::path path = entry.path().lexically_relative(root);
         if (entry.is_symlink(error) || !entry.is_regular_file(error) || written.contains(path))
             continue;
-        ROLL_TRY(const std::string content, read_file(entry.path()));
+        ROLL_TRY(const std::string content, read_regular_file(entry.path()));
         ROLL_TRY_VOID(make_directories((target / path).parent_path()));
         ROLL_TRY_VOID(write_file_atomically(target / path, content));
     }

@@ -104,7 +104,8 @@ int exit_status(ErrorCode code, bool stopped) {
 }  // namespace
 
 int run_launch(const fs::path& file, const LaunchEnvironment& environment) {
-    const auto done = run(file, environment);
+    auto done = run(file, environment);
+    if (const auto read = check_mapped_reads(); !read) done = tl::unexpected(read.error());
     if (done) return 0;
     fmt::print(stderr, "error: {}\n", done.error().message);
     environment.report(protocol::encode(protocol::Report(protocol::Failed{done.error().message})));

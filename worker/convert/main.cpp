@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/files.hpp"
 #include "common/last_resort.hpp"
 #include "common/protocol/rank.hpp"
 #include "worker/checkpoint/choose.hpp"
@@ -82,6 +83,8 @@ roll::Result<void> check_manifest(const std::filesystem::path& directory) {
 
 int run(int argc, char** argv) {
     block_stop_signals();
+    roll::survive_failed_reads();
+    ::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails with EFBIG instead
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto command = roll::convert::parse_command_line(arguments);
     if (!command) return roll::convert::report_error(command.error(), false);

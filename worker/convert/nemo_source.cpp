@@ -59,7 +59,7 @@ class Files {
     }
 
     Result<std::string> text(const std::string& name) const {
-        if (archive_ == nullptr) return read_file(source_->directory / name);
+        if (archive_ == nullptr) return read_regular_file(source_->directory / name);
         const auto bytes = bytes_.at(name);
         return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }

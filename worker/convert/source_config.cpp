@@ -21,7 +21,7 @@ bool is_there(const fs::path& path) {
 Result<void> use_file(Source& source, const fs::path& path, const families::Families& families) {
     if (path.filename() == "mca_config.json")
         return use_mca_config(source, path.parent_path(), families);
-    ROLL_TRY(const std::string text, read_file(path));
+    ROLL_TRY(const std::string text, read_regular_file(path));
     return use_config_text(source, text, path, families);
 }
 

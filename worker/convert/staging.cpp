@@ -157,6 +157,7 @@ Result<void> Staging::publish_file(const std::string& name) {
 
 // What was there, if anything, is then at `from`.
 Result<void> Staging::move_to_target(const fs::path& from, bool& replaced) {
+    ROLL_TRY_VOID(check_mapped_files());
     std::error_code error;
     replaced = fs::exists(target_, error) && !fs::is_empty(target_, error);
     if (replaced && ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, target_.c_str(),

@@ -49,7 +49,7 @@ bool is_plain_name(const std::string& name) {
 
 Result<HfWeights> read_index(const fs::path& directory, const std::string& file) {
     const fs::path path = directory / file;
-    ROLL_TRY(const std::string text, read_file(path));
+    ROLL_TRY(const std::string text, read_regular_file(path));
     auto index = parse_index(text);
     if (!index) return fail(ErrorCode::Corrupt, path.string() + index.error().message);
     HfWeights weights;
@@ -87,7 +87,7 @@ Result<std::map<std::string, std::string>> parse_index(std::string_view text) {
 
 Result<Json> read_hf_config(const fs::path& directory) {
     const fs::path path = directory / "config.json";
-    ROLL_TRY(const std::string text, read_file(path));
+    ROLL_TRY(const std::string text, read_regular_file(path));
     auto json = parse_json(text);
     if (!json || !json->is_object())
         return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");

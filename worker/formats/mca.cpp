@@ -79,7 +79,7 @@ Result<McaConfig> parse_mca_config(std::string_view text) {
 }
 
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory) {
-    ROLL_TRY(const std::string text, read_file(directory / kConfigFile));
+    ROLL_TRY(const std::string text, read_regular_file(directory / kConfigFile));
     auto config = parse_mca_config(text);
     if (!config)
         return fail(config.error().code, directory.string() + ": " + config.error().message);
@@ -137,7 +137,7 @@ std::string mca_chunk_key(const McaLayout& layout, int chunk) {
 }
 
 Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory) {
-    const auto tracker = read_file(directory / kTrackerFile);
+    const auto tracker = read_regular_file(directory / kTrackerFile);
     if (!tracker) return directory / "iter_0000001";
     std::string word = *tracker;
     while (!word.empty() && (word.back() == '\n' || word.back() == ' ')) word.pop_back();

@@ -159,7 +159,7 @@ double lora_scale(const Json& config, const std::string& module, double lora_ran
 }
 
 Result<Json> read_adapter_config(const fs::path& directory) {
-    ROLL_TRY(const std::string text, read_file(directory / "adapter_config.json"));
+    ROLL_TRY(const std::string text, read_regular_file(directory / "adapter_config.json"));
     auto config = parse_json(text);
     if (!config || !config->is_object()) return refuse("is not a JSON object");
     ROLL_TRY_VOID(check_config(*config));

@@ -1,7 +1,8 @@
 // LD_PRELOAD into a program: at the INTERRUPT_AT-th change that it makes to the file system (a
 // write, an fsync, a rename, a directory made) it is killed; with INTERRUPT_WITH=full the disk is
-// full from then on instead. INTERRUPT_FREE: bytes that any disk says are free. INTERRUPT_FLIP: the
-// first write of so many bytes reaches the disk with one bit turned.
+// full from then on instead, and with INTERRUPT_SHRINK=FILE that file loses its second half.
+// INTERRUPT_FREE: bytes that any disk says are free. INTERRUPT_FLIP: the first write of so many
+// bytes reaches the disk with one bit turned.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -11,6 +12,7 @@
 #include <string>
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,6 +31,13 @@ bool interrupted(bool takes_space) {
     static const long at = limit();
     static const char* const with = std::getenv("INTERRUPT_WITH");
     if (at == 0 || ++changes < at) return false;
+    static const char* const shrinks = std::getenv("INTERRUPT_SHRINK");
+    if (shrinks != nullptr) {
+        struct stat info {};
+        if (changes == at && ::stat(shrinks, &info) == 0)
+            static_cast<void>(::truncate(shrinks, info.st_size / 2));
+        return false;
+    }
     if (with == nullptr) ::kill(::getpid(), SIGKILL);
     if (!takes_space) return false;
     errno = ENOSPC;

@@ -5,6 +5,7 @@ usage: interrupted_test.py ROLL_CONVERT INTERRUPT_LIBRARY
 import json
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -95,7 +96,17 @@ class Interrupted(unittest.TestCase):
             small = {'INTERRUPT_AT': '1', 'INTERRUPT_FREE': str(plan['bytes'] - 1)}  # it dies of any change
             done = run('convert', self.root / 'hf', self.out, *flags, **small)
             self.assertEqual(done.returncode, 4, done.stderr)
-            self.assertRegex(done.stderr, rf"needs {plan['bytes']} bytes; its disk has \d+ free")
+            says = rf"needs {plan['bytes']} bytes; its disk has \d+ free"
+            self.assertRegex(done.stderr, says)
+            done = run('convert', self.root / 'hf', self.out, *flags, '--dry-run', **small)
+            self.assertEqual(done.returncode, 4, done.stderr)
+            self.assertRegex(done.stderr, says)
+            self.assertIn('lm_head.weight' if 'hf' in flags else 'output_layer.weight', done.stdout)
+            done = run('convert', self.root / 'hf', self.out, *flags, '--dry-run', '--json', **small)
+            self.assertEqual(done.returncode, 4, done.stderr)
+            told = json.loads(done.stdout)
+            self.assertEqual((told['bytes'], told['error']['code']), (plan['bytes'], 'refused'))
+            self.assertRegex(told['error']['message'], says)
 
     def test_a_disk_full_from_any_write_on_is_refused_and_left_as_it_was(self):
         for at, done in self.conversions('--tp', '2', INTERRUPT_WITH='full'):
@@ -104,6 +115,48 @@ class Interrupted(unittest.TestCase):
                 self.assertEqual(done.returncode, 4, done.stderr)
                 self.assertIn('No space left on device', done.stderr)
                 self.assertFalse(self.out.exists())
+
+    def test_a_source_that_shrinks_is_named_and_nothing_is_left(self):
+        source, other = self.root / 'hf/model.safetensors', self.root / 'other'
+        whole, seen = source.read_bytes(), set()
+        for flags in (['--tp', '2'], ['--to', 'hf', '--bf16']):
+            for at in range(1, 1000):
+                shutil.rmtree(self.out, ignore_errors=True)
+                done = run('convert', self.root / 'hf', self.out, '--threads', 1, *flags,
+                           INTERRUPT_AT=str(at), INTERRUPT_SHRINK=str(source))
+                is_shorter = source.stat().st_size < len(whole)
+                source.write_bytes(whole)
+                seen.add(done.returncode)
+                self.assertFalse(self.staging.exists(), at)
+                if done.returncode == 0:  # it shrank when all was read, or not at all
+                    self.assertTrue(self.is_whole(self.out, 'hf') or flags[-1] == '--bf16', at)
+                    if not is_shorter:
+                        break
+                    continue
+                self.assertEqual(done.returncode, 1, (at, done.stderr))
+                self.assertRegex(done.stderr.splitlines()[-2], rf'^error: {source} shrank from {len(whole)} to '
+                                                               rf'{len(whole) // 2} bytes while it was read$')
+                self.assertFalse(self.out.exists())
+        self.assertEqual(seen, {0, 1})
+
+    def test_a_limit_on_the_size_of_files_is_an_error_and_nothing_is_left(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        done = subprocess.run([PROGRAM, 'convert', self.root / 'hf', self.out], capture_output=True, text=True,
+                              preexec_fn=limit, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r'error: cannot write \S+: File too large\n$')
+        self.assertFalse(self.out.exists() or self.staging.exists())
+
+    def test_what_is_not_a_regular_file_is_refused(self):
+        for name, code in (('config.json', 2), ('model.safetensors', 3)):
+            source = self.root / f'of-{name}'
+            shutil.copytree(self.root / 'hf', source)
+            (source / name).unlink()
+            os.mkfifo(source / name)
+            self.assertEqual(run('convert', source, self.out).returncode, code)
+            self.assertFalse(self.out.exists())
+        self.assertIn('config.json is not a regular file', run('inspect', self.root / 'of-config.json').stderr)
 
     def test_a_bit_that_turned_on_its_way_to_the_disk_is_found_by_verify(self):
         write_llama(self.root / 'large', **{**SIZES, 'vocab_size': 2048})  # the embedding: 128 KiB
