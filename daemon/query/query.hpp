@@ -28,8 +28,9 @@ struct Hearsay {
     std::string slurm_trouble{};
 };
 
-// Job ids of a selector: `7`, `3-9`, `1,4`, `last`, `all`, `@me`, a name with globs. NotFound names
-// an id that does not exist; InvalidArgument what cannot be read. Ascending.
+// Job ids of a selector, ascending: `7`, `3-9` (those that exist), `1,4`, `last` (the newest job
+// that a person submitted: no automatic export, no job of cron times), `all`, `@me`, a name with
+// globs. Error NotFound if a word selects no job, InvalidArgument if it cannot be read.
 Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
                                   const std::string& user);
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include "common/number.hpp"
@@ -14,18 +15,40 @@ namespace {
 // A name is compared with all jobs, a range looks at each of its own: a turn stays bounded.
 constexpr std::size_t kLooksMax = 1'000'000;
 
+// The jobs of first to last that exist. Error NotFound if there is none.
 Result<void> add_range(const core::State& state, std::uint64_t first, std::uint64_t last,
                        std::set<JobId>& ids, std::size_t& looks) {
-    if (last < first || last - first > 1'000'000)
-        return fail(ErrorCode::InvalidArgument, "a range of jobs goes from low to high, as in 3-9");
-    for (std::uint64_t id = first; id <= last; ++id, ++looks) {
-        if (!state.jobs.contains(JobId{id})) {
-            return fail(ErrorCode::NotFound, "there is no job " + std::to_string(id),
-                        "rollctl jobs -a");
-        }
-        ids.insert(JobId{id});
+    if (last < first)
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("the range {}-{} is empty: it goes from low to high, as in 3-9",
+                                first, last));
+    auto at = state.jobs.lower_bound(JobId{first});
+    const bool any = at != state.jobs.end() && at->first <= JobId{last};
+    if (!any) {
+        return fail(ErrorCode::NotFound,
+                    first == last ? fmt::format("there is no job {}", first)
+                                  : fmt::format("there is no job from {} to {}", first, last),
+                    "rollctl jobs -a");
     }
+    for (; at != state.jobs.end() && at->first <= JobId{last}; ++at, ++looks) ids.insert(at->first);
     return {};
+}
+
+// False for what rolld queued by itself: automatic exports and the jobs of cron times. Only the
+// first job of a submission has the client's key; the others are tasks of an array, or follow in a
+// chain.
+bool submitted_by_person(const core::Job& job) {
+    return !job.key.empty() || job.array.value != 0 || !job.spec.after.empty();
+}
+
+// The newest job that a person submitted. Error NotFound if there is none.
+Result<void> add_last(const core::State& state, std::set<JobId>& ids, std::size_t& looks) {
+    for (auto at = state.jobs.rbegin(); at != state.jobs.rend(); ++at, ++looks) {
+        if (!submitted_by_person(at->second)) continue;
+        ids.insert(at->first);
+        return {};
+    }
+    return fail(ErrorCode::NotFound, "there is no job yet", "rollctl submit FILE");
 }
 
 Result<void> add_matches(const core::State& state, const std::string& word, const std::string& user,
@@ -44,12 +67,7 @@ Result<void> add_matches(const core::State& state, const std::string& word, cons
 
 Result<void> add(const core::State& state, const std::string& word, const std::string& user,
                  std::set<JobId>& ids, std::size_t& looks) {
-    if (word == "last") {
-        if (state.jobs.empty()) return fail(ErrorCode::NotFound, "there is no job yet");
-        ids.insert(state.jobs.rbegin()->first);
-        ++looks;
-        return {};
-    }
+    if (word == "last") return add_last(state, ids, looks);
     if (const auto id = parse_number<std::uint64_t>(word))
         return add_range(state, *id, *id, ids, looks);
     const auto dash = word.find('-');

@@ -36,6 +36,8 @@ class MainJob(RollTest):
         self.assertLessEqual(started.count('\n'), 25, 'a start that nobody reads')
         export = self.wait_done(ended['export_job'])
         self.assertEqual(export['kind'], 'convert')
+        self.assertEqual(self.json('show', 'last')['job']['id'], job, 'not the export')
+        self.assertIn('loss from step 1 to 60', self.ctl('metrics', 'last', '--plot').stdout)
         folder = os.path.join(ended['output'], 'export', 'hf')
         with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
             self.assertEqual(json.load(file)['model_type'], 'llama')

@@ -44,23 +44,26 @@ TEST_F(Queue, ASelectorOfTooManyWordsIsRefused) {
 }
 
 TEST_F(Queue, SelectorsNameJobs) {
-    const std::vector<std::pair<std::string, std::string>> table = {{"3", "3"},
-                                                                    {"2-4", "2 3 4"},
-                                                                    {"1,4", "1 4"},
-                                                                    {"4,1,1", "1 4"},
-                                                                    {"last", "6"},
-                                                                    {"all", "1 2 3 4 5 6"},
-                                                                    {"@me", "1 2 3 4 5 6"},
-                                                                    {"kjv-*", "1 2 5"},
-                                                                    {"eval", "3"},
-                                                                    {"e?al,last", "3 6"},
-                                                                    {"7", "not_found"},
-                                                                    {"5-7", "not_found"},
-                                                                    {"nobody", "not_found"},
-                                                                    {"4-2", "invalid_argument"},
-                                                                    {"", "invalid_argument"},
-                                                                    {"1,", "invalid_argument"},
-                                                                    {",", "invalid_argument"}};
+    const std::vector<std::pair<std::string, std::string>> table = {
+        {"3", "3"},
+        {"2-4", "2 3 4"},
+        {"1,4", "1 4"},
+        {"4,1,1", "1 4"},
+        {"last", "6"},
+        {"all", "1 2 3 4 5 6"},
+        {"@me", "1 2 3 4 5 6"},
+        {"kjv-*", "1 2 5"},
+        {"eval", "3"},
+        {"e?al,last", "3 6"},
+        {"7", "not_found"},
+        {"5-7", "5 6"},
+        {"2-18446744073709551615", "2 3 4 5 6"},
+        {"7-9", "not_found"},
+        {"nobody", "not_found"},
+        {"4-2", "invalid_argument"},
+        {"", "invalid_argument"},
+        {"1,", "invalid_argument"},
+        {",", "invalid_argument"}};
     for (const auto& [selector, ids] : table) EXPECT_EQ(selected(selector), ids) << selector;
     EXPECT_EQ(selected("@me", "bob"), "");
 }
@@ -82,6 +85,32 @@ TEST_F(Queue, APageSaysOfEachJobWhyItWaits) {
     EXPECT_EQ(
         jobs(desk.state, {{"all", true}, {"limit", 2}, {"from", 3}}, {}, desk.now).value()["next"],
         5);
+}
+
+// Not what rolld queued by itself; the tasks of an array and the jobs of a chain are a person's.
+TEST_F(Queue, LastIsTheNewestJobThatAPersonSubmitted) {
+    spec::JobSpec exported = named("trains");
+    exported.export_document = R"({"convert":{}})";
+    exported.array = spec::Array{.indices = "0-1"};
+    exported.output = "/runs/{index}-{id}";
+    const JobId first = desk.submit(exported);
+    spec::JobSpec cron = named("nightly");
+    cron.cron = "* * * * *";
+    cron.output = "/runs/nightly-{id}";
+    desk.submit(cron);
+    EXPECT_EQ(selected("last"), "9");
+    desk.pass(std::chrono::minutes(2));
+    EXPECT_EQ(desk.job(JobId{10}).spec.name, "nightly") << "a job of the cron times";
+    desk.join("node-1", 8);
+    desk.exit(first, core::Outcome::Done);
+    EXPECT_EQ(desk.job(JobId{11}).spec.name, "trains-export");
+    EXPECT_EQ(selected("last"), "9");
+    spec::JobSpec chain = named("a");
+    chain.then = {named("b")};
+    chain.then[0].output = "/runs/b-{id}";
+    desk.submit(chain);
+    EXPECT_EQ(desk.job(JobId{13}).spec.name, "b");
+    EXPECT_EQ(selected("last"), "13");
 }
 
 TEST_F(Queue, ASelectorOfAnEmptyQueueIsNotFound) {
