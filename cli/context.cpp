@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/protocol/client.hpp"
@@ -16,6 +17,13 @@ void look_at_stdout(Context& context, Color color) {
     const char* no_color = std::getenv("NO_COLOR");
     const bool wanted = context.terminal && (no_color == nullptr || *no_color == '\0');
     context.color = color == Color::Always || (color == Color::Auto && wanted);
+}
+
+TerminalSize terminal_size() {
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+        return {};
+    return {size.ws_col, size.ws_row};
 }
 
 void print(const std::string& text) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 
 #include "common/error.hpp"
@@ -22,6 +23,13 @@ struct Context {
 
 // Colour and terminal as the flag, NO_COLOR and stdout say.
 void look_at_stdout(Context& context, Color color);
+
+// Columns and rows of the terminal that stdout is; 80 x 24 if it is none.
+struct TerminalSize {
+    std::size_t columns = 80;
+    std::size_t rows = 24;
+};
+TerminalSize terminal_size();
 
 void print_json(const Json& value);  // indented, for one value
 // On one line, for streams; each value says what it is.

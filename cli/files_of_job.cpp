@@ -121,4 +121,13 @@ std::string Tail::rest() {
     return rest;
 }
 
+std::vector<Json> metric_rows(Tail& tail) {
+    std::vector<Json> rows;
+    for (const std::string& line : tail.lines()) {
+        Json row = Json::parse(line, nullptr, false);
+        if (row.is_object()) rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
 }  // namespace roll::cli

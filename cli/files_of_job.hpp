@@ -41,4 +41,7 @@ class Tail {
     std::string partial_;
 };
 
+// The new rows of a metrics.jsonl; a line that is no JSON object is left out.
+std::vector<Json> metric_rows(Tail& tail);
+
 }  // namespace roll::cli

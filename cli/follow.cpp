@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include <sys/ioctl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/files_of_job.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
 
@@ -16,15 +17,79 @@ constexpr auto kHoldBack = std::chrono::seconds(5);
 constexpr auto kProgress = std::chrono::milliseconds(500);  // progress is no event
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
-// Of the terminal that the line is on; 0: it is none.
+// The terminal's width; 0 if stdout is no terminal.
 std::size_t width_of(const Context& context) {
-    constexpr std::size_t kUsual = 80;
-    winsize size{};
-    if (!context.terminal) return 0;
-    return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+    return context.terminal ? terminal_size().columns : 0;
+}
+
+// "5.56 at step 1 to 2.31 at step 300": the first and last value of a metric; empty if it has none.
+std::string span_text(const std::vector<Json>& rows, const std::string& key) {
+    const Json* first = nullptr;
+    const Json* last = nullptr;
+    for (const Json& row : rows) {
+        if (!row.value(key, Json()).is_number()) continue;
+        if (first == nullptr) first = &row;
+        last = &row;
+    }
+    const auto text = [&](const Json& row) {
+        return number_text(row[key]) + " at step " + field_text(row, "step");
+    };
+    if (last == nullptr) return "";
+    return first == last ? text(*last) : text(*first) + " to " + text(*last);
+}
+
+// Where the job's export lies, and the job that has yet to write it; empty without an export.
+std::string export_text(Daemon& daemon, const Json& job) {
+    if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
+    const Json follows = job.value("export_job", Json());
+    if (!follows.is_number_unsigned()) return "";
+    const auto exporting = daemon.show(follows.get<std::uint64_t>());
+    if (!exporting) return fmt::format("by job {}", follows.dump());
+    const Json convert = exporting->value(Json::json_pointer("/spec/convert"), Json());
+    const std::string where = field_text(convert, "target");
+    if (field_text(*exporting, "state") == "done") return where;
+    return fmt::format("{} (job {} writes it: rollctl wait {})", where, follows.dump(),
+                       follows.dump());
+}
+
+// What a job that is over has come to: its losses and its export.
+void print_result(Daemon& daemon, const Json& job) {
+    Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
+    const std::string kind = field_text(job, "kind");
+    const bool trains = kind == "train" || kind == "resume";
+    const std::vector<Json> rows = trains ? metric_rows(tail) : std::vector<Json>();
+    const auto put = [](const char* what, const std::string& text) {
+        if (!text.empty()) print(fmt::format("  {:<18}{}\n", what, text));
+    };
+    for (const char* key : {"loss", "valid_loss", "export_valid_loss"})
+        put(key, span_text(rows, key));
+    put("export", export_text(daemon, job));
+}
+
+// Read by the signal handler; set before that is installed.
+std::string on_interrupt_text;  // NOLINT
+void tell_and_end(int signal) {
+    static_cast<void>(!::write(STDERR_FILENO, on_interrupt_text.data(), on_interrupt_text.size()));
+    ::raise(signal);  // SA_RESETHAND: the default action follows once this returns
 }
 
 }  // namespace
+
+InterruptNote::InterruptNote(const std::vector<std::uint64_t>& ids) {
+    const std::string which = ids_text(Json(ids));
+    const bool one = ids.size() == 1;
+    on_interrupt_text = fmt::format(
+        "\njob{} {} go{} on; only this command ends\n  next: rollctl {} {}, rollctl "
+        "wait {}, or rollctl cancel {}\n",
+        one ? "" : "s", which, one ? "es" : "", one ? "logs -f" : "jobs", which, which, which);
+    struct sigaction note {};
+    note.sa_handler = tell_and_end;
+    note.sa_flags = SA_RESETHAND;
+    ::sigaction(SIGINT, &note, &before_);
+    if (before_.sa_handler == SIG_IGN) ::sigaction(SIGINT, &before_, nullptr);
+}
+
+InterruptNote::~InterruptNote() { ::sigaction(SIGINT, &before_, nullptr); }
 
 Result<Json> JobWatch::look(std::chrono::milliseconds at_most) {
     if (looked_) {
@@ -75,10 +140,12 @@ Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id
 
 Result<int> watch_jobs(const Context& context, Daemon& daemon,
                        const std::vector<std::uint64_t>& ids, bool follow, Json& ended) {
+    const InterruptNote note(ids);
     int status = 0;
     for (const std::uint64_t id : ids) {
         ROLL_TRY(const Json job,
                  follow ? follow_job(context, daemon, id) : await_job(context, daemon, id));
+        if (follow && !context.json) print_result(daemon, job);
         status = std::max(status, exit_status(job));
         ended.push_back(job);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,19 @@ class JobWatch {
     std::uint64_t id_;
     std::int64_t seen_ = 0;  // sequence of the newest event that was heard of
     bool looked_ = false;
+};
+
+// While this object lives, Ctrl-C ends the program after a note on stderr: the jobs go on, and how
+// to come back to them. At most one lives at a time.
+class InterruptNote {
+  public:
+    explicit InterruptNote(const std::vector<std::uint64_t>& ids);
+    InterruptNote(const InterruptNote&) = delete;
+    InterruptNote& operator=(const InterruptNote&) = delete;
+    ~InterruptNote();
+
+  private:
+    struct sigaction before_ {};
 };
 
 // Returns the job once it is over. Prints for people why it did not end well.

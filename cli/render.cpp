@@ -136,31 +136,88 @@ std::string field_text(const Json& object, const std::string& key) {
     return text;
 }
 
-std::string plot(const std::vector<double>& values, int width, int height) {
-    std::vector<double> points;
-    const int columns = std::min<int>(width, static_cast<int>(values.size()));
-    for (int i = 0; i < columns; ++i) {  // the mean of the values under a column
-        const std::size_t from = values.size() * i / columns;
-        const std::size_t to = std::max(from + 1, values.size() * (i + 1) / columns);
-        double sum = 0;
-        for (std::size_t k = from; k < to; ++k) sum += values[k];
-        points.push_back(sum / static_cast<double>(to - from));
+namespace {
+
+constexpr std::size_t kAxis = 11;  // characters of a line before the curve: "   2.3101 |"
+
+struct Range {
+    double low = 0;
+    double high = 0;
+    // The cell of `value` among `cells`.
+    std::size_t cell(double value, std::size_t cells) const {
+        if (high <= low || cells < 2) return 0;
+        const double share = (value - low) / (high - low);
+        return static_cast<std::size_t>(std::lround(share * static_cast<double>(cells - 1)));
     }
+    double at(std::size_t cell, std::size_t cells) const {
+        return low + (high - low) * static_cast<double>(cell) / static_cast<double>(cells - 1);
+    }
+};
+
+template <class Values, class Member>
+Range range_of(const Values& values, Member member) {
+    const auto [low, high] = std::ranges::minmax_element(values, {}, member);
+    return {(*low).*member, (*high).*member};
+}
+
+// A point for each column that has any: x is the column, y the mean.
+std::vector<Point> column_means(const std::vector<Point>& points, std::size_t width) {
+    const Range x = range_of(points, &Point::x);
+    std::vector<double> sums(width, 0.0);
+    std::vector<std::size_t> counts(width, 0);
+    for (const Point& point : points) {
+        const std::size_t column = x.cell(point.x, width);
+        sums[column] += point.y;
+        ++counts[column];
+    }
+    std::vector<Point> means;
+    for (std::size_t i = 0; i < width; ++i)
+        if (counts[i] > 0)
+            means.push_back({static_cast<double>(i), sums[i] / static_cast<double>(counts[i])});
+    return means;
+}
+
+// The axis for x and its labels: both ends, and the middle where there is room.
+std::string x_axis(const Range& x, std::size_t width) {
+    std::string labels(width, ' ');
+    const auto put = [&](double value, std::size_t cell, bool ends_there) {
+        const std::string text = fmt::format("{:.6g}", std::round(value));
+        if (text.size() > width) return;
+        const std::size_t from = ends_there ? width - text.size() : cell;
+        labels.replace(from, text.size(), text);
+    };
+    put(x.low, 0, false);
+    if (x.high > x.low) put(x.high, width, true);
+    constexpr std::size_t kRoomForThree = 40;
+    if (x.high - x.low >= 2 && width >= kRoomForThree) put(x.at(1, 3), width / 2, false);
+    trim_right(labels);
+    return fmt::format("{:>{}}{}\n{:>{}}{}\n", "+", kAxis, std::string(width, '-'), "", kAxis,
+                       labels);
+}
+
+}  // namespace
+
+std::string plot(const std::vector<Point>& points, std::size_t columns, std::size_t rows) {
+    constexpr std::size_t kLabelEach = 5;  // rows
     if (points.empty()) return "";
-    const auto [low, high] = std::minmax_element(points.begin(), points.end());
-    const double range = *high > *low ? *high - *low : 1;
+    const std::size_t width = std::max(columns, kAxis + 10) - kAxis;
+    const std::size_t height = std::max(rows, std::size_t{6}) - 2;
+    const std::vector<Point> means = column_means(points, width);
+    const Range y = range_of(means, &Point::y);
     std::string text;
-    for (int row = height - 1; row >= 0; --row) {
-        const double label = *low + range * row / std::max(1, height - 1);
-        std::string line = fmt::format("{:>9.4g} |", label);
-        for (const double point : points) {
-            const int level = static_cast<int>(std::lround((point - *low) / range * (height - 1)));
-            line += level == row ? '*' : ' ';
-        }
+    for (std::size_t row = height; row-- > 0;) {
+        const bool labelled =
+            row == 0 || (y.high > y.low && (row + 1 == height || row % kLabelEach == 0));
+        std::string line = labelled ? fmt::format("{:>9.4g} |", y.at(row, height))
+                                    : fmt::format("{:>{}}", "|", kAxis);
+        std::string cells(width, ' ');
+        for (const Point& point : means)
+            if (y.cell(point.y, height) == row) cells[static_cast<std::size_t>(point.x)] = '*';
+        line += cells;
         trim_right(line);
         text += line + "\n";
     }
-    return text;
+    return text + x_axis(range_of(points, &Point::x), width);
 }
 
 }  // namespace roll::cli

@@ -37,7 +37,14 @@ std::string ids_text(const Json& ids);
 // "job 5 held\n", "jobs 1-118,801 held\n", or a number a line; nothing for none.
 std::string jobs_text(const Json& ids, const std::string& what, bool parsable);
 
-// A curve of `values` in `width` x `height` characters, with its range at the left.
-std::string plot(const std::vector<double>& values, int width, int height);
+// A point of a curve; for metrics x is the step.
+struct Point {
+    double x = 0;
+    double y = 0;
+};
+
+// A curve with a labelled axis for y at the left and for x below, at most `columns` characters wide
+// and `rows` high. A column shows the mean of its points. Empty if there are no points.
+std::string plot(const std::vector<Point>& points, std::size_t columns, std::size_t rows);
 
 }  // namespace roll::cli

@@ -58,6 +58,7 @@ std::string mark_of(int rank, const std::vector<int>& ranks) {
 
 Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id,
                         const LogsOptions& options) {
+    const InterruptNote note({id});
     std::map<int, Log> logs;
     JobWatch watch(daemon, id);
     for (;;) {

@@ -14,22 +14,13 @@ namespace roll::cli {
 namespace {
 
 constexpr auto kBetweenReads = std::chrono::milliseconds(500);
-constexpr int kPlotWidth = 70;
-constexpr int kPlotHeight = 16;
+constexpr std::size_t kPlotColumns = 160;
+constexpr std::size_t kPlotRows = 18;
 constexpr int kCellWidth = 14;
 constexpr std::array kNotForPeople = {
     "tokens",        "data_wait_seconds", "eta_seconds",
     "memory_bytes",  "memory_peak_bytes", "peak_tflops",
     "clipped_share", "valid_perplexity",  "tokens_per_second_per_rank"};
-
-std::vector<Json> rows_of(Tail& tail) {
-    std::vector<Json> rows;
-    for (const std::string& line : tail.lines()) {
-        Json row = Json::parse(line, nullptr, false);
-        if (row.is_object()) rows.push_back(std::move(row));
-    }
-    return rows;
-}
 
 // "step 100  loss 1.23  lr 0.003": a line for any row, whatever it holds. Nothing for the head of
 // an attempt, which holds no step.
@@ -58,20 +49,19 @@ std::string row_text(const Json& row) {
 }
 
 std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
-    std::vector<double> values;
-    Json first;
-    Json last;
+    std::vector<Point> points;
     for (const Json& row : rows) {
         const Json value = row.value(key, Json());
-        if (!value.is_number()) continue;
-        values.push_back(value.get<double>());
-        if (first.is_null()) first = row.value("step", Json());
-        last = row.value("step", Json());
+        const Json step = row.value("step", Json());
+        if (value.is_number() && step.is_number())
+            points.push_back({step.get<double>(), value.get<double>()});
     }
-    if (values.empty()) return fmt::format("no {} in the metrics yet\n", key);
-    return fmt::format("{} from step {} to {}: {:.4g} to {:.4g}\n", key, first.dump(), last.dump(),
-                       values.front(), values.back()) +
-           plot(values, kPlotWidth, kPlotHeight);
+    if (points.empty()) return fmt::format("no {} in the metrics yet\n", key);
+    const TerminalSize terminal = terminal_size();
+    return fmt::format("{} from step {} to {}: {:.4g} to {:.4g}\n", key, points.front().x,
+                       points.back().x, points.front().y, points.back().y) +
+           plot(points, std::min(kPlotColumns, terminal.columns - 1),
+                std::min(kPlotRows, terminal.rows - std::min<std::size_t>(terminal.rows, 3)));
 }
 
 }  // namespace
@@ -82,7 +72,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     JobWatch watch(daemon, id);
     ROLL_TRY(Json job, watch.look(kBetweenReads));
     Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
-    std::vector<Json> rows = rows_of(tail);
+    std::vector<Json> rows = metric_rows(tail);
     if (rows.empty() && !options.follow) {
         return fail(ErrorCode::NotFound,
                     fmt::format("job {} has written no metrics yet ({})", id, tail.file().string()),
@@ -96,6 +86,8 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
         print_json({{"schema", "roll.metrics/1"}, {"job", id}, {"metrics", rows}});
         return 0;
     }
+    std::optional<InterruptNote> note;
+    if (options.follow) note.emplace(std::vector{id});
     std::vector<Json> all;
     for (;;) {
         for (const Json& row : rows) {
@@ -112,7 +104,7 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
         }
         if (!options.follow || is_over(job)) return 0;
         ROLL_TRY(job, watch.look(kBetweenReads));
-        rows = rows_of(tail);
+        rows = metric_rows(tail);
     }
 }
 

@@ -95,13 +95,37 @@ TEST(Render, WritesDurationsAndAmounts) {
     EXPECT_EQ(amount_text(1.25e6), "1.2M");
 }
 
-TEST(Plot, PutsTheFirstAndLastValueAtItsEnds) {
-    EXPECT_EQ(plot({4, 3, 2, 1}, 10, 4),
-              "        4 |*\n"
-              "        3 | *\n"
-              "        2 |  *\n"
-              "        1 |   *\n");
-    EXPECT_EQ(plot({}, 10, 4), "");
+TEST(Plot, HasBothAxesAndFitsItsColumnsAndRows) {
+    EXPECT_EQ(plot({{1, 6}, {2, 5}, {3, 4}, {4, 3}, {5, 2}, {6, 1}}, 21, 8),
+              "        6 |*\n"
+              "          |  *\n"
+              "          |    *\n"
+              "          |     *\n"
+              "          |       *\n"
+              "        1 |         *\n"
+              "          +----------\n"
+              "           1        6\n");
+    std::vector<Point> points;
+    for (int step = 1; step <= 3000; ++step) points.push_back({double(step), 1000.0 / step});
+    for (const std::size_t columns : {40, 79, 159}) {
+        const std::string text = plot(points, columns, 18);
+        std::size_t longest = 0;
+        for (std::size_t from = 0, end = 0; from < text.size(); from = end + 1) {
+            end = text.find('\n', from);
+            longest = std::max(longest, end - from);
+        }
+        EXPECT_EQ(longest, columns);
+        EXPECT_EQ(std::ranges::count(text, '\n'), 18);
+        EXPECT_TRUE(text.ends_with("3000\n")) << text;
+    }
+    EXPECT_EQ(plot({}, 79, 18), "");
+    EXPECT_EQ(plot({{7, 2}}, 21, 6),
+              "          |\n"
+              "          |\n"
+              "          |\n"
+              "        2 |*\n"
+              "          +----------\n"
+              "           7\n");
 }
 
 }  // namespace

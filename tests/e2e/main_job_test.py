@@ -28,10 +28,14 @@ class MainJob(RollTest):
         self.corpus()
         self.up()
         job = self.submit(self.train_job(steps=60))
+        followed = self.ctl('wait', job, '--follow').stdout
         ended = self.wait_done(job)
         rows = [row for row in self.metrics(job) if 'loss' in row]
         self.assertEqual([row['step'] for row in rows], list(range(1, 61)))
         self.assertLess(rows[-1]['loss'], 0.9 * rows[0]['loss'])
+        self.assertRegex(followed, rf'\n  loss +{rows[0]["loss"]:.4g} at step 1 to '
+                                   rf'{rows[-1]["loss"]:.4g} at step 60\n')
+        self.assertRegex(followed, rf'\n  export +{ended["output"]}/export/hf')
         started, _ = re.split(r'step +1/60', self.ctl('logs', job).stdout, maxsplit=1)
         self.assertLessEqual(started.count('\n'), 25, 'a start that nobody reads')
         export = self.wait_done(ended['export_job'])

@@ -261,9 +261,18 @@ class Queue(RollTest):
         gate = os.path.join(self.work, 'gate')
         job = self.command('sh', '-c', f'until test -e {gate}; do sleep 0.05; done; exit 9')
         wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
-        late = subprocess.Popen([os.path.join(BIN, 'rollctl'), 'wait', '--follow', str(job)], cwd=self.work,
-                                env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.assertIn('running', late.stdout.readline())
+        def follow():
+            process = subprocess.Popen([os.path.join(BIN, 'rollctl'), 'wait', '--follow', str(job)], cwd=self.work,
+                                       env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertIn('running', process.stdout.readline())
+            return process
+        left = follow()
+        left.send_signal(signal.SIGINT)
+        _, err = left.communicate(timeout=60)
+        self.assertEqual(left.returncode, -signal.SIGINT)
+        self.assertIn(f'job {job} goes on; only this command ends\n  next: rollctl logs -f {job}, rollctl wait '
+                      f'{job}, or rollctl cancel {job}\n', err)
+        late = follow()
         open(gate, 'w', encoding='ascii').close()
         out, err = late.communicate(timeout=60)
         self.assertEqual(late.returncode, 9, err)
