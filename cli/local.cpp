@@ -1,12 +1,9 @@
 #include "cli/local.hpp"
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
-#include <fstream>
 
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/context.hpp"
@@ -14,29 +11,8 @@
 #include "common/io/process.hpp"
 
 namespace roll::cli {
-namespace {
 
 namespace fs = std::filesystem;
-
-bool alive(pid_t pid) {
-    ::waitpid(pid, nullptr, WNOHANG);  // reaps it if it is our own child
-    const auto info = io::find_process(pid);
-    return info && info->state != 'Z' && info->state != 'X';
-}
-
-}  // namespace
-
-std::optional<pid_t> running(const fs::path& pid_file, const std::string& program) {
-    std::ifstream in(pid_file);
-    pid_t pid = 0;
-    if (!(in >> pid) || pid <= 0 || !alive(pid)) return std::nullopt;
-    // A number may have been given to another process since. The name is that of the start: a
-    // program that was built anew meanwhile has another file behind it.
-    std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
-    std::string name;
-    if (!std::getline(comm, name) || name == program) return pid;
-    return std::nullopt;
-}
 
 Result<std::string> program_path(const std::string& name) {
     const fs::path beside = fs::path(io::own_program()).parent_path() / name;
@@ -64,7 +40,7 @@ Result<pid_t> start_in_background(const std::vector<std::string>& arguments, con
 
 bool wait_gone(pid_t pid, std::chrono::milliseconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (alive(pid)) {
+    while (io::is_alive(pid)) {
         if (std::chrono::steady_clock::now() > deadline) return false;
         pause(std::chrono::milliseconds(50));
     }

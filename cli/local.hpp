@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +11,6 @@
 #include "common/error.hpp"
 
 namespace roll::cli {
-
-// The process that a pid file names, if it runs and is that program.
-std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::string& program);
 
 // The path of a program that was installed with this one. Error NotFound.
 Result<std::string> program_path(const std::string& name);

@@ -23,6 +23,7 @@
 #include "common/spec/units.hpp"
 #include "common/time.hpp"
 #include "daemon/ledger/backup.hpp"
+#include "daemon/ledger/lock.hpp"
 #include "daemon/server/config.hpp"
 #include "daemon/server/server.hpp"
 #include "daemon/slurm/commands.hpp"
@@ -260,6 +261,8 @@ Result<void> serve(const Options& options) {
         return {};
     }
     ROLL_TRY_VOID(directory.make());
+    // Where another rolld serves, its log is not this one's to write to.
+    ROLL_TRY_VOID(ledger::Lock::take(directory.root()));
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
     ROLL_TRY_VOID(prune(ledger, options.keep_ended));

@@ -4,6 +4,7 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/local.hpp"
+#include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 
 namespace roll::cli {
@@ -15,7 +16,7 @@ constexpr auto kPatience = std::chrono::seconds(20);
 // The worker ends its attempts in order: a checkpoint at the next step boundary first. A second
 // signal cuts that short.
 Result<bool> end_worker(const io::StateDirectory& state, bool now) {
-    const auto pid = running(state.pid("worker"), "roll-worker");
+    const auto pid = io::running(state.pid("worker"), "roll-worker");
     if (!pid) return false;
     ::kill(*pid, SIGTERM);
     if (now) {
@@ -31,7 +32,7 @@ Result<bool> end_worker(const io::StateDirectory& state, bool now) {
 }
 
 Result<bool> end_rolld(const io::StateDirectory& state) {
-    const auto pid = running(state.pid("rolld"), "rolld");
+    const auto pid = io::running(state.pid("rolld"), "rolld");
     if (!pid) return false;
     ::kill(*pid, SIGTERM);
     if (wait_gone(*pid, kPatience)) return true;

@@ -7,6 +7,7 @@
 #include "cli/daemon.hpp"
 #include "cli/local.hpp"
 #include "cli/render.hpp"
+#include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 
 namespace roll::cli {
@@ -55,7 +56,7 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
         return daemon->ask("version").value_or(Json());
     };
     const Output log(state.root() / "rolld.out");
-    if (const auto pid = running(state.pid("rolld"), "rolld")) {
+    if (const auto pid = io::running(state.pid("rolld"), "rolld")) {
         if (!options.endpoint.empty())
             say("rolld runs already; --endpoint takes effect after rollctl down");
         return wait_ready("rolld", *pid, log, version);
@@ -86,7 +87,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         return list.empty() ? Json() : list;
     };
     const Output log(state.root() / "worker.out");
-    if (const auto pid = running(state.pid("worker"), "roll-worker")) {
+    if (const auto pid = io::running(state.pid("worker"), "roll-worker")) {
         if (options.slots || options.gpus) {
             say("a worker runs already; --slots and --gpus take effect after rollctl down");
         }

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <system_error>
@@ -227,6 +228,24 @@ Result<Pipe> make_pipe() {
 std::optional<ProcessInfo> find_process(pid_t pid) {
     const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
     return stat ? parse_stat(*stat) : std::nullopt;
+}
+
+bool is_alive(pid_t pid) {
+    ::waitpid(pid, nullptr, WNOHANG);
+    const auto info = find_process(pid);
+    return info && info->state != 'Z' && info->state != 'X';
+}
+
+std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::string& program) {
+    std::ifstream in(pid_file);
+    pid_t pid = 0;
+    if (!(in >> pid) || pid <= 0 || !is_alive(pid)) return std::nullopt;
+    // A number may have been given to another process since. The name is that of the start: a
+    // program that was built anew meanwhile has another file behind it.
+    std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
+    std::string name;
+    if (!std::getline(comm, name) || name == program) return pid;
+    return std::nullopt;
 }
 
 std::vector<ProcessInfo> descendants(pid_t ancestor) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,6 +54,12 @@ struct ProcessInfo {
     std::uint64_t started = 0;  // clock ticks since boot: with the pid it names a process
 };
 std::optional<ProcessInfo> find_process(pid_t pid);
+
+// False once the process has ended. Reaps it if it is a child of this process.
+bool is_alive(pid_t pid);
+
+// The process that a pid file names, if it is alive and its program has this name.
+std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::string& program);
 
 // All live processes below this one in the tree, whatever group or session they moved to.
 std::vector<ProcessInfo> descendants(pid_t ancestor);

@@ -141,9 +141,7 @@ class Queue(RollTest):
 
     def test_a_machine_whose_own_check_fails_is_left_out(self):
         self.up()
-        ours = os.path.join(self.state, 'worker.pid')  # of the worker that `rollctl down` ends
-        with open(ours, encoding='ascii') as file:
-            pid = file.read()
+        ours = self.pid_file('worker')
         log = open(os.path.join(self.top, 'bad.log'), 'wb')
         bad = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'bad',
                                 '--slots', '4', '--check', 'false'], env=self.env, stdout=log, stderr=log)
@@ -160,8 +158,7 @@ class Queue(RollTest):
         self.ctl('cancel', job)
         bad.terminate()
         bad.wait()
-        with open(ours, 'w', encoding='ascii') as file:
-            file.write(pid)
+        self.assertEqual(self.pid_file('worker'), ours, '`rollctl down` ends the first one')
 
     def test_an_array_runs_with_its_limit_and_its_failed_tasks_are_queued_again(self):
         self.up()

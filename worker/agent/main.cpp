@@ -167,6 +167,14 @@ AgentCore make_core(const Flags& flags, const protocol::Heartbeat& self) {
     return AgentCore(self, rules, stops);
 }
 
+// The name of this worker's pid file and log. Pilots on other nodes share the state directory with
+// the worker beside rolld, as does a second worker of this machine: those bear their node's name.
+std::string file_name(const io::StateDirectory& directory, const protocol::Heartbeat& self) {
+    const auto other = io::running(directory.pid("worker"), "roll-worker");
+    const bool taken = other && *other != ::getpid();
+    return self.pilot || taken ? "worker-" + self.node : "worker";
+}
+
 Result<void> work(const Flags& flags) {
     // Sites have Slurm say with SIGUSR1 or SIGUSR2 that the end is near (sbatch --signal).
     io::Descriptor signals =
@@ -178,8 +186,7 @@ Result<void> work(const Flags& flags) {
     ROLL_TRY(RunDirectory run_directory,
              RunDirectory::open(directory.worker() / self.node, self.session));
     ROLL_TRY(self.generation, run_directory.next_generation());
-    // Pilots on other nodes share the state directory with the worker beside rolld.
-    const std::string program = self.pilot ? "worker-" + self.node : "worker";
+    const std::string program = file_name(directory, self);
     ROLL_TRY_VOID(write_file_atomically(directory.pid(program), std::to_string(::getpid()) + "\n"));
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-worker@" + self.node));
     const LaunchSite site = site_of(flags, self);
