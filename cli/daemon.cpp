@@ -6,15 +6,29 @@
 
 namespace roll::cli {
 
+namespace {
+
+// A key's holder has no rolld to start or to mend: its operator has.
+Error for_holder(Error error, const io::StateDirectory& directory) {
+    if (error.code == ErrorCode::Unavailable && directory.is_key_holders())
+        error.hint = kAskOperator;
+    return error;
+}
+
+}  // namespace
+
 Result<Daemon> Daemon::connect(const Context& context) {
     ROLL_TRY(io::StateDirectory directory, io::StateDirectory::find(context.directory));
-    ROLL_TRY(io::Client client, io::Client::connect(directory));
-    return Daemon(std::move(directory), std::move(client));
+    auto client = io::Client::connect(directory);
+    if (!client) return tl::unexpected(for_holder(std::move(client).error(), directory));
+    return Daemon(std::move(directory), *std::move(client));
 }
 
 Result<Json> Daemon::ask(const std::string& op, Json args) {
     if (args.contains("selector")) args["me"] = user_name();
-    return client_->ask(op, args);
+    auto reply = client_->ask(op, args);
+    if (!reply) return tl::unexpected(for_holder(std::move(reply).error(), directory_));
+    return reply;
 }
 
 Result<Json> Daemon::jobs(Json args) {

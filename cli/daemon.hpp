@@ -14,6 +14,10 @@
 
 namespace roll::cli {
 
+// What the holder of a key does where rolld does not answer.
+constexpr const char* kAskOperator =
+    "ask the operator of that rolld whether it runs and whether `rollctl keys list` has your key";
+
 class Daemon {
   public:
     // Error Unavailable if no rolld has started there.

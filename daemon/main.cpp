@@ -260,6 +260,7 @@ Result<void> serve(const Options& options) {
         fmt::print("{}\n", spec::to_json(policy));
         return {};
     }
+    ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());
     // Where another rolld serves, its log is not this one's to write to.
     ROLL_TRY_VOID(ledger::Lock::take(directory.root()));

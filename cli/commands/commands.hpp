@@ -63,6 +63,8 @@ struct KeysOptions {
     std::string out;  // directory that becomes the key holder's state directory
     bool worker = false;
 };
+// Says under which user the jobs of a key's holder run, and what they can therefore read.
+std::string trust_text(const std::string& holder);
 Result<int> run_keys_list(const Context& context);
 Result<int> run_keys_add(const Context& context, const KeysOptions& options);
 Result<int> run_keys_revoke(const Context& context, const std::string& name);

@@ -40,38 +40,66 @@ Finding check_directory(const io::StateDirectory& state) {
     return {"state directory", true, root.string(), ""};
 }
 
+// A pair of each name has to be there. The holder of a key has one, a client's or a worker's.
 Finding check_keys(const io::StateDirectory& state) {
-    for (const char* name : {"server", "client", "worker"}) {
-        const auto keys = io::load_curve_keys(state.keys(), name);
-        if (!keys) {
-            const bool open = keys.error().code == ErrorCode::Refused;
-            return {"keys", false, keys.error().message,
-                    open ? fmt::format("chmod 600 {}/{}.key", state.keys().string(), name)
-                         : "rollctl up"};
-        }
+    std::vector<std::string> names = {"server", "client", "worker"};
+    if (state.is_key_holders()) {
+        const bool worker = fs::exists(state.keys() / "worker.key");
+        names = {worker ? "worker" : "client"};
     }
-    return {"keys", true, state.keys().string(), ""};
+    for (const std::string& name : names) {
+        const auto keys = io::load_curve_keys(state.keys(), name);
+        if (keys) continue;
+        if (keys.error().code == ErrorCode::Refused)
+            return {"keys", false, keys.error().message,
+                    fmt::format("chmod 600 {}/{}.key", state.keys().string(), name)};
+        return {
+            "keys", false, keys.error().message,
+            state.is_key_holders() ? "ask the operator of that rolld for a new key" : "rollctl up"};
+    }
+    const std::string whose =
+        state.is_key_holders() ? fmt::format(": a {}'s, for a rolld elsewhere", names[0]) : "";
+    return {"keys", true, state.keys().string() + whose, ""};
 }
 
-Finding check_daemon(const Context& context) {
+// No wall stands between the users of one rolld.
+Finding check_users(const io::StateDirectory& state) {
+    if (state.is_key_holders())
+        return {"users", true,
+                "jobs of all users of that rolld run as one Unix user: they can read each other's "
+                "files and keys",
+                ""};
+    std::string names;
+    for (const auto& [key, name] : io::read_authorized(state.authorized()))
+        if (name.starts_with("client-")) names += (names.empty() ? "" : ", ") + name;
+    if (names.empty()) return {"users", true, user_name() + " alone: no other user has a key", ""};
+    return {"users", true, trust_text(names), ""};
+}
+
+Finding check_daemon(const Context& context, const io::StateDirectory& state) {
+    const auto remedy = [&](const char* operators) {
+        return std::string(state.is_key_holders() ? kAskOperator : operators);
+    };
     auto daemon = Daemon::connect(context);
-    if (!daemon) return {"rolld", false, daemon.error().message, "rollctl up"};
+    if (!daemon) return {"rolld", false, daemon.error().message, remedy("rollctl up")};
     const auto version = daemon->ask("version");
-    if (!version) return {"rolld", false, version.error().message, "rollctl down; rollctl up"};
+    const std::string anew = remedy("rollctl down; rollctl up");
+    if (!version) return {"rolld", false, version.error().message, anew};
     const std::string text = field_text(*version, "version");
     if (text != ROLL_VERSION) {
         return {"rolld", false, fmt::format("is version {}, rollctl is {}", text, ROLL_VERSION),
-                "rollctl down; rollctl up"};
+                anew};
     }
     return {"rolld", true, "version " + text + ", process " + field_text(*version, "pid"), ""};
 }
 
-Finding check_worker(const Context& context) {
+Finding check_worker(const Context& context, const io::StateDirectory& state) {
+    const std::string remedy = state.is_key_holders() ? kAskOperator : "rollctl up";
     auto daemon = Daemon::connect(context);
-    if (!daemon) return {"worker", false, "unknown, as there is no rolld", "rollctl up"};
+    if (!daemon) return {"worker", false, "unknown, as there is no rolld", remedy};
     const Json reply = daemon->ask("nodes").value_or(Json::object());
     const Json nodes = reply.value("nodes", Json::array());
-    if (nodes.empty()) return {"worker", false, "none is registered", "rollctl up"};
+    if (nodes.empty()) return {"worker", false, "none is registered", remedy};
     std::string names;
     for (const Json& node : nodes) names += (names.empty() ? "" : ", ") + field_text(node, "node");
     return {"worker", true, names, ""};
@@ -124,9 +152,13 @@ Finding check_libtorch() {
 
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
-    std::vector<Finding> findings = {check_directory(state), check_keys(state),
-                                     check_daemon(context), check_worker(context),
-                                     check_space(state)};
+    std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
+    // A worker's key asks nothing of rolld: its holder sees in the worker's log how it goes.
+    if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
+        findings.push_back(check_daemon(context, state));
+        findings.push_back(check_worker(context, state));
+    }
+    findings.push_back(check_space(state));
     for (Finding& finding : check_programs()) findings.push_back(std::move(finding));
     findings.push_back(check_libtorch());
     if (slurm) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
+#include "cli/daemon.hpp"
 #include "cli/render.hpp"
 #include "common/files.hpp"
 #include "common/io/curve_keys.hpp"
@@ -30,7 +31,24 @@ std::string role_of(const std::string& file) {
     return file == "client" ? "operator" : "user";
 }
 
+// A Unix socket takes peers of its own uid and root alone, who need no key: a key is for others.
+Result<void> check_reachable(const std::string& endpoint) {
+    if (!endpoint.starts_with("ipc://")) return {};
+    return fail(ErrorCode::Refused,
+                fmt::format("rolld listens on {}, a socket that only user {} can reach; the holder "
+                            "of a key needs TCP",
+                            endpoint, user_name()),
+                "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070; then add the key");
+}
+
 }  // namespace
+
+std::string trust_text(const std::string& holder) {
+    return fmt::format(
+        "jobs of {} run as user {}, as all jobs of this rolld do: they can read the operator's key "
+        "and the files of all its users, who must trust each other",
+        holder, user_name());
+}
 
 Result<int> run_keys_list(const Context& context) {
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
@@ -59,17 +77,13 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
                     "--out takes a directory that is not there yet");
     }
     ROLL_TRY(const std::string server, read_file(directory.keys() / "server.pub"));
+    ROLL_TRY(const std::string endpoint, directory.read_endpoint());
+    ROLL_TRY_VOID(check_reachable(endpoint));
     const std::string role = options.worker ? "worker" : "client";
     ROLL_TRY_VOID(bundle.make());
     ROLL_TRY(const io::CurveKeys pair, io::load_or_make_curve_keys(bundle.keys(), role));
     ROLL_TRY_VOID(write_file_atomically(bundle.keys() / "server.pub", server));
-    if (const auto endpoint = directory.read_endpoint()) {
-        ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), *endpoint + "\n"));
-        if (endpoint->starts_with("ipc://"))
-            say(*endpoint +
-                " is a socket of this host: for a holder on another one start rolld with "
-                "--endpoint tcp://0.0.0.0:7070, and add the key again");
-    }
+    ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), endpoint + "\n"));
     // Last: from here on the key may connect, and an older one of that name no more.
     const std::string file = role + "-" + options.name;
     const bool replaced = fs::exists(directory.authorized() / (file + ".pub"));
@@ -84,6 +98,7 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
         if (replaced) say(fmt::format("the earlier key of {} may not connect any more", file));
         print(fmt::format("{} may connect; {} is its state directory (--dir, ROLL_DIR)\n", file,
                           bundle.root().string()));
+        if (!options.worker) say(trust_text(options.name));
     }
     return 0;
 }

@@ -110,6 +110,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
 
 Result<int> run_up(const Context& context, const UpOptions& options) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
+    ROLL_TRY_VOID(state.check_own());
     ROLL_TRY_VOID(state.make());
     ROLL_TRY(const Json version, ensure_rolld(context, options, state));
     Json nodes = Json::array();

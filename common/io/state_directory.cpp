@@ -73,6 +73,20 @@ Result<StateDirectory> StateDirectory::find(const std::string& flag) {
     return StateDirectory(path);
 }
 
+bool StateDirectory::is_key_holders() const {
+    std::error_code ignored;
+    return std::filesystem::exists(keys() / "server.pub", ignored) &&
+           !std::filesystem::exists(keys() / "server.key", ignored);
+}
+
+Result<void> StateDirectory::check_own() const {
+    if (!is_key_holders()) return {};
+    return fail(ErrorCode::Refused,
+                root_.string() + " holds a key for the rolld of " +
+                    "another directory; a rolld that starts here would cut it off",
+                "give --dir, or set ROLL_DIR, to start a rolld of your own elsewhere");
+}
+
 Result<void> StateDirectory::make() const {
     ROLL_TRY_VOID(make_private(root_));
     ROLL_TRY_VOID(make_private(keys()));

@@ -34,6 +34,14 @@ class StateDirectory {
     std::filesystem::path local_file() const { return root_ / "local"; }
     std::filesystem::path worker() const { return root_ / "worker"; }
 
+    // True in a directory that `rollctl keys add` made: it holds the public key of a rolld
+    // elsewhere, and no key pair of a rolld of its own.
+    bool is_key_holders() const;
+
+    // Error Refused if is_key_holders(): a rolld that starts there would replace that public key,
+    // and the holder could not connect any more.
+    Result<void> check_own() const;
+
     // Makes the directory and those of the keys, for this user alone (0700).
     Result<void> make() const;
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What a new user meets in the first hour: a second rolld. No trainer."""
+"""What a new user meets in the first hour: keys for others, doctor, a second rolld. No trainer."""
 import os
+import pwd
 import subprocess
 import unittest
 
@@ -12,6 +13,48 @@ class FirstHour(RollTest):
     def read(self, *path):
         with open(os.path.join(*path), encoding='utf-8') as file:
             return file.read()
+
+    def test_a_key_that_nobody_could_use_is_refused(self):
+        self.up()
+        bundle = os.path.join(self.top, 'bob')
+        for role in ((), ('--worker',)):
+            refused = self.ctl('keys', 'add', 'bob', *role, '--out', bundle, check=False)
+            self.assertEqual(refused.returncode, 4)
+            self.assertIn('the holder of a key needs TCP', refused.stderr)
+            self.assertIn('rollctl up --endpoint tcp://', refused.stderr)
+            self.assertFalse(os.path.exists(bundle))
+
+    def test_the_holder_of_a_key_keeps_it_whatever_is_typed(self):
+        self.ctl('up', '--endpoint', 'tcp://127.0.0.1:*')
+        bundle = os.path.join(self.top, 'bob')
+        me = pwd.getpwuid(os.getuid()).pw_name
+        added = self.ctl('keys', 'add', 'bob', '--out', bundle)
+        self.assertIn(f'jobs of bob run as user {me}', added.stderr)
+        self.assertIn('can read the operator\'s key', self.ctl('doctor', check=False).stdout)
+        before = self.read(bundle, 'keys', 'server.pub')
+        as_bob = {**self.env, 'ROLL_DIR': bundle}
+
+        def remedies():
+            done = self.json('doctor', env=as_bob, check=False)
+            checks = {one['check']: one for one in done['checks']}
+            self.assertTrue(checks['keys']['good'], checks['keys'])
+            self.assertIn('one Unix user', checks['users']['detail'])
+            return checks['rolld']
+        self.assertTrue(remedies()['good'])
+        os.remove(os.path.join(bundle, 'endpoint'))  # as where rolld has never run
+        self.assertNotIn('rollctl up', remedies()['remedy'])
+        for words in (('jobs',), ('submit', '--', 'true')):
+            refused = self.ctl(*words, env=as_bob, check=False)
+            self.assertEqual(refused.returncode, 5)
+            self.assertNotIn('rollctl up', refused.stderr)
+        for program in (('rollctl', 'up'), ('rolld',)):
+            refused = subprocess.run([os.path.join(BIN, program[0]), *program[1:]], env=as_bob, timeout=60,
+                                     capture_output=True, text=True, check=False)
+            self.assertEqual(refused.returncode, 4, refused.stderr)
+            self.assertIn('would cut it off', refused.stderr)
+        self.assertEqual(self.read(bundle, 'keys', 'server.pub'), before)
+        self.assertEqual(sorted(os.listdir(os.path.join(bundle, 'keys'))),
+                         ['authorized', 'client.key', 'client.pub', 'server.pub'])
 
     def test_a_second_rolld_leaves_the_log_of_the_first_alone(self):
         self.up()

@@ -79,7 +79,7 @@ class Queue(RollTest):
         self.assertEqual(self.json('show', job)['job']['name'], 'said')
 
     def test_another_user_gets_a_key_and_loses_it(self):
-        self.up()
+        self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')
         mine = self.submit('--hold', '--', 'true')
         bundle = os.path.join(self.top, 'bob')
         self.ctl('keys', 'add', 'bob', '--out', bundle)
