@@ -36,9 +36,13 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/rollConfigVersion.cmake"
 install(FILES packaging/cmake/rollConfig.cmake "${PROJECT_BINARY_DIR}/rollConfigVersion.cmake" COMPONENT library
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/roll)
 
-# LibTorch's CUDA libraries (2 GB with NVIDIA's) stay where they are.
+# LibTorch's CUDA libraries (2 GB with NVIDIA's) stay where they are. packaging/demo configures with CUDA
+# where nvcc is found, and builds only what a machine without GPUs needs.
 if(TARGET roll-rank-cuda)
-  install(TARGETS roll-rank-cuda RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS roll-rank-cuda RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+  install(CODE "if(NOT EXISTS \"$<TARGET_FILE:roll-rank-cuda>\")
+    message(STATUS \"Left out, as it is not built: roll-rank-cuda (cmake --build --preset release)\")
+  endif()")
   set_target_properties(roll-rank-cuda PROPERTIES INSTALL_RPATH "${ROLL_LIBTORCH}/lib")
 endif()
 
