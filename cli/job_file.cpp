@@ -7,6 +7,7 @@
 #include "cli/model_check.hpp"
 #include "cli/toml_file.hpp"
 #include "common/files.hpp"
+#include "common/spec/schema.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
@@ -57,6 +58,7 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
     Source source = command_source({file});
     source.label = file;
     source.document["script"] = text;
+    source.notes = slurm_directives(text, file);
     ROLL_TRY(const JobOptions options, read_directives(text, file));
     ROLL_TRY_VOID(apply_options(options, source.document));
     return source;
@@ -67,6 +69,18 @@ spec::ParsedJob parse_source(const Source& source) {
     find_bytes(source.document, "", bad.problems);
     if (!bad.ok()) return bad;
     return spec::parse_job(source.document.dump(), source.base);
+}
+
+// The program whose configuration this document is, by the keys at its top (x-foreign of the
+// schema). nullopt if it has too few of any program's keys.
+std::optional<std::string> foreign_format(const Json& document) {
+    for (const spec::EmbeddedJson format : spec::job_schema()["x-foreign"]) {
+        double found = 0;
+        for (const spec::EmbeddedJson key : format["keys"])
+            if (document.is_object() && document.contains(key.string())) ++found;
+        if (found >= format["least"].number()) return format["name"].string();
+    }
+    return std::nullopt;
 }
 
 using Lines = std::map<std::string, int>;
@@ -94,14 +108,16 @@ std::string line_of(const Lines& lines, std::string path) {
 
 }  // namespace
 
-// YAML documents, or JSON: one, or one a line.
+// YAML documents, or JSON: one, or one a line. None in a text of empty lines, comments and marks of
+// documents.
 static Result<std::vector<Json>> read_documents(const std::string& text, const std::string& file) {
     std::vector<Json> documents;
     for (std::size_t from = 0; from < text.size();) {
         const std::size_t end = std::min(text.find('\n', from), text.size());
         const std::string_view line(text.data() + from, end - from);
         from = end + 1;
-        if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        const std::size_t begin = line.find_first_not_of(" \t\r");
+        if (begin == std::string_view::npos || line[begin] == '#' || line == "---") continue;
         Json json = Json::parse(line, nullptr, false);
         if (!json.is_object()) return yaml::read(text, file);
         documents.push_back(std::move(json));
@@ -135,10 +151,17 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
     const auto yaml = std::make_shared<const std::string>(text);
     for (std::size_t i = 0; i < documents.size(); ++i) {
         Json& document = documents[i];
-        if (document.is_null() && documents.size() > 1) continue;
+        if (document.is_null()) continue;
         const std::string label =
             documents.size() == 1 ? file : fmt::format("{}[{}]", file, sources.size());
         sources.push_back({label, std::move(document), base, {}, yaml, i});
+    }
+    if (sources.empty()) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("{} holds no job: it is empty, or has comments only; a job needs "
+                                "at least `name` and `kind`",
+                                file == "-" ? "the standard input" : file),
+                    "docs/job-file.md has all keys; rollctl submit -- PROGRAM needs no file");
     }
     return sources;
 }
@@ -166,6 +189,10 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
         if (!job.ok()) {
             problems +=
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
+            if (const auto format = foreign_format(source.document))
+                problems += fmt::format(
+                    "\n  it is a file of {}; Roll reads job files of its own (docs/job-file.md)",
+                    *format);
         }
         const Lines lines = job.ok() ? Lines() : lines_of(source);
         for (const spec::Problem& problem : job.problems) {

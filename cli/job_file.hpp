@@ -22,6 +22,7 @@ struct Source {
     std::map<std::string, int> lines = {};         // of its keys, by their paths
     std::shared_ptr<const std::string> yaml = {};  // where the others are, if there is one
     std::size_t document_index = 0;                // of those in it
+    std::vector<std::string> notes = {};           // lines to say beside the submission
 };
 
 Result<std::vector<Source>> read_job_file(const std::string& file);

@@ -134,24 +134,46 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     return {};
 }
 
-Result<JobOptions> read_directives(std::string_view script, const std::string& file) {
-    std::string all;
-    JobOptions options;
+// Calls visit(number, line) for the lines of a script's head: comments and empty lines.
+template <class Visit>
+static void for_each_head_line(std::string_view script, const Visit& visit) {
     for (int number = 1; !script.empty(); ++number) {
         const std::string_view line = script.substr(0, script.find('\n'));
         script.remove_prefix(std::min(line.size() + 1, script.size()));
         if (!line.empty() && line[0] != '#') break;
-        if (!line.starts_with(kDirective)) continue;
+        visit(number, line);
+    }
+}
+
+Result<JobOptions> read_directives(std::string_view script, const std::string& file) {
+    std::string all;
+    std::optional<Error> wrong;
+    for_each_head_line(script, [&](int number, std::string_view line) {
+        if (wrong || !line.starts_with(kDirective)) return;
         const std::string words(line.substr(kDirective.size()));
         JobOptions alone;  // read by itself, an error has a line
         if (auto read = parse_words(words, alone); !read) {
-            read.error().message = fmt::format("{}:{}: {}", file, number, read.error().message);
-            return tl::unexpected(std::move(read).error());
+            wrong = std::move(read).error();
+            wrong->message = fmt::format("{}:{}: {}", file, number, wrong->message);
         }
         all += words + " ";
-    }
+    });
+    if (wrong) return tl::unexpected(*std::move(wrong));
+    JobOptions options;
     ROLL_TRY_VOID(parse_words(all, options));
     return options;
+}
+
+std::vector<std::string> slurm_directives(std::string_view script, const std::string& file) {
+    std::string lines;
+    for_each_head_line(script, [&](int number, std::string_view line) {
+        if (line.starts_with("#SBATCH")) lines += fmt::format("\n  line {}: {}", number, line);
+    });
+    if (lines.empty()) return {};
+    return {
+        fmt::format("{}: #SBATCH lines are ignored; write them as #ROLL lines, which take the "
+                    "options of `rollctl submit --help`:{}",
+                    file, lines)};
 }
 
 Result<JobOptions> options_of_environment() {

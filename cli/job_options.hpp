@@ -50,6 +50,9 @@ Result<void> apply_options(const JobOptions& options, Json& document);
 // line that is none. Error InvalidArgument, "FILE:LINE: ...".
 Result<JobOptions> read_directives(std::string_view script, const std::string& file);
 
+// A note with the "#SBATCH ..." lines in the same comments, which are not read; none without any.
+std::vector<std::string> slurm_directives(std::string_view script, const std::string& file);
+
 // The options in ROLL_SUBMIT, which win over a file and its #ROLL lines; the command line's win
 // over them.
 Result<JobOptions> options_of_environment();

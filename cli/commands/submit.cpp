@@ -132,6 +132,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources) {
     ROLL_TRY(const JobOptions environment, options_of_environment());
     for (Source& source : sources) {
+        for (const std::string& note : source.notes) say(note);
         ROLL_TRY_VOID(apply_options(environment, source));
         ROLL_TRY_VOID(apply_options(options.job, source));
     }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include <boost/regex.hpp>
 #include <fmt/format.h>
@@ -41,6 +42,25 @@ std::vector<std::string> words_of(EmbeddedJson values) {
     std::vector<std::string> words;
     for (const EmbeddedJson value : values) words.push_back(word(value.json()));
     return words;
+}
+
+bool has_list(EmbeddedJson schema, const char* key) {
+    const auto list = schema.find(key);
+    return list && list->is_array();
+}
+
+// The values of an enum that are built: no other helps who asks what is allowed.
+std::vector<std::string> built_words(EmbeddedJson schema) {
+    return words_of(schema[has_list(schema, "x-built") ? "x-built" : "enum"]);
+}
+
+// "a, b, c and 12 more".
+std::string list_of(std::vector<std::string> words) {
+    constexpr std::size_t kMost = 40;
+    const std::size_t more = words.size() - std::min(words.size(), kMost);
+    words.resize(words.size() - more);
+    return fmt::format("{}{}", fmt::join(words, ", "),
+                       more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 std::string join(const std::string& path, const std::string& key) {
@@ -144,15 +164,17 @@ class Checker {
         check_required(schema, schema, value, path);
         const auto properties = schema.find("properties");
         const auto others = schema.find("additionalProperties");
+        std::vector<std::string> unknown;
         for (const auto& [key, field] : value.items()) {
             if (const auto known = properties ? properties->find(key) : std::nullopt) {
                 if (known->is_object()) check(*known, field, join(path, key));
             } else if (others && others->is_object()) {
                 check(*others, field, join(path, key));
             } else if (others) {
-                note(join(path, key), unknown_key(properties, path, key));
+                unknown.push_back(key);
             }
         }
+        note_unknown(schema, path, unknown);
     }
 
     // `rule` says what is required, `schema` what it may be.
@@ -167,20 +189,40 @@ class Checker {
         }
     }
 
-    std::string unknown_key(const std::optional<EmbeddedJson>& properties, const std::string& path,
-                            const std::string& key) const {
-        for (const std::string& elsewhere : key_paths(root_)) {
-            if (elsewhere.ends_with("." + key) || elsewhere == key) {
-                return fmt::format("is no known key here; did you mean {}?", elsewhere);
+    // What may have been meant by a key that is not known: its path.
+    std::optional<std::string> meant(const std::vector<std::string>& siblings,
+                                     const std::string& path, const std::string& key) const {
+        if (auto elsewhere = path_of_key(root_, key)) return elsewhere;
+        if (const auto near = nearest(key, siblings)) return join(path, *near);
+        return std::nullopt;
+    }
+
+    // A few keys are told one by one. Many are those of another program's file: in two lines.
+    void note_unknown(EmbeddedJson schema, const std::string& path,
+                      const std::vector<std::string>& unknown) {
+        constexpr std::size_t kFew = 4;
+        std::vector<std::string> siblings;
+        if (const auto properties = schema.find("properties"))
+            for (const EmbeddedJson one : *properties) siblings.emplace_back(one.key());
+        std::vector<std::string> renamed;
+        std::vector<std::string> strange;
+        bool siblings_told = false;
+        for (const std::string& key : unknown) {
+            const auto known = meant(siblings, path, key);
+            if (unknown.size() > kFew) {
+                (known ? renamed : strange).push_back(known ? key + " -> " + *known : key);
+            } else if (known) {
+                note(join(path, key), fmt::format("is an unknown key; did you mean {}?", *known));
+            } else {  // what is allowed here is told once
+                const std::string list =
+                    std::exchange(siblings_told, true) ? "" : "; allowed: " + list_of(siblings);
+                note(join(path, key), "is an unknown key" + list);
             }
         }
-        std::vector<std::string> siblings;
-        if (properties)
-            for (const EmbeddedJson one : *properties) siblings.emplace_back(one.key());
-        if (const auto near = nearest(key, siblings)) {
-            return fmt::format("is no known key; did you mean {}?", join(path, *near));
-        }
-        return fmt::format("is no known key; allowed: {}", fmt::join(siblings, ", "));
+        const std::string it = path.empty() ? "it has " : "has ";
+        if (!renamed.empty())
+            note(path, it + "keys with other names here: " + list_of(std::move(renamed)));
+        if (!strange.empty()) note(path, it + "unknown keys: " + list_of(std::move(strange)));
     }
 
     void check_array(EmbeddedJson schema, const Json& value, const std::string& path) {
@@ -247,7 +289,7 @@ class Checker {
 
     static std::string suggestion(EmbeddedJson schema, const Json& value) {
         if (!value.is_string() || !schema.contains("enum")) return "";
-        const auto near = nearest(value.get<std::string>(), words_of(schema["enum"]));
+        const auto near = nearest(value.get<std::string>(), built_words(schema));
         return near ? fmt::format("; did you mean {}?", *near) : "";
     }
 
@@ -294,18 +336,22 @@ class Checker {
     EmbeddedJson root_;
 };
 
-void collect_keys(EmbeddedJson schema, const std::string& path, std::vector<std::string>& keys) {
-    if (!schema.is_object()) return;
-    if (schema.contains("properties")) {
-        for (const EmbeddedJson field : schema["properties"]) {
+// Calls visit(schema, path) for every key, those of a mapping before those inside them; true ends
+// the walk.
+template <class Visit>
+bool any_key(EmbeddedJson schema, const std::string& path, const Visit& visit) {
+    if (!schema.is_object()) return false;
+    if (const auto properties = schema.find("properties")) {
+        for (const EmbeddedJson field : *properties) {
             const std::string full = join(path, std::string(field.key()));
-            keys.push_back(full);
-            collect_keys(field, full, keys);
+            if (visit(field, full) || any_key(field, full, visit)) return true;
         }
     }
-    if (schema.contains("oneOf")) {
-        for (const EmbeddedJson one : schema["oneOf"]) collect_keys(one, path, keys);
-    }
+    const auto branches = schema.find("oneOf");
+    if (!branches) return false;
+    for (const EmbeddedJson one : *branches)
+        if (any_key(one, path, visit)) return true;
+    return false;
 }
 
 void fill_from(EmbeddedJson properties, Json& value) {
@@ -354,10 +400,19 @@ void for_each_string(EmbeddedJson schema, Value& value, const std::string& path,
 
 }  // namespace
 
-std::vector<std::string> key_paths(EmbeddedJson schema) {
-    std::vector<std::string> keys;
-    collect_keys(schema, "", keys);
-    return keys;
+std::optional<std::string> path_of_key(EmbeddedJson schema, std::string_view name) {
+    std::optional<std::string> same;
+    std::optional<std::string> also;
+    any_key(schema, "", [&](EmbeddedJson field, const std::string& path) {
+        if (field.key() == name) same = path;
+        const auto others = field.is_object() ? field.find("x-also") : std::nullopt;
+        if (!also && others) {
+            for (const std::string& other : words_of(*others))
+                if (other == name) also = path;
+        }
+        return same.has_value();
+    });
+    return same ? same : also;
 }
 
 std::vector<Problem> check(EmbeddedJson schema, const Json& value) {
@@ -413,7 +468,7 @@ std::string allowed(EmbeddedJson schema) {
         return one_of(branches);
     }
     if (schema.contains("x-allowed")) return schema["x-allowed"].string();
-    if (schema.contains("enum")) return one_of(words_of(schema["enum"]));
+    if (schema.contains("enum") || has_list(schema, "x-built")) return one_of(built_words(schema));
     std::vector<std::string> types;
     for (const auto& type : types_of(schema)) types.push_back(words_of_type(type, schema));
     return one_of(types) + words_of_limits(schema);

@@ -6,9 +6,12 @@
 // apart by their types), if/then/else, allOf, default, description; `false` for a key that may not
 // be there. Ours: "format"s of string_format.hpp; x-allowed, the words for a pattern; x-built, the
 // values of an enum (or false: none) that are built already; x-built-suffixes, the same for file
-// names; x-path, a string that is a path; x-exists, one that must be there.
+// names; x-path, a string that is a path; x-exists, one that must be there; x-also, names that
+// other programs have for a key: told with the key's own name where they are used; x-foreign, the
+// top keys by which other programs' files are known.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +37,8 @@ std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value);
 // What a value may be, in words: "an integer, at least 1", "constant or cosine".
 std::string allowed(EmbeddedJson schema);
 
-// Every key of the schema by its path: "train.optimizer.lr".
-std::vector<std::string> key_paths(EmbeddedJson schema);
+// The path of the first key of the schema that has this name or, by x-also, this other name:
+// "train.optimizer.lr" for "lr" and "learning_rate". nullopt if there is none.
+std::optional<std::string> path_of_key(EmbeddedJson schema, std::string_view name);
 
 }  // namespace roll::spec

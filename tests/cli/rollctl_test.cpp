@@ -121,6 +121,45 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
     EXPECT_EQ(run("submit missing.yaml").status, 3);
 }
 
+TEST_F(Rollctl, AFileWithoutAJobIsRefused) {
+    for (const char* text : {"", "\n\n", "# a remark\n", "---\n", "---\n# a remark\n---\n"}) {
+        std::ofstream(base + "/empty.yaml") << text;
+        const Ended ended = run("submit empty.yaml");
+        EXPECT_EQ(ended.status, 2) << text;
+        EXPECT_TRUE(ended.output.starts_with("rollctl: empty.yaml holds no job")) << ended.output;
+    }
+    EXPECT_EQ(run("submit -").status, 2);
+    EXPECT_EQ(run("plan empty.yaml").status, 2);
+}
+
+TEST_F(Rollctl, AFileOfAnotherProgramIsNamedAndItsKeysAreToldOnce) {
+    std::ofstream(base + "/sft.yaml")
+        << "model_name_or_path: meta/llama\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
+           "dataset: identity\ntemplate: llama3\ncutoff_len: 2048\noutput_dir: saves\n"
+           "per_device_train_batch_size: 1\nlearning_rate: 1.0e-4\nnum_train_epochs: 3.0\n";
+    const Ended ended = run("submit sft.yaml");
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_EQ(ended.output,
+              "rollctl: sft.yaml cannot be queued:\n"
+              "  it is a file of LLaMA-Factory; Roll reads job files of its own "
+              "(docs/job-file.md)\n"
+              "  name is missing; allowed: 1 to 64 letters, digits, dots, dashes and underscores, "
+              "starting with a letter or digit\n"
+              "  kind is missing; allowed: train, resume, tokenize, convert, merge or command\n"
+              "  it has keys with other names here: cutoff_len -> train.seq_length, dataset -> "
+              "data.train, learning_rate -> train.optimizer.lr, model_name_or_path -> model.from, "
+              "num_train_epochs -> train.steps, output_dir -> output, per_device_train_batch_size "
+              "-> train.micro_batch_size, stage -> objective\n"
+              "  it has unknown keys: do_train, finetuning_type, template\n");
+}
+
+TEST_F(Rollctl, SlurmsDirectivesAreListedOnStderr) {
+    std::ofstream(base + "/job.sh") << "#!/bin/sh\n#SBATCH --gpus=4\ntrue\n";
+    const Ended ended = run("submit --dry-run job.sh");
+    EXPECT_EQ(ended.status, 0);
+    EXPECT_NE(ended.output.find("line 2: #SBATCH --gpus=4\n"), std::string::npos) << ended.output;
+}
+
 TEST_F(Rollctl, DryRunShowsTheWholeDocumentOfACommand) {
     const Ended ended = run(
         "submit --dry-run --name n --slots 3 --time '1h 30m' --priority -7 --after ok:4 -- echo "

@@ -1,0 +1,64 @@
+#include "common/spec/schema.hpp"
+
+#include <gtest/gtest.h>
+
+namespace roll::spec {
+namespace {
+
+// "path message", one a line, of a train job with these keys besides its own.
+std::string problems(const Json& more) {
+    Json job = Json::parse(R"({
+        "name": "x", "kind": "train", "model": {"from": "x"}, "data": {"train": ["a.txt"]},
+        "train": {"seq_length": 8, "global_batch_size": 8, "micro_batch_size": 2, "steps": 10}
+    })");
+    job.merge_patch(more);
+    std::string text;
+    for (const Problem& problem : check(job_schema(), job))
+        text += problem.path + " " + problem.message + "\n";
+    return text;
+}
+
+TEST(UnknownKeys, ThatOtherProgramsHaveAreToldWithOurNames) {
+    EXPECT_EQ(
+        problems({{"gpus", 4}, {"cpus", 8}, {"train", {{"learning_rate", 1}, {"epochs", 3}}}}),
+        "train.epochs is an unknown key; did you mean train.steps?\n"
+        "train.learning_rate is an unknown key; did you mean train.optimizer.lr?\n"
+        "cpus is an unknown key; did you mean resources.slots_per_node?\n"
+        "gpus is an unknown key; did you mean resources.gpus_per_node?\n");
+    EXPECT_EQ(path_of_key(job_schema(), "lr"), "train.optimizer.lr");
+    EXPECT_EQ(path_of_key(job_schema(), "flash_attn"), std::nullopt);
+}
+
+TEST(UnknownKeys, OfOneMappingHaveWhatIsAllowedOnce) {
+    EXPECT_EQ(problems({{"parallel", {{"fsdp", 1}, {"sharding", 2}}}}),
+              "parallel.fsdp is an unknown key; allowed: dp, tp, pp, vpp, cp, ep\n"
+              "parallel.sharding is an unknown key\n");
+}
+
+TEST(UnknownKeys, ThatAreManyAreToldInTwoLines) {
+    EXPECT_EQ(problems({{"cutoff_len", 1},
+                        {"do_train", 1},
+                        {"template", 1},
+                        {"output_dir", 1},
+                        {"flash_attn", 1}}),
+              " it has keys with other names here: cutoff_len -> train.seq_length, output_dir -> "
+              "output\n"
+              " it has unknown keys: do_train, flash_attn, template\n");
+    Json many;
+    for (int i = 100; i < 145; ++i) many["data"]["zzzzzzzz" + std::to_string(i)] = 1;
+    EXPECT_TRUE(problems(many).ends_with(", zzzzzzzz139 and 5 more\n")) << problems(many);
+}
+
+TEST(NotBuilt, IsNotListedAsAllowed) {
+    EXPECT_EQ(problems({{"objective", "grpo"},
+                        {"parallel", {{"tp", "two"}}},
+                        {"checkpoint", {{"format", 7}}}}),
+              "checkpoint.format is 7; allowed: mca\n"
+              "objective is \"grpo\"; allowed: pretrain or sft\n"
+              "parallel.tp is \"two\"; allowed: 1\n");
+    EXPECT_EQ(problems({{"objective", "dpo"}}),
+              "objective dpo is not built yet; built: pretrain, sft\n");
+}
+
+}  // namespace
+}  // namespace roll::spec
