@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace roll::cli {
@@ -75,6 +76,16 @@ std::vector<Result<Json>> Daemon::ask_each_patiently(const std::string& op,
             replies[i] = ask_patiently(op, args[i], patience);
     }
     return replies;
+}
+
+std::optional<uid_t> Daemon::runs_as() {
+    if (directory_.is_key_holders()) {
+        const Json uid = ask("version").value_or(Json::object()).value("uid", Json());
+        return uid.is_number_unsigned() ? std::optional(uid.get<uid_t>()) : std::nullopt;
+    }
+    struct stat status {};
+    if (::stat(directory_.root().c_str(), &status) != 0) return std::nullopt;
+    return status.st_uid;
 }
 
 Result<Json> Daemon::show(std::uint64_t id) {

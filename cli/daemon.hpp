@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "cli/context.hpp"
 #include "common/error.hpp"
 #include "common/io/client.hpp"
@@ -37,6 +39,10 @@ class Daemon {
     std::vector<Result<Json>> ask_each_patiently(const std::string& op,
                                                  const std::vector<Json>& args,
                                                  std::chrono::seconds patience);
+
+    // The user that rolld, and with it the jobs, run as: the owner of the state directory; asked of
+    // rolld where that is a key's holder's. nullopt if it does not say.
+    std::optional<uid_t> runs_as();
 
     // The job's summary and more (`show`), a rolld restart waited for.
     Result<Json> show(std::uint64_t id);

@@ -7,6 +7,7 @@
 #include "cli/daemon.hpp"
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
+#include "cli/output_check.hpp"
 #include "common/hash.hpp"
 #include "common/protocol/client.hpp"
 #include "common/spec/job_json.hpp"
@@ -73,6 +74,7 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
 Result<int> submit_specs(const Context& context, const SubmitOptions& options,
                          const std::vector<spec::JobSpec>& specs) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    if (const auto uid = daemon.runs_as()) ROLL_TRY_VOID(check_outputs(specs, *uid));
     const std::string key = options.key.empty() ? draw_key() : options.key;
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
@@ -108,6 +110,8 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
 // what it would do with each now.
 Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>& specs) {
     auto daemon = Daemon::connect(context);
+    const auto uid = daemon ? daemon->runs_as() : std::nullopt;
+    if (uid) ROLL_TRY_VOID(check_outputs(specs, *uid));
     Json jobs = Json::array();
     for (const spec::JobSpec& spec : specs) {
         Json job = spec::json_of(spec);

@@ -144,6 +144,7 @@ Result<Json> Server::query(const protocol::Request& request) {
                 {"version", ROLL_VERSION},
                 {"incarnation", state.incarnation},
                 {"pid", ::getpid()},
+                {"uid", ::geteuid()},
                 {"started_at", to_iso8601(started_at_)},
                 {"turns", times_->turns.json()},
                 {"commits", times_->commits.json()}};
