@@ -6,6 +6,7 @@
 #include "common/files.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/failure.hpp"
+#include "worker/train/lr_curves.hpp"
 
 namespace roll::train {
 namespace {
@@ -56,10 +57,17 @@ std::vector<std::string> differences(const Json& before, const Json& now) {
 }
 
 std::vector<std::string> differences(const std::filesystem::path& checkpoint,
-                                     const std::string& record) {
+                                     const std::string& record, std::int64_t step) {
     const auto saved = read_file(checkpoint / checkpoint::kJobFile);
     if (!saved) return {};
-    return differences(need(parse_json(*saved)), need(parse_json(record)));
+    std::vector<std::string> lines;
+    for (const std::string& line : differences(need(parse_json(*saved)), need(parse_json(record))))
+        lines.push_back("another setting: " + line);
+    const auto before = spec::train_spec(*saved);
+    if (!before) return lines;  // a later version's
+    for (std::string& line : changed_rates(*before, need(spec::train_spec(record)), step))
+        lines.push_back(std::move(line));
+    return lines;
 }
 
 }  // namespace roll::train

@@ -19,8 +19,10 @@ std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& sp
 // "train.optimizer.lr was 0.003 and is 0.001". Pure.
 std::vector<std::string> differences(const Json& before, const Json& now);
 
-// The same of the record in a checkpoint; none where it has no record. Throws RankFailure.
+// What is different in a job that goes on from a checkpoint at `step`: the lines above, and the
+// learning rate's curves (lr_curves.hpp). None where the checkpoint has no record. Throws
+// RankFailure.
 std::vector<std::string> differences(const std::filesystem::path& checkpoint,
-                                     const std::string& record);
+                                     const std::string& record, std::int64_t step);
 
 }  // namespace roll::train

@@ -110,6 +110,12 @@ void Trainer::restore_newest() {
     const checkpoint::State restored =
         restore(directory, step_->chunks()[0], step_->optimizers()[0]);
     check_continues(restored, state_, directory);
+    if (restored.step > spec_.steps)
+        throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is below step " +
+                                 std::to_string(restored.step) + " of the checkpoint " +
+                                 directory.string() +
+                                 " that the job goes on from; ask for more steps, or resume from "
+                                 "an earlier checkpoint");
     state_ = continued(restored, state_);
     // Whoever resumes a job that stopped early wants it to train on.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
@@ -118,8 +124,11 @@ void Trainer::restore_newest() {
         std::printf("resumed at step %lld from %s\n", static_cast<long long>(state_.step),
                     directory.c_str());
     if (!writes()) return;
-    for (const std::string& line : differences(directory, record_))
-        std::printf("another setting: %s\n", line.c_str());
+    for (const std::string& line : differences(directory, record_, state_.step))
+        std::printf("%s\n", line.c_str());
+    if (state_.step == spec_.steps)
+        std::printf("train.steps %lld are done: nothing is left to train\n",
+                    static_cast<long long>(spec_.steps));
 }
 
 // What an attempt before this one found out after its last checkpoint, and the job that this one

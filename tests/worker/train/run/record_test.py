@@ -56,10 +56,33 @@ class Record(RankCase):
             'another setting: train.optimizer.lr was 0.003 and is 0.001',
             'another setting: train.optimizer.min_lr was 0.0003 and is not set',
             'another setting: train.steps was 4 and is 6'])
+        self.assertIn('\nlearning rate: from step 4 on another curve than in the job that wrote the checkpoint '
+                      '(train.steps or train.optimizer differ):\n', more.log())
+        table = [line.split() for line in more.log().splitlines() if line.startswith('  ')][:3]
+        rates = [row['lr'] for row in first.metrics() + more.metrics() if row['step'] in (4, 5, 6) and 'lr' in row]
+        self.assertEqual(table[0], ['step', '4', '5', '6'])
+        self.assertEqual(table[1], ['job', 'before', f'{first.metrics()[3]["lr"]:.4g}', 'ended', 'ended'])
+        self.assertEqual(table[2][-2:], [f'{rate:.4g}' for rate in rates[-2:]])
+        self.assertIn('learning rate: the warm-up lasts until step 5\n', more.log())
         wider = self.document(6, dp=1, kind='resume', model__hidden_size=64, model__intermediate_size=96)
         self.refused(wider, 2, 'is of another model: ', kind='resume', checkpoints=first.published)
         self.refused(wider, 2, 'model.hidden_size is 64 in the job and 32 in the checkpoint; ', kind='resume',
                      checkpoints=first.published)
+
+    def test_a_resumed_run_of_the_same_horizon_says_nothing_of_the_learning_rate(self):
+        first = self.run_whole(1, 1, self.document(4, dp=1, checkpoint__every=2))
+        again = self.run_whole(2, 1, self.document(4, dp=1, kind='resume', train__seed=2), first.published[:1],
+                               kind='resume')
+        self.assertIn('another setting: train.seed was 1 and is 2', again.log())
+        self.assertNotIn('learning rate', again.log())
+
+    def test_fewer_steps_than_the_checkpoint_has_are_refused(self):
+        first = self.run_whole(1, 1, self.document(4, dp=1))
+        self.refused(self.document(3, dp=1, kind='resume'), 2,
+                     f'train.steps: 3 is below step 4 of the checkpoint {first.published[-1][1]} that the job goes on '
+                     'from; ask for more steps', kind='resume', checkpoints=first.published)
+        same = self.run_whole(3, 1, self.document(4, dp=1, kind='resume'), first.published, kind='resume')
+        self.assertIn('\ntrain.steps 4 are done: nothing is left to train\n', same.log())
 
     def test_rows_say_what_was_clipped_and_how_many_gradients_are_zero(self):
         run = self.run_whole(1, 1, self.document(12, dp=1, train__optimizer__clip_grad=1.5, checkpoint__every=5,
