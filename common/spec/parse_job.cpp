@@ -230,6 +230,18 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
     return jobs;
 }
 
+// A resumed job may do without what it once started from: a checkpoint has its model and tokenizer,
+// token files have its text. The ranks judge.
+std::vector<Problem> missing_inputs(const EmbeddedJson& schema, const Json& document) {
+    std::vector<Problem> problems = missing_files(schema, document);
+    if (document.value("kind", Json()) != "resume") return problems;
+    std::erase_if(problems, [](const Problem& problem) {
+        const std::string& path = problem.path;
+        return path == "tokenizer" || path == "model.from" || path.starts_with("data.");
+    });
+    return problems;
+}
+
 }  // namespace
 
 ParsedJob parse_job(std::string_view json_document, const std::string& base_directory) {
@@ -247,7 +259,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     fill_derived(*json, base_directory);
     fill_tokenize(*json);
     make_paths_absolute(schema, *json, base_directory);
-    append(parsed.problems, missing_files(schema, *json));
+    append(parsed.problems, missing_inputs(schema, *json));
     fill_tokenizer(*json);
     if (parsed.ok()) append(parsed.problems, check_exit_codes(*json));
     if (parsed.ok()) append(parsed.problems, check_secrets(*json));

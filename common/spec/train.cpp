@@ -115,6 +115,7 @@ Result<DataSpec> read_data(const Json& json) {
     data.documents_apart =
         reader.get_or<std::string>("attention", "across_documents") == "within_documents";
     data.append_eos = reader.get_or("append_eos", data.append_eos);
+    data.verify = reader.get_or("verify", data.verify);
     ROLL_TRY_VOID(reader.finish_lenient());
     return data;
 }

@@ -56,6 +56,7 @@ struct DataSpec {
     bool add_special = true;       // what the tokenizer puts around a text
     bool documents_apart = false;  // no attention across documents that share a sequence
     bool append_eos = true;        // to documents that do not end with it
+    bool verify = false;           // read all of each file before training, not samples
 };
 
 // Axes of the mesh; dp is derived from the world size when the file leaves it out.

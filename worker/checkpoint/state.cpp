@@ -55,6 +55,7 @@ std::string encode(const State& s) {
                               {"layout", layout},
                               {"train_tokens", s.train_tokens},
                               {"seq_length", s.seq_length},
+                              {"data", s.data},
                               {"loss", s.loss},
                               {"valid_loss", optional_json(s.valid_loss)},
                               {"best_valid_loss", optional_json(s.best_valid_loss)},
@@ -77,6 +78,7 @@ Result<State> decode_state(std::string_view text) {
     s.dtype = reader.get<std::string>("dtype");
     s.train_tokens = reader.get<std::int64_t>("train_tokens");
     s.seq_length = reader.get_or<std::int64_t>("seq_length", 0);
+    s.data = reader.get_or("data", s.data);
     s.loss = reader.get_or("loss", 0.0);
     s.valid_loss = optional_double(reader, "valid_loss");
     s.best_valid_loss = optional_double(reader, "best_valid_loss");

@@ -35,6 +35,8 @@ struct State {
     Layout layout;                          // that wrote it; another may read it
     std::int64_t train_tokens = 0;          // of the corpus: another number means other data
     std::int64_t seq_length = 0;            // likewise; 0: not said
+    std::vector<std::string> data;          // likewise, of each training file: the hash of samples
+                                            // and, if it is known, of all; empty: not said
     double loss = 0;                        // of the last step
     std::optional<double> valid_loss;       // the last validation's, nats a token
     std::optional<double> best_valid_loss;  // the lowest so far

@@ -226,13 +226,47 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Co
     return warnings;
 }
 
+namespace {
+
+// An entry of checkpoint::State::data.
+struct FileIdentity {
+    explicit FileIdentity(const std::string& entry)
+        : samples(entry.substr(0, entry.find(' '))),
+          hash(entry.substr(std::min(samples.size() + 1, entry.size()))) {}
+    bool differs(const FileIdentity& other) const {
+        const bool both = !hash.empty() && !other.hash.empty();
+        return both ? hash != other.hash : samples != other.samples;
+    }
+    std::string samples;
+    std::string hash;  // empty: not known
+};
+
+// The numbers of the training files whose content is another; none where a state does not say.
+std::vector<std::size_t> changed_files(const checkpoint::State& a, const checkpoint::State& b) {
+    std::vector<std::size_t> changed;
+    if (a.data.size() != b.data.size()) return changed;
+    for (std::size_t i = 0; i < a.data.size(); ++i)
+        if (FileIdentity(a.data[i]).differs(FileIdentity(b.data[i]))) changed.push_back(i);
+    return changed;
+}
+
+}  // namespace
+
 bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
     const bool windows = a.seq_length == b.seq_length || a.seq_length == 0 || b.seq_length == 0;
-    return windows && a.seed == b.seed && a.train_tokens == b.train_tokens;
+    const bool files = a.data.empty() || b.data.empty() || a.data.size() == b.data.size();
+    return windows && files && a.seed == b.seed && a.train_tokens == b.train_tokens &&
+           changed_files(a, b).empty();
 }
 
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
     if (!same_data(restored, asked)) restored.left_out.clear();
+    // A hash of all bytes that only the checkpoint knows stays.
+    const std::vector<std::string> before = std::exchange(restored.data, asked.data);
+    for (std::size_t i = 0; before.size() == asked.data.size() && i < before.size(); ++i)
+        if (!FileIdentity(before[i]).differs(FileIdentity(asked.data[i])) &&
+            FileIdentity(asked.data[i]).hash.empty())
+            restored.data[i] = before[i];
     restored.layout = asked.layout;
     restored.seed = asked.seed;
     restored.train_tokens = asked.train_tokens;
@@ -249,6 +283,9 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
                                  directory.string() + ", which is " + restored.dtype);
     if (!same_data(restored, asked))
         std::printf("the seed, the corpus or its windows are not those of %s: other data follows\n",
+                    directory.c_str());
+    for (const std::size_t file : changed_files(restored, asked))
+        std::printf("warning: data.train[%zu] has other content than when %s was written\n", file,
                     directory.c_str());
 }
 

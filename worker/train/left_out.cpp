@@ -25,6 +25,7 @@ Result<checkpoint::State> decode(std::string_view text) {
     state.seed = reader.get<std::uint64_t>("seed");
     state.seq_length = reader.get<std::int64_t>("seq_length");
     state.train_tokens = reader.get<std::int64_t>("train_tokens");
+    state.data = reader.get_or("data", state.data);
     state.left_out = reader.get<std::vector<std::int64_t>>("samples");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kSchema) return fail(ErrorCode::Corrupt, "it is no " + std::string(kSchema));
@@ -55,6 +56,7 @@ void write_left_out(const fs::path& output, const checkpoint::State& state) {
                               {"seed", state.seed},
                               {"seq_length", state.seq_length},
                               {"train_tokens", state.train_tokens},
+                              {"data", state.data},
                               {"samples", state.left_out}};
     need(write_file_atomically(output / kFile, json.dump() + "\n"));
 }

@@ -52,6 +52,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
         std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
                     static_cast<long long>(parameters.flat_weight.numel()));
     state_ = first_state(spec_, corpus_.train_tokens());
+    state_.data = std::move(data.identity);
     restore_newest();
     recall_left_out();
     if (writes()) open_outputs();

@@ -5,6 +5,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "common/files.hpp"
+#include "worker/checkpoint/state.hpp"
 #include "worker/train/data/prepare.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/launch_checks.hpp"
@@ -63,27 +65,113 @@ data::TokenFile open_made(const fs::path& bin) {
     return of_disk(std::move(file));
 }
 
-// Nothing: told to stop.
-std::optional<data::TokenFile> open_tokens(const fs::path& path,
-                                           const tokenizer::TextTokenizer& tokenizer,
-                                           const data::PrepareOptions& options, Watch& watch,
-                                           bool writes) {
-    if (path.extension() == ".bin") return of_disk(data::TokenFile::open_indexed(path));
+std::span<const std::byte> bytes_of(const data::TokenFile& file) {
+    const data::Tokens tokens = file.tokens();
+    return {tokens.data(), tokens.size() * size_of(tokens.type())};
+}
+
+// A file of data as tokens, and what it is known by (checkpoint::State::data).
+struct Opened {
+    data::TokenFile file;
+    std::string identity;
+};
+
+// How one rank opens files of data.
+struct Opener {
+    const tokenizer::TextTokenizer& tokenizer;
+    const data::PrepareOptions& options;
+    Watch& watch;
+    bool writes;  // the rank that says what it finds
+    bool verify;  // read all of each file
+
+    // Nothing: told to stop.
+    std::optional<Opened> open(const fs::path& path) const;
+
+  private:
+    std::optional<Opened> open_as_it_is(const fs::path& path, bool bytes) const;
+    bool verify_made(const fs::path& path, const data::Prepared& prepared) const;
+    void tell(const fs::path& path, const data::Prepared& prepared, const data::TokenFile& file,
+              double seconds) const;
+};
+
+std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) const {
+    data::TokenFile file =
+        of_disk(bytes ? data::TokenFile::open_bytes(path) : data::TokenFile::open_indexed(path));
+    if (!writes) return Opened{std::move(file), ""};
+    std::string identity = data::sample_hash(bytes_of(file));
+    if (verify) {
+        const auto hash = data::whole_hash(bytes_of(file), std::ref(watch));
+        if (!hash) return std::nullopt;
+        identity += " " + *hash;
+    }
+    return Opened{std::move(file), std::move(identity)};
+}
+
+// False: told to stop.
+bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
+    if (prepared.source_is_gone) return true;
+    if (prepared.record.text_hash.empty()) {
+        std::printf("%s: an earlier version made its tokens without a hash of the text\n",
+                    path.c_str());
+        return true;
+    }
+    const auto same = of_disk(
+        data::verify_text(path, tokenizer.tokenizer, options, prepared.record, std::ref(watch)));
+    if (same && !*same)
+        throw RankFailure(2, "data.verify: " + path.string() + " is not the text that " +
+                                 prepared.bin.string() +
+                                 " was made of, though size and time are the same; delete that "
+                                 "file and its .idx to make them again");
+    return same.has_value();
+}
+
+void Opener::tell(const fs::path& path, const data::Prepared& prepared, const data::TokenFile& file,
+                  double seconds) const {
+    if (prepared.source_is_gone)
+        std::printf("%s is gone; the tokens that were made of it are used\n", path.c_str());
+    if (prepared.was_stale)
+        std::printf(
+            "%s has other text than before, at the same size and time; its tokens are "
+            "made again\n",
+            path.c_str());
+    std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
+                file.tokens().size(), seconds, prepared.bin.c_str());
+    if (prepared.bad_lines > 0)
+        std::printf("%s: %llu lines left out; the .bad file beside its tokens lists them\n",
+                    path.c_str(), static_cast<unsigned long long>(prepared.bad_lines));
+}
+
+std::optional<Opened> Opener::open(const fs::path& path) const {
+    if (path.extension() == ".bin") return open_as_it_is(path, /*bytes=*/false);
     const bool bytes = tokenizer.identity == tokenizer::bytes_tokenizer().identity;
-    if (bytes && path.extension() == ".txt") return of_disk(data::TokenFile::open_bytes(path));
+    if (bytes && path.extension() == ".txt") return open_as_it_is(path, /*bytes=*/true);
     const auto start = Clock::now();
     const auto prepared =
         of_disk(data::prepare(path, tokenizer.tokenizer, options, std::ref(watch)));
     if (!prepared) return std::nullopt;
     data::TokenFile file = open_made(prepared->bin);
-    if (!writes) return file;
+    const bool all = verify && writes;
+    if (!of_disk(data::check_tokens(prepared->bin, bytes_of(file), prepared->record, all,
+                                    std::ref(watch))))
+        return std::nullopt;
+    if (all && !verify_made(path, *prepared)) return std::nullopt;
     const std::chrono::duration<double> seconds = Clock::now() - start;
-    std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
-                file.tokens().size(), seconds.count(), prepared->bin.c_str());
-    if (prepared->bad_lines > 0)
-        std::printf("%s: %llu lines left out; the .bad file beside its tokens lists them\n",
-                    path.c_str(), static_cast<unsigned long long>(prepared->bad_lines));
-    return file;
+    if (writes) tell(path, *prepared, file, seconds.count());
+    return Opened{std::move(file), prepared->record.samples + " " + prepared->record.hash};
+}
+
+// The whole hashes of the corpus of the newest checkpoint that can be read, and the directories of
+// tokens beside the jobs that wrote the checkpoints.
+void add_known(data::PrepareOptions& options, const std::vector<fs::path>& checkpoints) {
+    for (const fs::path& checkpoint : checkpoints) {
+        options.elsewhere.push_back(output_of(checkpoint).parent_path() / "tokens");
+        const auto text = read_file(checkpoint / checkpoint::kStateFile);
+        const auto state = text ? checkpoint::decode_state(*text) : tl::unexpected(text.error());
+        if (!state || !options.hashes.empty()) continue;
+        for (const std::string& file : state->data)
+            options.hashes.push_back(file.substr(std::min(file.find(' '), file.size() - 1) + 1));
+    }
+    std::erase(options.elsewhere, options.directory);
 }
 
 // Throws RankFailure(invalid) if there is nothing to learn.
@@ -114,18 +202,23 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
                                              WorkerLink& link) {
     spec::TrainSpec spec = checked_spec(launch);
     ModelSetup model = setup_model(spec, candidates_of(launch));
-    const data::PrepareOptions options = options_of(launch, spec, *model.tokenizer);
+    data::PrepareOptions options = options_of(launch, spec, *model.tokenizer);
+    add_known(options, candidates_of(launch));
     Watch watch(link, rank == 0);
+    const Opener opener{*model.tokenizer, options, watch, rank == 0, spec.data.verify};
+    std::vector<std::string> identity;
     const auto open_all = [&](const std::vector<std::string>& paths) {
         std::optional<std::vector<data::NamedTokens>> files(std::in_place);
         for (const std::string& path : paths) {
-            auto file = open_tokens(path, *model.tokenizer, options, watch, rank == 0);
-            if (!file) return decltype(files)();
-            files->push_back({path, *std::move(file)});
+            auto opened = opener.open(path);
+            if (!opened) return decltype(files)();
+            files->push_back({path, std::move(opened->file)});
+            identity.push_back(std::move(opened->identity));
         }
         return files;
     };
     auto files = open_all(spec.data.train);
+    const std::vector<std::string> trained = rank == 0 ? identity : std::vector<std::string>();
     if (!files) return std::nullopt;
     const data::Cut cut = spec.data.completions ? data::Cut::BetweenDocuments : data::Cut::Anywhere;
     data::Corpus corpus =
@@ -138,8 +231,8 @@ std::optional<TrainingData> prepare_training(const protocol::Launch& launch, int
     }
     data::LearnedDocuments learned;
     if (rank == 0) learned = learned_of(corpus, spec);
-    return TrainingData{std::move(spec), std::move(model), std::move(corpus), std::move(valid),
-                        learned};
+    return TrainingData{std::move(spec),  std::move(model), std::move(corpus),
+                        std::move(valid), learned,          trained};
 }
 
 int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {
@@ -151,9 +244,9 @@ int tokenize_ahead(const protocol::Launch& launch, WorkerLink& link) {
     std::vector<std::string> paths = spec.data.train;
     for (const spec::ValidFiles& set : spec.data.valid_files)
         paths.insert(paths.end(), set.paths.begin(), set.paths.end());
+    const Opener opener{*tokenizer, options, watch, /*writes=*/true, spec.data.verify};
     for (const std::string& path : paths)
-        if (!open_tokens(path, *tokenizer, options, watch, /*writes=*/true))
-            return protocol::kExitYielded;
+        if (!opener.open(path)) return protocol::kExitYielded;
     return 0;
 }
 

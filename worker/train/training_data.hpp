@@ -19,6 +19,7 @@ struct TrainingData {
     std::vector<data::Corpus> valid;  // of spec.data.valid_files
     // Of rank 0, where documents are kept apart; else nothing is counted.
     data::LearnedDocuments learned = {};
+    std::vector<std::string> identity = {};  // of rank 0: checkpoint::State::data
 };
 
 // Nothing if this rank was told to stop. Throws RankFailure; on rank 0 (invalid) if no document has

@@ -347,6 +347,9 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     ASSERT_TRUE(resume.ok()) << problems(json);
     EXPECT_EQ(resume.spec.source_job, JobId{12});
     EXPECT_TRUE(resume.spec.export_document.empty());
+    json["data"]["train"] = {"gone.jsonl"};  // checkpoint and token files have what is needed
+    json["tokenizer"] = "gone";
+    EXPECT_EQ(problems(json), "");
 }
 
 TEST_F(ParseJob, SurvivesWhatIsNoJobFileAtAll) {

@@ -223,7 +223,8 @@ TEST(Families, NoMutatedFileOrConfigCrashes) {
     const Json sizes{{"hidden_size", 64},          {"num_hidden_layers", 3},   {"vocab_size", 256},
                      {"intermediate_size", 96},    {"num_attention_heads", 4}, {"num_experts", 4},
                      {"num_local_experts", 4},     {"n_routed_experts", 4},    {"n_group", 1},
-                     {"moe_intermediate_size", 8}, {"n_shared_experts", 1},    {"topk_group", 1}};
+                     {"moe_intermediate_size", 8}, {"n_shared_experts", 1},    {"topk_group", 1},
+                     {"num_key_value_heads", 2}};
     std::size_t listed = 0;
     for (int i = 0; i < 6000; ++i) {
         const auto files = embedded_families();

@@ -46,7 +46,7 @@ using Named = std::map<std::string, at::Tensor>;
 // expects that both are bitwise equal.
 inline void note_one(Named& seen, const std::string& name, const at::Tensor& tensor) {
     const auto [place, is_new] = seen.try_emplace(name, tensor.clone());
-    if (!is_new) EXPECT_TRUE(place->second.equal(tensor)) << "the two copies of " << name;
+    EXPECT_TRUE(is_new || place->second.equal(tensor)) << "the two copies of " << name;
 }
 
 // Copies all gradients and weights, by "grad.NAME" and "weight.NAME". REQUIRES: a prefix of its own

@@ -68,12 +68,9 @@ Result<Stamp> stamp_of(const fs::path& source) {
     return Stamp{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Two sources of one name lie beside each other: everything that the tokens depend on is in it.
-std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
+// All that tokens depend on besides the text.
+Json rules_of(const PrepareOptions& options) {
     Json key{{"rules", kRules},
-             {"source", source.string()},
-             {"size", stamp.size},
-             {"modified_ns", stamp.modified_ns},
              {"tokenizer", options.tokenizer},
              {"field", options.rules.field},
              {"add_special", options.rules.add_special},
@@ -82,6 +79,15 @@ std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOpt
              {"skip_bad_lines", options.skip_bad_lines}};
     if (options.rules.completions)
         key["fields"] = {options.rules.prompt_field, options.rules.completion_field};
+    return key;
+}
+
+// Two sources of one name lie beside each other: everything that the tokens depend on is in it.
+std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
+    Json key = rules_of(options);
+    key["source"] = source.string();
+    key["size"] = stamp.size;
+    key["modified_ns"] = stamp.modified_ns;
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));
 }
 
@@ -152,39 +158,166 @@ std::uint64_t lines_in(const fs::path& list) {
     return text ? static_cast<std::uint64_t>(std::count(text->begin(), text->end(), '\n')) : 0;
 }
 
+bool is_there(const fs::path& path) {
+    std::error_code error;
+    return fs::exists(path, error);
+}
+
+fs::path with(const fs::path& base, const char* suffix) { return fs::path(base) += suffix; }
+
+// One text on its way to a token file.
+struct Work {
+    const fs::path& source;
+    const tokenizer::Tokenizer& tokenizer;
+    const PrepareOptions& options;
+    const GoOn& go_on;
+    fs::path base;  // of the token file, without .bin
+    Stamp stamp;
+    std::string samples;  // of the text
+
+    EncodeRules rules() const {
+        EncodeRules rules = options.rules;
+        rules.json_lines = source.extension() == ".jsonl";
+        return rules;
+    }
+};
+
+enum class Made { No, Yes, OfAnotherText };
+
+// A token file without a record is an earlier version's: its name, which has the text's size and
+// time, is all that is known of it.
+Result<Made> is_made(const Work& work) {
+    if (!is_there(with(work.base, ".idx"))) return Made::No;
+    ROLL_TRY(const auto record, read_record(work.base));
+    const bool other = record && record->source_samples != work.samples;
+    return other ? Made::OfAnotherText : Made::Yes;
+}
+
+// Once, of a token file that is whole. `text_hash` 0: not known.
+Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
+    ROLL_TRY(const MappedFile bin, MappedFile::open(with(work.base, ".bin")));
+    const auto hash = whole_hash(bin.bytes(), work.go_on);
+    if (!hash) return false;
+    ROLL_TRY_VOID(write_record(
+        work.base, {work.source.string(), rules_of(work.options), work.samples,
+                    text_hash == 0 ? "" : to_hex(text_hash), sample_hash(bin.bytes()), *hash}));
+    return true;
+}
+
+// False: told to stop.
+Result<bool> make(const Work& work) {
+    const EncodeRules rules = work.rules();
+    ROLL_TRY(const TextSource text, TextSource::open(work.source, work.tokenizer, rules));
+    ROLL_TRY(TokenWriter writer,
+             TokenWriter::open(work.base, type_for(work.tokenizer.vocab_size(), rules)));
+    const auto whole = write_all(text, work.source, writer, work.options, work.go_on);
+    if (!whole && whole.error().code == ErrorCode::InvalidArgument) TokenWriter::discard(work.base);
+    if (!whole || !*whole) return whole;
+    ROLL_TRY(const Stamp after, stamp_of(work.source));
+    if (!(after == work.stamp)) {
+        TokenWriter::discard(work.base);
+        return fail(ErrorCode::Failed, work.source.string() + " was changed while it was read");
+    }
+    ROLL_TRY_VOID(writer.sync());
+    ROLL_TRY(const bool recorded, record_tokens(work, writer.progress().text_hash));
+    if (!recorded) return false;
+    ROLL_TRY_VOID(writer.finish());
+    return true;
+}
+
+// Nothing: told to stop.
+Result<std::optional<Prepared>> make_or_wait(const Work& work) {
+    ROLL_TRY_VOID(make_directories(work.options.directory));
+    ROLL_TRY(const auto lock, take_turn(work.base, work.stamp.size, work.go_on));
+    if (!lock) return std::optional<Prepared>();
+    ROLL_TRY(const Made made, is_made(work));  // by the one that was waited for
+    if (made == Made::OfAnotherText) {
+        std::error_code ignored;
+        fs::remove(with(work.base, ".idx"), ignored);
+        TokenWriter::discard(work.base);
+    }
+    ROLL_TRY(const auto record, read_record(work.base));
+    if (made != Made::Yes) {
+        ROLL_TRY(const bool whole, make(work));
+        if (!whole) return std::optional<Prepared>();
+    } else if (!record) {
+        ROLL_TRY(const bool recorded, record_tokens(work, 0));
+        if (!recorded) return std::optional<Prepared>();
+    }
+    return std::optional(
+        Prepared{.bin = with(work.base, ".bin"), .was_stale = made == Made::OfAnotherText});
+}
+
+Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareOptions& options) {
+    std::vector<std::pair<fs::path, TokenRecord>> found;
+    std::vector<fs::path> places = options.elsewhere;
+    places.insert(places.begin(), options.directory);
+    for (const fs::path& place : places)
+        for (auto& one : find_records(place, source.string(), rules_of(options)))
+            found.push_back(std::move(one));
+    const auto wanted = std::ranges::find_if(found, [&](const auto& one) {
+        return std::ranges::find(options.hashes, one.second.hash) != options.hashes.end();
+    });
+    if (found.empty())
+        return fail(ErrorCode::NotFound, source.string() + " is gone, and " +
+                                             options.directory.string() +
+                                             " has no tokens that were made of it");
+    if (wanted == found.end() && found.size() > 1)
+        return fail(ErrorCode::InvalidArgument,
+                    source.string() + " is gone, and tokens were made of " +
+                        std::to_string(found.size()) + " states of it, " + found[0].first.string() +
+                        ".bin and others; name the right one in data.train");
+    const auto& [base, record] = wanted == found.end() ? found.front() : *wanted;
+    return std::optional(Prepared{with(base, ".bin"), lines_in(with(base, ".bad")), record, true});
+}
+
 }  // namespace
 
 Result<std::optional<Prepared>> prepare(const fs::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const GoOn& go_on) {
-    ROLL_TRY(const Stamp stamp, stamp_of(source));
-    const fs::path base = options.directory / name_of(source, stamp, options);
-    const auto with = [&](const char* suffix) { return fs::path(base) += suffix; };
-    std::error_code error;
-    if (!fs::exists(with(".idx"), error)) {
-        ROLL_TRY_VOID(make_directories(options.directory));
-        ROLL_TRY(const auto lock, take_turn(base, stamp.size, go_on));
-        if (!lock) return std::optional<Prepared>();
-        if (!fs::exists(with(".idx"), error)) {
-            EncodeRules rules = options.rules;
-            rules.json_lines = source.extension() == ".jsonl";
-            ROLL_TRY(const TextSource text, TextSource::open(source, tokenizer, rules));
-            ROLL_TRY(TokenWriter writer,
-                     TokenWriter::open(base, type_for(tokenizer.vocab_size(), rules)));
-            const auto whole = write_all(text, source, writer, options, go_on);
-            if (!whole && whole.error().code == ErrorCode::InvalidArgument)
-                TokenWriter::discard(base);
-            if (!whole) return tl::unexpected(whole.error());
-            if (!*whole) return std::optional<Prepared>();
-            ROLL_TRY(const Stamp after, stamp_of(source));
-            if (!(after == stamp)) {
-                TokenWriter::discard(base);
-                return fail(ErrorCode::Failed, source.string() + " was changed while it was read");
-            }
-            ROLL_TRY_VOID(writer.finish());
-        }
+    const auto stamp = stamp_of(source);
+    if (!stamp && stamp.error().code == ErrorCode::NotFound) return find_made(source, options);
+    if (!stamp) return tl::unexpected(stamp.error());
+    ROLL_TRY(const MappedFile text, MappedFile::open(source));
+    const Work work{source,
+                    tokenizer,
+                    options,
+                    go_on,
+                    options.directory / name_of(source, *stamp, options),
+                    *stamp,
+                    sample_hash(text.bytes())};
+    ROLL_TRY(const Made made, is_made(work));
+    ROLL_TRY(auto record, read_record(work.base));
+    std::optional<Prepared> prepared(Prepared{.bin = with(work.base, ".bin")});
+    if (made != Made::Yes || !record) {
+        ROLL_TRY(prepared, make_or_wait(work));
+        if (!prepared) return prepared;
+        ROLL_TRY(record, read_record(work.base));
+        if (!record)
+            return fail(ErrorCode::Failed, with(work.base, ".made").string() + " went away");
     }
-    return std::optional(Prepared{with(".bin"), lines_in(with(".bad"))});
+    prepared->bad_lines = lines_in(with(work.base, ".bad"));
+    prepared->record = *std::move(record);
+    return prepared;
+}
+
+Result<std::optional<bool>> verify_text(const fs::path& source,
+                                        const tokenizer::Tokenizer& tokenizer,
+                                        const PrepareOptions& options, const TokenRecord& record,
+                                        const GoOn& go_on) {
+    if (record.text_hash.empty()) return std::optional<bool>();
+    EncodeRules rules = options.rules;
+    rules.json_lines = source.extension() == ".jsonl";
+    ROLL_TRY(const TextSource text, TextSource::open(source, tokenizer, rules));
+    std::uint64_t hash = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        if (!go_on({at, text.size()})) return std::optional<bool>();
+        const std::size_t end = text.slice_end(at);
+        hash = join_hashes(hash, text.hash_of(at, end));
+        at = end;
+    }
+    return std::optional(to_hex(hash) == record.text_hash);
 }
 
 }  // namespace roll::data

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "common/hash.hpp"
 #include "common/json.hpp"
 #include "worker/train/data/tokens.hpp"
 
@@ -162,12 +163,17 @@ void TextSource::encode_line_within_memory(std::string_view line, Encoded& encod
     }
 }
 
+std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
+    return hash64(text_.substr(begin, end - begin));
+}
+
 // A slice within a .txt is encoded behind a little of what stands before it, whose tokens are then
 // left out: so the first word is not taken for the start of a text. What the tokenizer puts around
 // a text is put around the whole.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;
+    encoded.text_hash = hash_of(begin, end);
     if (rules_.json_lines) {
         for (std::size_t at = begin; at < end;) {
             const std::size_t line_end = std::min(text_.find('\n', at), end);

@@ -33,7 +33,8 @@ struct BadLine {
 
 // The tokens of one slice.
 struct Encoded {
-    std::size_t end = 0;  // of the slice in the file
+    std::size_t end = 0;          // of the slice in the file
+    std::uint64_t text_hash = 0;  // of the slice's bytes
     std::uint64_t lines = 0;
     std::vector<std::uint32_t> ids;          // those only read as tokens.hpp has them
     std::vector<std::size_t> document_ends;  // positions in ids
@@ -53,6 +54,8 @@ class TextSource {
 
     // Any number of threads may encode.
     Encoded encode(std::size_t begin, std::size_t end) const;
+
+    std::uint64_t hash_of(std::size_t begin, std::size_t end) const;  // of a slice's bytes
 
   private:
     TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, EncodeRules rules);

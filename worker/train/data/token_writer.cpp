@@ -1,6 +1,7 @@
 #include "worker/train/data/token_writer.hpp"
 
 #include "common/files.hpp"
+#include "common/hash.hpp"
 #include "common/json.hpp"
 #include "worker/train/data/token_file.hpp"
 
@@ -45,6 +46,7 @@ Result<WriteProgress> read_state(const fs::path& path) {
     WriteProgress progress;
     for (const auto& [name, field] : kStateFields)
         progress.*field = reader.get<std::uint64_t>(name);
+    progress.text_hash = reader.get_or<std::uint64_t>("text_hash", 0);
     ROLL_TRY_VOID(reader.finish());
     return progress;
 }
@@ -52,6 +54,7 @@ Result<WriteProgress> read_state(const fs::path& path) {
 std::string state_text(const WriteProgress& progress) {
     Json json;
     for (const auto& [name, field] : kStateFields) json[name] = progress.*field;
+    json["text_hash"] = progress.text_hash;
     return json.dump();
 }
 
@@ -63,6 +66,10 @@ void erase(const fs::path& path) {
 fs::path with(fs::path path, const char* suffix) { return path += suffix; }
 
 }  // namespace
+
+std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice) {
+    return hash64(std::as_bytes(std::span(&slice, 1)), before);
+}
 
 TokenWriter::TokenWriter(fs::path base, TokenType type) : base_(std::move(base)), type_(type) {}
 
@@ -113,6 +120,8 @@ Result<void> TokenWriter::append(const Encoded& encoded) {
             .append(line.text)
             .append("\n");
     ROLL_TRY_VOID(bad_.append(bad));
+    const bool known = progress_.offset == 0 || progress_.text_hash != 0;
+    progress_.text_hash = known ? join_hashes(progress_.text_hash, encoded.text_hash) : 0;
     progress_.offset = encoded.end;
     progress_.lines += encoded.lines;
     progress_.tokens += encoded.ids.size();

@@ -23,7 +23,11 @@ struct WriteProgress {
     std::uint64_t open = 0;  // tokens of the document that has not ended
     std::uint64_t bad_lines = 0;
     std::uint64_t bad_bytes = 0;  // of the list of bad lines
+    std::uint64_t text_hash = 0;  // join_hashes of the slices before offset; 0: not known
 };
+
+// The hash of a text whose slices' hashes are joined one after the other, from 0.
+std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
 
 class TokenWriter {
   public:

@@ -84,6 +84,24 @@ class Record(RankCase):
         same = self.run_whole(3, 1, self.document(4, dp=1, kind='resume'), first.published, kind='resume')
         self.assertIn('\ntrain.steps 4 are done: nothing is left to train\n', same.log())
 
+    def test_another_corpus_of_as_many_tokens_is_noticed(self):
+        first = self.run_whole(1, 1, self.document(2, dp=1))
+        resume = self.document(3, dp=1, kind='resume')
+        same = self.run_whole(2, 1, resume, first.published, kind='resume')
+        self.assertNotIn('data.train', same.log())
+        with open(self.corpus, 'r+b') as file:
+            file.seek(5000)
+            letter = file.read(1)
+            file.seek(5000)
+            file.write(b'q' if letter == b'z' else b'z')
+        other = self.run_whole(3, 1, resume, first.published, kind='resume')
+        self.assertIn('other data follows', other.log())
+        self.assertIn(f'\nwarning: data.train[0] has other content than when {first.published[-1][1]} was written\n',
+                      other.log())
+        # All bytes, once they are known, are compared as well.
+        verified = self.run_whole(4, 1, self.document(2, dp=1, data__verify=True))
+        self.assertEqual(len(json.loads(verified.weights(2)['roll/state.json'])['data'][0].split()), 2)
+
     def test_rows_say_what_was_clipped_and_how_many_gradients_are_zero(self):
         run = self.run_whole(1, 1, self.document(12, dp=1, train__optimizer__clip_grad=1.5, checkpoint__every=5,
                                                  train__metrics={'grad_zeros': True}))

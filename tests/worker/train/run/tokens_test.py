@@ -254,7 +254,7 @@ class TokensTest(RankCase):
         document['data']['train'] = [huge]
         self.refused(document, 2, 'line 1: is a document of 1124 MiB, longer than 1 GiB')
 
-    def test_a_stopped_job_resumes_bitwise_without_its_directory(self):
+    def test_a_stopped_job_resumes_bitwise_without_its_directory_and_texts(self):
         whole = self.run_whole(1, 1, self.text_document(12))
         first = Attempt(self, 2, 1, self.text_document(12, checkpoint__every=3))
         first.wait_step(5)
@@ -262,9 +262,37 @@ class TokensTest(RankCase):
             process.send_signal(signal.SIGTERM)
         self.assertEqual(first.wait(), [75, 75], first.log())
         shutil.rmtree(self.model)
+        for text in (self.lines, self.corpus):
+            os.remove(text)
         second = self.run_whole(2, 2, self.text_document(12, checkpoint__every=3), reversed(first.published[-2:]))
         self.assertEqual(second.metrics(), whole.metrics())
         self.assertEqual(second.weights(12), whole.weights(12))
+        self.assertIn(f'\n{self.lines} is gone; the tokens that were made of it are used\n', '\n' + second.log())
+        # A job in another folder that resumes this one finds them as well.
+        third = self.run_whole(3, 1, {**self.text_document(14), 'kind': 'resume'}, second.published[-1:],
+                               kind='resume', output=os.path.join(self.top, 'elsewhere', 'job-3'))
+        self.assertEqual(third.metrics()[-1]['step'], 14)
+        self.refused(self.text_document(12), 2, 'tokenizer: ')
+
+    def test_text_changed_at_the_same_size_and_time_is_noticed(self):
+        document = self.text_document(2, dp=1, data__train=[self.lines])
+        first = self.run_whole(1, 1, document)
+        changed = {**self.text_document(3, dp=1, data__train=[self.lines]), 'kind': 'resume'}
+        times = os.stat(self.lines)
+        with open(self.lines, 'r+', encoding='utf-8') as file:
+            text = file.read().replace('"id": 7,', '"id": 8,', 1)  # the same tokens
+            file.seek(0)
+            file.write(text)
+        os.utime(self.lines, ns=(times.st_atime_ns, times.st_mtime_ns))
+        second = self.run_whole(2, 1, changed, first.published, kind='resume')
+        self.assertIn(f'{self.lines} has other text than before, at the same size and time', second.log())
+        self.assertNotIn('other data follows', second.log())
+        with open(self.lines, encoding='utf-8') as file:
+            lines = file.readlines()
+        with open(self.lines, 'w', encoding='utf-8') as file:
+            file.writelines([lines[1], lines[0], *lines[2:]])  # as many tokens
+        third = self.run_whole(3, 1, changed, first.published, kind='resume')
+        self.assertIn('warning: data.train[0] has other content than when ', third.log())
 
     def test_sizes_and_a_tokenizer_samples_and_another_dp(self):
         document = self.document(6, dp=1, tokenizer=self.model, data__train=[self.lines], train__precision='fp64',
