@@ -39,7 +39,12 @@ Metrics::Metrics(const MetricsOptions& options) {
     if (options.step > 0) kept = cut(earlier_text(file, options.earlier), options.step);
     if (kept.empty()) kept.push_back(options.head);
     std::string lines;
-    for (const OrderedJson& row : kept) lines += line_of(row);
+    for (const OrderedJson& row : kept) {
+        lines += line_of(row);
+        const auto loss = row.find("loss");
+        if (loss != row.end() && loss->is_number())
+            losses_.emplace_back(row["step"].get<std::int64_t>(), loss->get<double>());
+    }
     lines_.emplace(file, lines);
     if (options.also.csv) {
         table_.emplace(options.valid_sets, kept);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/json.hpp"
@@ -37,11 +38,15 @@ class Metrics {
     void append(const OrderedJson& row);
     void sync();
 
+    // Steps and losses of the rows that were kept at the start, in their order.
+    const std::vector<std::pair<std::int64_t, double>>& losses() const { return losses_; }
+
   private:
     std::optional<MetricsFile> lines_;
     std::optional<CsvTable> table_;
     std::optional<MetricsFile> csv_;
     std::optional<EventFile> events_;
+    std::vector<std::pair<std::int64_t, double>> losses_;
 };
 
 }  // namespace roll::train

@@ -7,12 +7,12 @@
 #include <ATen/ATen.h>
 
 #include "worker/plan/lr_schedule.hpp"
-#include "worker/train/bad_step.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
 #include "worker/train/launch_checks.hpp"
 #include "worker/train/left_out.hpp"
 #include "worker/train/peak.hpp"
+#include "worker/train/poisoned.hpp"
 #include "worker/train/step_report.hpp"
 
 namespace roll::train {
@@ -199,6 +199,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     if (backend_.memory) report.gpu = backend_.memory();
     report.eta_seconds = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
     metrics_->append(row_of(report));
+    if (result.updated) history_.add(state_.step, result.loss);
     const auto now = Clock::now();
     const bool last = state_.step == spec_.steps;
     if (now < progress_due_ && !last && result.updated) return;
@@ -227,18 +228,44 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     }
     if (saver_) saver_->finish();
     std::string ending;
-    if (spec_.on_not_finite == Policy::Rewind) {
-        join(state_.left_out, bad.samples);
-        if (writes()) write_left_out(launch_.output, state_);
-        barrier(*world_);
-        ending = "; samples " + ranges_text(bad.samples) + " are left out from now on";
-    }
+    if (spec_.on_not_finite == Policy::Rewind) ending = prepare_rewind(bad);
     if (bad.rank != rank_)
         throw RankFailure(protocol::kExitPeerLost,
                           "rank " + std::to_string(bad.rank) + " met a number that is not finite");
     const bool again =
         spec_.on_not_finite == Policy::Retry || spec_.on_not_finite == Policy::Rewind;
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
+}
+
+// Where the loss rose up to this step, what is done since is poisoned: the steps since then are
+// left out, and so is the one before, whose update the first high loss shows.
+std::string Trainer::prepare_rewind(const BadStep& bad) {
+    const at::Tensor begin = at::zeros({}, at::kDouble);
+    if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
+    sum_over(*world_, begin);
+    const auto rise = static_cast<std::int64_t>(begin.item<double>());
+    std::vector<std::int64_t> samples = bad.samples;
+    if (rise > 0) {
+        const std::int64_t steps = state_.step - std::max<std::int64_t>(rise - 2, 0);
+        const std::int64_t end = state_.samples + spec_.global_batch_size;
+        samples.clear();
+        for (std::int64_t sample =
+                 std::max<std::int64_t>(state_.samples - steps * spec_.global_batch_size, 0);
+             sample < end; ++sample)
+            samples.push_back(sample);
+        if (writes())
+            add_poisoned(launch_.output,
+                         {std::max<std::int64_t>(rise - 1, 1), launch_.attempt.token});
+    }
+    join(state_.left_out, samples);
+    if (writes()) write_left_out(launch_.output, state_);
+    barrier(*world_);
+    const std::string ending = "; samples " + ranges_text(samples) + " are left out from now on";
+    if (rise == 0) return ending;
+    return "; the loss rose from step " + std::to_string(rise) +
+           " on, so the job goes back to a "
+           "checkpoint before step " +
+           std::to_string(std::max<std::int64_t>(rise - 1, 1)) + ending;
 }
 
 Moment Trainer::moment() const {

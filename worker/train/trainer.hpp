@@ -12,8 +12,10 @@
 #include "common/spec/train.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/backend.hpp"
+#include "worker/train/bad_step.hpp"
 #include "worker/train/batches.hpp"
 #include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/loss_rise.hpp"
 #include "worker/train/metrics.hpp"
 #include "worker/train/model_setup.hpp"
 #include "worker/train/pipeline/train_step.hpp"
@@ -54,6 +56,7 @@ class Trainer {
     void tell_step(double own_seconds);
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
+    std::string prepare_rewind(const BadStep& bad);          // what is left out, for the message
     std::vector<ValidResult> measure(const Moment& moment);  // what is due, told
     bool validate(const Moment& moment);                     // whether it was the best so far
     Moment moment() const;
@@ -95,6 +98,7 @@ class Trainer {
     Clock::time_point told_{};
     double peak_flops_ = 0;  // of all ranks; 0: not measured yet
     int skipped_in_a_row_ = 0;
+    LossHistory history_;  // of the rank that writes
 };
 
 }  // namespace roll::train

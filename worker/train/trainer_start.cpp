@@ -5,12 +5,14 @@
 
 #include "common/files.hpp"
 #include "worker/plan/mesh.hpp"
+#include "worker/train/bad_step.hpp"
 #include "worker/train/comm/timed_communicator.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/job_record.hpp"
 #include "worker/train/launch_checks.hpp"
 #include "worker/train/left_out.hpp"
 #include "worker/train/load_weights.hpp"
+#include "worker/train/poisoned.hpp"
 #include "worker/train/trainer.hpp"
 
 namespace roll::train {
@@ -95,11 +97,20 @@ void Trainer::restore_newest() {
     }
     const at::Tensor chosen = at::zeros({}, at::kDouble);
     if (writes()) {
-        choice_ = checkpoint::choose_newest(candidates, checkpoint::For::Resume);
+        choice_ = choose_sound(candidates);
         for (const std::string& reason : choice_.reasons) std::printf("%s\n", reason.c_str());
-        if (choice_.directory) chosen.fill_(static_cast<double>(choice_.skipped.size() + 1));
+        const auto place = std::ranges::find(candidates, choice_.directory);
+        if (place != candidates.end())
+            chosen.fill_(static_cast<double>(place - candidates.begin() + 1));
+        else if (std::ranges::any_of(candidates, is_poisoned))
+            chosen.fill_(-1);
     }
     sum_over(*world_, chosen);
+    if (chosen.item<double>() < 0)
+        throw RankFailure(writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,
+                          "no checkpoint is left from before the loss began to rise; keep more of "
+                          "them (checkpoint.keep, checkpoint.keep_every), or train with a lower "
+                          "train.optimizer.lr");
     const auto number = static_cast<std::size_t>(chosen.item<double>());
     if (number == 0)
         throw RankFailure(1, "none of the " + std::to_string(candidates.size()) +
@@ -172,6 +183,7 @@ void Trainer::open_outputs() {
     metrics_.emplace(MetricsOptions{output, earlier, state_.step,
                                     metrics_head(spec_, model_.config, corpus_, learned_),
                                     spec_.metrics, validation_.names()});
+    for (const auto& [step, loss] : metrics_->losses()) history_.add(step, loss);
     std::printf("%s\n", headline(spec_, model_.config, corpus_).c_str());
     if (learned_.documents > 0)
         std::printf("%s\n", documents_line(learned_, spec_.seq_length).c_str());

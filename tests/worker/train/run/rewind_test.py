@@ -10,6 +10,7 @@ import invented_family_test as made
 from ranks import Attempt, RankCase
 
 WINDOWS, LENGTH, ROWS = 40, 32, 8
+LATE = 24 * LENGTH + 7  # likewise, in one of the last of 30 steps
 POISON = 8 * LENGTH + 7  # the place of a byte that no other text has, in the third step
 SIZES = {**made.SIZES, 'num_hidden_layers': 2, 'rms_norm_eps': 0.0}
 
@@ -19,6 +20,7 @@ class Rewind(RankCase):
     def setUp(self):
         super().setUp()
         with open(self.corpus, 'r+b') as file:
+            self.text = file.read()
             file.truncate(WINDOWS * LENGTH + 1)
             file.seek(POISON)
             file.write(b'\1')
@@ -80,6 +82,49 @@ class Rewind(RankCase):
         self.assertEqual(later.weights(5), second.weights(5))
         self.assertIn(f'left out: samples {begin} to {end}', later.log())
         self.assertEqual(json.loads(later.weights(5)['roll/state.json'])['left_out'], list(range(begin, end + 1)))
+
+    def test_goes_back_to_before_the_loss_rose(self):
+        windows = 30 * ROWS  # one of which no step survives
+        with open(self.corpus, 'wb') as file:
+            text = bytearray(self.text[:windows * LENGTH + 1])
+            text[LATE] = 1
+            file.write(text)
+        document = {**self.poisoned('rewind', 1), 'train': {**self.poisoned('rewind', 1)['train'], 'steps': 30}}
+        document['checkpoint']['keep'] = 99
+        seen = self.run_whole(1, 1, {**document, 'train': {**document['train'], 'on_not_finite': 'skip'}})
+        bad, = [row['step'] for row in seen.metrics() if row.get('skipped')]
+        self.assertGreater(bad, 20)
+        # Of the run's own losses those of the last three steps before it are told higher than they were.
+        first = Attempt(self, 2, 1, document)
+        first.wait()
+        os.remove(os.path.join(first.output, 'left_out.json'))
+        path = os.path.join(first.output, 'metrics.jsonl')
+        with open(path, encoding='utf-8') as file:
+            rows = [json.loads(line) for line in file]
+        for row in rows:
+            if row.get('step', 0) in range(bad - 3, bad) and 'loss' in row:
+                row['loss'] *= 3
+        with open(path, 'w', encoding='utf-8') as file:
+            file.writelines(json.dumps(row) + '\n' for row in rows)
+        second = Attempt(self, 2, 2, document, reversed(first.published))
+        self.assertEqual(second.wait(), [1], second.log())
+        self.assertIn(f'resumed at step {bad - 1} ', second.log())
+        message = second.said('failed')[0]['message']
+        begin, end = (bad - 5) * ROWS, bad * ROWS - 1
+        self.assertIn(f'; the loss rose from step {bad - 3} on, so the job goes back to a checkpoint before step '
+                      f'{bad - 4}; samples {begin} to {end} are left out from now on', message)
+        third = self.run_whole(2, 3, document, reversed(first.published))
+        self.assertIn(f'resumed at step {bad - 5} ', third.log())
+        self.assertIn('is skipped: it was written after the loss began to rise', third.log())
+        skipped = [row['step'] for row in third.metrics() if row.get('skipped')]
+        self.assertEqual(skipped, list(range(bad - 4, bad + 1)))
+        # What it wrote since then is as good as any, and a job without an older checkpoint ends.
+        poisoned = [(step, place) for step, place in first.published if step > bad - 5]
+        again = self.run_whole(2, 4, document, [third.published[-2], *reversed(poisoned)])
+        self.assertIn('resumed at step ', again.log())
+        ended = Attempt(self, 2, 5, document, reversed(poisoned))
+        self.assertEqual(ended.wait(), [3], ended.log())
+        self.assertIn('no checkpoint is left from before the loss began to rise', ended.said('failed')[0]['message'])
 
     def test_other_data_has_other_numbers(self):
         first, second, *_ = self.sent_back(1, 1)
