@@ -152,7 +152,8 @@ tl::unexpected<Error> explain(const Spawn& spawn, const Failure& failure) {
     const std::string why = ": " + std::generic_category().message(failure.number);
     const bool missing = failure.number == ENOENT;
     const bool unfit = failure.number == EACCES || failure.number == ENOEXEC ||
-                       failure.number == ENOTDIR || failure.number == EISDIR;
+                       failure.number == ENOTDIR || failure.number == EISDIR ||
+                       failure.number == E2BIG;
     const ErrorCode code = missing ? ErrorCode::NotFound
                            : unfit ? ErrorCode::InvalidArgument
                                    : ErrorCode::Failed;

@@ -89,6 +89,7 @@ class Guard {
     void look_into_logs(const GuardPlan& plan);
     void wait();
     void cap_logs(const GuardPlan& plan);
+    void check_output(const GuardPlan& plan);
 
     const Leash& leash_;
     const io::Descriptor& signals_;
@@ -103,6 +104,7 @@ class Guard {
     Instant check_until_{};
     std::optional<std::string> check_end_{};  // of the one that ran: its trouble, or empty
     Instant capped_{};
+    std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
     bool failed_ = false;  // a program ended badly
     bool nothing_left_ = false;
@@ -143,7 +145,7 @@ io::Spawn spawn_of(const Program& program, pid_t group) {
 // What Roll's own programs said is there even if this process is killed.
 Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
     if (own) return open_log(program.log);
-    ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log));
+    ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log, log_bytes_max_));
     pipes_.push_back(std::move(pipe));
     return pipes_.back()->take_input();
 }
@@ -326,8 +328,19 @@ void Guard::look_into_logs(const GuardPlan& plan) {
     talk_.say(line);
 }
 
+// Programs that ended well may have written into a directory that nobody can find any more.
+void Guard::check_output(const GuardPlan& plan) {
+    const std::string& output = plan.directories.front();
+    const bool done = started_ && programs_ended() && !failed_;
+    if (!done || ::access(output.c_str(), F_OK) == 0 || errno != ENOENT) return;
+    talk_.say("failed " + encode(Verdict{"app", 1,
+                                         "its output directory " + output +
+                                             " was deleted while it ran; its logs are lost"}));
+}
+
+// Logs that programs write themselves; a LogPipe caps its own.
 void Guard::cap_logs(const GuardPlan& plan) {
-    if (boot_now() - capped_ < std::chrono::seconds(5)) return;
+    if (!plan.own_programs || boot_now() - capped_ < std::chrono::seconds(1)) return;
     capped_ = boot_now();
     for (const Program& program : plan.programs) cap_log(program.log, plan.log_bytes_max);
 }
@@ -337,6 +350,7 @@ bool Guard::programs_ended() const {
 }
 
 void Guard::run(const GuardPlan& plan) {
+    log_bytes_max_ = plan.log_bytes_max;
     if (const auto prepared = prepare(plan); !prepared)
         fail_preparing(prepared.error());
     else
@@ -358,6 +372,7 @@ void Guard::run(const GuardPlan& plan) {
         wait();
     }
     finish_logs();
+    check_output(plan);
     look_into_logs(plan);
 }
 

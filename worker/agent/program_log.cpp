@@ -12,6 +12,7 @@
 
 #include "common/files.hpp"
 #include "common/io/process.hpp"
+#include "worker/agent/log_cap.hpp"
 
 namespace roll::agent {
 namespace {
@@ -56,11 +57,11 @@ void add_to_log(const std::string& file, const std::string& text) {
     if (log) write_all(log->get(), "roll-worker: " + text + "\n");
 }
 
-Result<std::unique_ptr<LogPipe>> LogPipe::make(std::string file) {
+Result<std::unique_ptr<LogPipe>> LogPipe::make(std::string file, std::int64_t bytes_max) {
     ROLL_TRY(io::Pipe pipe, io::make_pipe());
     ::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
     return std::unique_ptr<LogPipe>(
-        new LogPipe(std::move(file), std::move(pipe.read), std::move(pipe.write)));
+        new LogPipe(std::move(file), bytes_max, std::move(pipe.read), std::move(pipe.write)));
 }
 
 void LogPipe::begin(short revents) {
@@ -95,11 +96,19 @@ Result<void> LogPipe::copy() {
 // a program may have handed to a server of the user's, is not waited for.
 Result<void> LogPipe::copy_into(const io::Descriptor& log) {
     std::array<char, kAtOnceBytes> bytes;
+    std::int64_t unseen = 0;  // bytes since the log was last looked at
     for (bool over = !over_;;) {
         const ssize_t n = ::read(output_.get(), bytes.data(), bytes.size());
-        if (n == 0 || (n < 0 && errno == EAGAIN && over)) return {};
+        if (n == 0 || (n < 0 && errno == EAGAIN && over)) {
+            cap_log(file_, bytes_max_);
+            return {};
+        }
         if (n > 0 && !write_all(log.get(), {bytes.data(), static_cast<std::size_t>(n)}))
             return refuse("write", file_);
+        if (n > 0 && (unseen += n) >= bytes_max_ / 4) {
+            cap_log(file_, bytes_max_);
+            unseen = 0;
+        }
         if (n > 0) continue;
         std::array<pollfd, 2> polled{pollfd{output_.get(), POLLIN, 0},
                                      pollfd{over_.get(), POLLIN, 0}};

@@ -3,6 +3,7 @@
 // three folders and a file cost more than running them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,7 +24,8 @@ void add_to_log(const std::string& file, const std::string& text);
 // must not keep a guard from killing in time.
 class LogPipe {
   public:
-    static Result<std::unique_ptr<LogPipe>> make(std::string file);
+    // Cuts the log as cap_log() does before it is a quarter longer than `bytes_max`; 0: no limit.
+    static Result<std::unique_ptr<LogPipe>> make(std::string file, std::int64_t bytes_max);
     ~LogPipe() { static_cast<void>(finish()); }
     LogPipe(const LogPipe&) = delete;
     LogPipe& operator=(const LogPipe&) = delete;
@@ -38,8 +40,9 @@ class LogPipe {
     Result<void> finish();
 
   private:
-    LogPipe(std::string file, io::Descriptor output, io::Descriptor input)
+    LogPipe(std::string file, std::int64_t bytes_max, io::Descriptor output, io::Descriptor input)
         : file_(std::move(file)),
+          bytes_max_(bytes_max),
           output_(std::move(output)),
           input_(std::move(input)),
           waited_(output_.get()) {}
@@ -47,6 +50,7 @@ class LogPipe {
     Result<void> copy_into(const io::Descriptor& log);
 
     std::string file_;
+    std::int64_t bytes_max_;
     io::Descriptor output_;
     io::Descriptor input_;
     io::Descriptor over_{};  // an eventfd: nobody of ours writes any more

@@ -271,6 +271,31 @@ TEST_F(SupervisorTest, WhatCannotStartSaysWhy) {
     wait<Gone>();
 }
 
+TEST_F(SupervisorTest, AnArgumentThatIsTooLongForTheKernelIsTheJobsFault) {
+    start(Json{{"command", {"true", std::string(200'000, 'x')}}}.dump(), 1, "command");
+    EXPECT_EQ(wait<StartFailed>().verdict,
+              (Verdict{"invalid", 126, "cannot run true: Argument list too long"}));
+    wait<Gone>();
+}
+
+TEST_F(SupervisorTest, AnOutputThatIsDeletedFailsAProgramThatEndsWell) {
+    start(R"({"command": ["sh", "-c", "rm -r $ROLL_OUTPUT"]})", 1, "command");
+    const Verdict verdict = wait<StartFailed>().verdict;
+    EXPECT_EQ(verdict.outcome, "app");
+    EXPECT_NE(verdict.reason.find((folder_ / "out").string() + " was deleted"), std::string::npos);
+    wait<Gone>();
+}
+
+TEST_F(SupervisorTest, ALogIsCutWhileItIsCopied) {
+    start(R"({"command": ["sh", "-c", "yes | head -c 30000000; echo last; sleep 600"],
+              "log_size": "1MB"})",
+          1, "command");
+    while (!logged(0).ends_with("last\n")) ::usleep(1000);
+    EXPECT_LT(std::filesystem::file_size(log_file(0)), 1'400'000u);
+    supervisor_->kill(key_);
+    wait<Gone>();
+}
+
 TEST_F(SupervisorTest, AMissingRankProgramIsNotTheJobsFault) {
     std::filesystem::remove(folder_ / "roll-rank");
     start(R"({"rank": ["ready"]})");
