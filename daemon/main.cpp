@@ -1,6 +1,8 @@
 // rolld: reads the ledger, binds its socket, serves until it is asked to end.
 #include <csignal>
 #include <functional>
+#include <thread>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -15,6 +17,7 @@
 #include "common/files.hpp"
 #include "common/hash.hpp"
 #include "common/io/beacon.hpp"
+#include "common/io/client.hpp"
 #include "common/io/process.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/json.hpp"
@@ -167,6 +170,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     made.workers = directory.worker();
     ROLL_TRY(made.cluster, cluster_name(directory));
     ROLL_TRY(made.policy, server::find_config(options.config, directory.root()));
+    made.home = ledger::identity(directory.root());
     made.nonce = random_name();
     made.take_over = options.take_over;
     made.connections_max = options.max_connections;
@@ -214,8 +218,9 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
 }
 
 // A backup's ledger or, if that is empty, an empty one in the ledger's place.
-Result<void> restore(const io::StateDirectory& directory, const std::string& backup) {
-    const auto beacon = io::read_beacon(directory.beacon());
+Result<void> restore(const io::StateDirectory& directory, const Options& options) {
+    const std::string& backup = options.restore;
+    const auto beacon = io::read_beacon(shared_directory(directory, options).beacon());
     ROLL_TRY(const ledger::Restored restored,
              ledger::restore(backup, directory.root(), beacon ? beacon->incarnation + 1 : 0,
                              wall_clock_now()));
@@ -234,7 +239,7 @@ std::optional<Result<void>> keep_house(const Options& options) {
     if (!directory) return tl::unexpected(directory.error());
     if (options.check) return check(*directory);
     if (!options.backup.empty()) return back_up(*directory, options.backup);
-    return restore(*directory, options.restore);
+    return restore(*directory, options);
 }
 
 // A connection is a descriptor: as many as this user may have.
@@ -253,6 +258,40 @@ int tell(const Result<void>& done) {
     return exit_code(done.error().code);
 }
 
+// A rolld that was killed holds its ledger until the kernel has taken its memory back. One that
+// answers is not waited for.
+void await_end_of_last(const io::StateDirectory& directory) {
+    constexpr std::chrono::seconds kPatience{15};
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto answers = [&] {
+        auto client = io::Client::connect(directory);
+        return client && client->ask("version", Json::object(), std::chrono::seconds(1));
+    };
+    for (bool told = false; ledger::is_locked(directory.root()) && !answers();) {
+        if (std::chrono::steady_clock::now() > deadline) return;
+        if (!std::exchange(told, true))
+            fmt::print(stderr, "rolld: waits up to {} s for the rolld before it to end\n",
+                       kPatience.count());
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+}
+
+// Names this process from before the ledger is read: clients then wait for it.
+class PidFile {
+  public:
+    explicit PidFile(std::filesystem::path path) : path_(std::move(path)) {}
+    PidFile(const PidFile&) = delete;
+    PidFile& operator=(const PidFile&) = delete;
+    ~PidFile() { remove(); }
+    Result<void> write() const {
+        return write_file_atomically(path_, std::to_string(::getpid()) + "\n");
+    }
+    void remove() const { ::unlink(path_.c_str()); }
+
+  private:
+    std::filesystem::path path_;
+};
+
 Result<void> serve(const Options& options) {
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(options.dir));
     if (options.check_config) {
@@ -262,10 +301,13 @@ Result<void> serve(const Options& options) {
     }
     ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());
+    await_end_of_last(directory);
     // Where another rolld serves, its log is not this one's to write to.
     ROLL_TRY_VOID(ledger::Lock::take(directory.root()));
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
+    const PidFile pid(directory.pid("rolld"));
+    ROLL_TRY_VOID(pid.write());
     ROLL_TRY_VOID(prune(ledger, options.keep_ended));
     ROLL_TRY(server::ServerOptions server_options_, server_options(directory, options));
     const std::string local = server_options_.local;
@@ -293,7 +335,6 @@ Result<void> serve(const Options& options) {
         });
     };
     reread();
-    ROLL_TRY_VOID(write_file_atomically(directory.pid("rolld"), std::to_string(::getpid()) + "\n"));
     ROLL_TRY_VOID(write_file_atomically(directory.local_file(), local));
     ROLL_TRY_VOID(
         write_file_atomically(directory.endpoint_file(), advertised(server->endpoint()) + "\n"));
@@ -302,7 +343,7 @@ Result<void> serve(const Options& options) {
         write_file_atomically(shared.endpoint_file(), advertised(server->endpoint()) + "\n"));
     spdlog::info("serves {} at {}", directory.root().string(), server->endpoint());
     const auto ended = server->run();
-    ::unlink(directory.pid("rolld").c_str());
+    pid.remove();
     if (!server->let_go()) {
         spdlog::warn("ends although the volume of its beacon does not answer");
         ::_exit(tell(ended));

@@ -56,6 +56,7 @@ Result<std::string> encode_beacon(const Beacon& beacon) {
                  {"host", beacon.host},
                  {"endpoint", beacon.endpoint},
                  {"counter", beacon.counter}};
+    if (!beacon.home.empty()) json["home"] = beacon.home;
     if (beacon.patience_ms > 0) json["patience_ms"] = beacon.patience_ms;
     std::string record = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (record.size() > kTextBytes)
@@ -81,6 +82,7 @@ Result<Beacon> decode_beacon(std::string_view record) {
     beacon.nonce = r.get<std::string>("nonce");
     beacon.host = r.get<std::string>("host");
     beacon.endpoint = r.get<std::string>("endpoint");
+    beacon.home = r.get_or<std::string>("home", "");
     beacon.counter = r.get<std::uint64_t>("counter");
     beacon.patience_ms = r.get_or<std::int64_t>("patience_ms", 0);
     ROLL_TRY_VOID(r.finish_lenient());

@@ -27,6 +27,7 @@ struct Beacon {
     std::string nonce;              // of this rolld process
     std::string host;
     std::string endpoint;
+    std::string home{};         // names the state directory, not a copy of it; empty: not known
     std::uint64_t counter = 0;  // beats published by this incarnation
     // How long this rolld would go on without reading this file; 0: for ever.
     std::int64_t patience_ms = 0;

@@ -6,12 +6,31 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace roll::ledger {
+namespace {
+
+std::filesystem::path file_of(const std::filesystem::path& directory) {
+    return directory / "ledger.lock";
+}
+
+}  // namespace
+
+bool is_locked(const std::filesystem::path& directory) {
+    const auto lock = Lock::take(directory);
+    return !lock && lock.error().code == ErrorCode::Refused;
+}
+
+std::string identity(const std::filesystem::path& directory) {
+    struct stat info {};
+    if (::stat(file_of(directory).c_str(), &info) != 0) return {};
+    return std::to_string(info.st_ino);
+}
 
 Result<Lock> Lock::take(const std::filesystem::path& directory) {
-    const auto path = directory / "ledger.lock";
+    const auto path = file_of(directory);
     Lock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (lock.fd_ < 0) {
         return fail(ErrorCode::Failed,

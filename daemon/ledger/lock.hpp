@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "common/error.hpp"
 
@@ -21,5 +22,12 @@ class Lock {
     explicit Lock(int fd) : fd_(fd) {}
     int fd_;
 };
+
+// Whether another process holds the lock of this directory.
+bool is_locked(const std::filesystem::path& directory);
+
+// Names the directory by its lock file: a copy of the directory has another name, a directory that
+// was moved on its volume keeps it. Empty without a lock file.
+std::string identity(const std::filesystem::path& directory);
 
 }  // namespace roll::ledger

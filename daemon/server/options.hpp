@@ -22,6 +22,7 @@ struct ServerOptions {
     std::filesystem::path secrets;     // directory of the users' secrets
     std::filesystem::path workers{};   // run directories of workers on this machine
     std::string cluster;               // names the ledger
+    std::string home{};                // names the state directory (ledger::identity)
     std::string nonce;                 // of this process
     spec::Policy policy;               // of rolld.yaml
     gateway::LeaseRules leases;

@@ -51,6 +51,7 @@ io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation) {
     beacon.nonce = options.nonce;
     beacon.host = host_name();
     beacon.endpoint = options.endpoint;
+    beacon.home = options.home;
     beacon.patience_ms = options.leases.volume_patience.count();
     return beacon;
 }
@@ -60,7 +61,10 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const auto seen = io::read_beacon(options.beacon);
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool old = seen->incarnation > state.incarnation;
-    const bool elsewhere = seen->host != host_name();
+    // A copy of a state directory has a lock of its own, and so do two machines of one name.
+    const bool copied = !seen->home.empty() && seen->home != options.home;
+    const bool foreign = seen->host != host_name();
+    const bool elsewhere = foreign || copied;
     // Until all is adopted, this one minds how long an older one may go on; a restart included.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
@@ -76,7 +80,7 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
                     "stop that one first");
     }
     if (!options.take_over && old) return too_old(state, *seen);
-    if (!options.take_over) {
+    if (!options.take_over && foreign) {
         return fail(ErrorCode::Refused,
                     "the beacon is of " + rolld_of(*seen) + ", and it stands still",
                     "if that rolld is dead: rolld --take-over");

@@ -15,6 +15,7 @@ Beacon sample(std::uint64_t counter, std::uint64_t incarnation = 3) {
             .nonce = "0123456789abcdef",
             .host = "node-1",
             .endpoint = "ipc:///run/user/1000/roll/abc.sock",
+            .home = "4711",
             .counter = counter};
 }
 

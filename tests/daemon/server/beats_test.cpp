@@ -1,8 +1,9 @@
-// When a real rolld beats, and what it counts from.
+// When a real rolld beats, what it counts from, and what it reads of another one's beacon.
 #include <array>
 #include <cstring>
 
 #include <sys/inotify.h>
+#include <sys/stat.h>
 
 #include "common/io/beacon.hpp"
 #include "common/io/descriptor.hpp"
@@ -100,6 +101,87 @@ TEST(Beats, AWorkerThatDoesNotRenewIsToldTheCounterOfItsRenewal) {
     const auto later = worker.until([](const auto& answer) { return answer.counted >= 3; });
     EXPECT_EQ(later.counter, first.counter);
     EXPECT_GE(io::read_beacon(daemon.directory().beacon())->counter, first.counter + 3);
+}
+
+// But sockets.
+void copy_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(from)) {
+        const auto target = to / std::filesystem::relative(entry.path(), from);
+        if (entry.is_directory()) std::filesystem::create_directories(target);
+        if (entry.is_regular_file()) std::filesystem::copy_file(entry.path(), target);
+    }
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(to))
+        if (entry.is_directory()) ::chmod(entry.path().c_str(), 0700);
+}
+
+// A directory that was copied while its rolld went on, on this machine or one of the same name.
+TEST(Beats, ACopyOfAStateDirectoryTakesNoLivingClusterOver) {
+    Daemon shared;
+    Daemon daemon;
+    const std::vector<std::string> words{"--shared", shared.root.string(), "--stillness", "3"};
+    daemon.start(words);
+    FakeWorker worker(daemon);
+    worker.until([](const auto& answer) { return answer.counter > 0; });
+    Daemon copy;
+    copy_files(daemon.root, copy.root);
+    copy.launch(words);
+    std::atomic<bool> ended{false};
+    std::thread beats([&] {
+        while (!ended) {
+            worker.beat();
+            std::this_thread::sleep_for(100ms);
+        }
+    });
+    EXPECT_EQ(copy.wait(), 4);
+    ended = true;
+    beats.join();
+    EXPECT_EQ(daemon.end(SIGKILL), 128 + SIGKILL);
+    copy.start(words);
+    const auto seen = io::read_beacon(shared.directory().beacon());
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->incarnation, 2u) << "the first one is dead: its beacon stands still";
+}
+
+TEST(Beats, ARestoreMindsTheBeaconOfTheSharedVolume) {
+    Daemon shared;
+    Daemon daemon;
+    const std::vector<std::string> words{"--shared", shared.root.string()};
+    daemon.start(words);
+    EXPECT_EQ(daemon.end(SIGTERM), 0);
+    Daemon backup;
+    std::filesystem::remove(backup.root);
+    const std::string copy = backup.root.string();
+    const auto run = [&](std::vector<std::string> more) {
+        more.insert(more.end(), words.begin(), words.end());
+        daemon.launch(std::move(more));
+        return daemon.wait();
+    };
+    EXPECT_EQ(run({"--backup", copy}), 0);
+    for (int i = 0; i < 3; ++i) {
+        daemon.start(words);
+        EXPECT_EQ(daemon.end(SIGTERM), 0);
+    }
+    EXPECT_EQ(run({"--restore", copy}), 0);
+    daemon.start(words);
+    EXPECT_EQ(daemon.end(SIGTERM), 0);
+}
+
+TEST(Beats, WaitsForTheOneBeforeToEndAndSaysSo) {
+    Daemon daemon;
+    daemon.start();
+    ASSERT_EQ(::kill(daemon.pid(), SIGSTOP),
+              0);  // as one that was killed and gives its memory back
+    Daemon second;
+    std::swap(second.root, daemon.root);
+    second.launch();
+    std::this_thread::sleep_for(1500ms);
+    int status = 0;
+    EXPECT_EQ(::waitpid(second.pid(), &status, WNOHANG), 0) << "it waits";
+    EXPECT_EQ(daemon.end(SIGKILL), 128 + SIGKILL);
+    EXPECT_TRUE(eventually([&] { return second.directory().read_endpoint().has_value(); }));
+    EXPECT_TRUE(second.client().ask("version", Json::object(), 30s));
+    EXPECT_EQ(second.end(SIGTERM), 0);
+    std::swap(second.root, daemon.root);
 }
 
 }  // namespace
