@@ -7,6 +7,7 @@
 #include "cli/model_check.hpp"
 #include "cli/toml_file.hpp"
 #include "common/files.hpp"
+#include "common/spec/document.hpp"
 #include "common/spec/schema.hpp"
 #include "common/yaml/yaml.hpp"
 
@@ -66,6 +67,8 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
 
 spec::ParsedJob parse_source(const Source& source) {
     spec::ParsedJob bad;
+    bad.problems = spec::undeliverable(source.document);  // before megabytes are written as JSON
+    if (!bad.ok()) return bad;
     find_bytes(source.document, "", bad.problems);
     if (!bad.ok()) return bad;
     return spec::parse_job(source.document.dump(), source.base);

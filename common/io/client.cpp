@@ -26,12 +26,24 @@ Result<Client> Client::connect(const StateDirectory& directory) {
     return connect(endpoint, keys, server);
 }
 
+namespace {
+
+// rolld drops the connection of a client that sends more.
+Result<void> check_size(const std::string& op, const std::string& frame) {
+    if (frame.size() <= protocol::kFrameBytesMax) return {};
+    return fail(ErrorCode::InvalidArgument,
+                "the request to " + op + " has " + std::to_string(frame.size()) +
+                    " bytes; allowed: at most " + std::to_string(protocol::kFrameBytesMax),
+                "put large texts into files, or ask for less at once");
+}
+
+}  // namespace
+
 Result<Json> Client::ask(const std::string& op, const Json& args,
                          std::chrono::milliseconds timeout) {
     const std::uint64_t id = ++last_id_;
     const std::string frame = protocol::encode_request(id, op, args);
-    if (frame.size() > protocol::kFrameBytesMax)
-        return fail(ErrorCode::InvalidArgument, "the request is larger than 16 MiB");
+    ROLL_TRY_VOID(check_size(op, frame));
     if (!channel_->send(frame)) return silent(timeout);
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     for (;;) {
@@ -62,8 +74,14 @@ std::vector<Result<Json>> Client::ask_all(const std::string& op, const std::vect
     last_id_ += args.size();
     std::map<std::uint64_t, Result<Json>> replies;
     for (std::size_t sent = 0; replies.size() < args.size();) {
-        for (; sent < args.size() && sent - replies.size() < kUnderWay; ++sent)
-            channel_->send(protocol::encode_request(first + sent, op, args[sent]));
+        for (; sent < args.size() && sent - replies.size() < kUnderWay; ++sent) {
+            const std::string frame = protocol::encode_request(first + sent, op, args[sent]);
+            if (const auto fits = check_size(op, frame); fits)
+                channel_->send(frame);
+            else
+                replies.try_emplace(first + sent, tl::unexpected(fits.error()));
+        }
+        if (replies.size() == args.size()) break;
         const auto reply = channel_->receive(timeout);
         if (!reply) break;
         const std::uint64_t id = protocol::request_id(*reply);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "common/json_depth.hpp"
 
 namespace roll::spec {
@@ -25,8 +27,117 @@ bool has_variants(const Json& document, std::size_t count) {
            std::ranges::all_of(variants, is_object);
 }
 
+namespace {
+
+// As dump() writes it, or a little more.
+std::size_t bytes_of(std::string_view text) {
+    std::size_t bytes = text.size() + 3;
+    for (const unsigned char c : text) bytes += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : 0;
+    return bytes;
+}
+
+struct Largest {
+    std::string path;
+    std::size_t bytes = 0;
+};
+
+// Bytes of the whole value; `largest` becomes its largest string.
+std::size_t measure(const Json& value, const std::string& path, Largest& largest) {
+    constexpr std::size_t kNumber = 26;
+    std::size_t bytes = kNumber;
+    if (const auto* text = value.get_ptr<const std::string*>()) {
+        bytes = bytes_of(*text);
+        if (bytes > largest.bytes) largest = {path, bytes};
+    }
+    if (value.is_object()) {
+        for (const auto& [key, inner] : value.items())
+            bytes += bytes_of(key) + measure(inner, path.empty() ? key : path + "." + key, largest);
+    }
+    if (value.is_array()) {
+        for (std::size_t i = 0; i < value.size(); ++i)
+            bytes += measure(value[i], fmt::format("{}[{}]", path, i), largest);
+    }
+    return bytes;
+}
+
+// What execve is given: each text with its zero and a pointer.
+class Arguments {
+  public:
+    explicit Arguments(std::vector<Problem>& problems) : problems_(problems) {}
+
+    void add(const std::string& path, std::size_t bytes) {
+        constexpr std::size_t kPointer = 8;
+        bytes_ += bytes + 1 + kPointer;
+        if (bytes <= kArgumentBytesMax) return;
+        problems_.push_back(
+            {path, fmt::format("has {} bytes; allowed: at most {} in one argument or variable of a "
+                               "program; put it into a file, or into `script`",
+                               bytes, kArgumentBytesMax)});
+    }
+    void add_command(const std::string& path, const Json& command) {
+        if (!command.is_array()) return;
+        for (std::size_t i = 0; i < command.size(); ++i) {
+            if (!command[i].is_string()) continue;
+            const auto& text = command[i].get_ref<const std::string&>();
+            add(fmt::format("{}[{}]", path, i), text.size());
+            if (i == 0 && text.empty())
+                problems_.push_back({path + "[0]", "is empty; allowed: the name of a program"});
+        }
+    }
+    void check_total(const std::string& path) {
+        if (bytes_ <= kArgumentsBytesMax) return;
+        problems_.push_back(
+            {path, fmt::format("and env have {} bytes; allowed: at most {} for all arguments and "
+                               "variables of a program; put them into a file",
+                               bytes_, kArgumentsBytesMax)});
+    }
+
+  private:
+    std::vector<Problem>& problems_;
+    std::size_t bytes_ = 0;
+};
+
+const Json& member(const Json& object, const char* key) {
+    static const Json kNone;
+    const auto found = object.find(key);
+    return found == object.end() ? kNone : *found;
+}
+
+}  // namespace
+
+std::vector<Problem> undeliverable(const Json& document) {
+    std::vector<Problem> problems;
+    if (!document.is_object()) return problems;
+    Largest largest;
+    const std::size_t bytes = measure(document, "", largest);
+    if (bytes > kDocumentBytesMax) {
+        problems.push_back(
+            {largest.path, fmt::format("has {} bytes of the job's {}; allowed: at most {} in all; "
+                                       "put it into a file that the job reads",
+                                       largest.bytes, bytes, kDocumentBytesMax)});
+        return problems;
+    }
+    Arguments arguments(problems);
+    arguments.add_command("command", member(document, "command"));
+    const Json& environment = member(document, "env");
+    if (environment.is_object()) {
+        for (const auto& [name, value] : environment.items()) {
+            const auto* text = value.get_ptr<const std::string*>();
+            arguments.add("env." + name, name.size() + 1 + (text == nullptr ? 0 : text->size()));
+        }
+    }
+    arguments.check_total("command");
+    const Json& check = member(document, "check");
+    if (check.is_object())
+        Arguments(problems).add_command("check.command", member(check, "command"));
+    return problems;
+}
+
 Result<void> check_documents(const JobSpec& spec) {
     ROLL_TRY(const Json document, read_document(spec.document));
+    if (const auto problems = undeliverable(document); !problems.empty())
+        return fail(ErrorCode::InvalidArgument,
+                    problems.front().path + " " + problems.front().message);
     if (!has_variants(document, spec.variants.size()))
         return fail(ErrorCode::InvalidArgument,
                     "the job's document has not the variants that its resources have");

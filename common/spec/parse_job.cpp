@@ -3,6 +3,7 @@
 #include "common/check.hpp"
 #include "common/json.hpp"
 #include "common/spec/chain.hpp"
+#include "common/spec/document.hpp"
 #include "common/spec/job.hpp"
 #include "common/spec/schema.hpp"
 #include "common/spec/sizes.hpp"
@@ -251,6 +252,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
         parsed.problems.push_back({"", json.error().message});
         return parsed;
     }
+    parsed.problems = undeliverable(*json);
+    if (!parsed.ok()) return parsed;  // what else is wrong would show texts of megabytes
     const EmbeddedJson schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;

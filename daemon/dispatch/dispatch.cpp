@@ -1,6 +1,9 @@
 #include "daemon/dispatch/dispatch.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "common/hash.hpp"
 #include "common/spec/document.hpp"
@@ -61,6 +64,32 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
+// The reason is shown only: a long one must not keep the order from its worker.
+std::string brief(const std::string& reason) {
+    constexpr std::size_t kReasonBytesMax = 1000;
+    std::string text(reason, 0, kReasonBytesMax);
+    if (text.size() < reason.size()) text += "...";
+    return text;
+}
+
+std::size_t bytes_of(const protocol::StartOrder& order) {
+    protocol::Answer alone;
+    alone.start = {order};
+    return protocol::encode(alone).size();
+}
+
+// What follows the first frame of an answer: it names the same attempts and orders nothing yet.
+protocol::Answer next_frame(const protocol::Answer& answer) {
+    protocol::Answer next = answer;
+    next.start.clear();
+    next.stop.clear();
+    next.save.clear();
+    next.recorded.clear();
+    next.fenced.clear();
+    for (const protocol::StopOrder& order : answer.stop) next.keep.push_back(order.attempt);
+    return next;
+}
+
 // A job that trains saves before it stops, unless it was cancelled.
 bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
@@ -86,8 +115,12 @@ std::map<WorkerId, protocol::Answer> orders(const core::State& state,
             const bool saves = wants_checkpoint(job);
             const auto grace =
                 std::chrono::ceil<std::chrono::seconds>(core::save_margin(job.save_ms));
-            all[stop->worker].stop.push_back(
-                {stop->attempt, job.attempt->reason, saves, saves ? grace.count() : 0});
+            protocol::StopOrder order;
+            order.attempt = stop->attempt;
+            order.reason = brief(job.attempt->reason);
+            order.checkpoint = saves;
+            order.grace_seconds = saves ? grace.count() : 0;
+            all[stop->worker].stop.push_back(std::move(order));
         }
     }
     return all;
@@ -111,6 +144,38 @@ void add_verdicts(const core::State& state, WorkerId worker,
         }
         if (!recorded.steps.empty() || recorded.exported) answer.recorded.push_back(recorded);
     }
+}
+
+std::vector<std::string> frames(protocol::Answer answer, std::size_t bytes_max) {
+    std::string whole = protocol::encode(answer);
+    if (whole.size() <= bytes_max || answer.start.empty()) return {std::move(whole)};
+    std::vector<protocol::StartOrder> orders = std::exchange(answer.start, {});
+    for (const protocol::StartOrder& order : orders) answer.keep.push_back(order.attempt);
+    const protocol::Answer after = next_frame(answer);
+    std::vector<std::string> frames;
+    std::size_t bytes = protocol::encode(answer).size();
+    for (protocol::StartOrder& order : orders) {
+        std::size_t more = bytes_of(order);
+        if (more + protocol::encode(after).size() > bytes_max) {
+            order.refused = fmt::format(
+                "its start order has {} bytes; a worker takes {}: put a "
+                "large script or argument into a file",
+                more, bytes_max);
+            order.document.clear();
+            order.checkpoints.clear();
+            order.secrets.clear();
+            more = bytes_of(order);
+        }
+        if (bytes + more > bytes_max) {
+            frames.push_back(protocol::encode(answer));
+            answer = after;
+            bytes = protocol::encode(answer).size();
+        }
+        answer.start.push_back(std::move(order));
+        bytes += more;
+    }
+    frames.push_back(protocol::encode(answer));
+    return frames;
 }
 
 }  // namespace roll::dispatch

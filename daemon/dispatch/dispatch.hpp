@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/protocol/worker.hpp"
 #include "daemon/core/core.hpp"
@@ -21,5 +22,11 @@ std::map<WorkerId, protocol::Answer> orders(const core::State& state,
 // attempts are not current (FENCED).
 void add_verdicts(const core::State& state, WorkerId worker,
                   std::span<const protocol::RunningAttempt> running, protocol::Answer& answer);
+
+// Encodes `answer` in frames of at most `bytes_max` bytes. Start orders are split over the frames;
+// each frame names every attempt that the worker keeps, starts or stops, so that the worker forgets
+// none. A start order that is too large for a frame of its own goes out as refused. Requires that
+// all but the start orders fits into one frame.
+std::vector<std::string> frames(protocol::Answer answer, std::size_t bytes_max);
 
 }  // namespace roll::dispatch

@@ -25,6 +25,8 @@ constexpr auto kHousekeeping = 10s;  // what each turn does besides, with nobody
 constexpr auto kFullPause = 1s;      // errands wait for room on the ledger's volume
 constexpr const char* kZapDomain = "roll";
 constexpr int kMessagesMax = 1024;  // a turn
+// A worker drops the connection at a frame of more than kFrameBytesMax, encryption included.
+constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
 
@@ -351,7 +353,8 @@ void Server::answer_worker(WorkerId id, const core::Worker& worker) {
     answer.counted = session.counted;
     answer.counter = session.renewed_at;
     answer.beacon = options_.beacon.string();
-    send(session.peer, protocol::encode(answer));
+    for (std::string& frame : dispatch::frames(std::move(answer), kAnswerBytesMax))
+        send(session.peer, std::move(frame));
 }
 
 void Server::answer_events(bool committed) {

@@ -4,6 +4,7 @@
 
 #include "common/json.hpp"
 #include "common/spec/convert.hpp"
+#include "common/spec/document.hpp"
 
 namespace roll::spec {
 namespace {
@@ -67,6 +68,36 @@ TEST(ExportJob, ConvertsTheParentsCheckpointBesideItsCheckpoints) {
     EXPECT_EQ(convert->to, "hf");
     EXPECT_EQ(convert->dtype, "bf16");
     EXPECT_EQ(export_job(parent, JobId{9}), job);
+}
+
+std::string told(const Json& document) {
+    std::string all;
+    for (const Problem& problem : undeliverable(document))
+        all += problem.path + " " + problem.message + "\n";
+    return all;
+}
+
+TEST(Undeliverable, NamesTheArgumentThatTheKernelRefuses) {
+    const std::string longest(kArgumentBytesMax, 'x');
+    EXPECT_EQ(told({{"command", {"sh", longest}}, {"env", {{"A", "b"}, {"N", 1}}}}), "");
+    EXPECT_TRUE(told({{"command", {"sh", longest + "x"}}})
+                    .starts_with("command[1] has 131072 bytes; allowed: at most 131071 "));
+    EXPECT_TRUE(told({{"env", {{"A", longest}}}}).starts_with("env.A has 131073 bytes; "));
+    EXPECT_TRUE(told({{"check", {{"command", {"x", longest + "x"}}}}})
+                    .starts_with("check.command[1] has 131072 bytes; "));
+    EXPECT_TRUE(told({{"command", std::vector<std::string>(13, longest)}})
+                    .starts_with("command and env have 170404"));
+    EXPECT_EQ(told({{"command", {""}}}), "command[0] is empty; allowed: the name of a program\n");
+}
+
+TEST(Undeliverable, NamesTheFieldThatMakesADocumentTooLarge) {
+    EXPECT_EQ(told({{"script", std::string(4'000'000, 'x')}}), "");
+    const std::string quotes(3'000'000, '"');  // each is two bytes of the document
+    const std::string problem = told({{"name", "x"}, {"train", {{"prompts", {"a", quotes}}}}});
+    EXPECT_TRUE(problem.starts_with("train.prompts[1] has 6000003 bytes of the job's 6000"))
+        << problem;
+    EXPECT_NE(problem.find("allowed: at most 4194304 in all"), std::string::npos);
+    EXPECT_EQ(told(Json::array()), "");
 }
 
 }  // namespace

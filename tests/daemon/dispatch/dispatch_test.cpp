@@ -191,5 +191,70 @@ TEST(Dispatch, RecordedNamesTheCheckpointsOfThatAttemptAlone) {
     EXPECT_FALSE(answer.recorded[0].exported);
 }
 
+protocol::StartOrder order_of(std::uint64_t job, std::size_t bytes) {
+    protocol::StartOrder order;
+    order.attempt = {JobId{job}, Token{1, 1}};
+    order.document = std::string(bytes, '"');  // a byte each, two of the frame
+    return order;
+}
+
+std::set<AttemptKey> named(const protocol::Answer& answer) {
+    std::set<AttemptKey> all(answer.keep.begin(), answer.keep.end());
+    for (const auto& order : answer.start) all.insert(order.attempt);
+    for (const auto& order : answer.stop) all.insert(order.attempt);
+    return all;
+}
+
+TEST(Frames, StartOrdersAreSplitAndEachFrameNamesAllAttempts) {
+    protocol::Answer answer;
+    answer.sequence = 7;
+    answer.keep = {{JobId{90}, Token{1, 1}}};
+    answer.stop.push_back({{JobId{91}, Token{1, 1}}, "asked", false, 0});
+    for (std::uint64_t job = 1; job <= 9; ++job) answer.start.push_back(order_of(job, 1000));
+    EXPECT_EQ(frames(answer, 1 << 20).size(), 1u);
+    const std::vector<std::string> all = frames(answer, 8000);
+    ASSERT_GT(all.size(), 2u);
+    std::vector<std::uint64_t> started;
+    for (const std::string& frame : all) {
+        EXPECT_LE(frame.size(), 8000u);
+        const auto part = protocol::decode_answer(frame);
+        ASSERT_TRUE(part) << part.error().message;
+        EXPECT_EQ(part->sequence, 7u);
+        EXPECT_EQ(part->stop.empty(), &frame != &all.front()) << "stopped once";
+        EXPECT_EQ(named(*part), named(answer));
+        for (const auto& order : part->start) {
+            EXPECT_TRUE(order.refused.empty());
+            started.push_back(order.attempt.job.value);
+        }
+    }
+    EXPECT_EQ(started, (std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+TEST(Frames, AnOrderThatFitsIntoNoneIsRefusedAndTheOthersGoOut) {
+    protocol::Answer answer;
+    answer.start = {order_of(1, 100), order_of(2, 9000), order_of(3, 100)};
+    std::size_t orders = 0;
+    for (const std::string& frame : frames(answer, 8000)) {
+        EXPECT_LE(frame.size(), 8000u);
+        const auto part = protocol::decode_answer(frame);
+        ASSERT_TRUE(part) << part.error().message;
+        for (const auto& order : part->start) {
+            ++orders;
+            const bool large = order.attempt.job == JobId{2};
+            EXPECT_EQ(order.refused.find("takes 8000") != std::string::npos, large);
+        }
+    }
+    EXPECT_EQ(orders, 3u);
+}
+
+TEST(Frames, ALongReasonDoesNotKeepAStopFromItsWorker) {
+    Desk desk;
+    desk.join("a", 1);
+    const JobId id = desk.submit(core::wants(1, 1));
+    desk.tell(core::Cancel{id, std::string(6 << 20, 'x')});
+    const auto all = orders_of(desk);
+    EXPECT_LT(all.begin()->second.stop.at(0).reason.size(), 2000u);
+}
+
 }  // namespace
 }  // namespace roll::dispatch

@@ -227,6 +227,14 @@ TEST(Rolld, MalformedFramesDoNoHarm) {
     EXPECT_NE(empty.error().code, ErrorCode::Unavailable);
     const auto big = client.ask("submit", {{"key", std::string(17u << 20, 'x')}}, 1s);
     EXPECT_FALSE(big);
+    const auto many = client.ask_all("submit", {{{"key", std::string(17u << 20, 'x')}}}, 60s);
+    ASSERT_EQ(many.size(), 1u);
+    EXPECT_EQ(many[0].error().code, ErrorCode::InvalidArgument);
+    EXPECT_NE(many[0].error().message.find("allowed: at most 16777216"), std::string::npos);
+    Json long_key = submit_args(std::string(300, 'k'));
+    const auto key = client.ask("submit", long_key, 30s);
+    ASSERT_FALSE(key);
+    EXPECT_NE(key.error().message.find("has 300 bytes; allowed: 1 to 256"), std::string::npos);
     EXPECT_TRUE(client.ask("version", Json::object(), 30s));
 }
 
