@@ -71,8 +71,17 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
+// The keys of further jobs are longer by a dot and a number.
+Result<void> check_key(const std::string& key) {
+    constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
+    if (key.size() <= kLongest) return {};
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("--key has {} bytes; allowed: at most {}", key.size(), kLongest));
+}
+
 Result<int> submit_specs(const Context& context, const SubmitOptions& options,
                          const std::vector<spec::JobSpec>& specs) {
+    ROLL_TRY_VOID(check_key(options.key));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     if (const auto uid = daemon.runs_as()) ROLL_TRY_VOID(check_outputs(specs, *uid));
     const std::string key = options.key.empty() ? draw_key() : options.key;

@@ -18,6 +18,7 @@
 namespace roll::protocol {
 
 constexpr std::size_t kFrameBytesMax = 16u << 20;
+constexpr std::size_t kKeyBytesMax = 256;  // of a submission's idempotency key
 
 struct Request {
     std::uint64_t id = 0;

@@ -84,7 +84,7 @@ void on(State& s, const JobSubmitted& e) {
     ++use_of(s, job).jobs;
     // Whose times it came of may have been forgotten (--keep-ended).
     if (const auto cron = s.jobs.find(e.cron); cron != s.jobs.end()) cron->second.cron_last = e.job;
-    if (!e.key.empty()) s.keys[e.key] = e.job;
+    if (!e.key.empty()) s.keys[e.user][e.key] = e.job;
 }
 void on(State& s, const ExportQueued& e) { at(s.jobs, e.parent).export_job = e.job; }
 void on(State& s, const JobHeld& e) { at(s.jobs, e.job).held = e.held; }

@@ -143,7 +143,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     spec.priority = job.spec.priority;
     spec.begin = job.spec.begin;
     if (spec.account.empty()) spec.account = job.spec.account;
-    if (job.user == in.user && job.spec == spec) return Events{};
+    if (job.spec == spec) return Events{};
     return fail(ErrorCode::Refused,
                 "the key " + in.key + " was used for another job, " + std::to_string(id.value),
                 "rollctl show " + std::to_string(id.value));
@@ -201,8 +201,9 @@ Result<void> check(const State& s, spec::JobSpec& spec) {
 }
 
 Result<Events> on(const State& s, const Submit& in, Time now) {
-    if (const auto known = s.keys.find(in.key); known != s.keys.end())
-        return repeated(s, in, known->second);
+    if (const auto* keys = find(s.keys, in.user)) {
+        if (const JobId* known = find(*keys, in.key)) return repeated(s, in, *known);
+    }
     spec::JobSpec whole = in.spec;
     ROLL_TRY_VOID(check(s, whole));
     ROLL_TRY_VOID(check_into(s, in));

@@ -70,7 +70,10 @@ void check_invariants(const State& state) {
     for (const auto& [id, job] : state.jobs) check_job(state, id, job);
     check_running(state);
     ROLL_CHECK(state.index == make_index(state));
-    for (const auto& [key, id] : state.keys) ROLL_CHECK(state.jobs.at(id).key == key);
+    for (const auto& [user, keys] : state.keys) {
+        for (const auto& [key, id] : keys)
+            ROLL_CHECK(state.jobs.at(id).key == key && state.jobs.at(id).user == user);
+    }
     check_allocations(state);
     std::set<std::string> nodes;
     for (const auto& [id, worker] : state.workers) {

@@ -89,7 +89,7 @@ struct State {
     SecretNames secrets{};
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
-    std::map<std::string, JobId> keys;  // idempotency key -> job
+    std::map<std::string, std::map<std::string, JobId>> keys;  // user -> idempotency key -> job
     // node -> the sessions that joined there, oldest first. Only the newest may come (back).
     std::map<std::string, std::vector<std::string>> sessions;
     std::map<std::string, std::uint64_t> generations;  // node -> of the newest roll-worker there

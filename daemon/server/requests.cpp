@@ -199,14 +199,18 @@ Result<void> Server::claim_drain(const Client& client, const protocol::Request& 
 
 Result<void> Server::claim_submit(const Client& client, const protocol::Request& request) {
     ROLL_TRY(core::Submit submit, read_submit(client.who, request));
-    if (submit.key.empty())
-        return fail(ErrorCode::InvalidArgument, "a submit needs a key that is not empty");
+    if (submit.key.empty() || submit.key.size() > protocol::kKeyBytesMax) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("the key of a submit has {} bytes; allowed: 1 to {}",
+                                submit.key.size(), protocol::kKeyBytesMax));
+    }
+    const std::string user = submit.user;
     const std::string key = submit.key;
     const std::size_t jobs = count_jobs(submit.spec);
     const std::size_t input = add(std::move(submit));
     asked_.push_back(
-        {{input}, client.peer, request.id, [this, key, jobs](bool changed) {
-             const JobId id = engine_.state().keys.at(key);
+        {{input}, client.peer, request.id, [this, user, key, jobs](bool changed) {
+             const JobId id = engine_.state().keys.at(user).at(key);
              const core::Job& job = engine_.state().jobs.at(id);
              return Json{{"schema", "roll.submit/1"}, {"id", id.value}, {"name", job.spec.name},
                          {"output", job.spec.output}, {"jobs", jobs},   {"repeated", !changed}};

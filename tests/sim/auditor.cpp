@@ -465,9 +465,9 @@ void Auditor::check_actions(const core::State& state) const {
 
 void Auditor::check_acknowledged(const core::State& state) const {
     for (const auto& [key, id] : acknowledged_) {
-        const auto found = state.keys.find(key);
-        ROLL_CHECK(found != state.keys.end() && found->second == id);
-        ROLL_CHECK(state.jobs.at(id).key == key);
+        const core::Job& job = state.jobs.at(id);
+        ROLL_CHECK(job.key == key);
+        ROLL_CHECK(state.keys.at(job.user).at(key) == id);
     }
 }
 

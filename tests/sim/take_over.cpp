@@ -41,8 +41,8 @@ void World::forget_after_copy() {
     for (const core::Event& event : ledger_) core::apply(state, event);
     auditor_ = auditor_.of_copy(ledger_, ledger_times_, state);
     std::erase_if(known_, [&](const auto& item) {
-        const auto found = state.keys.find(item.first);
-        return found == state.keys.end() || found->second != item.second;
+        const auto job = state.jobs.find(item.second);
+        return job == state.jobs.end() || job->second.key != item.first;
     });
 }
 
@@ -54,8 +54,8 @@ Auditor Auditor::of_copy(std::span<const core::Event> events, std::span<const Ti
     for (std::size_t i = 0; i < events.size(); ++i) copy.observe(events[i], times[i]);
     ++copy.turn_;
     for (const auto& [key, id] : acknowledged_) {
-        const auto found = state.keys.find(key);
-        if (found != state.keys.end() && found->second == id) copy.acknowledged_[key] = id;
+        const auto job = state.jobs.find(id);
+        if (job != state.jobs.end() && job->second.key == key) copy.acknowledged_[key] = id;
     }
     return copy;
 }

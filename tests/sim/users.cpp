@@ -185,7 +185,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
                                              why.ends_with("nothing can be put into it"));
                                   return;
                               }
-                              const JobId id = engine_->state().keys.at(key);
+                              const JobId id = engine_->state().keys.at(user_of(key)).at(key);
                               auditor_.acknowledged(key, id);
                               send([this, key, id, reign = reign_] {
                                   if (reign != reign_) return;

@@ -20,7 +20,7 @@ TEST(Submit, SaidTwiceQueuesOneJob) {
     EXPECT_TRUE(desk.tell(again).empty());
     desk.tell(SetPriority{id, 7});
     EXPECT_TRUE(desk.tell(again).empty()) << "a changed priority makes it no other job";
-    EXPECT_EQ(desk.state.keys.at("key-1"), id);
+    EXPECT_EQ(desk.state.keys.at("ann").at("key-1"), id);
     EXPECT_EQ(desk.state.jobs.size(), 1u);
 }
 
@@ -30,6 +30,14 @@ TEST(Submit, RefusesAKeyThatNamesAnotherJob) {
     const Error error = desk.refusal(Submit{"key-1", "ann", wants(2, 1)});
     EXPECT_EQ(error.code, ErrorCode::Refused);
     EXPECT_NE(error.message.find("key-1"), std::string::npos);
+}
+
+TEST(Submit, AKeyIsItsUsersOwn) {
+    Desk desk;
+    const JobId anns = desk.submit(wants(1, 1));
+    desk.tell(Submit{"key-1", "bob", wants(2, 1)});
+    EXPECT_EQ(desk.state.keys.at("ann").at("key-1"), anns);
+    EXPECT_EQ(desk.state.keys.at("bob").at("key-1"), JobId{anns.value + 1});
 }
 
 TEST(Submit, RefusesWhatItDependsOnWhenThereIsNoSuchJob) {

@@ -79,7 +79,7 @@ TEST(Array, IsOneJobForEachIndex) {
     Desk desk;
     desk.submit(array("1,5-9:2"));
     ASSERT_EQ(desk.state.jobs.size(), 4u);
-    EXPECT_EQ(desk.state.keys.at("key-1"), JobId{1});
+    EXPECT_EQ(desk.state.keys.at("ann").at("key-1"), JobId{1});
     EXPECT_EQ(desk.job(JobId{3}).spec.output, "/runs/7-3");
     EXPECT_EQ(desk.job(JobId{3}).spec.document, R"({"command":["sh","7"]})");
     EXPECT_EQ(desk.job(JobId{4}).array, JobId{1});

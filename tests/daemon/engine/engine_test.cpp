@@ -75,7 +75,7 @@ TEST_F(FullDisk, RecoversWhenSpaceReturns) {
     EXPECT_EQ(memory.loads, 1) << "the ledger is read once, however long the volume stays full";
     memory.error.reset();
     EXPECT_TRUE(engine.step(inputs, kNow)->replies[0]);
-    EXPECT_EQ(engine.state().keys.count("second"), 1u);
+    EXPECT_EQ(engine.state().keys.at("ann").count("second"), 1u);
     EXPECT_EQ(memory.load(), engine.state());
     memory.error = Error{ErrorCode::Refused, "full again", ""};
     const std::vector<core::Input> third{submit("third")};

@@ -100,7 +100,7 @@ TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
     core::State expected = fold(history());
     for (const std::uint64_t id : {1, 3, 4}) {
         expected.jobs.erase(JobId{id});
-        expected.keys.erase("k" + std::to_string(id));
+        expected.keys.at("ann").erase("k" + std::to_string(id));
     }
     EXPECT_EQ(*ledger->load(), expected);
     EXPECT_EQ(ledger->newest(), 12) << "ann's use, carried over";
