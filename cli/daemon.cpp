@@ -1,11 +1,19 @@
 #include "cli/daemon.hpp"
 
+#include <filesystem>
+#include <utility>
+
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace roll::cli {
+namespace {
+
+constexpr std::chrono::seconds kRestart{20};
+
+}  // namespace
 
 namespace {
 
@@ -23,6 +31,23 @@ Result<Daemon> Daemon::connect(const Context& context) {
     auto client = io::Client::connect(directory);
     if (!client) return tl::unexpected(for_holder(std::move(client).error(), directory));
     return Daemon(std::move(directory), *std::move(client));
+}
+
+Result<Daemon> Daemon::connect_for_change(const Context& context) {
+    ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(context.directory));
+    const auto deadline = std::chrono::steady_clock::now() + kRestart;
+    for (bool told = false;;) {
+        auto daemon = connect(context);
+        std::error_code error;
+        const bool expected = std::filesystem::exists(directory.pid("rolld"), error);
+        if (daemon || daemon.error().code != ErrorCode::Unavailable || !expected ||
+            std::chrono::steady_clock::now() > deadline)
+            return daemon;
+        if (!std::exchange(told, true))
+            say(fmt::format("rolld does not answer; waits up to {} s for it to come back",
+                            kRestart.count()));
+        pause(std::chrono::milliseconds(200));
+    }
 }
 
 Result<Json> Daemon::ask(const std::string& op, Json args) {
@@ -91,6 +116,23 @@ std::optional<uid_t> Daemon::runs_as() {
 Result<Json> Daemon::show(std::uint64_t id) {
     ROLL_TRY(Json reply, ask_patiently("show", {{"id", id}}, std::chrono::seconds(60)));
     return reply.value("job", Json::object());
+}
+
+Result<Json> change(const Context& context, const std::string& op, Json args) {
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
+    args["wait_ms"] = 500;
+    auto reply = daemon.ask_patiently(op, args, kRestart);
+    while (reply && reply->value("schema", "") == "roll.progress/1") {
+        say(fmt::format("{}: {} of {} jobs; the rest follows, also without this command", op,
+                        reply->value("done", std::uint64_t{0}),
+                        reply->value("jobs", std::uint64_t{0})));
+        const Json again = {{"ticket", reply->value("ticket", std::uint64_t{0})},
+                            {"wait_ms", 1000}};
+        reply = daemon.ask_patiently("progress", again, kRestart);
+        const bool forgotten = !reply && reply.error().code == ErrorCode::NotFound;
+        if (forgotten) reply = daemon.ask_patiently(op, args, kRestart);  // rolld was restarted
+    }
+    return reply;
 }
 
 std::string user_name() {

@@ -25,6 +25,10 @@ class Daemon {
     // Error Unavailable if no rolld has started there.
     static Result<Daemon> connect(const Context& context);
 
+    // For what changes something: a rolld that ended without being asked to, or that is starting,
+    // is waited for 20 s, which is said on stderr.
+    static Result<Daemon> connect_for_change(const Context& context);
+
     // Says whose @me is meant where there is a selector.
     Result<Json> ask(const std::string& op, Json args = Json::object());
 
@@ -55,6 +59,10 @@ class Daemon {
     io::StateDirectory directory_;
     std::optional<io::Client> client_;
 };
+
+// Asks for a change, which may be said twice: connects as connect_for_change(), and rides out a
+// restart for 20 s. The reply once all is done; how far many jobs are is said on stderr.
+Result<Json> change(const Context& context, const std::string& op, Json args);
 
 // The name of the user that runs this program.
 std::string user_name();

@@ -138,13 +138,13 @@ void add_alloc_options(CLI::App& sub, AllocOptions& a) {
 
 Result<int> run_alloc_add(const Context& context, const AllocOptions& options) {
     ROLL_TRY(const Json queue, queue_of(options));
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
     if (options.dry_run) {
+        ROLL_TRY(Daemon daemon, Daemon::connect(context));
         ROLL_TRY(const Json reply, daemon.ask("alloc_dry_run", {{"spec", queue}}));
         context.json ? print_json(reply) : print(dry_run_text(reply));
         return 0;
     }
-    ROLL_TRY(const Json reply, daemon.ask("alloc_add", {{"queue", queue}}));
+    ROLL_TRY(const Json reply, change(context, "alloc_add", {{"queue", queue}}));
     if (context.json) {
         print_json(reply);
     } else {
@@ -185,10 +185,9 @@ Result<int> run_alloc_list(const Context& context, const std::string& shown) {
 
 Result<int> run_alloc_steer(const Context& context, const std::string& verb,
                             const std::string& name) {
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
     const bool dry = verb == "dry-run";
     ROLL_TRY(const Json reply,
-             daemon.ask(dry ? "alloc_dry_run" : "alloc_" + verb, {{"queue", name}}));
+             change(context, dry ? "alloc_dry_run" : "alloc_" + verb, {{"queue", name}}));
     if (context.json)
         print_json(reply);
     else

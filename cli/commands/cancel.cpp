@@ -6,8 +6,8 @@ namespace roll::cli {
 
 Result<int> run_cancel(const Context& context, const std::string& selector,
                        const std::string& reason) {
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask("cancel", {{"selector", selector}, {"reason", reason}}));
+    ROLL_TRY(const Json reply,
+             change(context, "cancel", {{"selector", selector}, {"reason", reason}}));
     if (context.json) {
         print_json(reply);
         return 0;

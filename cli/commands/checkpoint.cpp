@@ -54,7 +54,7 @@ Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& requ
 Result<int> run_checkpoint(const Context& context, const std::string& selector,
                            const std::string& timeout) {
     ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(timeout));
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
     ROLL_TRY(const Json request, daemon.ask("checkpoint", {{"id", id}}));
     ROLL_TRY(const Json saved, await_checkpoint(daemon, id, request, patience));

@@ -5,8 +5,7 @@
 namespace roll::cli {
 
 Result<int> run_close(const Context& context, const std::string& selector) {
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask("close", {{"selector", selector}}));
+    ROLL_TRY(const Json reply, change(context, "close", {{"selector", selector}}));
     if (context.json) {
         print_json(reply);
         return 0;

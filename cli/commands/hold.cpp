@@ -5,8 +5,8 @@
 namespace roll::cli {
 
 Result<int> run_hold(const Context& context, const std::string& selector, bool held) {
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask(held ? "hold" : "release", {{"selector", selector}}));
+    ROLL_TRY(const Json reply,
+             change(context, held ? "hold" : "release", {{"selector", selector}}));
     if (context.json) {
         print_json(reply);
         return 0;

@@ -28,8 +28,7 @@ Result<int> run_drain(const Context& context, const std::string& node, bool drai
     Json args = Json::object();
     if (!node.empty()) args["node"] = node;
     if (!message.empty()) args["message"] = message;
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask(draining ? "drain" : "undrain", args));
+    ROLL_TRY(const Json reply, change(context, draining ? "drain" : "undrain", args));
     if (context.json) {
         print_json(reply);
     } else {

@@ -45,10 +45,9 @@ Result<std::string> read_value(const std::string& name, const std::string& file)
     return value;
 }
 
-Result<int> change(const Context& context, const char* op, Json args) {
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+Result<int> change_secret(const Context& context, const char* op, Json args) {
     args["user"] = user_name();
-    ROLL_TRY(const Json reply, daemon.ask(op, std::move(args)));
+    ROLL_TRY(const Json reply, change(context, op, std::move(args)));
     const std::string name = reply.value("name", "");
     const char* const what = !reply.value("set", false)       ? "removed"
                              : reply.value("replaced", false) ? "replaced"
@@ -65,11 +64,11 @@ Result<int> change(const Context& context, const char* op, Json args) {
 Result<int> run_secret_set(const Context& context, const std::string& name,
                            const std::string& file) {
     ROLL_TRY(const std::string value, read_value(name, file));
-    return change(context, "secret_set", {{"name", name}, {"value", value}});
+    return change_secret(context, "secret_set", {{"name", name}, {"value", value}});
 }
 
 Result<int> run_secret_remove(const Context& context, const std::string& name) {
-    return change(context, "secret_remove", {{"name", name}});
+    return change_secret(context, "secret_remove", {{"name", name}});
 }
 
 Result<int> run_secret_list(const Context& context) {

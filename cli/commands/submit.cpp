@@ -82,7 +82,7 @@ Result<void> check_key(const std::string& key) {
 Result<int> submit_specs(const Context& context, const SubmitOptions& options,
                          const std::vector<spec::JobSpec>& specs) {
     ROLL_TRY_VOID(check_key(options.key));
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     if (const auto uid = daemon.runs_as()) ROLL_TRY_VOID(check_outputs(specs, *uid));
     const std::string key = options.key.empty() ? draw_key() : options.key;
     std::vector<std::uint64_t> ids;
@@ -191,7 +191,7 @@ Result<int> run_open(const Context& context, const SubmitOptions& options,
 
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options) {
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
+    ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, selector));
     ROLL_TRY(const Json job, daemon.show(id));
     Json document = job.value("spec", Json());  // the job file with every default in it

@@ -46,8 +46,7 @@ Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings) {
     ROLL_TRY(Json args, read_settings(settings));
     args["selector"] = selector;
-    ROLL_TRY(Daemon daemon, Daemon::connect(context));
-    ROLL_TRY(const Json reply, daemon.ask("update", args));
+    ROLL_TRY(const Json reply, change(context, "update", args));
     if (context.json) {
         print_json(reply);
         return 0;

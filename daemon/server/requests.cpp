@@ -37,6 +37,15 @@ std::size_t count_jobs(const spec::JobSpec& spec) {
     return (indices ? indices->size() : 0) + spec.then.size();
 }
 
+// wait_ms < 0: until all is done.
+Waiter waiter_of(const Client& client, const protocol::Request& request, int wait_ms) {
+    Waiter waiter{client.peer, request.id, client.who.user, std::nullopt};
+    if (wait_ms >= 0)
+        waiter.until = std::chrono::steady_clock::now() +
+                       std::chrono::milliseconds(std::min(wait_ms, kWaitMsMax));
+    return waiter;
+}
+
 // Who it is was shown by the key.
 Result<core::Submit> read_submit(const Identity& who, const protocol::Request& request) {
     JsonReader r(request.args, "submit");
@@ -172,6 +181,7 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
     static constexpr std::array kSelecting = {"cancel", "close", "hold", "release", "update"};
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
         return claim_each(client, request);
+    if (request.op == "progress") return claim_progress(client, request);
     if (request.op.starts_with("alloc_")) return claim_queue(client.peer, request);
     if (request.op == "drain" || request.op == "undrain") return claim_drain(client, request);
     return fail(ErrorCode::InvalidArgument, "rolld knows no operation " + request.op,
@@ -258,30 +268,40 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
     auto priority = r.get_or("priority", 0);
     const bool has_begin = r.has("begin");
     const Time begin{std::chrono::milliseconds(r.get_or<std::int64_t>("begin", 0))};
+    const auto wait_ms = r.get_or("wait_ms", -1);
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(const auto ids, query::select(engine_.state(), selector, user));
     if (client.who.role != Role::Operator) ROLL_TRY_VOID(owns(client.who.user, ids));
     if (first) priority = query::priority_before(engine_.state(), ids);
-    Many many{.peer = client.peer, .id = request.id};
+    Many many{.waiter = waiter_of(client, request, wait_ms)};
     std::vector<JobId> over;
-    std::vector<JobId> open;
     for (const JobId id : ids) {
         const bool is_over = core::is_over(engine_.state().jobs.at(id).phase);
-        (is_over ? over : open).push_back(id);
-        if (is_over) continue;
-        if (request.op == "cancel") many.inputs.push_back(core::Cancel{id, reason});
-        if (request.op == "close") many.inputs.push_back(core::Close{id});
-        if (request.op == "hold") many.inputs.push_back(core::Hold{id, true});
-        if (request.op == "release") many.inputs.push_back(core::Hold{id, false});
-        if (request.op != "update") continue;
-        if (has_priority) many.inputs.push_back(core::SetPriority{id, priority});
-        if (has_begin) many.inputs.push_back(core::SetBegin{id, begin});
+        (is_over ? over : many.jobs).push_back(id);
     }
-    many.answer = changed_json(request.op, open, over);
+    many.answer = changed_json(request.op, many.jobs, over);
     // From the last job on, so that none which is to go as well takes the place of one that went.
-    if (request.op == "cancel" || request.op == "hold") std::ranges::reverse(many.inputs);
+    if (request.op == "cancel" || request.op == "hold") std::ranges::reverse(many.jobs);
+    many.add_inputs = [=, op = request.op](JobId id, std::vector<core::Input>& inputs) {
+        if (op == "cancel") inputs.push_back(core::Cancel{id, reason});
+        if (op == "close") inputs.push_back(core::Close{id});
+        if (op == "hold") inputs.push_back(core::Hold{id, true});
+        if (op == "release") inputs.push_back(core::Hold{id, false});
+        if (op != "update") return;
+        if (has_priority) inputs.push_back(core::SetPriority{id, priority});
+        if (has_begin) inputs.push_back(core::SetBegin{id, begin});
+    };
     shares_.ask(std::move(many));
     return {};
+}
+
+// How far a request that concerns many jobs is, or its answer.
+Result<void> Server::claim_progress(const Client& client, const protocol::Request& request) {
+    JsonReader r(request.args, request.op);
+    const auto ticket = r.get<std::uint64_t>("ticket");
+    const auto wait_ms = r.get_or("wait_ms", 0);
+    ROLL_TRY_VOID(r.finish_lenient());
+    return shares_.ask_again(ticket, waiter_of(client, request, wait_ms));
 }
 
 Result<void> Server::wait_events(const Peer& peer, const protocol::Request& request) {

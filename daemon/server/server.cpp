@@ -95,6 +95,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
       timer_(io),
+      shares_(Shares::kInputsMin, engine_.state().incarnation << 32),
       started_at_(wall_clock_now()) {}
 
 Result<void> Server::run() {
@@ -218,7 +219,9 @@ Result<engine::Turn> Server::step() {
     const Instant begin = steady_now();
     times_->last_commit = {};
     auto turned = engine_.step(inputs_, wall_clock_now());
-    times_->turns.add(steady_now() - begin - times_->last_commit);
+    const auto took = steady_now() - begin - times_->last_commit;
+    times_->turns.add(took);
+    shares_.pace(took);
     return turned;
 }
 
@@ -252,7 +255,8 @@ void Server::turn() {
     }
     if (turned->restless) spdlog::error("the rules do not come to rest: please report it");
     answer_requests(*turned);
-    for (const Many& done : shares_.settle(*turned)) reply(done.peer, done.id, done.answer);
+    for (const Settled& one : shares_.settle(*turned, steady_now()))
+        reply(one.waiter.peer, one.waiter.id, one.answer);
     answer_workers(*turned);
     answer_events(turned->committed > 0);
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());

@@ -77,6 +77,7 @@ class Server {
     Result<void> claim_submit(const Client& client, const protocol::Request& request);
     Result<void> forecast(const Client& client, const protocol::Request& request);
     Result<void> claim_each(const Client& client, const protocol::Request& request);
+    Result<void> claim_progress(const Client& client, const protocol::Request& request);
     Result<void> claim_checkpoint(const Client& client, const protocol::Request& request);
     Result<void> claim_secret(const Client& client, const protocol::Request& request);
     Result<Json> list_secrets(const Client& client, const protocol::Request& request) const;
@@ -124,7 +125,7 @@ class Server {
     boost::asio::steady_timer timer_;
     std::vector<core::Input> inputs_{};
     std::vector<Asked> asked_{};
-    Shares shares_{};
+    Shares shares_;
     std::list<Waiting> waiting_{};
     std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn, and nothing else of them
     Time started_at_{};

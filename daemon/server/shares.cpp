@@ -1,33 +1,81 @@
 #include "daemon/server/shares.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace roll::server {
 
+using namespace std::chrono_literals;
+
+void Shares::ask(Many many) { asked_.push_back({.many = std::move(many), .ticket = ++ticket_}); }
+
+Result<void> Shares::ask_again(std::uint64_t ticket, Waiter waiter) {
+    const auto found = std::ranges::find_if(asked_, [&](const Asked& asked) {
+        return asked.ticket == ticket && asked.many.waiter.user == waiter.user;
+    });
+    if (found == asked_.end())
+        return fail(ErrorCode::NotFound, "there is no request " + std::to_string(ticket),
+                    "ask for the change again: what is done stays done");
+    found->many.waiter = std::move(waiter);
+    found->awaited = true;
+    return {};
+}
+
+bool Shares::empty() const {
+    return std::ranges::all_of(asked_, [](const Asked& asked) { return asked.over; });
+}
+
 void Shares::add_to(std::vector<core::Input>& turn) {
+    const auto working =
+        std::ranges::count_if(asked_, [](const Asked& asked) { return !asked.over; });
     const std::size_t share =
-        std::max<std::size_t>(1, inputs_ / std::max<std::size_t>(1, asked_.size()));
+        std::max<std::size_t>(1, inputs_ / std::max<std::size_t>(1, std::size_t(working)));
     for (Asked& asked : asked_) {
-        std::vector<core::Input>& inputs = asked.many.inputs;
+        const std::vector<JobId>& jobs = asked.many.jobs;
         asked.first = turn.size();
-        asked.end = std::min(asked.done + share, inputs.size());
-        for (std::size_t i = asked.done; i < asked.end; ++i) turn.push_back(std::move(inputs[i]));
+        while (asked.taken < jobs.size() && turn.size() < asked.first + share)
+            asked.many.add_inputs(jobs[asked.taken++], turn);
+        asked.end = turn.size();
     }
 }
 
-std::vector<Many> Shares::settle(const engine::Turn& turn) {
-    std::vector<Many> settled;
+Settled Shares::answer(Asked& asked) {
+    asked.awaited = false;
+    if (asked.over) return {asked.many.waiter, std::move(asked.many.answer)};
+    return {asked.many.waiter, Json{{"schema", "roll.progress/1"},
+                                    {"ticket", asked.ticket},
+                                    {"done", asked.done},
+                                    {"jobs", asked.many.jobs.size()}}};
+}
+
+std::vector<Settled> Shares::settle(const engine::Turn& turn, gateway::Instant now) {
+    constexpr auto kKept = 60s;  // the end of a request whose client is gone
+    std::vector<Settled> settled;
     for (auto asked = asked_.begin(); asked != asked_.end();) {
         Many& many = asked->many;
-        for (std::size_t i = asked->first; asked->done < asked->end; ++asked->done, ++i) {
+        for (std::size_t i = asked->first; i < asked->end; ++i) {
             const auto& reply = turn.replies[i];
             if (!reply && many.answer) many.answer = tl::unexpected(reply.error());
         }
-        const bool over = asked->done == many.inputs.size();
-        if (over) settled.push_back(std::move(many));
-        asked = over ? asked_.erase(asked) : std::next(asked);
+        asked->first = asked->end;
+        asked->done = asked->taken;
+        if (!asked->over && asked->done == many.jobs.size()) {
+            asked->over = true;
+            asked->over_at = now;
+        }
+        const bool late = many.waiter.until && now >= *many.waiter.until;
+        const bool told = asked->awaited && (asked->over || late);
+        if (told) settled.push_back(answer(*asked));
+        const bool gone = asked->over && (told || now - asked->over_at > kKept);
+        asked = gone ? asked_.erase(asked) : std::next(asked);
     }
     return settled;
+}
+
+void Shares::pace(std::chrono::nanoseconds turn) {
+    if (empty()) return;
+    if (turn > 8ms) inputs_ = std::max(kInputsMin, inputs_ / 2);
+    if (turn < 3ms) inputs_ = std::min(kInputsMax, inputs_ * 2);
 }
 
 }  // namespace roll::server

@@ -1,11 +1,15 @@
 // Requests that concern many jobs (cancel, close, hold, release, update): a share of them goes into
-// each turn, so that no turn is long and workers and other clients are heard in between; the answer
-// comes when all is committed. rolld's end in the middle leaves some done and nothing answered:
-// asked again, the rest is done.
+// each turn, so that no turn is long and workers and other clients are heard in between. The answer
+// comes when all is committed; a client that waits for a limited time is told how far it is, with a
+// ticket to ask again. rolld's end in the middle leaves some done and nothing answered: asked
+// again, the rest is done.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "common/json.hpp"
@@ -14,32 +18,66 @@
 
 namespace roll::server {
 
-struct Many {
+// Who waits for an answer.
+struct Waiter {
     gateway::Peer peer{};
-    std::uint64_t id = 0;
-    std::vector<core::Input> inputs{};
+    std::uint64_t id = 0;  // of the request
+    std::string user{};
+    std::optional<gateway::Instant> until{};  // nullopt: until all is done
+};
+
+struct Many {
+    Waiter waiter{};
+    std::vector<JobId> jobs{};  // in the order of their inputs
+    // Appends what is asked of one job.
+    std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};
     Result<Json> answer{};  // the first refusal takes its place
+};
+
+struct Settled {
+    Waiter waiter{};
+    Result<Json> answer{};
 };
 
 class Shares {
   public:
-    // inputs: of a turn, of all requests together; each gets at least one.
-    explicit Shares(std::size_t inputs = 256) : inputs_(inputs) {}
+    static constexpr std::size_t kInputsMin = 256;
 
-    void ask(Many many) { asked_.push_back({std::move(many)}); }
-    bool empty() const { return asked_.empty(); }
+    // inputs: of a turn, of all requests together; each gets those of one job at least. Tickets
+    // follow `ticket`, which no other run of rolld gives out.
+    explicit Shares(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
+        : inputs_(inputs),
+          ticket_(ticket) {}
+
+    void ask(Many many);
+    // Error NotFound: no request of this user has the ticket, or its end was told, or nobody asked
+    // for a minute.
+    Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
+    // Whether nothing is left to put into a turn.
+    bool empty() const;
     void add_to(std::vector<core::Input>& turn);
-    // The requests that this turn was the last of, in the order in which they were asked.
-    std::vector<Many> settle(const engine::Turn& turn);
+    // The answers that are due: of requests that this turn was the last of, in the order in which
+    // they were asked, and of waiters whose time is over.
+    std::vector<Settled> settle(const engine::Turn& turn, gateway::Instant now);
+    // Adapts the share to what the last turn took, its commit apart: some milliseconds are wanted.
+    void pace(std::chrono::nanoseconds turn);
 
   private:
+    static constexpr std::size_t kInputsMax = 8192;
+
     struct Asked {
         Many many;
-        std::size_t done = 0, end = 0;  // of its inputs; this turn's are from done to end
-        std::size_t first = 0;          // where these begin among the turn's
+        std::uint64_t ticket = 0;
+        bool awaited = true;
+        bool over = false;
+        gateway::Instant over_at{};
+        std::size_t done = 0, taken = 0;  // jobs; this turn's are from done to taken
+        std::size_t first = 0, end = 0;   // the turn's inputs
     };
+    static Settled answer(Asked& asked);
 
     std::size_t inputs_;
+    std::uint64_t ticket_;
     std::list<Asked> asked_{};
 };
 

@@ -5,10 +5,14 @@
 namespace roll::server {
 namespace {
 
+constexpr gateway::Instant kNow{std::chrono::hours(1)};
+
 Many cancels(std::uint64_t id, std::uint64_t first, std::uint64_t count) {
-    Many many{.id = id, .answer = Json(id)};
-    for (std::uint64_t i = 0; i < count; ++i)
-        many.inputs.push_back(core::Cancel{JobId{first + i}, ""});
+    Many many{.waiter = {.id = id, .user = "ann"}, .answer = Json(id)};
+    for (std::uint64_t i = 0; i < count; ++i) many.jobs.push_back(JobId{first + i});
+    many.add_inputs = [](JobId job, std::vector<core::Input>& inputs) {
+        inputs.push_back(core::Cancel{job, ""});
+    };
     return many;
 }
 
@@ -31,14 +35,14 @@ TEST(Shares, ALongRequestIsSpreadAndAShortOneNotHeldUp) {
     std::vector<core::Input> turn{core::Cancel{JobId{1}, ""}};  // of another request
     shares.add_to(turn);
     EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{1, 10, 11, 20, 21}));
-    const auto first = shares.settle(granted(turn));
+    const auto first = shares.settle(granted(turn), kNow);
     ASSERT_EQ(first.size(), 1);
-    EXPECT_EQ(first[0].id, 2);
+    EXPECT_EQ(first[0].waiter.id, 2);
 
     turn.clear();
     shares.add_to(turn);
     EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{12, 13, 14}));
-    const auto second = shares.settle(granted(turn));
+    const auto second = shares.settle(granted(turn), kNow);
     ASSERT_EQ(second.size(), 1);
     EXPECT_EQ(*second[0].answer, Json(1));
     EXPECT_TRUE(shares.empty());
@@ -54,8 +58,8 @@ TEST(Shares, TheFirstRefusalIsTheAnswerWhenAllIsDone) {
         engine::Turn decided = granted(turn);
         decided.replies.back() =
             fail(ErrorCode::Refused, "job " + std::to_string(jobs_of(turn).back()));
-        for (const Many& many : shares.settle(decided))
-            answers.push_back(many.answer.error().message);
+        for (const Settled& one : shares.settle(decided, kNow))
+            answers.push_back(one.answer.error().message);
     }
     EXPECT_EQ(answers, (std::vector<std::string>{"job 2"}));
 }
@@ -66,7 +70,7 @@ TEST(Shares, WhatAsksForNothingIsAnsweredByTheNextTurn) {
     std::vector<core::Input> turn;
     shares.add_to(turn);
     EXPECT_TRUE(turn.empty());
-    EXPECT_EQ(shares.settle(granted(turn)).size(), 1);
+    EXPECT_EQ(shares.settle(granted(turn), kNow).size(), 1);
 }
 
 TEST(Shares, MoreRequestsThanAShareHasInputsAllGoOn) {
@@ -75,6 +79,36 @@ TEST(Shares, MoreRequestsThanAShareHasInputsAllGoOn) {
     std::vector<core::Input> turn;
     shares.add_to(turn);
     EXPECT_EQ(jobs_of(turn), (std::vector<std::uint64_t>{10, 20, 30, 40, 50}));
+}
+
+TEST(Shares, AWaiterWhoseTimeIsOverIsToldHowFarItIsAndAsksAgain) {
+    using namespace std::chrono_literals;
+    Shares shares(2, 100);
+    Many many = cancels(1, 1, 5);
+    many.waiter.until = kNow + 1s;
+    shares.ask(std::move(many));
+    std::vector<core::Input> turn;
+    shares.add_to(turn);
+    EXPECT_TRUE(shares.settle(granted(turn), kNow).empty());
+    turn.clear();
+    shares.add_to(turn);
+    const auto told = shares.settle(granted(turn), kNow + 1s);
+    ASSERT_EQ(told.size(), 1);
+    EXPECT_EQ((*told[0].answer)["done"], 4);
+    EXPECT_EQ((*told[0].answer)["jobs"], 5);
+    const std::uint64_t ticket = (*told[0].answer)["ticket"];
+    EXPECT_EQ(ticket, 101u);
+    turn.clear();
+    shares.add_to(turn);
+    EXPECT_TRUE(shares.settle(granted(turn), kNow + 2s).empty()) << "nobody waits";
+    EXPECT_TRUE(shares.empty());
+    EXPECT_FALSE(shares.ask_again(ticket, {.id = 2, .user = "bob"}));
+    EXPECT_TRUE(shares.ask_again(ticket, {.id = 3, .user = "ann"}));
+    const auto ended = shares.settle(engine::Turn{}, kNow + 3s);
+    ASSERT_EQ(ended.size(), 1);
+    EXPECT_EQ(ended[0].waiter.id, 3);
+    EXPECT_EQ(*ended[0].answer, Json(1));
+    EXPECT_FALSE(shares.ask_again(ticket, {.id = 4, .user = "ann"})) << "its end was told";
 }
 
 }  // namespace
