@@ -216,12 +216,19 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
     }
     const std::string user = submit.user;
     const std::string key = submit.key;
+    const auto known = engine_.state().keys.find(user);
+    if (known == engine_.state().keys.end() || !known->second.contains(key))
+        ROLL_TRY_VOID(outputs_.check(engine_.state(), submit.spec, user + " " + key));
     const std::size_t jobs = count_jobs(submit.spec);
     const std::size_t input = add(std::move(submit));
     asked_.push_back(
         {{input}, client.peer, request.id, [this, user, key, jobs](bool changed) {
              const JobId id = engine_.state().keys.at(user).at(key);
              const core::Job& job = engine_.state().jobs.at(id);
+             for (std::size_t task = 0; changed && task < jobs; ++task) {
+                 const JobId one{id.value + task};
+                 outputs_.note(one, engine_.state().jobs.at(one));
+             }
              return Json{{"schema", "roll.submit/1"}, {"id", id.value}, {"name", job.spec.name},
                          {"output", job.spec.output}, {"jobs", jobs},   {"repeated", !changed}};
          }});

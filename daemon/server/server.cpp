@@ -262,6 +262,7 @@ void Server::turn() {
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
     inputs_.clear();
     asked_.clear();
+    outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
     // Nobody hears it: it may be cut off itself, unless all whom it could hear have ended.

@@ -26,6 +26,7 @@
 #include "daemon/query/query.hpp"
 #include "daemon/secrets/store.hpp"
 #include "daemon/server/options.hpp"
+#include "daemon/server/outputs.hpp"
 #include "daemon/server/pending.hpp"
 #include "daemon/server/shares.hpp"
 #include "daemon/server/turn_times.hpp"
@@ -126,6 +127,7 @@ class Server {
     std::vector<core::Input> inputs_{};
     std::vector<Asked> asked_{};
     Shares shares_;
+    Outputs outputs_{};
     std::list<Waiting> waiting_{};
     std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn, and nothing else of them
     Time started_at_{};

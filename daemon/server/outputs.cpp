@@ -1,0 +1,74 @@
+#include "daemon/server/outputs.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/hash.hpp"
+
+namespace roll::server {
+namespace {
+
+bool waits_for(const spec::JobSpec& spec, JobId id, const core::Job& job) {
+    return std::ranges::any_of(spec.after, [&](const spec::After& after) {
+        return after.job == id || (job.array != JobId{} && after.job == job.array);
+    });
+}
+
+}  // namespace
+
+void Outputs::build(const core::State& state) {
+    constexpr std::size_t kSlack = 1024;
+    if (writers_ && writers_->size() <= 2 * state.index.open.size() + kSlack) return;
+    writers_.emplace();
+    for (const JobId id : state.index.open) note(id, state.jobs.at(id));
+}
+
+void Outputs::note(JobId id, const core::Job& job) {
+    if (writers_ && !job.spec.output.empty()) (*writers_)[hash64(job.spec.output)] = id;
+}
+
+Result<void> Outputs::check_one(const core::State& state, const spec::JobSpec& spec,
+                                const std::string& output, const std::string& submission) {
+    const std::uint64_t hash = hash64(output);
+    if (checked_.try_emplace(hash, submission).first->second != submission)
+        return fail(ErrorCode::Refused,
+                    fmt::format("output is {}, where another job of this moment writes", output),
+                    "put {id} into it, and each job has its own");
+    const auto known = writers_->find(hash);
+    if (known == writers_->end()) return {};
+    const auto found = state.jobs.find(known->second);
+    if (found == state.jobs.end()) return {};
+    const auto& [id, job] = *found;
+    if (core::is_over(job.phase) || job.spec.output != output || waits_for(spec, id, job))
+        return {};
+    return fail(
+        ErrorCode::Refused,
+        fmt::format("output is {}, where job {} writes, which is not over", output, id.value),
+        fmt::format("put {{id}} into it, and each job has its own; or wait for that job: "
+                    "--after any:{}",
+                    id.value));
+}
+
+Result<void> Outputs::check(const core::State& state, const spec::JobSpec& spec,
+                            const std::string& submission) {
+    const bool own = spec.output.empty() || spec.output.find("{id}") != std::string::npos;
+    if (own || !spec.cron.empty()) return {};
+    build(state);
+    if (!spec.array) return check_one(state, spec, spec.output, submission);
+    ROLL_TRY(const std::vector<int> indices, spec::array_indices(spec.array->indices));
+    if (indices.size() > 1 && spec.output.find("{index}") == std::string::npos)
+        return fail(ErrorCode::Refused,
+                    fmt::format("output is {} for each of the {} tasks of the array", spec.output,
+                                indices.size()),
+                    "put {index} or {id} into it");
+    for (const int index : indices) {
+        spec::JobSpec bare;
+        bare.output = spec.output;
+        bare.array = spec.array;
+        ROLL_TRY_VOID(check_one(state, spec, spec::array_task(bare, index).output, submission));
+    }
+    return {};
+}
+
+}  // namespace roll::server

@@ -1,0 +1,63 @@
+#include "daemon/server/outputs.hpp"
+
+#include "tests/daemon/core/desk.hpp"
+
+namespace roll::server {
+namespace {
+
+spec::JobSpec to(const std::string& output) {
+    spec::JobSpec spec = core::wants(1, 1);
+    spec.output = output;
+    return spec;
+}
+
+class OneOutput : public testing::Test {
+  protected:
+    std::string refusal(const spec::JobSpec& spec) {
+        const auto checked = outputs.check(desk.state, spec, "ann key");
+        outputs.end_turn();
+        return checked ? "" : checked.error().message;
+    }
+    JobId queue(const spec::JobSpec& spec) {
+        EXPECT_EQ(refusal(spec), "");
+        const JobId id = desk.submit(spec);
+        outputs.note(id, desk.job(id));
+        return id;
+    }
+    core::Desk desk;
+    Outputs outputs;
+};
+
+TEST_F(OneOutput, BelongsToOneJobUntilThatIsOver) {
+    const JobId first = queue(to("/out"));
+    EXPECT_EQ(refusal(to("/out")), "output is /out, where job 1 writes, which is not over");
+    EXPECT_EQ(refusal(to("/other")), "");
+    EXPECT_EQ(refusal(to("/out-{id}")), "");
+    spec::JobSpec later = to("/out");
+    later.after = {{spec::After::Condition::Any, first}};
+    EXPECT_EQ(refusal(later), "") << "it waits";
+    desk.tell(core::Cancel{first, ""});
+    EXPECT_EQ(refusal(to("/out")), "");
+}
+
+TEST_F(OneOutput, OfJobsThatWereThereBeforeIsKnown) {
+    desk.submit(to("/out"));
+    EXPECT_NE(refusal(to("/out")), "");
+}
+
+TEST_F(OneOutput, IsNotThatOfTwoTasksOrOfTwoSubmissionsOfATurn) {
+    spec::JobSpec tasks = to("/out");
+    tasks.array = spec::parse_array("0-3").value();
+    EXPECT_EQ(refusal(tasks), "output is /out for each of the 4 tasks of the array");
+    tasks.output = "/out/{index}";
+    EXPECT_EQ(refusal(tasks), "");
+    desk.submit(tasks);
+    for (const auto& [id, job] : desk.state.jobs) outputs.note(id, job);
+    EXPECT_EQ(refusal(to("/out/2")), "output is /out/2, where job 3 writes, which is not over");
+    EXPECT_TRUE(outputs.check(desk.state, to("/new"), "ann 1"));
+    EXPECT_TRUE(outputs.check(desk.state, to("/new"), "ann 1")) << "said twice";
+    EXPECT_FALSE(outputs.check(desk.state, to("/new"), "ann 2"));
+}
+
+}  // namespace
+}  // namespace roll::server
