@@ -57,14 +57,25 @@ Result<Json> Daemon::ask(const std::string& op, Json args) {
     return reply;
 }
 
-Result<Json> Daemon::jobs(Json args) {
-    ROLL_TRY(Json all, ask("jobs", args));
-    for (Json next = all.value("next", Json()); !next.is_null();) {
-        args["from"] = next;
+Result<void> Daemon::each_page(Json args, const std::function<void(Json& page)>& visit) {
+    for (Json next = 0; !next.is_null();) {
+        if (next != 0) args["from"] = next;
         ROLL_TRY(Json page, ask("jobs", args));
-        for (Json& job : page["jobs"]) all["jobs"].push_back(std::move(job));
         next = page.value("next", Json());
+        visit(page);
     }
+    return {};
+}
+
+Result<Json> Daemon::jobs(Json args) {
+    Json all;
+    ROLL_TRY_VOID(each_page(std::move(args), [&](Json& page) {
+        if (all.is_null()) {
+            all = std::move(page);
+            return;
+        }
+        for (Json& job : page["jobs"]) all["jobs"].push_back(std::move(job));
+    }));
     all.erase("next");
     return all;
 }

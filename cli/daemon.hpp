@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class Daemon {
     // Says whose @me is meant where there is a selector.
     Result<Json> ask(const std::string& op, Json args = Json::object());
 
+    // Calls `visit` with each reply of `jobs`, a page of the jobs each, as it comes.
+    Result<void> each_page(Json args, const std::function<void(Json& page)>& visit);
     // The reply of `jobs` with the jobs of all its pages.
     Result<Json> jobs(Json args);
 

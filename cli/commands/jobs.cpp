@@ -11,6 +11,37 @@ Result<int> print_format_help(const Fields& fields) {
     return 0;
 }
 
+namespace {
+
+// As print_json() prints the reply with the jobs of all pages, and holds one page of them.
+Result<int> print_whole(Daemon& daemon, Json args) {
+    constexpr int kPage = 4000;  // some 30 MB as values
+    args["limit"] = kPage;
+    Json rest;  // of the first reply
+    bool any = false;
+    ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](Json& page) {
+        std::string text = rest.is_null() ? "{\n  \"jobs\": [" : "";
+        for (const Json& job : page["jobs"]) {
+            text += any ? ",\n    " : "\n    ";
+            any = true;
+            for (const char c : job.dump(2, ' ', false, Json::error_handler_t::replace)) {
+                text += c;
+                if (c == '\n') text += "    ";
+            }
+        }
+        print(text);
+        if (!rest.is_null()) return;
+        page.erase("jobs");
+        page.erase("next");
+        rest = std::move(page);
+    }));
+    const std::string others = rest.dump(2, ' ', false, Json::error_handler_t::replace);
+    print((any ? "\n  ]," : "],") + others.substr(1) + "\n");
+    return 0;
+}
+
+}  // namespace
+
 Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     if (options.format == "help") return print_format_help(job_fields());
     ROLL_TRY(const Format format, parse_format(options.format, job_fields(), formats_file()));
@@ -26,16 +57,20 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
         args["fields"] = {"id"};
     else if (!context.json)
         args["fields"] = asked_fields(format);
-    ROLL_TRY(const Json reply, daemon.jobs(args));
-    const Json jobs = reply.value("jobs", Json::array());
-    if (context.json) {
-        print_json(reply);
-    } else if (context.parsable) {
-        for (const Json& job : jobs) print(job.value("id", Json()).dump() + "\n");
-    } else {
-        print(jobs_text(jobs, format, wall_clock_now(), context.color));
-        if (jobs.empty() && !options.all) say("nothing is queued or running; rollctl jobs -a");
-    }
+    if (context.json) return print_whole(daemon, std::move(args));
+    std::size_t shown = 0;
+    ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](const Json& page) {
+        const Json& jobs = page.at("jobs");
+        std::string text;
+        for (const Json& job : jobs)
+            if (context.parsable) text += job.value("id", Json()).dump() + "\n";
+        if (!context.parsable) text = jobs_text(jobs, format, wall_clock_now(), context.color);
+        const bool titled = shown > 0 && format.pattern.empty() && !context.parsable;
+        print(titled ? text.substr(text.find('\n') + 1) : text);
+        shown += jobs.size();
+    }));
+    if (!context.parsable && shown == 0 && !options.all)
+        say("nothing is queued or running; rollctl jobs -a");
     return 0;
 }
 
