@@ -1,7 +1,12 @@
 #include "cli/context.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
+#include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -26,9 +31,43 @@ TerminalSize terminal_size() {
     return {size.ws_col, size.ws_row};
 }
 
+namespace {
+
+int print_errno = 0;  // of the first print() that failed
+
+// A value of 90,000 digits hides what is wrong with it.
+std::string with_short_words(std::string_view text) {
+    constexpr std::size_t kLongest = 1000;
+    constexpr std::size_t kShown = 60;
+    std::string all;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+        const std::string_view word = text.substr(0, end);
+        if (word.size() <= kLongest)
+            all += word;
+        else
+            all += fmt::format("{}... ({} bytes)", word.substr(0, kShown), word.size());
+        if (end < text.size()) all += text[end];
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return all;
+}
+
+}  // namespace
+
 void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if ((std::fflush(stdout) != 0 || !written) && print_errno == 0) print_errno = errno;
+}
+
+int check_stdout(int status) {
+    if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;  // --help
+    if (print_errno == 0) return status;
+    say(fmt::format("rollctl: standard output could not be written: {}; the command itself {}",
+                    std::generic_category().message(print_errno),
+                    status == 0 ? "was carried out" : "failed"));
+    say("  next: rollctl jobs, or rollctl show last, shows what a submission has queued");
+    return status == 0 ? 1 : status;
 }
 
 void print_json(const Json& value) {
@@ -42,7 +81,8 @@ void print_json_line(Json value, const char* schema) {
 
 void say(const std::string& text) { fmt::print(stderr, "{}\n", text); }
 
-void print_error(const Context& context, const Error& error) {
+void print_error(const Context& context, const Error& whole) {
+    const Error error{whole.code, with_short_words(whole.message), with_short_words(whole.hint)};
     if (context.json) {
         print_json(protocol::error_json(error));
         return;

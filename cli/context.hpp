@@ -35,7 +35,9 @@ void print_json(const Json& value);  // indented, for one value
 // On one line, for streams; each value says what it is.
 void print_json_line(Json value, const char* schema);
 void print(const std::string& text);  // to stdout, and flushed
-void say(const std::string& text);    // a line to stderr
+// The exit status: `status`, or 1 if that is 0 and a print() failed, which it says on stderr.
+int check_stdout(int status);
+void say(const std::string& text);  // a line to stderr
 void print_error(const Context& context, const Error& error);
 
 void pause(std::chrono::milliseconds duration);

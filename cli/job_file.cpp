@@ -56,7 +56,7 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
 
 // The script as it is now: what is edited later does not change the job.
 Result<Source> script_source(const std::string& text, const std::string& file) {
-    Source source = command_source({file});
+    ROLL_TRY(Source source, command_source({file}));
     source.label = file;
     source.document["script"] = text;
     source.notes = slurm_directives(text, file);
@@ -143,7 +143,11 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
         ROLL_TRY(Source script, script_source(text, file));
         return std::vector{std::move(script)};
     }
-    const fs::path folder = file == "-" ? fs::current_path() : fs::absolute(file).parent_path();
+    fs::path here = "/";
+    if (!fs::path(file).is_absolute()) {
+        ROLL_TRY(here, working_directory());
+    }
+    const fs::path folder = file == "-" ? here : (here / file).parent_path();
     const std::string base = folder.lexically_normal();
     if (file.ends_with(".toml")) {
         ROLL_TRY(TomlFile toml, read_toml(text, file));
@@ -175,10 +179,20 @@ Result<void> apply_options(const JobOptions& options, Source& source) {
     return apply_options(options, source.document);
 }
 
-Source command_source(const std::vector<std::string>& program) {
-    return {"the command",
-            {{"kind", "command"}, {"name", file_name(program.front())}, {"command", program}},
-            fs::current_path()};
+Result<Source> command_source(const std::vector<std::string>& program) {
+    ROLL_TRY(std::string here, working_directory());
+    Json document = {{"kind", "command"}, {"name", file_name(program.front())}};
+    document["command"] = program;
+    return Source{"the command", std::move(document), std::move(here), {}, {}, 0};
+}
+
+Result<std::string> working_directory() {
+    std::error_code error;
+    std::string here = fs::current_path(error);
+    if (!error) return here;
+    return fail(ErrorCode::InvalidArgument,
+                "the working directory cannot be read: " + error.message(),
+                "cd to a directory that exists, and try again");
 }
 
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources) {

@@ -28,7 +28,10 @@ struct Source {
 Result<std::vector<Source>> read_job_file(const std::string& file);
 // Puts the options into its document, and says of a --set that it has no line.
 Result<void> apply_options(const JobOptions& options, Source& source);
-Source command_source(const std::vector<std::string>& program);
+Result<Source> command_source(const std::vector<std::string>& program);
+
+// Error InvalidArgument if the directory was deleted.
+Result<std::string> working_directory();
 
 // Every source's spec, or one Error InvalidArgument that holds all problems of all of them, those
 // of the models that they start from too.

@@ -108,6 +108,12 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
         if (document["resources"].is_object()) document["resources"][key] = value;
     };
     if (options.slots) resource("slots_per_node", *options.slots);
+    if (options.gpus && !std::isfinite(*options.gpus)) {
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("--gpus is {}; allowed: a whole number, or a part of one GPU such "
+                                "as 0.5",
+                                *options.gpus));
+    }
     if (options.gpus) resource("gpus_per_node", number_json(*options.gpus));
     if (options.nodes) resource("nodes", *options.nodes);
     if (!options.time.empty()) resource("time", options.time);

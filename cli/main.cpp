@@ -1,6 +1,8 @@
 #include "cli/app.hpp"
+#include "cli/context.hpp"
 #include "common/last_resort.hpp"
 
 int main(int argc, char** argv) {
-    return roll::with_last_resort("rollctl", [&] { return roll::cli::run(argc, argv); });
+    return roll::with_last_resort(
+        "rollctl", [&] { return roll::cli::check_stdout(roll::cli::run(argc, argv)); });
 }

@@ -40,9 +40,9 @@ Result<int> run_submit_conversion(const Context& context, const std::vector<std:
     document["name"] = job_name(words.front(), command->request.target);
     SubmitOptions submits = options;
     submits.dry_run = command->request.dry_run;
-    return submit_sources(
-        context, submits,
-        {{words.front(), std::move(document), std::filesystem::current_path().string()}});
+    ROLL_TRY(std::string here, working_directory());
+    return submit_sources(context, submits,
+                          {{words.front(), std::move(document), std::move(here)}});
 }
 
 }  // namespace roll::cli

@@ -170,7 +170,8 @@ Result<int> run_submit(const Context& context, const SubmitOptions& options) {
                     "arguments",
                     "rollctl submit train.yaml, or rollctl submit -- sh -c 'echo hello'");
     } else if (!options.program.empty()) {
-        sources.push_back(command_source(options.program));
+        ROLL_TRY(Source program, command_source(options.program));
+        sources.push_back(std::move(program));
     }
     return submit_sources(context, options, std::move(sources));
 }

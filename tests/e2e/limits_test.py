@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""What one user may ask for: it is delivered, or refused at submit by one sentence with the value and the limit."""
+import json
+import os
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import BIN, RollTest
+
+
+class Limits(RollTest):
+
+    def refused(self, pattern, *args, **options):
+        done = self.ctl('submit', *args, check=False, **options)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, pattern)
+        self.assertLess(len(done.stderr), 2000)
+        return done
+
+    def job(self, **document):
+        return self.write('job.json', json.dumps({'name': 'x', 'kind': 'command', **document}))
+
+    def test_start_orders_of_a_turn_reach_their_worker_whatever_their_size(self):
+        self.up(slots=16)
+        script = self.write('big.sh', '#!/bin/sh\n#' + 'x' * 1_300_000 + '\nexit 0\n')
+        jobs = self.ctl('submit', '--parsable', '--array', '0-15', script).stdout.split()
+        for job in jobs:
+            self.wait_done(job, patience_s=60)
+        self.wait_done(self.submit('--', 'true'))
+
+    def test_what_cannot_be_delivered_or_executed_is_refused_at_submit(self):
+        self.up()
+        long = 'x' * 1_300_000
+        limit = 'allowed: at most 131071 in one argument or variable'
+        self.refused(r'command\[2\] has 1300000 bytes; ' + limit, self.job(command=['sh', '-c', long]))
+        self.refused(r'env\.LONG has 1300005 bytes; ' + limit, self.job(command=['true'], env={'LONG': long}))
+        self.refused('have 2000\\d* bytes; allowed: at most 1572864 for all', self.job(command=['x' * 100_000] * 20))
+        self.refused(r'env\.LONG has 67108867 bytes of the job.* allowed: at most 4194304',
+                     self.job(command=['true'], env={'LONG': 'x' * (64 << 20)}))
+        self.refused(r'script has \d+ bytes of the job.*; put it into a file',
+                     self.write('huge.sh', '#!/bin/sh\n' + 'x' * (5 << 20)))
+        self.refused(r'command\[0\] is empty; allowed: the name of a program', '--', '')
+        self.refused('--gpus is nan; allowed', '--gpus', 'nan', '--', 'true')
+        self.refused('array is "0-20000"; allowed: at most 10000 indices', '--array', '0-20000', '--', 'true')
+        self.refused('--key has 120000 bytes; allowed: at most 240', '--key', 'k' * 120_000, '--', 'true')
+        self.assertEqual(self.json('jobs', '-a')['jobs'], [])
+
+    def test_a_long_value_is_not_echoed_whole(self):
+        self.up()
+        done = self.ctl('show', '9' * 90_000, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('(90000 bytes)', done.stderr)
+        self.assertLess(len(done.stderr), 500)
+
+    def test_a_deleted_working_directory_is_named(self):
+        self.up()
+        gone = os.path.join(self.top, 'gone')
+        os.mkdir(gone)
+        done = subprocess.run(['sh', '-c', 'cd "$0" && rmdir "$0" && exec rollctl submit -- true', gone], check=False,
+                              env=self.env, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn('the working directory cannot be read: No such file or directory', done.stderr)
+
+    def test_output_to_a_full_device_is_an_error(self):
+        self.up()
+        for words in (['submit', '--parsable', '--hold', '--', 'true'], ['jobs'], ['version'], ['--help']):
+            with open('/dev/full', 'w', encoding='ascii') as full:
+                done = subprocess.run([os.path.join(BIN, 'rollctl'), *words], env=self.env, stdout=full, text=True,
+                                      stderr=subprocess.PIPE, check=False)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn('standard output could not be written', done.stderr)
+
+    def test_a_change_rides_out_a_restart(self):
+        self.up()
+        job = self.submit('--hold', '--', 'true')
+        self.kill_rolld()
+
+        def start():
+            time.sleep(1)
+            self.up()
+        again = threading.Thread(target=start)
+        again.start()
+        done = self.ctl('cancel', job, check=False)
+        again.join()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('waits up to 20 s', done.stderr)
+        self.assertEqual(self.show(job)['state'], 'cancelled')
+
+    def test_the_jobs_of_many_pages_are_one_value(self):
+        self.up()
+        self.ctl('submit', '--parsable', '--array', '0-4199', '--hold', '--', 'true')
+        whole = self.ctl('jobs', '--json').stdout
+        reply = json.loads(whole)
+        self.assertEqual([job['id'] for job in reply['jobs']], list(range(1, 4201)))
+        self.assertEqual((reply['schema'], reply['queued'], reply['running']), ('roll.jobs/1', 4200, 0))
+        self.assertEqual(whole, json.dumps(reply, indent=2, sort_keys=True, ensure_ascii=False) + '\n')
+        self.assertEqual(len(self.ctl('jobs').stdout.splitlines()), 4201)
+        self.assertIn('4200', self.ctl('cancel', 'all').stdout)
+        self.assertEqual(self.json('jobs')['jobs'], [])
+
+
+if __name__ == '__main__':
+    unittest.main()
