@@ -93,7 +93,8 @@ TEST_F(Queue, LastIsTheNewestJobThatAPersonSubmitted) {
     exported.export_document = R"({"convert":{}})";
     exported.array = spec::Array{.indices = "0-1"};
     exported.output = "/runs/{index}-{id}";
-    const JobId first = desk.submit(exported);
+    exported.document = "{}";
+    const JobId task = desk.submit(exported);
     spec::JobSpec cron = named("nightly");
     cron.cron = "* * * * *";
     cron.output = "/runs/nightly-{id}";
@@ -102,12 +103,13 @@ TEST_F(Queue, LastIsTheNewestJobThatAPersonSubmitted) {
     desk.pass(std::chrono::minutes(2));
     EXPECT_EQ(desk.job(JobId{10}).spec.name, "nightly") << "a job of the cron times";
     desk.join("node-1", 8);
-    desk.exit(first, core::Outcome::Done);
+    desk.exit(task, core::Outcome::Done);
     EXPECT_EQ(desk.job(JobId{11}).spec.name, "trains-export");
     EXPECT_EQ(selected("last"), "9");
     spec::JobSpec chain = named("a");
     chain.then = {named("b")};
     chain.then[0].output = "/runs/b-{id}";
+    chain.document = chain.then[0].document = "{}";
     desk.submit(chain);
     EXPECT_EQ(desk.job(JobId{13}).spec.name, "b");
     EXPECT_EQ(selected("last"), "13");
