@@ -48,7 +48,8 @@ TEST(BeaconWriter, CountsNoBeatThatItCouldNotWrite) {
     io::Beacon first;
     first.cluster = "c";
     first.nonce = "n";
-    BeaconWriter writer("/nonexistent/beacon", first, 1ms);
+    const Folder folder;
+    BeaconWriter writer(folder.path / "missing" / "beacon", first, 1ms);
     for (int i = 0; i < 20; ++i) {
         writer.beat();
         std::this_thread::sleep_for(5ms);
