@@ -68,23 +68,28 @@ std::int64_t parameter_count(const spec::ModelConfig& m) {
     return embeddings + m.layers * layer_parameters(m) + m.hidden;
 }
 
-FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length) {
-    return flops_per_token(m, std::span(&seq_length, 1));
+FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_length,
+                              std::int64_t frozen) {
+    return flops_per_token(m, std::span(&seq_length, 1), frozen);
 }
 
-FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths) {
+FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths,
+                              std::int64_t frozen) {
     const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
     double tokens = 0, causal = 0, full = 0;  // positions seen, summed over tokens and layers
     for (const std::int64_t length : lengths) {
         const double whole = static_cast<double>(length);
         tokens += whole;
-        full += static_cast<double>(m.layers) * whole * whole;
-        for (std::int64_t layer = 0; layer < m.layers; ++layer)
-            causal += positions_seen(whole, static_cast<double>(m.window_of(layer)));
+        for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+            const auto window = static_cast<double>(m.window_of(layer));
+            causal += positions_seen(whole, window);
+            full += whole * (window > 0 ? std::min(window, whole) : whole);
+        }
     }
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);  // and value
-    return {3 * (2 * products + score * causal / tokens),
-            3 * (2 * products + score * full / tokens)};
+    const double kept = 2.0 * static_cast<double>(frozen);
+    return {3 * (2 * products + score * causal / tokens) - kept,
+            3 * (2 * products + score * full / tokens) - kept};
 }
 
 MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,

@@ -13,18 +13,20 @@ std::int64_t parameter_count(const spec::ModelConfig& model);
 
 // Of one trained token in a sequence of seq_length: forward and backward (three times forward), a
 // multiply-add counted as two. `causal` counts the attention scores that a causal mask leaves, (T +
-// 1) / 2 a token; `full` counts all T, as most published figures do. Products only; recompute, were
-// there any, would not count.
+// 1) / 2 a token; `full` counts all T, as most published figures do. Neither counts scores outside
+// of a window. Products only; recompute, were there any, would not count. The gradients of
+// `frozen` weights, which take part in products and keep their values, are not computed.
 struct FlopsPerToken {
     double causal = 0;
     double full = 0;
 };
-FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length);
+FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length,
+                              std::int64_t frozen = 0);
 
 // The same of sequences of these lengths that see nothing of each other, their tokens' mean: sums
 // over L (L + 1) / 2 and L^2. REQUIRES: not empty.
-FlopsPerToken flops_per_token(const spec::ModelConfig& model,
-                              std::span<const std::int64_t> lengths);
+FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
+                              std::int64_t frozen = 0);
 
 // Bytes on one rank that holds the whole model. `program` is what it takes over a model of nearly
 // nothing: its code, LibTorch, the threads' stacks; of a GPU's memory, where all else lies there,

@@ -89,6 +89,17 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
     return frozen;
 }
 
+std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+    std::int64_t frozen = 0;
+    for (const ParameterSpec& one : parameter_specs(model, split_layers(model, 0, 1))) {
+        const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
+        if (one.sizes.size() < 2 || looked_up || !matches_any(spec.model.freeze, one.name))
+            continue;
+        frozen += c10::multiply_integers(one.sizes);
+    }
+    return frozen;
+}
+
 at::ScalarType dtype_of(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp32: return at::kFloat;
@@ -291,7 +302,8 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
 
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                          const data::Corpus& corpus, const data::LearnedDocuments& learned) {
-    const plan::FlopsPerToken flops = plan::flops_per_token(model, spec.seq_length);
+    const plan::FlopsPerToken flops =
+        plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
     OrderedJson head = {
         {"schema", "roll.metrics/1"},
         {"name", spec.name},

@@ -29,6 +29,10 @@ spec::TrainSpec checked_spec(const protocol::Launch& launch);
 std::int64_t count_frozen(const std::vector<std::string>& freeze,
                           std::span<const ParameterSpec> specs);
 
+// Of the frozen parameters, the elements of those that are factors of products: not an embedding
+// that is only looked up, nor vectors.
+std::int64_t frozen_factors(const spec::TrainSpec& spec, const spec::ModelConfig& model);
+
 at::ScalarType dtype_of(spec::Precision precision);
 // The type that the job's own export rounds its weights to, if that changes them.
 std::optional<at::ScalarType> export_rounds_to(const spec::TrainSpec& spec);

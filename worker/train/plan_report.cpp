@@ -117,7 +117,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     const spec::ModelConfig model = setup_model(spec, {}).config;
     const auto schedule = plan::one_forward_one_backward(1, static_cast<int>(spec.microbatches()));
     const plan::ScheduleReport report = need(plan::check(schedule));
-    const plan::FlopsPerToken flops = plan::flops_per_token(model, spec.seq_length);
+    const plan::FlopsPerToken flops =
+        plan::flops_per_token(model, spec.seq_length, frozen_factors(spec, model));
     const std::int64_t frozen =
         count_frozen(spec.model.freeze, parameter_specs(model, split_layers(model, 0, 1)));
     const plan::CheckpointBytes disk = plan::checkpoint_bytes(model, spec.precision, frozen);

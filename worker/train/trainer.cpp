@@ -40,14 +40,16 @@ Trainer::Agreed Trainer::agree() {
         saver_->poll();
     }
     if (saver_) saver_->ask(heard.save);
-    const at::Tensor votes = at::zeros({3}, at::kDouble);
+    const at::Tensor votes = at::zeros({4}, at::kDouble);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
     // Only the rank that writes has a say: each may hear it at another step. What it saved at this
     // very step was begun before it heard.
     if (saver_ && saver_->is_asked() && saver_->last_step() != state_.step) votes[2] = 1;
+    if (std::exchange(peak_beaten_, false)) votes[3] = 1;
     sum_over(*world_, votes);
-    return {votes[0].item<double>() > 0, votes[1].item<double>() == 0, votes[2].item<double>() > 0};
+    const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
+    return {voted(0), !voted(1), voted(2), voted(3)};
 }
 
 bool Trainer::due(std::int64_t every) const {
@@ -70,6 +72,7 @@ int Trainer::run() {
             return protocol::kExitYielded;
         }
         if (agreed.save) save();
+        if (agreed.measure) find_peak();
         train_step();
         const bool whole = state_.step == spec_.steps;
         if (peak_flops_ == 0 && !whole) find_peak();
@@ -151,8 +154,10 @@ void Trainer::train_step() {
 
 // Where documents are kept apart, a step's own: all ranks' together, each with as many tokens.
 plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
-    if (!spec_.data.documents_apart) return plan::flops_per_token(model_.config, spec_.seq_length);
-    const plan::FlopsPerToken mine = plan::flops_per_token(model_.config, piece_lengths(batch));
+    if (!spec_.data.documents_apart)
+        return plan::flops_per_token(model_.config, spec_.seq_length, frozen_factors_);
+    const plan::FlopsPerToken mine =
+        plan::flops_per_token(model_.config, piece_lengths(batch), frozen_factors_);
     const at::Tensor sums = at::tensor({mine.causal, mine.full}, at::kDouble) / dp_->size();
     sum_over(*world_, sums);
     return {sums[0].item<double>(), sums[1].item<double>()};
@@ -176,7 +181,7 @@ void Trainer::find_peak() {
              : measure_peak_flops(step_->chunks()[0].parameters().flat_weight.options());
     const at::Tensor all = at::full({}, mine, at::kDouble);
     sum_over(*world_, all);
-    peak_flops_ = all.item<double>();
+    peak_flops_ = std::max(peak_flops_, all.item<double>());
 }
 
 void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds,
@@ -196,6 +201,12 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
+    // A whole step is no faster than the products in it: the peak was measured at a busy moment.
+    const double rate = report.tokens_per_second() * flops.causal;
+    if (spec_.peak_tflops == 0 && peak_flops_ > 0 && rate > peak_flops_) {
+        peak_beaten_ = true;
+        peak_flops_ = report.peak_flops = rate;
+    }
     if (backend_.memory) report.gpu = backend_.memory();
     report.eta_seconds = step_seconds_ * static_cast<double>(spec_.steps - state_.step);
     metrics_->append(row_of(report));

@@ -39,7 +39,8 @@ class Trainer {
     struct Agreed {
         bool stop = false;
         bool checkpoint = true;
-        bool save = false;  // and go on
+        bool save = false;     // and go on
+        bool measure = false;  // the peak again
     };
 
     void connect();
@@ -96,7 +97,9 @@ class Trainer {
     double waited_ = 0;               // for other ranks, since the run began
     double own_seconds_ = 0;          // of a step, waiting not counted; smoothed
     Clock::time_point told_{};
-    double peak_flops_ = 0;  // of all ranks; 0: not measured yet
+    std::int64_t frozen_factors_ = 0;
+    double peak_flops_ = 0;     // of all ranks; 0: not measured yet
+    bool peak_beaten_ = false;  // by a step, on the rank that writes
     int skipped_in_a_row_ = 0;
     LossHistory history_;  // of the rank that writes
 };

@@ -53,6 +53,7 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     if (frozen > 0 && writes())
         std::printf("%lld of %lld parameters are frozen\n", static_cast<long long>(frozen),
                     static_cast<long long>(parameters.flat_weight.numel()));
+    frozen_factors_ = frozen_factors(spec_, model_.config);
     state_ = first_state(spec_, corpus_.train_tokens());
     state_.data = std::move(data.identity);
     restore_newest();
@@ -99,9 +100,9 @@ void Trainer::restore_newest() {
     if (writes()) {
         choice_ = choose_sound(candidates);
         for (const std::string& reason : choice_.reasons) std::printf("%s\n", reason.c_str());
-        const auto place = std::ranges::find(candidates, choice_.directory);
-        if (place != candidates.end())
-            chosen.fill_(static_cast<double>(place - candidates.begin() + 1));
+        if (choice_.directory)
+            chosen.fill_(static_cast<double>(std::ranges::find(candidates, *choice_.directory) -
+                                             candidates.begin() + 1));
         else if (std::ranges::any_of(candidates, is_poisoned))
             chosen.fill_(-1);
     }

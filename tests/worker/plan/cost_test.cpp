@@ -97,6 +97,20 @@ TEST(Cost, FrozenParametersHaveNoMoments) {
     EXPECT_EQ(disk.optimizer, some.moments);
 }
 
+TEST(Cost, FrozenWeightsHaveNoGradientsAndWindowsBoundTheFullCount) {
+    spec::ModelConfig model = smollm2();
+    const FlopsPerToken whole = flops_per_token(model, 2048);
+    const FlopsPerToken frozen = flops_per_token(model, 2048, 1'000'000);
+    EXPECT_DOUBLE_EQ(whole.causal - frozen.causal, 2e6);
+    EXPECT_DOUBLE_EQ(whole.full - frozen.full, 2e6);
+    model.window = 256;
+    const FlopsPerToken windowed = flops_per_token(model, 2048);
+    const double score = 3.0 * 4 * static_cast<double>(model.heads * model.head_dim);
+    EXPECT_DOUBLE_EQ(whole.full - windowed.full,
+                     score * static_cast<double>(model.layers) * (2048 - 256));
+    EXPECT_DOUBLE_EQ(flops_per_token(model, 128).full, flops_per_token(smollm2(), 128).full);
+}
+
 TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {
     spec::TrainSpec spec;
     spec.precision = spec::Precision::Bf16;

@@ -180,6 +180,11 @@ class Record(RankCase):
 
     def test_frozen_parameters_have_no_moments_and_may_thaw(self):
         document = self.document(3, dp=1, model__freeze=FROZEN, train__optimizer__schedule='constant')
+        flops = [json.loads(self.plan(one, '--json').stdout)['flops_per_token']['causal']
+                 for one in (self.document(3, dp=1), document)]
+        # The gradients of a layer's products (q, k, v and o; gate, up and down) are not computed; the embedding is
+        # looked up.
+        self.assertEqual(flops[0] - flops[1], 2 * (4 * 32 * 32 + 3 * 32 * 64))
         first = self.run_whole(1, 1, document)
         have = moments_of(first.published[-1][1])
         self.assertNotIn('embedding.word_embeddings.weight', have)
