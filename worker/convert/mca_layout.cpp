@@ -65,12 +65,42 @@ Shard empty_shard(const NativeTensor& tensor) {
     return shard;
 }
 
+// The rank-th of tp equal parts of the rows of a whole tensor: Megatron from 0.16 on cuts so
+// through key-value groups where there are fewer of them than ranks, which then gather them.
+Shard rows_of_rank(Shard whole, int tp, int rank) {
+    const std::int64_t rows = whole.shape[0] / tp;
+    const std::int64_t first = rank * rows;
+    Shard shard{whole.shape, {}};
+    shard.shape[0] = rows;
+    for (Piece& piece : whole.pieces) {
+        const std::int64_t begin = std::max(piece.stored_begin[0], first);
+        const std::int64_t end = std::min(piece.stored_begin[0] + piece.size[0], first + rows);
+        if (begin >= end) continue;
+        piece.begin[0] += begin - piece.stored_begin[0];
+        piece.stored_begin[0] = begin - first;
+        piece.size[0] = end - begin;
+        shard.pieces.push_back(std::move(piece));
+    }
+    return shard;
+}
+
+// True if each of tp ranks has a part of one group: `heads` are its queries, of all groups.
+bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
+    return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
+}
+
 // Whole key-value groups: each has its query heads, its key head, its value head.
 Result<Shard> qkv_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     const std::int64_t head_dim = tensor.unit;
     const std::int64_t groups = tensor.sources[1].shape[0] / head_dim;
     const std::int64_t queries = tensor.sources[0].shape[0] / groups;
-    if (groups % tp != 0) return not_divisible(tensor.name, "num_query_groups", groups, tp);
+    if (groups % tp != 0) {
+        const std::int64_t heads = tensor.sources[0].shape[0] / head_dim;
+        if (!cuts_groups(groups, heads, tensor.shape[0], tp))
+            return not_divisible(tensor.name, "num_query_groups", groups, tp);
+        ROLL_TRY(Shard whole, qkv_shard(tensor, model, 1, 0));
+        return rows_of_rank(std::move(whole), tp, rank);
+    }
     Shard shard = empty_shard(tensor);
     for (std::int64_t group = rank * groups / tp; group < (rank + 1) * groups / tp; ++group) {
         add_rows(shard, model, tensor, 0, group * queries, queries);
@@ -270,6 +300,13 @@ Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, i
         case Operation::GateUp: return column_shard(tensor, model, parts, part);
     }
     ROLL_CHECK(false);
+}
+
+Result<void> check_whole_groups(const formats::McaConfig& config) {
+    const auto groups = config.native.value("num_query_groups", std::int64_t{0});
+    if (groups % config.layout.tp == 0) return {};
+    return not_divisible("a target of whole key-value groups", "num_query_groups", groups,
+                         config.layout.tp);
 }
 
 Result<std::vector<Stored>> mca_layout(const std::vector<NativeTensor>& native, const Model& model,

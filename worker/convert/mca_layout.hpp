@@ -15,13 +15,19 @@ namespace roll::convert {
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
-// What a tensor-parallel rank has of a native tensor. Of tp 1: the whole tensor, and where its
-// HuggingFace parts are in it. InvalidArgument names the numbers that do not divide.
+// What a tensor-parallel rank has of a native tensor. Where tp is a multiple of the key-value
+// groups a rank has a part of one: tp equal parts of the fused rows, as Megatron from 0.16 on has
+// them. Of tp 1: the whole tensor, and where its HuggingFace parts are in it. InvalidArgument names
+// the numbers that do not divide.
 struct Shard {
     Shape shape;
     std::vector<Piece> pieces;
 };
 Result<Shard> shard_of(const families::NativeTensor& tensor, const Model& model, int tp, int rank);
+
+// InvalidArgument: a rank would have a part of a key-value group, which only Megatron from 0.16 on
+// knows.
+Result<void> check_whole_groups(const formats::McaConfig& config);
 
 // The same tensor's name as a model without TransformerEngine spells it, or with it.
 std::string local_spelling(const std::string& name);

@@ -49,7 +49,10 @@ Result<void> make_former(const Source& source, Stored& stored, int version) {
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version) {
     const bool former = version < 3;
-    if (former) config.local_names = true;
+    if (former) {
+        ROLL_TRY_VOID(check_whole_groups(config));
+        config.local_names = true;
+    }
     ROLL_TRY(std::vector<Stored> layout, mca_layout(source.native, source.model, config));
     for (Stored& stored : layout) {
         stored.file = kMegatronRelease + stored.file.substr(stored.file.find('/'));

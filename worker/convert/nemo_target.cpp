@@ -15,6 +15,7 @@ Result<std::vector<Stored>> nemo_layout(const Source& source, const formats::Mca
                     "a NeMo target is cut by tp alone; pp " + std::to_string(layout.pp) + ", vpp " +
                         std::to_string(layout.vpp) + " and ep " + std::to_string(layout.ep) +
                         " must be 1: its readers cut pipelines themselves");
+    ROLL_TRY_VOID(check_whole_groups(config));
     formats::McaConfig plain = config;
     plain.local_names = false;
     ROLL_TRY(std::vector<Stored> stored, mca_layout(source.native, source.model, plain));

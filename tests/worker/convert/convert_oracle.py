@@ -292,8 +292,8 @@ class Refusals(Case):
         self.refused('convert', hf, out, '--pp', 3, code=2, says='num_layers 4 does not divide')
         self.refused('convert', hf, out, '--pp', 2, '--layout', 'Et|tL', code=2, says='holds 2')
         tiny_llama(self.root / 'kv', num_key_value_heads=2)
-        self.refused('convert', self.root / 'kv', out, '--tp', 4, code=2,
-                     says='num_query_groups 2 does not divide by tp 4')
+        self.refused('convert', self.root / 'kv', out, '--tp', 3, code=2,
+                     says='num_query_groups 2 does not divide by tp 3')
 
     def test_no_tensor_is_lost_silently(self):
         tiny_llama(self.root / 'hf')

@@ -109,6 +109,47 @@ class Modules(Case):
         self.same('theirs')
 
 
+    def test_more_ranks_than_key_value_heads_are_cut_as_megatron_cuts_them(self):
+        self.make(num_key_value_heads=2)
+        sizes, layout = {**MEGATRON, 'num_query_groups': 2}, {'tp': 4}
+        for to in ('megatron', 'mca'):
+            run('convert', self.root / 'hf', self.root / to, '--to', to, '--tp', 4, '--transformer-impl', 'local',
+                '--verify')
+            self.same(to)
+        tokens = torch.arange(24).reshape(2, 12)
+
+        def job(number, _):
+            rank = f'mp_rank_{number:02}'
+            state = load(self.root / 'megatron/release' / rank / 'model_optim_rng.pt')
+            mca = load(self.root / 'mca/iter_0000001' / rank / 'model_optim_rng.pt')
+            model = megatron_ranks.build(sizes, layout).eval()
+            for one in (state, mca):
+                left = model.load_state_dict(one['model'], strict=False)
+                assert not left.unexpected_keys and all(
+                    name.endswith('_extra_state') for name in left.missing_keys), left
+            mask = torch.ones(1, 1, 12, 12).tril() < 0.5
+            with torch.no_grad():
+                torch.save(model(tokens, torch.arange(12)[None], mask), self.root / f'logits{number}')
+            self.save('theirs/iter_0000007', rank, {'args': state['args'], 'checkpoint_version': 3.0, 'iteration': 7,
+                                                    'model': model.state_dict()})
+        megatron_ranks.run(layout, job, free_port())
+        got = torch.cat([torch.load(self.root / f'logits{rank}') for rank in range(4)], -1)
+        model = transformers.LlamaForCausalLM.from_pretrained(self.root / 'hf')
+        with torch.no_grad():
+            want = model(tokens).logits
+        self.assertLess((want - got).abs().max().item(), 2e-5 * want.abs().max().item() + 1e-6)
+        (self.root / 'theirs/latest_checkpointed_iteration.txt').write_text('7')
+        self.same('theirs')
+
+    def test_ranks_that_key_value_heads_neither_divide_nor_are_divided_by_are_refused(self):
+        self.make(num_key_value_heads=2, num_attention_heads=4, vocab_size=96, intermediate_size=48)
+        for options in (['--tp', 3], ['--tp', 8], ['--to', 'nemo', '--tp', 4],
+                        ['--to', 'megatron', '--checkpoint-version', 2, '--tp', 4]):
+            done = run('convert', self.root / 'hf', self.root / 'out', *options, code=2)
+            tp = options[options.index('--tp') + 1]
+            self.assertIn(f'num_query_groups 2 does not divide by tp {tp}', done.stderr)
+
+
 def core_weights(tensors, layer, rank, ranks):
     """A layer of one tensor-parallel rank, attention's rows as checkpoint version 2 has them."""
     get = lambda name: tensors[f'model.layers.{layer}.{name}.weight']
