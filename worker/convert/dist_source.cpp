@@ -56,7 +56,12 @@ Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata&
     return keys;
 }
 
-bool is_optimizer(const std::string& key) { return key.starts_with("optim"); }
+// "optimizer.…", "optim.…", or that in the state of an object, as "app.optim.…" of an AppState.
+bool is_optimizer(const std::string& key) {
+    const std::size_t dot = key.find('.');
+    return key.starts_with("optim") ||
+           (dot != std::string::npos && key.compare(dot + 1, std::strlen("optim"), "optim") == 0);
+}
 
 // Of "optimizer.state.exp_avg.NAME" (torch_dist), or of "optimizer.state.module.NAME.exp_avg"
 // (fsdp_dtensor): the name, if the key is of that state.

@@ -14,7 +14,10 @@ import warnings
 import torch
 import torch.distributed.checkpoint as dcp
 import transformers
+from safetensors.torch import load_file
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.checkpoint.stateful import Stateful
 
 import megatron_ranks
 from oracle import FolderCase, free_port, run
@@ -75,6 +78,32 @@ class Dcp(Case):
             self.assertIn('the optimizer\'s state',
                           [one['rule'] for one in json.loads(seen.stdout)['dropped']])
             self.same('mca', 'hf')
+
+    def test_reads_a_model_and_optimizer_kept_as_one_object(self):
+        """The AppState of torch's tutorial of distributed checkpoints."""
+        model = self.make('hf')
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.0)
+        model(torch.arange(24).reshape(2, 12), labels=torch.arange(24).reshape(2, 12)).loss.backward()
+        optimizer.step()
+
+        class AppState(Stateful):
+            def state_dict(self):
+                weights, states = get_state_dict(model, optimizer)
+                return {'model': weights, 'optim': states}
+
+        dcp.save({'app': AppState()}, checkpoint_id=self.root / 'dcp')
+        self.same('dcp', 'hf', '--config', self.root / 'hf')
+        seen = run('convert', self.root / 'dcp', self.root / 'back', '--to', 'hf', '--config', self.root / 'hf',
+                   '--json', '--verify')
+        self.assertEqual((self.root / 'hf/model.safetensors').read_bytes(),
+                         (self.root / 'back/model.safetensors').read_bytes())
+        self.assertIn('app.optim.state.lm_head.weight.exp_avg',
+                      [one['tensor'] for one in json.loads(seen.stdout)['dropped']])
+        run('convert', self.root / 'dcp', self.root / 'moment', '--to', 'hf', '--config', self.root / 'hf', '--state',
+            'exp_avg')
+        got = load_file(self.root / 'moment/model.safetensors')
+        for name, parameter in model.named_parameters():
+            self.assertTrue(torch.equal(got[name], optimizer.state[parameter]['exp_avg']), name)
 
     def test_a_tied_output_layer_is_a_copy(self):
         model = self.make('hf', tie_word_embeddings=True)
