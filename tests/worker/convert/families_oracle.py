@@ -74,6 +74,13 @@ class Families(FolderCase):
         done = run('convert', hf, self.root / 'out', code=2)
         self.assertIn('the shape does not tell', done.stderr)
 
+    def test_qwen2_moe_without_biases_of_query_key_and_value(self):
+        hf = make('qwen2_moe', dict(MODELS['qwen2_moe'][0], qkv_bias=False), self.root / 'hf')
+        self.assertNotIn('model.layers.0.self_attn.q_proj.bias', load_file(hf / 'model.safetensors'))
+        self.round_trips(hf, LAYOUTS[:2] + EXPERT_LAYOUTS[:2])
+        self.assertFalse(json.loads((self.root / 'mca/mca_config.json').read_text())['add_qkv_bias'])
+        self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
+
     def test_norms_held_with_one_subtracted(self):
         hf = make('qwen3_next', MODELS['qwen3_next'][0], self.root / 'hf')
         for dtype in (torch.float32, torch.bfloat16):

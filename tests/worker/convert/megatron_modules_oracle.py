@@ -111,6 +111,7 @@ class Megatron(FolderCase):
         for case, (model_type, number, changes) in enumerate((
                 ('llama', 0, no_bias), ('llama', 1, no_bias), ('mistral', 0, {}), ('qwen2', 0, {}), ('qwen2', 1, {}),
                 ('qwen3', 0, {}), ('seed_oss', 1, no_bias), ('mixtral', 0, {}), ('qwen2_moe', 0, {}),
+                ('qwen2_moe', 0, {'qkv_bias': False}),
                 ('qwen3_moe', 0, {}), ('qwen3_moe', 1, {}), ('glm4_moe', 0, {}), ('glm4_moe', 1, {}),
                 ('deepseek_v3', 0, {}), ('deepseek_v3', 1, {}), ('deepseek_v3', 0, {'rope_parameters': YARN}))):
             with self.subTest(model_type=model_type, number=number, **changes):
