@@ -1,5 +1,7 @@
 #include "worker/convert/packed.hpp"
 
+#include <set>
+
 namespace roll::convert {
 namespace {
 
@@ -33,12 +35,18 @@ Result<void> select_packed(Source& source) {
 Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
+    // One tensor's shape may meet two conditions; the others' tell them apart.
+    std::set<std::string> fails;
+    for (const families::PackedTensor& one : packed) {
+        const auto there = found.find(one.name);
+        if (there != found.end() && there->second != packed_layout(source.model, one).shape)
+            fails.insert(one.condition);
+    }
     std::map<std::string, std::string> holds;  // a tensor -> the condition that its shape meets
     for (const families::PackedTensor& one : packed) {
-        if (one.condition.empty()) continue;
+        if (one.condition.empty() || fails.contains(one.condition)) continue;
         const auto there = found.find(one.name);
-        if (there == found.end() || there->second != packed_layout(source.model, one).shape)
-            continue;
+        if (there == found.end()) continue;
         const auto [place, first] = holds.emplace(one.name, one.condition);
         if (!first)
             return fail(ErrorCode::InvalidArgument,
