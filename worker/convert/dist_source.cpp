@@ -167,7 +167,8 @@ class DistOpener {
         const std::string& key = tensor.info.name;
         const std::string name =
             older_spelling(key.starts_with(prefix) ? key.substr(prefix.size()) : key);
-        const auto known = keys_.find(name);
+        auto known = keys_.find(name);
+        if (known == keys_.end()) known = keys_.find(other_spelling(*source_.family, name));
         if (is_optimizer(key)) {
             if (source_.state.empty() || !name_in_state(key, source_.state))
                 drop(key, "the optimizer's state");

@@ -62,6 +62,12 @@ bool is_dropped(const families::Family& family, const std::string& name) {
                        [&](const auto& pattern) { return matches_pattern(pattern, name); });
 }
 
+std::string other_spelling(const families::Family& family, const std::string& name) {
+    for (const auto& [found, named] : family.spellings)
+        if (name.starts_with(found)) return named + name.substr(found.size());
+    return "";
+}
+
 Matcher::Matcher(std::vector<Stored> expected, Source& source)
     : expected_(std::move(expected)),
       source_(source) {

@@ -23,6 +23,10 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 // A tensor that the family names as carrying nothing.
 bool is_dropped(const families::Family& family, const std::string& name);
 
+// What the family's rules call a tensor that a HuggingFace directory names otherwise; empty:
+// nothing else.
+std::string other_spelling(const families::Family& family, const std::string& name);
+
 // Names what a file of training holds beside its weights ("optimizer", "rng_state", …) among what
 // is dropped: the keys of this dict that begin with none of `kept`.
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,

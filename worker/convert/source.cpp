@@ -52,7 +52,11 @@ Result<void> read_hf_tensors(Source& source) {
             if (!seen.insert(name).second)
                 return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
                                                     " is in another file as well");
-            ROLL_TRY(const bool taken, matcher.take({}, file, name, view));
+            ROLL_TRY(bool taken, matcher.take({}, file, name, view));
+            if (!taken) {
+                const std::string other = other_spelling(*source.family, name);
+                ROLL_TRY(taken, matcher.take({}, file, other, view));
+            }
             if (taken) continue;
             if (const std::string scaled = scaled_by(name); !scaled.empty())
                 scales.emplace(scaled, view);

@@ -51,7 +51,7 @@ class FamilyParser {
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
              {"family", "hf", "layers", "config", "constants", "requires", "rope_types", "weights",
-              "packed", "carried", "mtp", "drop"});
+              "packed", "carried", "mtp", "drop", "spellings"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
@@ -74,6 +74,9 @@ class FamilyParser {
         parse_carried(json.value("carried", Json::array()), family);
         parse_weights(json.value("weights", Json::array()), family);
         check_constants(family);
+        const Json spellings = object(json, "", "spellings");
+        for (const auto& [found, named] : spellings.items())
+            family.spellings[found] = text(spellings, "spellings", found.c_str());
         if (json.contains("drop")) family.drop = names(json["drop"], "drop");
         if (!problem_.empty()) return fail(ErrorCode::InvalidArgument, where_ + ": " + problem_);
         return family;

@@ -119,6 +119,8 @@ struct Family {
     std::string mtp_from;
     std::string mtp_to;
     std::vector<std::string> drop;  // HF tensors that carry nothing
+    // What HF names on disk may begin with -> what the rules' begin with instead.
+    std::map<std::string, std::string> spellings;
 };
 
 // InvalidArgument names `where` and the path of the first thing wrong.

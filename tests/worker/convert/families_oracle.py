@@ -9,6 +9,7 @@ import json
 import unittest
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from family_models import MODELS, WITH_EXPERTS, logits, make, make_with_mtp, pack_experts
@@ -82,6 +83,28 @@ class Families(FolderCase):
             turned = load_file(hf / 'model.safetensors')
             names = [name for name in saved if not torch.equal(saved[name].flatten(), turned[name].flatten())]
             self.assertEqual(len(names), 2 * text['num_hidden_layers'])
+
+    def test_gemma3_as_transformers_5_saves_it(self):
+        published = make('gemma3', MODELS['gemma3'][0], self.root / 'published')
+        hf = self.root / 'hf'
+        loaded = transformers.AutoModelForImageTextToText.from_pretrained(published)
+        fresh = type(loaded)(loaded.config)  # a model that was loaded is saved under the names it had
+        fresh.load_state_dict(loaded.state_dict())
+        fresh.save_pretrained(hf)
+        names = load_file(hf / 'model.safetensors')
+        self.assertIn('vision_tower.embeddings.position_embedding.weight', names)
+        run('diff', published, hf)
+        for to, layout in (('mca', ['--tp', 2, '--pp', 2]), ('torch_dist', []), ('dcp', []), ('bin', ['--bf16'])):
+            run('convert', hf, self.root / to, '--to', to, *layout, '--verify')
+            run('diff', published, self.root / to, *(['--cast'] if to == 'bin' else []))
+        run('convert', self.root / 'mca', self.root / 'back')
+        self.assertEqual((published / 'model.safetensors').read_bytes(),
+                         (self.root / 'back/model.safetensors').read_bytes())
+        self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
+        names['vision_tower.vision_model.post_layernorm.bias'] = names['vision_tower.post_layernorm.bias'] + 1
+        save_file(names, hf / 'model.safetensors', {'format': 'pt'})
+        self.assertIn('no rule of family gemma3 names vision_tower.',
+                      run('convert', hf, self.root / 'out', code=2).stderr)
 
     def test_qwen2_moe_without_biases_of_query_key_and_value(self):
         hf = make('qwen2_moe', dict(MODELS['qwen2_moe'][0], qkv_bias=False), self.root / 'hf')
