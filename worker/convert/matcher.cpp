@@ -92,6 +92,15 @@ Result<bool> Matcher::take(const Stored& where, const std::string& found_in,
     return true;
 }
 
+Result<bool> Matcher::take_all(const Stored& where, const std::vector<tensor::StridedView>& views) {
+    bool all = !views.empty();
+    for (const tensor::StridedView& view : views) {
+        ROLL_TRY(const bool taken, take(where, where.file, view.info.name, view));
+        all &= taken;
+    }
+    return all;
+}
+
 void Matcher::add_unexpected(const std::string& file, const std::string& name) {
     unexpected_.push_back({file, name});
 }

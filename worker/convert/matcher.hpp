@@ -41,6 +41,9 @@ class Matcher {
     Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view);
 
+    // As take() of each by its own name. False: nothing expects one of them.
+    Result<bool> take_all(const Stored& where, const std::vector<tensor::StridedView>& views);
+
     // A tensor that nothing expects anywhere.
     void add_unexpected(const std::string& file, const std::string& name);
 

@@ -286,7 +286,44 @@ std::string respelled(std::string name, const std::string& from, const char* to)
     return at == std::string::npos ? name : name.replace(at, from.size(), to);
 }
 
+// "…experts.local_experts.5.linear_fc1.weight", or grouped "…experts.linear_fc1.weight5".
+std::string expert_name(const std::string& front, int layer, std::int64_t expert, bool grouped) {
+    const std::string number = std::to_string(expert);
+    const std::string linear = "linear_fc" + std::to_string(layer) + ".weight";
+    return grouped ? front + ".experts." + linear + number
+                   : front + kExperts + number + "." + linear;
+}
+
 }  // namespace
+
+std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
+                                            const formats::McaConfig& config) {
+    const std::string& name = grouped.info.name;
+    const std::size_t at = name.rfind(".experts.weight");
+    const bool first = name.ends_with(".experts.weight1");
+    const Shape& shape = grouped.info.shape;
+    if (at == std::string::npos || (!first && !name.ends_with(".experts.weight2")) ||
+        shape.size() != 2 || grouped.strides != tensor::row_major(shape))
+        return {};
+    const auto all = config.native.value("num_moe_experts", Json());
+    const std::int64_t experts =
+        all.is_number_integer() ? all.get<std::int64_t>() / config.layout.ep : 0;
+    const std::int64_t columns = first ? shape[1] : shape[0];
+    if (experts <= 0 || columns % experts != 0) return {};
+    const std::int64_t rows = columns / experts;
+    const std::int64_t hidden = first ? shape[0] : shape[1];
+    std::vector<tensor::StridedView> found;
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+        tensor::StridedView one = grouped;
+        one.info.name =
+            expert_name(name.substr(0, at), first ? 1 : 2, expert, config.grouped_experts);
+        one.info.shape = first ? Shape{rows, hidden} : Shape{hidden, rows};
+        one.strides = {1, first ? rows : hidden};
+        one.first += expert * rows * hidden * (tensor::bits_of(grouped.info.dtype) / 8);
+        found.push_back(std::move(one));
+    }
+    return found;
+}
 
 Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     const bool split = tensor.split != Split::None;

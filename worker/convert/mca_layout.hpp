@@ -33,6 +33,12 @@ Result<void> check_whole_groups(const formats::McaConfig& config);
 std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);
 
+// Of a tensor of Megatron's GroupedMLP (…experts.weight1: [hidden, experts * rows], in memory
+// [experts, hidden, rows]; …experts.weight2: [experts * rows, hidden]): each expert's tensor as the
+// config names it, turned. Empty: it is none, or its shape does not fit.
+std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
+                                            const formats::McaConfig& config);
+
 // Megatron 0.17 renamed the layer inside a multi-token prediction; we write the older name.
 std::string older_spelling(const std::string& name);
 std::string newer_spelling(const std::string& name);

@@ -89,6 +89,10 @@ Result<void> RankReader::take(const Stored& where, const tensor::StridedView& vi
         ROLL_TRY(const bool taken, matcher_.take(where, where.file, spelling, view));
         if (taken) return {};
     }
+    tensor::StridedView renamed = view;
+    renamed.info.name = name;
+    ROLL_TRY(const bool grouped, matcher_.take_all(where, experts_of(renamed, source_.config)));
+    if (grouped) return {};
     ROLL_TRY(const bool taken, take_interleaved(where, name, view));
     if (!taken) drop_or_refuse(where.file, name, &view);
     return {};

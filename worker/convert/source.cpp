@@ -131,6 +131,10 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
         ROLL_TRY(const bool taken, matcher.take(where, where.file, spelling, view));
         if (taken) return {};
     }
+    tensor::StridedView renamed = view;
+    renamed.info.name = name;
+    ROLL_TRY(const bool grouped, matcher.take_all(where, experts_of(renamed, source.config)));
+    if (grouped) return {};
     if (name.ends_with("._extra_state"))
         source.dropped.push_back({where.file, name, "TransformerEngine's state"});
     else

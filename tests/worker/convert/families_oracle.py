@@ -5,6 +5,7 @@ usage: families_oracle.py ROLL_CONVERT
 For each: HuggingFace -> MCA -> HuggingFace bit for bit, and the same
 logits from the exported directory.
 """
+import itertools
 import json
 import unittest
 
@@ -22,6 +23,19 @@ LAYOUTS = [['--tp', '2'], ['--pp', '2', '--vpp', '2'], ['--tp', '4', '--pp', '4'
 EXPERT_LAYOUTS = [['--ep', '2'], ['--ep', '4', '--tp', '2', '--moe_grouped_gemm', 'true'],
                   ['--ep', '2', '--pp', '2', '--vpp', '2', '--tp', '2'],
                   ['--ep', '4', '--pp', '4', '--tp', '4']]
+
+
+def legacy_grouped(state):
+    """A rank's tensors with its experts as GroupedMLP keeps them: each turned, one after another in memory."""
+    kept = {name: tensor for name, tensor in state.items() if '.experts.linear_fc' not in name}
+    for layer, number, rows in itertools.product(range(4), (1, 2), ('weight1', 'weight2')):
+        prefix = f'decoder.layers.{layer}.mlp.experts.'
+        each = [state[f'{prefix}linear_fc{number}.weight{expert}'] for expert in range(8)
+                if f'{prefix}linear_fc{number}.weight{expert}' in state]
+        if each and rows == f'weight{number}':
+            turned = torch.stack(each).transpose(-1, -2)  # as its sharded_state_dict() merges them
+            kept[prefix + rows] = turned.reshape(*((32, -1) if number == 1 else (-1, 32)))
+    return kept
 
 
 class Families(FolderCase):
@@ -112,6 +126,26 @@ class Families(FolderCase):
         self.round_trips(hf, LAYOUTS[:2] + EXPERT_LAYOUTS[:2])
         self.assertFalse(json.loads((self.root / 'mca/mca_config.json').read_text())['add_qkv_bias'])
         self.assertTrue(torch.equal(logits(hf), logits(self.root / 'back')))
+
+    def test_experts_of_megatrons_legacy_grouped_module_are_read(self):
+        hf = make('qwen3_moe', MODELS['qwen3_moe'][0], self.root / 'hf')
+        for to, folder in (('mca', 'iter_0000001'), ('megatron', 'release')):
+            for options in (['--ep', 2], ['--tp', 2, '--ep', 2, '--etp', 2], ['--tp', 2, '--pp', 2]):
+                run('convert', hf, self.root / to, '--to', to, '--moe_grouped_gemm', 'true', '--transformer-impl',
+                    'local', *options, '--overwrite')
+                for path in (self.root / to / folder).glob('*/model_optim_rng.pt'):
+                    state = torch.load(path, weights_only=False)
+                    state['model'] = legacy_grouped(state['model'])
+                    torch.save(state, path)
+                self.assertIn('decoder.layers.0.mlp.experts.weight1', state['model'])
+                run('convert', self.root / to, self.root / 'back', '--to', 'hf', '--overwrite', '--verify')
+                self.assertEqual((hf / 'model.safetensors').read_bytes(),
+                                 (self.root / 'back/model.safetensors').read_bytes())
+                run('diff', hf, self.root / to)
+        state['model']['decoder.layers.3.mlp.experts.weight2'] = torch.zeros(15, 32)
+        torch.save(state, path)
+        done = run('verify', self.root / 'megatron', code=None)
+        self.assertIn('decoder.layers.3.mlp.experts.weight2', done.stderr)
 
     def test_norms_held_with_one_subtracted(self):
         hf = make('qwen3_next', MODELS['qwen3_next'][0], self.root / 'hf')
