@@ -51,6 +51,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     spec.moe_grouped_gemm = flag_of(reader.raw("moe_grouped_gemm"));
     spec.transformer_impl = reader.get_or<std::string>("transformer_impl", "");
     spec.vocab_divisor = reader.get_or("make_vocab_size_divisible_by", spec.vocab_divisor);
+    spec.mtp_layer_name = reader.get_or("mtp_layer_name", spec.mtp_layer_name);
     spec.megatron_version = reader.get_or("checkpoint_version", spec.megatron_version);
     spec.max_shard_size = reader.get_or("max_shard_size", spec.max_shard_size);
     spec.model_max_length = reader.get_or("model_max_length", spec.model_max_length);
@@ -87,6 +88,7 @@ std::string document_of(const ConvertSpec& spec) {
     if (spec.first_layers > 0) json["first_layers"] = spec.first_layers;
     if (spec.last_layers > 0) json["last_layers"] = spec.last_layers;
     if (spec.vocab_divisor > 0) json["make_vocab_size_divisible_by"] = spec.vocab_divisor;
+    if (!spec.mtp_layer_name.empty()) json["mtp_layer_name"] = spec.mtp_layer_name;
     if (spec.megatron_version < 3) json["checkpoint_version"] = spec.megatron_version;
     if (!spec.layout.empty()) json["layout"] = spec.layout;
     if (spec.moe_grouped_gemm) json["moe_grouped_gemm"] = *spec.moe_grouped_gemm;

@@ -36,9 +36,10 @@ struct ConvertSpec {
     int first_layers = 0;  // of the first and last pipeline stage; 0: as the others
     int last_layers = 0;
     std::optional<bool> moe_grouped_gemm;
-    std::string transformer_impl;    // transformer_engine, local; empty: as the source
-    std::int64_t vocab_divisor = 0;  // 0: no padding
-    int megatron_version = 3;        // of checkpoints: 3, or one of those before Megatron's core
+    std::string transformer_impl;     // transformer_engine, local; empty: as the source
+    std::int64_t vocab_divisor = 0;   // 0: no padding
+    std::string mtp_layer_name = "";  // "transformer_layer" if empty, or "mtp_model_layer"
+    int megatron_version = 3;         // of checkpoints: 3, or one of those before Megatron's core
     std::int64_t max_shard_size = 5'000'000'000;
     std::int64_t model_max_length = 0;  // 0: as the source
     std::string reuse;  // an earlier target: files that are the same are linked to; empty: none

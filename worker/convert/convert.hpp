@@ -32,6 +32,7 @@ struct Request {
     std::optional<bool> local_names = {};
     std::int64_t vocab_divisor = 0;  // rows of the vocabulary: of this times tp; 0: as many
     int megatron_version = 3;        // of a Megatron target: 0 to 2 are older than its core
+    bool newer_mtp_names = false;    // "mtp_model_layer", as Megatron names it from 0.17 on
     std::optional<tensor::DType> dtype = {};  // nothing: kept; F8E4M3: in blocks with scales
     std::int64_t shard_bytes = kShardBytes;
     std::string name = "model";                         // in a NeMo target's configs

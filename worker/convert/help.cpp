@@ -20,6 +20,8 @@ std::string help_text() {
       --name WORD                           in a NeMo target's configs; DST.nemo is an archive
       --make-vocab-size-divisible-by N      rows of zeros in an MCA, Megatron, NeMo target
       --checkpoint-version 0|1|2|3          of a Megatron target: below 3 as before its core
+      --mtp-layer-name NAME                 of mca, megatron, torch_dist: transformer_layer, or
+                                            mtp_model_layer for Megatron from 0.17 on
       --max-shard-size 5GB                  of a HuggingFace target's files
       --reuse DIR                           an earlier target: files that are the same are linked
       --part I/N --run WORD                 N processes write one target: each its files

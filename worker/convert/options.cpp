@@ -28,6 +28,21 @@ Result<void> read_dtype(Options& options, Request& request) {
     return {};
 }
 
+constexpr const char* kNewerMtpName = "mtp_model_layer";
+constexpr const char* kOlderMtpName = "transformer_layer";
+
+}  // namespace
+
+Result<bool> parse_mtp_layer_name(const std::string& name) {
+    if (name == kNewerMtpName || name == kOlderMtpName) return name == kNewerMtpName;
+    return invalid(std::string("--mtp-layer-name is ") + kOlderMtpName + " or " + kNewerMtpName +
+                   ", not " + name);
+}
+
+std::string mtp_layer_name(bool newer) { return newer ? kNewerMtpName : kOlderMtpName; }
+
+namespace {
+
 Result<void> read_layout(Options& options, Request& request) {
     formats::McaLayout& layout = request.layout;
     ROLL_TRY_VOID(options.size("tp", layout.tp));
@@ -51,6 +66,9 @@ Result<void> read_layout(Options& options, Request& request) {
         if (version->size() != 1 || (*version)[0] < '0' || (*version)[0] > '3')
             return invalid("--checkpoint-version is 0, 1, 2 or 3, not " + *version);
         request.megatron_version = (*version)[0] - '0';
+    }
+    if (const auto name = options.text("mtp-layer-name")) {
+        ROLL_TRY(request.newer_mtp_names, parse_mtp_layer_name(*name));
     }
     // As ROLL has it: the number of virtual stages follows from a layout string.
     if (!layout.pipeline.empty() && layout.vpp == 1) {

@@ -60,6 +60,10 @@ Result<Format> parse_format(const std::string& name);
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
 std::string dtype_word(std::optional<tensor::DType> dtype);  // its inverse
 
+// "transformer_layer" (false) or "mtp_model_layer" (true), and its inverse.
+Result<bool> parse_mtp_layer_name(const std::string& name);
+std::string mtp_layer_name(bool newer);
+
 // "512MiB", "5GB", "1000": bytes.
 Result<std::int64_t> parse_bytes(const std::string& text);
 

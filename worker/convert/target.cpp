@@ -201,23 +201,7 @@ formats::McaConfig fsdp_config(const Source& source, const Request& request) {
     return config;
 }
 
-}  // namespace
-
-Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to) {
-    const bool pads = to == Format::Mca || to == Format::Megatron || to == Format::Nemo;
-    if (request.vocab_divisor > 0 && !pads)
-        return fail(ErrorCode::InvalidArgument,
-                    std::string("--make-vocab-size-divisible-by is for mca, megatron and nemo "
-                                "targets, not ") +
-                        name_of(to));
-    if (request.dtype == kEightBits && to != Format::Hf && to != Format::Bin)
-        return fail(ErrorCode::InvalidArgument,
-                    std::string("--dtype fp8 is for hf and bin targets; ") + name_of(to) +
-                        " has no scales");
-    if (request.megatron_version < 3 && to != Format::Megatron)
-        return fail(
-            ErrorCode::InvalidArgument,
-            std::string("--checkpoint-version is for megatron targets, not ") + name_of(to));
+Result<std::vector<Stored>> layout_of(const Source& source, const Request& request, Format to) {
     switch (to) {
         case Format::Hf: return sharded_hf_layout(source, request, formats::kSafetensors);
         case Format::Bin: return sharded_hf_layout(source, request, formats::kTorchFiles);
@@ -237,6 +221,36 @@ Result<std::vector<Stored>> target_layout(const Source& source, const Request& r
         case Format::FsdpDtensor: return fsdp_dtensor_layout(source, fsdp_config(source, request));
     }
     ROLL_CHECK(false);
+}
+
+}  // namespace
+
+Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to) {
+    const bool pads = to == Format::Mca || to == Format::Megatron || to == Format::Nemo;
+    if (request.vocab_divisor > 0 && !pads)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--make-vocab-size-divisible-by is for mca, megatron and nemo "
+                                "targets, not ") +
+                        name_of(to));
+    if (request.dtype == kEightBits && to != Format::Hf && to != Format::Bin)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--dtype fp8 is for hf and bin targets; ") + name_of(to) +
+                        " has no scales");
+    if (request.megatron_version < 3 && to != Format::Megatron)
+        return fail(
+            ErrorCode::InvalidArgument,
+            std::string("--checkpoint-version is for megatron targets, not ") + name_of(to));
+    const bool names_mtp = to == Format::TorchDist || to == Format::Mca ||
+                           (to == Format::Megatron && request.megatron_version == 3);
+    if (request.newer_mtp_names && !names_mtp)
+        return fail(ErrorCode::InvalidArgument,
+                    std::string("--mtp-layer-name is for mca, megatron and torch_dist targets, "
+                                "not ") +
+                        name_of(to));
+    ROLL_TRY(std::vector<Stored> layout, layout_of(source, request, to));
+    if (request.newer_mtp_names)
+        for (Stored& stored : layout) stored.name = newer_spelling(stored.name);
+    return layout;
 }
 
 void complete_plan(const Source& source, const Request& request, Format to, Plan& plan) {

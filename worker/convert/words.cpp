@@ -17,7 +17,7 @@ struct Option {
 };
 
 // ROLL's arguments under our names, and those that change only how a model is run.
-constexpr std::array<Option, 83> kOptions{{
+constexpr std::array<Option, 84> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},
     {"pp", Takes::Value, nullptr},
@@ -35,6 +35,7 @@ constexpr std::array<Option, 83> kOptions{{
     {"max-shard-size", Takes::Value, nullptr},
     {"make-vocab-size-divisible-by", Takes::Value, nullptr},
     {"checkpoint-version", Takes::Value, nullptr},
+    {"mtp-layer-name", Takes::Value, nullptr},
     {"threads", Takes::Value, nullptr},
     {"part", Takes::Value, nullptr},
     {"run", Takes::Value, nullptr},

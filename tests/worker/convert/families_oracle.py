@@ -147,6 +147,23 @@ class Families(FolderCase):
         done = run('verify', self.root / 'megatron', code=None)
         self.assertIn('decoder.layers.3.mlp.experts.weight2', done.stderr)
 
+    def test_the_layer_of_a_multi_token_prediction_as_either_megatron_names_it(self):
+        hf = make_with_mtp('qwen3_5_moe', MODELS['qwen3_5_moe'][0], self.root / 'hf')
+        for to in ('mca', 'megatron', 'torch_dist'):
+            for word, other in (('mtp_model_layer', 'transformer_layer'), ('transformer_layer', 'mtp_model_layer')):
+                run('convert', hf, self.root / to, '--to', to, '--mtp-layer-name', word, '--overwrite', '--verify')
+                names = run('inspect', self.root / to, '--json').stdout
+                raw = b''.join(path.read_bytes() for path in sorted((self.root / to).rglob('*'))
+                               if path.suffix == '.pt' or path.name == '.metadata')
+                self.assertEqual((f'mtp.layers.0.{word}.'.encode() in raw, f'.{other}.'.encode() in raw),
+                                 (True, False), (to, word))
+                self.assertIn('mtp.layers.0.', names)
+                run('convert', self.root / to, self.root / 'back', '--to', 'hf', '--overwrite')
+                run('diff', hf, self.root / 'back')
+        for options, says in ((['--mtp-layer-name', 'x'], 'is transformer_layer or mtp_model_layer, not x'),
+                              (['--to', 'hf', '--mtp-layer-name', 'mtp_model_layer'], 'not hf')):
+            self.assertIn(says, run('convert', hf, self.root / 'out', *options, code=2).stderr)
+
     def test_norms_held_with_one_subtracted(self):
         hf = make('qwen3_next', MODELS['qwen3_next'][0], self.root / 'hf')
         for dtype in (torch.float32, torch.bfloat16):

@@ -53,7 +53,8 @@ TEST(Options, AJobAsksForWhatTheCommandLineDid) {
           {"merge", "a", "c", "b", "--unmerge", "--dist_ckpt_strictness", "ignore_all"},
           {"merge", "a", "c", "b", "--fp16", "--convert_model_max_length", "99",
            "--account_for_loss_in_pipeline_split", "--decoder-first-pipeline-num-layers", "3",
-           "--num_layers_in_last_pipeline_stage", "2"}}) {
+           "--num_layers_in_last_pipeline_stage", "2"},
+          {"convert", "a", "b", "--to", "torch_dist", "--mtp-layer-name", "mtp_model_layer"}}) {
         const spec::ConvertSpec spec = spec_of(request(line));
         const spec::ConvertSpec read = spec::convert_spec(spec::document_of(spec)).value();
         EXPECT_EQ(read, spec);
