@@ -16,6 +16,7 @@ Model model_of(const std::vector<families::NativeTensor>& native) {
         for (const families::HfTensor& source : tensor.sources) {
             const int number = model.add(source);
             if (tensor.add != 0) model.additions[number] = tensor.add;
+            if (tensor.keeps_fp32) model.keeps_fp32.insert(number);
         }
     return model;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct Model {
     std::vector<families::HfTensor> tensors;
     std::map<std::string, int> number;  // by name
     std::map<int, double> additions;  // those that native tensors hold changed: native = it + this
+    std::set<int> keeps_fp32;         // those that a cast to another type leaves F32
     std::vector<families::PackedTensor> packed;
 
     int add(const families::HfTensor& tensor);

@@ -155,7 +155,10 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
                             name_of(other) + " (" + source.tensors[copy.source].stored.name + ")",
                         "give a --dtype");
     }
-    return dtype && tensor::is_castable(from) ? *dtype : from;
+    if (!dtype || !tensor::is_castable(from)) return from;
+    const bool keeps_fp32 =
+        !target.copies.empty() && source.model.keeps_fp32.contains(target.copies.front().hf);
+    return keeps_fp32 ? tensor::DType::F32 : *dtype;
 }
 
 // Of a source that has blocks: its own.

@@ -246,7 +246,7 @@ class FamilyParser {
         WeightRule rule;
         only(json, path,
              {"native", "hf", "shape", "operation", "split", "stage", "if", "layers", "groups",
-              "by", "strands", "repeat", "add"});
+              "by", "strands", "repeat", "add", "dtype"});
         if (!json.is_object()) return rule;
         rule.native = text(json, path, "native");
         rule.hf = names(json.value("hf", Json()), path + ".hf");
@@ -277,6 +277,9 @@ class FamilyParser {
             rule.repeat["{" + name + "}"] =
                 count.is_string() ? count.get<std::string>() : count.dump();
         if (json.contains("add") && json["add"].is_number()) rule.add = json["add"].get<double>();
+        rule.keeps_fp32 = json.contains("dtype");
+        if (rule.keeps_fp32 && json["dtype"] != "fp32")
+            note(path + ".dtype", "can be fp32 only: other tensors have the checkpoint's type");
         if (rule.operation == Operation::Strands) parse_strands(json, path, rule);
         check_placeholders(rule, path);
         return rule;

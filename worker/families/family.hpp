@@ -76,7 +76,8 @@ struct WeightRule {
     std::vector<StrandRule> strands;
     // A name in braces -> how often: one tensor for each number from 0, of rules without a layer.
     std::map<std::string, std::string> repeat;
-    double add = 0;  // native = HuggingFace + add, rounded to the tensor's type
+    double add = 0;           // native = HuggingFace + add, rounded to the tensor's type
+    bool keeps_fp32 = false;  // a cast to another type leaves it F32
 };
 
 // How a HuggingFace tensor on disk holds those that the rules name. Stacked: [experts, ...], one

@@ -203,6 +203,7 @@ Result<NativeTensor> expand(const Family& family, const WeightRule& rule, const 
         result.stage = Stage::Last;
     }
     result.add = rule.add;
+    result.keeps_fp32 = rule.keeps_fp32;
     ROLL_TRY(const tensor::Shape shape, shape_of(rule.shapes[0], scope, result.name));
     for (std::size_t i = 0; i < rule.hf.size(); ++i) {
         HfTensor source{instance.hf_name(family, rule.hf[i]), shape};

@@ -61,7 +61,8 @@ struct NativeTensor {
     std::int64_t groups = 0;             // of Strands
     bool by_group = false;
     std::vector<Strand> strands = {};
-    double add = 0;  // native = HuggingFace + add
+    double add = 0;           // native = HuggingFace + add
+    bool keeps_fp32 = false;  // a cast to another type leaves it F32
 };
 
 // A tensor on disk that holds others: those of expert e are members[e], all of one shape.

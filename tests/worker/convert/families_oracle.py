@@ -76,6 +76,24 @@ class Families(FolderCase):
                       state['model1'])
         self.assertIn('embedding.word_embeddings.weight', state['model1'])
 
+    def test_a_routers_bias_stays_fp32(self):
+        for model_type in ('deepseek_v3', 'glm4_moe'):
+            hf = make(model_type, MODELS[model_type][0], self.root / model_type)
+            run('convert', hf, self.root / 'mca', '--dtype', 'bf16', '--verify', '--overwrite')
+            run('convert', self.root / 'mca', self.root / 'back', '--dtype', 'fp16', '--overwrite')
+            got = load_file(self.root / 'back/model.safetensors')
+            for name, tensor in load_file(hf / 'model.safetensors').items():
+                if name.endswith('e_score_correction_bias'):
+                    self.assertTrue(torch.equal(tensor, got.pop(name)), name)
+            self.assertEqual({tensor.dtype for tensor in got.values()}, {torch.float16})
+
+    def test_expert_weights_that_are_not_normalized_have_no_native_form(self):
+        for model_type in ('deepseek_v3', 'glm4_moe'):
+            hf = make(model_type, dict(MODELS[model_type][0], norm_topk_prob=False),
+                      self.root / model_type)
+            done = run('convert', hf, self.root / 'out', code=2)
+            self.assertIn('norm_topk_prob is false', done.stderr)
+
     def test_experts_packed_as_in_published_files(self):
         for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):
             hf = make(model_type, MODELS[model_type][0], self.root / model_type)
