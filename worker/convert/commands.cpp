@@ -11,6 +11,7 @@
 #include "worker/convert/adapter_diff.hpp"
 #include "worker/convert/adapter_report.hpp"
 #include "worker/convert/archives.hpp"
+#include "worker/convert/copied.hpp"
 #include "worker/convert/gather.hpp"
 #include "worker/convert/pace.hpp"
 #include "worker/convert/statistics.hpp"
@@ -216,6 +217,7 @@ Result<Diff> diff_of(const DiffCommand& command, const families::Families& famil
     OpenOptions of_second = command.open;
     of_second.state.clear();
     ROLL_TRY(const Source second, open_source(command.second, families, of_second));
+    for (const Source* one : {&first, &second}) ROLL_TRY_VOID(check_copies(*one));
     return diff(first, second, command.cast, stopped);
 }
 

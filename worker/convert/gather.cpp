@@ -286,6 +286,13 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     const SourceTensor& first = source.tensors[comparison.first];
     const SourceTensor& second = source.tensors[comparison.second];
     const auto differ = [&] {
+        if (second.stored.optional)
+            return fail(
+                ErrorCode::Corrupt,
+                second.stored.file + ": " + second.stored.name + " differs from " +
+                    first.stored.name + ", of which it must be a copy",
+                "the family says that one is a copy of the other; a model whose two differ has "
+                "no Megatron form");
         return fail(ErrorCode::Corrupt, second.stored.file + ": " + second.stored.name +
                                             " differs from the same part of the model in " +
                                             first.stored.file + " (" + first.stored.name + ")");

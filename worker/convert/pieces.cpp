@@ -21,18 +21,20 @@ Model model_of(const std::vector<families::NativeTensor>& native) {
     return model;
 }
 
+namespace {
+
+Stored whole_tensor(const Model& model, int number) {
+    const families::HfTensor& tensor = model.tensors[static_cast<std::size_t>(number)];
+    const Shape zero(tensor.shape.size(), 0);
+    return {"", "", tensor.name, tensor.shape, {{number, zero, tensor.shape, zero}}, false};
+}
+
+}  // namespace
+
 std::vector<Stored> hf_layout(const Model& model) {
     std::vector<Stored> stored;
-    for (std::size_t i = 0; i < model.tensors.size(); ++i) {
-        const families::HfTensor& tensor = model.tensors[i];
-        const Shape zero(tensor.shape.size(), 0);
-        stored.push_back({"",
-                          "",
-                          tensor.name,
-                          tensor.shape,
-                          {{static_cast<int>(i), zero, tensor.shape, zero}},
-                          false});
-    }
+    for (std::size_t i = 0; i < model.tensors.size(); ++i)
+        stored.push_back(whole_tensor(model, static_cast<int>(i)));
     return stored;
 }
 
@@ -85,6 +87,11 @@ std::vector<Stored> hf_disk_layout(const Model& model) {
             stored.push_back(packed_layout(model, *found->second));
         else if (!packed[i])
             stored.push_back(std::move(apart[i]));
+    }
+    for (const Model::SecondName& copy : model.copies) {
+        Stored second = whole_tensor(model, copy.hf);
+        second.name = copy.name;
+        stored.push_back(std::move(second));
     }
     return stored;
 }

@@ -60,11 +60,17 @@ struct Stored {
 // The HuggingFace tensors of a model, numbered: those that its family's rules name. On disk some
 // may be packed into one.
 struct Model {
+    // HuggingFace files hold tensor number `hf` a second time under `name`.
+    struct SecondName {
+        std::string name;
+        int hf = 0;
+    };
     std::vector<families::HfTensor> tensors;
     std::map<std::string, int> number;  // by name
     std::map<int, double> additions;  // those that native tensors hold changed: native = it + this
     std::set<int> keeps_fp32;         // those that a cast to another type leaves F32
     std::vector<families::PackedTensor> packed;
+    std::vector<SecondName> copies;
 
     int add(const families::HfTensor& tensor);
 };
@@ -74,7 +80,8 @@ Model model_of(const std::vector<families::NativeTensor>& native);
 // Whole HuggingFace tensors, one Stored each; `file` is left empty.
 std::vector<Stored> hf_layout(const Model& model);
 
-// The same as they lie in a HuggingFace directory: packed ones in the place of their first member.
+// The same as they lie in a HuggingFace directory: packed ones in the place of their first member,
+// copies at the end.
 std::vector<Stored> hf_disk_layout(const Model& model);
 
 // Of a tensor that holds others: its shape, and where its members lie in it.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "worker/convert/adapter.hpp"
+#include "worker/convert/copied.hpp"
 #include "worker/convert/deepspeed_source.hpp"
 #include "worker/convert/dist_source.hpp"
 #include "worker/convert/matcher.hpp"
@@ -40,6 +41,8 @@ void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
 Result<void> read_hf_tensors(Source& source) {
     ROLL_TRY(const formats::HfWeights weights, formats::find_hf_weights(source.directory));
     std::vector<Stored> expected = hf_disk_layout(source.model);
+    std::for_each(expected.end() - std::ssize(source.model.copies), expected.end(),
+                  [](Stored& copy) { copy.optional = true; });
     expect_tied_output(expected, source);
     Matcher matcher(std::move(expected), source);
     std::set<std::string> seen;
@@ -71,6 +74,7 @@ Result<void> read_hf_tensors(Source& source) {
             return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
                                                 " is missing, though the index names it");
     ROLL_TRY_VOID(matcher.finish());
+    ROLL_TRY_VOID(settle_copies(source, seen));
     return attach_scales(source, scales);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/files.hpp"
+#include "worker/convert/copied.hpp"
 #include "worker/convert/packed.hpp"
 #include "worker/families/rebuild.hpp"
 #include "worker/formats/hf.hpp"
@@ -161,6 +162,7 @@ Result<void> use_tensors(Source& source, bool has_mtp) {
     ROLL_TRY(source.native,
              families::native_tensors(*source.family, native, source.config.hf_config));
     source.model = model_of(source.native);
+    ROLL_TRY_VOID(select_copies(source));
     return select_packed(source);
 }
 

@@ -51,7 +51,7 @@ class FamilyParser {
             return fail(ErrorCode::InvalidArgument, where_ + ": the file must be an object");
         only(json, "",
              {"family", "hf", "layers", "config", "constants", "requires", "rope_types", "weights",
-              "packed", "carried", "mtp", "drop", "spellings"});
+              "packed", "carried", "mtp", "copies", "drop", "spellings"});
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
@@ -72,6 +72,7 @@ class FamilyParser {
         }
         parse_packed(json.value("packed", Json::array()), family);
         parse_carried(json.value("carried", Json::array()), family);
+        parse_copies(json.value("copies", Json::array()), family);
         parse_weights(json.value("weights", Json::array()), family);
         check_constants(family);
         const Json spellings = object(json, "", "spellings");
@@ -239,6 +240,20 @@ class FamilyParser {
             else
                 rule.stage = *stage;
             family.carried.push_back(std::move(rule));
+        }
+    }
+
+    void parse_copies(const Json& rules, Family& family) {
+        if (!rules.is_array()) return note("copies", "must be a list");
+        for (std::size_t i = 0; i < rules.size(); ++i) {
+            const std::string path = "copies[" + std::to_string(i) + "]";
+            only(rules[i], path, {"hf", "of", "if"});
+            if (!rules[i].is_object()) continue;
+            CopyRule rule{text(rules[i], path, "hf"), text(rules[i], path, "of"),
+                          choice(rules[i], path, "if")};
+            if (rule.hf.find("{layer}") == std::string::npos)
+                note(path + ".hf", "must have {layer}: each layer that predicts has a copy");
+            family.copies.push_back(std::move(rule));
         }
     }
 

@@ -101,6 +101,14 @@ struct CarriedRule {
     Stage stage = Stage::First;
 };
 
+// A HuggingFace file holds tensor `of` a second time under `hf`, for each layer of multi-token
+// prediction.
+struct CopyRule {
+    std::string hf;  // holds {layer}
+    std::string of;
+    std::string condition;  // a native config field; where it is false there is no copy
+};
+
 struct Family {
     std::string name;
     std::string model_type;
@@ -115,6 +123,7 @@ struct Family {
     std::vector<WeightRule> weights;
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;
+    std::vector<CopyRule> copies;
     // What a decoder layer's names begin with, and what those of a multi-token prediction's do
     // instead. Empty: they go on counting layers.
     std::string mtp_from;

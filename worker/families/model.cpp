@@ -436,13 +436,19 @@ class Lister {
 
 }  // namespace
 
+namespace {
+
+Result<std::int64_t> mtp_layers_of(const Json& native) {
+    if (!holds("mtp_num_layers", native)) return 0;
+    return size_of(native, "mtp_num_layers", kLayersMax);
+}
+
+}  // namespace
+
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config) {
     ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
-    std::int64_t mtp_layers = 0;
-    if (holds("mtp_num_layers", native)) {
-        ROLL_TRY(mtp_layers, size_of(native, "mtp_num_layers", kLayersMax));
-    }
+    ROLL_TRY(const std::int64_t mtp_layers, mtp_layers_of(native));
     Lister lister(family, native, hf_config);
     ROLL_TRY_VOID(lister.add_stage(Stage::First));
     for (std::int64_t layer = 0; layer < layers; ++layer)
@@ -451,6 +457,17 @@ Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Jso
     for (std::int64_t mtp = 0; mtp < mtp_layers; ++mtp)
         ROLL_TRY_VOID(lister.add_layer(layers + mtp, mtp));
     return std::move(lister).take();
+}
+
+Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Json& native) {
+    std::vector<CopiedTensor> copies;
+    if (family.copies.empty()) return copies;
+    ROLL_TRY(const std::int64_t layers, size_of(native, "num_layers", kLayersMax));
+    ROLL_TRY(const std::int64_t mtp_layers, mtp_layers_of(native));
+    for (std::int64_t mtp = 0; mtp < mtp_layers; ++mtp)
+        for (const CopyRule& rule : family.copies)
+            copies.push_back({replace(rule.hf, "{layer}", layers + mtp), rule.of, rule.condition});
+    return copies;
 }
 
 Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,

@@ -77,6 +77,16 @@ struct PackedTensor {
 Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config);
 
+// Tensor `of` is on disk a second time, under `name`.
+struct CopiedTensor {
+    std::string name;
+    std::string of;
+    std::string condition;  // the native field that says so; empty: always
+};
+
+// The copies of every layer of multi-token prediction, whatever their conditions say.
+Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Json& native);
+
 // Every tensor that a model of this config has, in the order of use in forward: embedding, layers,
 // final norm, output layer, and
 // the layers of multi-token prediction. A tied output layer is not listed. The HuggingFace config

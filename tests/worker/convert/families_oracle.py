@@ -13,7 +13,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from family_models import MODELS, WITH_EXPERTS, logits, make, make_with_mtp, pack_experts
+from family_models import MODELS, WITH_EXPERTS, copy_to_mtp, logits, make, make_with_mtp, pack_experts
 from oracle import FolderCase, run
 
 # Some layouts for what is of one family; layouts_oracle.py has those that cover all.
@@ -75,6 +75,30 @@ class Families(FolderCase):
         self.assertIn('mtp.layers.0.transformer_layer.mlp.experts.local_experts.1.linear_fc2.weight',
                       state['model1'])
         self.assertIn('embedding.word_embeddings.weight', state['model1'])
+
+    def test_copies_that_further_tokens_share_are_written_back(self):
+        for model_type in ('deepseek_v3', 'glm4_moe'):
+            hf = make_with_mtp(model_type, MODELS[model_type][0], self.root / model_type)
+            copy_to_mtp(hf)
+            self.round_trips(hf, LAYOUTS[:1])
+            path = self.root / 'mca/mca_config.json'  # one that does not say: as published
+            path.write_text(path.read_text().replace('"hf_mtp_copies"', '"of_others"'))
+            run('convert', self.root / 'mca', self.root / 'again', '--overwrite')
+            run('diff', hf, self.root / 'again')
+            got = load_file(self.root / 'again/model.safetensors')
+            self.assertEqual(sorted(got), sorted(load_file(hf / 'model.safetensors')))
+
+    def test_a_head_of_its_own_for_further_tokens_is_refused_by_name(self):
+        for model_type, part in (('deepseek_v3', 'shared_head.head'), ('glm4_moe', 'embed_tokens')):
+            hf = make_with_mtp(model_type, MODELS[model_type][0], self.root / model_type)
+            copy_to_mtp(hf)
+            path, name = hf / 'model.safetensors', f'model.layers.4.{part}.weight'
+            tensors = load_file(path)
+            tensors[name][2, 3] += 1
+            save_file(tensors, path, {'format': 'pt'})
+            for command in (['convert', hf, self.root / 'out'], ['verify', hf], ['diff', hf, hf]):
+                self.assertIn(f'{name} differs from', run(*command, code=1).stderr)
+            self.assertFalse((self.root / 'out').exists())
 
     def test_a_routers_bias_stays_fp32(self):
         for model_type in ('deepseek_v3', 'glm4_moe'):

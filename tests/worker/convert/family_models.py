@@ -130,6 +130,15 @@ def make_with_mtp(model_type, sizes, path):
     return hf
 
 
+def copy_to_mtp(hf, layer=4):
+    """The embedding and the output layer once more for that layer, as DeepSeek and GLM publish them."""
+    path = hf / 'model.safetensors'
+    tensors = load_file(path)
+    for name, of in (('embed_tokens', 'model.embed_tokens'), ('shared_head.head', 'lm_head')):
+        tensors[f'model.layers.{layer}.{name}.weight'] = tensors[of + '.weight'].clone()
+    save_file(tensors, path, {'format': 'pt'})
+
+
 def as_published(model_type, path):
     """Gives a saved model the names on disk of the published ones, where transformers 5 saves others."""
     tensors = load_file(path)
