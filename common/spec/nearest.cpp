@@ -24,11 +24,12 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known) {
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known,
+                                   std::size_t edits_max) {
     constexpr std::size_t kWordMax = 64;
     if (word.size() > kWordMax) return std::nullopt;
     std::optional<std::string> best;
-    std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+    std::size_t best_distance = std::min(std::max<std::size_t>(1, word.size() / 3), edits_max) + 1;
     for (const std::string& candidate : known) {
         const std::size_t d = distance(word, candidate);
         if (d < best_distance) {

@@ -8,7 +8,9 @@
 
 namespace roll::spec {
 
-// By edit distance (a swap of neighbours counts once); nothing if even the nearest is another word.
-std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known);
+// By edit distance (a swap of neighbours counts once); nothing if even the nearest is another word:
+// a third of its letters, or more than `edits_max` of them, differ.
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known,
+                                   std::size_t edits_max = 64);
 
 }  // namespace roll::spec

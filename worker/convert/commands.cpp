@@ -16,6 +16,7 @@
 #include "worker/convert/pace.hpp"
 #include "worker/convert/statistics.hpp"
 #include "worker/convert/target.hpp"
+#include "worker/families/check.hpp"
 
 namespace roll::convert {
 namespace {
@@ -264,6 +265,9 @@ Result<int> run(const FamiliesCommand& command, const families::Families& famili
     if (!command.file.empty()) {
         ROLL_TRY(const std::string text, read_file(command.file));
         ROLL_TRY(const families::Family family, families::parse_family(text, command.file));
+        if (const auto checked = families::check_family(family); !checked)
+            return fail(checked.error().code, command.file + ": " + checked.error().message,
+                        checked.error().hint);
         fmt::print("{}: {} with {} weight rules\n", command.file, family.name,
                    family.weights.size());
         return 0;

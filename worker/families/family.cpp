@@ -331,6 +331,8 @@ class FamilyParser {
             strand.begin = or_first(choice(strands[i], at, "begin"), "0");
             strand.times = or_first(choice(strands[i], at, "times"), "1");
             strand.step = or_first(choice(strands[i], at, "step"), "0");
+            if (strand.times != "1" && !strands[i].contains("step"))
+                note(at + ".step", "must be given beside times: the rows from one to the next");
             strand.block = or_first(choice(strands[i], at, "block"), strand.rows.c_str());
             rule.strands.push_back(std::move(strand));
         }

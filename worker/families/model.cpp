@@ -3,6 +3,7 @@
 #include <set>
 
 #include "worker/families/expression.hpp"
+#include "worker/families/strands.hpp"
 
 namespace roll::families {
 namespace {
@@ -146,27 +147,6 @@ Result<tensor::Shape> shape_of(const std::vector<std::string>& expressions, cons
     return shape;
 }
 
-// Every row of every source must be taken once.
-Result<void> check_strands(const NativeTensor& tensor) {
-    std::vector<std::int64_t> taken(tensor.sources.size());
-    for (const Strand& strand : tensor.strands) {
-        taken[strand.of] += tensor.groups * strand.times * strand.rows;
-        const std::int64_t last = strand.begin + (tensor.groups - 1) * strand.block +
-                                  (strand.times - 1) * strand.step + strand.rows;
-        if (last > tensor.sources[strand.of].shape[0])
-            return fail(ErrorCode::InvalidArgument, tensor.name + ": a strand ends at row " +
-                                                        std::to_string(last) + " of " +
-                                                        tensor.sources[strand.of].name);
-    }
-    for (std::size_t i = 0; i < taken.size(); ++i)
-        if (taken[i] != tensor.sources[i].shape[0])
-            return fail(ErrorCode::InvalidArgument, tensor.name + ": strands take " +
-                                                        std::to_string(taken[i]) + " of the " +
-                                                        std::to_string(tensor.sources[i].shape[0]) +
-                                                        " rows of " + tensor.sources[i].name);
-    return {};
-}
-
 Result<void> add_strands(const WeightRule& rule, const Json& scope, NativeTensor& tensor) {
     ROLL_TRY(tensor.groups, dim_of(rule.groups, scope, tensor.name));
     tensor.by_group = rule.by_group;
@@ -243,6 +223,10 @@ void set_groups(const Family& family, Json& config) {
 }
 
 }  // namespace
+
+Result<NativeTensor> tensor_of(const Family& family, const WeightRule& rule, const Json& scope) {
+    return expand(family, rule, scope, {0, 0, std::nullopt});
+}
 
 Result<Json> complete_hf_config(const Family& family, const Json& sizes) {
     if (!sizes.is_object())

@@ -65,6 +65,11 @@ struct NativeTensor {
     bool keeps_fp32 = false;  // a cast to another type leaves it F32
 };
 
+// The tensor of one rule, of layer 0 and expert 0. `scope`: the native config, the HuggingFace one
+// under "hf". InvalidArgument: arithmetic that does not come out, or strands that do not take each
+// row once.
+Result<NativeTensor> tensor_of(const Family& family, const WeightRule& rule, const Json& scope);
+
 // A tensor on disk that holds others: those of expert e are members[e], all of one shape.
 struct PackedTensor {
     std::string name;

@@ -7,7 +7,11 @@ logits from the exported directory.
 """
 import itertools
 import json
+import os
+import pathlib
+import re
 import unittest
+from unittest import mock
 
 import torch
 import transformers
@@ -117,6 +121,22 @@ class Families(FolderCase):
                       self.root / model_type)
             done = run('convert', hf, self.root / 'out', code=2)
             self.assertIn('norm_topk_prob is false', done.stderr)
+
+    def test_the_documents_example_converts_what_transformers_saves(self):
+        text = (pathlib.Path(__file__).parents[3] / 'docs/families.md').read_text()
+        example = re.search(r'```json\n(\{\n  "family": "mini".*?\n)```', text, re.S)[1]
+        (self.root / 'families').mkdir()
+        (self.root / 'families/mini.json').write_text(example)
+        run('families', 'check', self.root / 'families/mini.json')
+        scaling = {'rope_type': 'linear', 'factor': 2.0, 'rope_theta': 77000.0}
+        hf = make('llama', dict(MODELS['llama'][0], rope_parameters=scaling), self.root / 'hf')
+        path = hf / 'config.json'
+        path.write_text(json.dumps({**json.loads(path.read_text()), 'model_type': 'mini'}))
+        with mock.patch.dict(os.environ, ROLL_FAMILIES=str(self.root / 'families')):
+            self.round_trips(hf, LAYOUTS[:1])
+        native = json.loads((self.root / 'mca/mca_config.json').read_text())
+        self.assertEqual(native['rotary_base'], 77000.0)
+        self.assertEqual(native['rope_parameters']['rope_type'], 'linear')
 
     def test_experts_packed_as_in_published_files(self):
         for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):

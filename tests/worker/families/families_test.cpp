@@ -1,12 +1,15 @@
 #include "worker/families/families.hpp"
 
 #include <fstream>
+#include <functional>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "worker/families/check.hpp"
 #include "worker/families/embedded.hpp"
 #include "worker/families/model.hpp"
+#include "worker/families/strands.hpp"
 
 namespace roll::families {
 namespace {
@@ -239,6 +242,82 @@ TEST(Families, NoMutatedFileOrConfigCrashes) {
         if (const auto tensors = native_tensors(*family, *native, hf)) ++listed;
     }
     EXPECT_GT(listed, 500U);
+}
+
+// A built-in file in which `change` has put something wrong.
+std::string wrong_in(const char* name, const std::function<void(Json&)>& change) {
+    for (const EmbeddedFile& file : embedded_families()) {
+        if (file.name != std::string(name) + ".json") continue;
+        Json json = Json::parse(file.content);
+        change(json);
+        const auto family = parse_family(json.dump(), "file");
+        if (!family) return family.error().message;
+        const auto checked = check_family(*family);
+        return checked ? "" : checked.error().message + "; " + checked.error().hint;
+    }
+    return "no such file";
+}
+
+TEST(Families, CheckFindsNoFaultInBuiltInOnes) {
+    for (const EmbeddedFile& file : embedded_families()) {
+        const auto checked = check_family(parse_family(file.content, file.name).value());
+        EXPECT_TRUE(checked) << file.name << ": " << checked.error().message;
+    }
+}
+
+TEST(Families, CheckFindsMisspeltNames) {
+    const auto finds = [](const std::string& error, const char* word) {
+        EXPECT_NE(error.find(word), std::string::npos) << error;
+    };
+    finds(wrong_in("llama",
+                   [](Json& json) {
+                       for (Json& rule : json["weights"])
+                           if (rule["native"] == "decoder.layers.{layer}.mlp.linear_fc2.weight")
+                               rule["native"] = "decoder.layers.{layer}.mlp.linaer_fc2.weight";
+                   }),
+          "did you mean linear_fc2?");
+    finds(wrong_in("llama",
+                   [](Json& json) { json["config"]["num_layres"] = json["config"]["num_layers"]; }),
+          "did you mean num_layers?");
+    finds(wrong_in("llama", [](Json& json) { json["weights"][0]["if"] = "!tie_embeddings"; }),
+          "uses tie_embeddings, which neither config nor constants sets");
+    finds(wrong_in("llama", [](Json& json) { json["weights"][0]["shape"][0] = "2 * vocab_rows"; }),
+          "uses vocab_rows");
+}
+
+TEST(Families, CheckFindsRowsThatNoStrandTakes) {
+    const auto strand = [](const std::function<void(Json&)>& change) {
+        return wrong_in("qwen3_next", [&](Json& json) {
+            for (Json& rule : json["weights"])
+                if (rule["native"].get<std::string>().ends_with("linear_qkv.weight"))
+                    change(rule["strands"][0]);
+        });
+    };
+    EXPECT_EQ(strand([](Json&) {}), "");
+    const std::string silent = strand([](Json& json) { json.erase("step"); });
+    EXPECT_NE(silent.find("step must be given beside times"), std::string::npos) << silent;
+    const std::string twice = strand([](Json& json) { json["step"] = "kv_channels"; });
+    EXPECT_NE(twice.find("two strands take row 6 of"), std::string::npos) << twice;
+    const std::string none = strand([](Json& json) { json["rows"] = "kv_channels / 2"; });
+    EXPECT_NE(none.find("no strand takes row 3 of"), std::string::npos) << none;
+}
+
+// A conversion takes the file as it is: what its strands leave out is refused there, too.
+TEST(Families, ATensorOfWhichRowsAreLeftOutIsRefused) {
+    NativeTensor tensor;
+    tensor.name = "fused";
+    tensor.sources = {{"hf", {24, 5}}};
+    tensor.groups = 2;
+    tensor.strands = {{0, 0, 3, 2, 3, 12}, {0, 6, 6, 1, 0, 12}};
+    EXPECT_TRUE(check_strands(tensor));
+    tensor.strands[0].step = 0;  // rows 0 to 2 twice, 3 to 5 never; the count is right
+    EXPECT_EQ(check_strands(tensor).error().message,
+              "fused: two strands take row 0 of hf, which has 24 rows");
+    tensor.strands[0] = {0, 1, 3, 2, 3, 12};
+    EXPECT_EQ(check_strands(tensor).error().message,
+              "fused: no strand takes row 0 of hf, which has 24 rows");
+    tensor.strands[0] = {0, 0, std::int64_t{1} << 40U, std::int64_t{1} << 40U, 3, 12};
+    EXPECT_FALSE(check_strands(tensor)) << "no size overflows";
 }
 
 TEST(Families, OneAloneIsTheSameOne) {
