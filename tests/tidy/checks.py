@@ -40,7 +40,7 @@ THIRD_PARTIES = [
 THREADS_IN = ('daemon/gateway/', 'daemon/pilots/', 'worker/agent/', 'worker/checkpoint/', 'worker/convert/',
               'worker/train/', 'tests/')
 # Short ones stand alone: a seed is no Seed-OSS, and Philox no Phi.
-FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt|glm|internlm|smollm|seed_?oss'
+FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt(?!q)|glm|internlm|smollm|seed_?oss'
                       r'|(?<![a-z])phi(?!lox)|(?<![a-z])yi(?![a-z]))', re.I)
 FAMILIES_NOT_IN = ('worker/', 'common/', 'cli/', 'daemon/')
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)

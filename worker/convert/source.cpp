@@ -12,6 +12,7 @@
 #include "worker/convert/megatron_source.hpp"
 #include "worker/convert/nemo_source.hpp"
 #include "worker/convert/packed.hpp"
+#include "worker/convert/quantized.hpp"
 #include "worker/convert/source_config.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/torch_file.hpp"
@@ -55,6 +56,7 @@ Result<void> read_hf_tensors(Source& source) {
             if (!seen.insert(name).second)
                 return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
                                                     " is in another file as well");
+            ROLL_TRY_VOID(check_not_quantized(source.directory / file, view.info));
             ROLL_TRY(bool taken, matcher.take({}, file, name, view));
             if (!taken) {
                 const std::string other = other_spelling(*source.family, name);
@@ -114,6 +116,7 @@ Result<bool> has_mtp(const Source& source) {
 
 Result<void> open_hf(Source& source, const families::Families& families) {
     ROLL_TRY(source.config.hf_config, formats::read_hf_config(source.directory));
+    ROLL_TRY_VOID(check_not_quantized(source.directory, source.config.hf_config));
     ROLL_TRY_VOID(use_hf_config(source, families));
     ROLL_TRY(const bool mtp, has_mtp(source));
     ROLL_TRY_VOID(use_tensors(source, mtp));

@@ -199,6 +199,39 @@ class Quantized(FolderCase):
         self.assertIn('mca has no scales', done.stderr)
 
 
+class Codes(FolderCase):
+    """Weights that are codes of a quantization are refused by its name."""
+
+    def refused(self, hf, *says):
+        done = run('convert', hf, self.root / 'out', code=2)
+        for text in says:
+            self.assertIn(text, done.stderr)
+        self.assertFalse((self.root / 'out').exists())
+
+    def test_a_method_that_the_config_names(self):
+        for word, name in (('gptq', 'GPTQ'), ('awq', 'AWQ'), ('bitsandbytes', 'bitsandbytes'), ('hqq', 'hqq'),
+                           ('compressed-tensors', 'compressed-tensors'), ('torchao', 'torchao'), ('mxfp4', 'MXFP4')):
+            hf = make('llama', MODELS['llama'][0], self.root / word)
+            config = json.loads((hf / 'config.json').read_text())
+            config['quantization_config'] = {'quant_method': word, 'bits': 4}
+            (hf / 'config.json').write_text(json.dumps(config))
+            self.refused(hf, f'is quantized by {name} (', 'dequantize it with', ' first')
+
+    def test_a_method_that_the_tensors_show(self):
+        name = 'model.layers.1.mlp.down_proj.'
+        codes = torch.zeros(4, 4, dtype=torch.int32)
+        cases = {'GPTQ or AWQ': {name + 'qweight': codes, name + 'qzeros': codes + 1},
+                 'bitsandbytes': {name + 'weight': codes.byte(), name + 'weight.absmax': torch.ones(4)},
+                 'compressed-tensors': {name + 'weight_packed': codes},
+                 'an unknown method': {name + 'weight': torch.zeros(32, 48, dtype=torch.int8)}}
+        for number, (method, added) in enumerate(cases.items()):
+            hf = make('llama', MODELS['llama'][0], self.root / f'hf{number}')
+            tensors = load_file(hf / 'model.safetensors')
+            tensors.pop(name + 'weight')
+            save_file({**tensors, **added}, hf / 'model.safetensors', {'format': 'pt'})
+            self.refused(hf, f'is quantized by {method}')
+
+
 class LessThanAByte(FolderCase):
     def with_type(self, kind, numbers, name='model.layers.1.mlp.down_proj.weight'):
         """The tensor in a type that torch has not: as many bytes as `numbers` to 8 bits make."""
