@@ -1,6 +1,7 @@
 #include "worker/formats/peft.hpp"
 
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <regex>
@@ -53,6 +54,28 @@ double pattern_or(const Json& config, const char* key, const std::string& module
     return otherwise;
 }
 
+// Some ways to start an adapter change the base model, too: such an adapter is not the difference
+// from the model that the user has, and its files do not hold the one that it started from.
+Result<void> check_start(const Json& config) {
+    const Json start = config.value("init_lora_weights", Json(true));
+    if (!start.is_string()) return {};
+    std::string word = start.get<std::string>();
+    std::transform(word.begin(), word.end(), word.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    constexpr std::array<std::string_view, 4> kKeepTheBase{"gaussian", "eva", "orthogonal", "mica"};
+    if (std::find(kKeepTheBase.begin(), kKeepTheBase.end(), word) != kKeepTheBase.end()) return {};
+    const bool quantizes = word == "loftq";
+    return fail(ErrorCode::InvalidArgument,
+                "adapter_config.json: init_lora_weights is " + start.dump() +
+                    ", which changed the base model when the adapter started; the adapter's files "
+                    "do not say how",
+                quantizes ? "merge into the base that LoftQ left (save_pretrained() of it), with "
+                            "init_lora_weights set to true"
+                          : "save it with PEFT's save_pretrained(DIR, "
+                            "path_initial_model_for_weight_conversion=INITIAL), which makes it an "
+                            "ordinary LoRA of the original base");
+}
+
 Result<void> check_config(const Json& config) {
     const auto type = config.find("peft_type");
     if (type == config.end() || *type != "LORA")
@@ -63,6 +86,7 @@ Result<void> check_config(const Json& config) {
           "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
         if (is_set(config, key)) return refuse(std::string(key) + " is not merged");
     }
+    ROLL_TRY_VOID(check_start(config));
     if (const auto bias = config.find("bias");
         bias != config.end() && !bias->is_null() && *bias != "none")
         return refuse("bias is " + bias->dump() + "; only \"none\" is merged");

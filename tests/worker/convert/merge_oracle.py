@@ -169,6 +169,41 @@ class Merge(FolderCase):
             done = run('merge', self.root / 'fp32', adapter, self.root / 'out', code=2)
             self.assertIn(key, done.stderr)
 
+    def test_what_changed_its_base_at_the_start_is_refused_unless_peft_took_that_out(self):
+        for start in ('pissa', 'pissa_niter_4', 'olora'):
+            base = transformers.LlamaForCausalLM.from_pretrained(self.root / 'fp32')
+            model = peft.get_peft_model(base, peft.LoraConfig(
+                task_type='CAUSAL_LM', target_modules=ALL, r=4, lora_alpha=8, init_lora_weights=start))
+            initial, asked = self.root / start / 'initial', model.peft_config['default']
+            asked.init_lora_weights = True
+            model.save_pretrained(initial)
+            asked.init_lora_weights = start
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if 'lora_' in name:
+                        parameter.add_(torch.randn_like(parameter) * 0.05)
+            model.save_pretrained(self.root / start / 'own')
+            model.save_pretrained(self.root / start / 'plain', path_initial_model_for_weight_conversion=str(initial))
+            want = model.merge_and_unload().state_dict()
+            done = run('merge', self.root / 'fp32', self.root / start / 'own', self.root / 'no', code=2)
+            self.assertIn(f'init_lora_weights is "{start}"', done.stderr)
+            self.assertIn('path_initial_model_for_weight_conversion', done.stderr)
+            self.assertFalse((self.root / 'no').exists())
+            run('merge', self.root / 'fp32', self.root / start / 'plain', self.root / 'out', '--overwrite')
+            got = load_file(self.root / 'out/model.safetensors')
+            for name, tensor in got.items():
+                self.assertLess((tensor - want[name]).abs().max() / want[name].abs().max(), 1e-5, name)
+
+    def test_each_start_that_changes_the_base_is_named(self):
+        adapter = self.adapter('plain')
+        path = adapter / 'adapter_config.json'
+        config = json.loads(path.read_text())
+        for start, code in (('corda', 2), ('loftq', 2), ('lora_ga', 2), ('PiSSA', 2), ('new_way', 2),
+                            ('gaussian', 0), ('eva', 0), (False, 0), (None, 0)):
+            path.write_text(json.dumps({**config, 'init_lora_weights': start}))
+            done = run('merge', self.root / 'fp32', adapter, self.root / 'out', '--overwrite', code=code)
+            self.assertEqual(str(start) in done.stderr, code == 2, start)
+
     def test_into_experts_packed_as_they_are_published(self):
         for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):
             hf, prefix = self.root / model_type, 'model.language_model.layers.'
