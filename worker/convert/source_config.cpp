@@ -103,11 +103,12 @@ std::vector<Source> sources_by_arguments(const Source& source, const families::F
     std::vector<Source> choices;
     const Json native = formats::native_of_args(args);
     for (const auto& [name, family] : families.all()) {
-        if (!given.empty() && given != name) continue;
+        if (name != (given.empty() ? family.model_type : given)) continue;  // one name a family
         auto config = families::hf_config_of(family, native);
         Source choice = source;
         if (config) {
             choice.config.hf_config = *std::move(config);
+            choice.config.hf_config["model_type"] = name;
             if (use_hf_config(choice, families)) choices.push_back(std::move(choice));
         } else {
             reason = config.error().message;

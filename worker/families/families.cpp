@@ -23,8 +23,9 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& directo
 Result<Families> Families::load() {
     Families families;
     const auto add = [&](std::string_view text, const std::string& where) -> Result<void> {
-        ROLL_TRY(Family family, parse_family(text, where));
-        families.families_.insert_or_assign(family.model_type, std::move(family));
+        ROLL_TRY(const Family family, parse_family(text, where));
+        for (const std::string& model_type : family.model_types)
+            families.families_.insert_or_assign(model_type, family);
         return {};
     };
     for (const EmbeddedFile& file : embedded_families())

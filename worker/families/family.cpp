@@ -55,7 +55,8 @@ class FamilyParser {
         family.name = text(json, "", "family");
         const Json hf = object(json, "", "hf");
         only(hf, "hf", {"model_type", "defaults"});
-        family.model_type = text(hf, "hf", "model_type");
+        family.model_types = names(hf.value("model_type", Json()), "hf.model_type");
+        if (!family.model_types.empty()) family.model_type = family.model_types.front();
         family.hf_defaults = object(hf, "hf", "defaults");
         parse_config(object(json, "", "config"), family);
         family.constants = object(json, "", "constants");

@@ -111,8 +111,9 @@ struct CopyRule {
 
 struct Family {
     std::string name;
-    std::string model_type;
-    Json hf_defaults;  // for configs made from sizes
+    std::string model_type;                // the first of model_types, which new configs get
+    std::vector<std::string> model_types;  // of the HuggingFace configs that the file covers
+    Json hf_defaults;                      // for configs made from sizes
     std::vector<std::pair<std::string, std::vector<std::string>>> config;  // native <- HF paths
     Json defaults;         // native, where HF is silent
     Json nulls;            // native, where HF says null and that is not the same as silence

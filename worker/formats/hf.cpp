@@ -36,6 +36,16 @@ constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
 
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 
+constexpr int kFoldersMax = 8;  // that remote code may nest
+
+bool is_hidden(const fs::path& name) { return name.string().starts_with('.'); }
+
+// Python files of a model may lie in packages of their own.
+bool is_remote_code(const fs::path& path) {
+    return std::distance(path.begin(), path.end()) <= kFoldersMax &&
+           std::none_of(path.begin(), path.end(), is_hidden);
+}
+
 bool is_file(const fs::path& path) {
     std::error_code error;
     return fs::is_regular_file(path, error);
@@ -162,6 +172,7 @@ void set_dtype(Json& hf_config, tensor::DType dtype) {
 
 bool is_companion(const std::string& name) {
     const fs::path path(name);
+    if (path.has_parent_path() && path.extension() == ".py") return is_remote_code(path);
     if (path.has_parent_path())
         return path.parent_path() == kMoreTemplates && path.extension() == ".jinja";
     return path.extension() == ".py" || path.extension() == ".tiktoken" ||
@@ -171,11 +182,17 @@ bool is_companion(const std::string& name) {
 std::vector<std::string> companion_files(const fs::path& directory) {
     std::vector<std::string> found;
     std::error_code error;
-    for (const fs::path& place : {directory, directory / kMoreTemplates})
-        for (const auto& entry : fs::directory_iterator(place, error)) {
-            const std::string name = entry.path().lexically_relative(directory).string();
-            if (is_companion(name) && entry.is_regular_file(error)) found.push_back(name);
+    fs::recursive_directory_iterator entry(directory, error);  // follows no linked folders
+    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+        const fs::path path = entry->path().lexically_relative(directory);
+        std::error_code ignored;
+        if (entry->is_directory(ignored)) {
+            if (entry.depth() + 1 >= kFoldersMax || is_hidden(path.filename()))
+                entry.disable_recursion_pending();
+        } else if (is_companion(path.string()) && entry->is_regular_file(ignored)) {
+            found.push_back(path.string());
         }
+    }
     std::sort(found.begin(), found.end());
     return found;
 }

@@ -468,17 +468,18 @@ class Commands(Case):
         tiny_llama(self.root / 'hf')
         names = ('tokenizer.json', 'tokenizer.model', 'generation_config.json', 'modeling_x.py', 'merges.txt',
                  'chat_template.jinja', 'additional_chat_templates/tool_use.jinja', 'preprocessor_config.json',
-                 'video_preprocessor_config.json', 'processor_config.json', 'tokenizer_config.json')
-        (self.root / 'hf/additional_chat_templates').mkdir()
-        for name in names:
-            (self.root / 'hf' / name).write_text(name)
-        (self.root / 'hf/notes.txt').write_text('not a part of the model')
+                 'video_preprocessor_config.json', 'processor_config.json', 'tokenizer_config.json',
+                 'code/layers/attention.py')
+        others = ('notes.txt', '.cache/of_others.py')
+        for path in (self.root / 'hf' / name for name in (*names, *others)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(str(path.relative_to(self.root / 'hf')))
         for to in ('mca', 'torch_dist', 'dcp', 'fsdp_dtensor', 'megatron', 'nemo', 'bin'):
             run('convert', self.root / 'hf', self.root / to, '--to', to)
             run('convert', self.root / to, self.root / 'back', '--to', 'hf', '--overwrite')
             for name in names:
                 self.assertEqual((self.root / 'back' / name).read_text(), name)
-            self.assertFalse((self.root / 'back/notes.txt').exists())
+            self.assertFalse(any((self.root / 'back' / name).exists() for name in others))
 
     def test_a_model_of_bytes_comes_with_a_tokenizer(self):
         tiny_llama(self.root / 'hf', vocab_size=256)

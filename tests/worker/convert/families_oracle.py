@@ -45,7 +45,7 @@ def legacy_grouped(state):
 class Families(FolderCase):
     def test_every_built_in_family_is_tried_here(self):
         known = json.loads(run('families', '--json').stdout)['families']
-        self.assertEqual(sorted(known), sorted(MODELS))
+        self.assertEqual(sorted(known), sorted([*MODELS, 'kimi_k2']))  # which is deepseek_v3
 
     def round_trips(self, hf, layouts):
         want = load_file(hf / 'model.safetensors')
@@ -121,6 +121,24 @@ class Families(FolderCase):
                       self.root / model_type)
             done = run('convert', hf, self.root / 'out', code=2)
             self.assertIn('norm_topk_prob is false', done.stderr)
+
+    def test_kimi_is_deepseek_by_another_name(self):
+        hf = make('deepseek_v3', MODELS['deepseek_v3'][0], self.root / 'hf')
+        path = hf / 'config.json'
+        path.write_text(json.dumps({**json.loads(path.read_text()), 'model_type': 'kimi_k2'}))
+        self.round_trips(hf, LAYOUTS[:1])
+        exported = json.loads((self.root / 'back/config.json').read_text())
+        self.assertEqual(exported['model_type'], 'kimi_k2')
+
+    def test_no_token_of_omni_is_null(self):
+        hf = make('qwen3_omni_moe', MODELS['qwen3_omni_moe'][0], self.root / 'hf')
+        path = hf / 'config.json'
+        config = json.loads(path.read_text())
+        config['thinker_config'].pop('vision_start_token_id', None)
+        path.write_text(json.dumps(config))
+        run('convert', hf, self.root / 'mca')
+        native = json.loads((self.root / 'mca/mca_config.json').read_text())
+        self.assertEqual(native['vision_start_token_id'], 151652)  # transformers' own
 
     def test_the_documents_example_converts_what_transformers_saves(self):
         text = (pathlib.Path(__file__).parents[3] / 'docs/families.md').read_text()
