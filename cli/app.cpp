@@ -337,7 +337,7 @@ class Parser {
         checkpoint->add_option("--timeout", timeout_, "How long to wait for it [10m]");
         CLI::App* drain = command("drain", "Give a node, or all, nothing new",
                                   [this] { return run_drain(context_, word_, true, reason_); });
-        CLI::App* undrain = command("undrain", "Use a node, or all, again",
+        CLI::App* undrain = command("undrain", "Use a node, or all, again, and forget its faults",
                                     [this] { return run_drain(context_, word_, false); });
         for (CLI::App* one : {drain, undrain}) {
             CLI::Option* node = one->add_option("NODE", word_);

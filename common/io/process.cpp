@@ -151,9 +151,9 @@ pid_t start_child(Prepared& prepared) {
 tl::unexpected<Error> explain(const Spawn& spawn, const Failure& failure) {
     const std::string why = ": " + std::generic_category().message(failure.number);
     const bool missing = failure.number == ENOENT;
-    const bool unfit = failure.number == EACCES || failure.number == ENOEXEC ||
-                       failure.number == ENOTDIR || failure.number == EISDIR ||
-                       failure.number == E2BIG;
+    constexpr std::array kUnfit = {EACCES, EPERM, ENOEXEC, ENOTDIR,
+                                   EISDIR, E2BIG, ELOOP,   ENAMETOOLONG};
+    const bool unfit = std::ranges::find(kUnfit, failure.number) != kUnfit.end();
     const ErrorCode code = missing ? ErrorCode::NotFound
                            : unfit ? ErrorCode::InvalidArgument
                                    : ErrorCode::Failed;

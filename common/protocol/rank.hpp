@@ -21,7 +21,7 @@ constexpr int kReportDescriptor = 3;
 // Exit statuses of a rank besides 0 and 1 (the program's own failure).
 constexpr int kExitInvalid = 2;    // the input can never work: not tried again
 constexpr int kExitDiverged = 3;   // loss or gradient is not finite: not tried again
-constexpr int kExitRefused = 4;    // disk full: tried again as infra
+constexpr int kExitRefused = 4;    // the output takes no more: no fault of the machine
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
 // Of an attempt, by roll-worker.

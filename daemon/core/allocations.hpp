@@ -45,8 +45,8 @@ std::optional<Time> allocation_wakeup(const State& s, Time now);
 
 void check_allocations(const State& s);
 
-// True if the worker may be given something new.
-bool takes_work(const State& state, const Worker& worker);
+// True if the worker may be given something new; `excluded`: even if its machine is left out.
+bool takes_work(const State& state, const Worker& worker, bool excluded = false);
 
 // When the jobs of a worker must leave it, if that is known.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);

@@ -236,14 +236,30 @@ void on(State& s, const WorkerJoined& e) {
     auto& sessions = s.sessions[e.node];
     if (sessions.empty() || sessions.back() != e.session) sessions.push_back(e.session);
 }
-void on(State& s, const MachineExcluded& e) { s.machines[e.machine] = {{}, e.until, e.reason}; }
-void on(State& s, const MachineForgiven& e) { s.machines.erase(e.machine); }
+void on(State& s, const MachineExcluded& e) {
+    Machine& machine = s.machines[e.machine];
+    machine.excluded_until = e.until;
+    machine.reason = e.reason;
+}
+// Faults with a common cause stay: they show that cause in what other machines have next.
+void on(State& s, const MachineForgiven& e) {
+    const auto found = s.machines.find(e.machine);
+    if (found == s.machines.end()) return;
+    Machine machine;
+    for (const Fault& fault : found->second.faults)
+        if (fault.common) machine.faults.push_back(fault);
+    if (machine.faults.empty())
+        s.machines.erase(found);
+    else
+        found->second = std::move(machine);
+}
 void on(State& s, const DispatchStopped& e) {
     s.stopped = e.stopped ? std::optional(e.why) : std::nullopt;
 }
 void on(State& s, const WorkerDrained& e) { at(s.workers, e.worker).draining = e.draining; }
 void on(State& s, const WorkerQuiet& e) { at(s.workers, e.worker).quiet = e.quiet; }
 void on(State& s, const WorkerLost& e) {
+    note_loss(s, e.worker, e.at);
     s.index.by_session.erase(at(s.workers, e.worker).session);
     s.workers.erase(e.worker);
 }

@@ -302,9 +302,15 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1}};
 }
 
+// To go on with all nodes is to use those again that are left out for their faults, too.
 Result<Events> on(const State& s, const StopDispatch& in, Time) {
-    if (s.stopped == in.why) return Events{};
-    return Events{DispatchStopped{in.why.has_value(), in.why.value_or("")}};
+    Events events;
+    if (s.stopped != in.why)
+        events.push_back(DispatchStopped{in.why.has_value(), in.why.value_or("")});
+    if (in.why) return events;
+    for (const auto& [name, machine] : s.machines)
+        if (machine.excluded_until) events.push_back(MachineForgiven{name});
+    return events;
 }
 
 // To use a node again is to forget the faults of its machine, too.

@@ -1,21 +1,65 @@
 #include "daemon/core/machines.hpp"
 
+#include <algorithm>
+#include <ranges>
+#include <set>
+
 #include "daemon/core/allocations.hpp"
 
 namespace roll::core {
 namespace {
 
 constexpr std::size_t kFaultsMax = 64;
+constexpr auto kSameTime = std::chrono::seconds(60);  // longer than silence is counted
 
-// Its worker was asked to end, or its allocation is.
-bool was_to_go(const State& state, const std::string& node) {
-    const auto sessions = state.sessions.find(node);
-    if (sessions == state.sessions.end()) return false;
-    const auto newest = state.index.by_session.find(sessions->second.back());
-    if (newest == state.index.by_session.end()) return false;
-    const Worker& worker = state.workers.at(newest->second);
+// Asked to end, or its allocation is.
+bool was_to_go(const State& state, const Worker& worker) {
     const auto a = state.allocations.find(worker.allocation);
     return worker.draining || (a != state.allocations.end() && a->second.releasing);
+}
+
+// Null if it is lost.
+const Worker* blamed_worker(const State& state, const Attempt& attempt) {
+    const auto node = std::ranges::find(attempt.nodes, attempt.blamed);
+    if (node == attempt.nodes.end()) return nullptr;
+    const auto place = static_cast<std::size_t>(node - attempt.nodes.begin());
+    const auto worker = state.workers.find(attempt.places.at(place).worker);
+    return worker == state.workers.end() ? nullptr : &worker->second;
+}
+
+// Adds the machine's faults of this sort and time to `beside`; true if it has had one.
+bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
+    const std::size_t before = beside.size();
+    for (Fault& other : machine.faults | std::views::reverse) {
+        if (other.at + kSameTime < fault.at) break;
+        if (other.lost == fault.lost) beside.push_back(&other);
+    }
+    return beside.size() > before;
+}
+
+// Marks all faults of this sort and time where they have a common cause: a power cut, a network
+// that failed, jobs that fail everywhere. Two machines that lose their workers at once show one.
+// Attempts fail at once on two bad machines too: of those three machines must be hit, and most.
+void mark_common(State& state, const Fault& fault) {
+    std::vector<Fault*> beside;
+    std::ptrdiff_t hit = 0;
+    for (auto& [name, machine] : state.machines) hit += add_beside(machine, fault, beside);
+    const bool most = hit >= 3 && 2 * hit > std::ssize(state.workers);
+    if (fault.lost ? hit < 2 : !most) return;
+    for (Fault* found : beside) found->common = true;
+}
+
+void note(State& state, const std::string& node, const Fault& fault) {
+    std::vector<Fault>& faults = state.machines[machine_of(node)].faults;
+    if (faults.size() >= kFaultsMax) faults.erase(faults.begin());
+    faults.push_back(fault);
+    mark_common(state, fault);
+}
+
+// An array counts as one job.
+JobId whole(const State& state, JobId id) {
+    const auto job = state.jobs.find(id);
+    return job == state.jobs.end() || job->second.array == JobId{} ? id : job->second.array;
 }
 
 }  // namespace
@@ -35,10 +79,38 @@ bool is_excluded(const State& state, const Worker& worker) {
 
 void note_fault(State& state, JobId id, Time at) {
     const Attempt& attempt = *state.jobs.at(id).attempt;
-    if (attempt.blamed.empty() || was_to_go(state, attempt.blamed)) return;
-    std::vector<Fault>& faults = state.machines[machine_of(attempt.blamed)].faults;
-    if (faults.size() >= kFaultsMax) faults.erase(faults.begin());
-    faults.push_back({at, id, attempt.exit_code == kExitUnhealthy});
+    const int code = attempt.exit_code;
+    if (code == kExitRefused || code == kExitUnfit) return;
+    const Worker* worker = blamed_worker(state, attempt);
+    if (worker == nullptr || was_to_go(state, *worker)) return;
+    note(state, attempt.blamed, {at, id, code == kExitUnhealthy});
+}
+
+void note_loss(State& state, WorkerId id, Time at) {
+    const Worker& worker = state.workers.at(id);
+    if (!is_busy(state, id) || was_to_go(state, worker)) return;
+    note(state, worker.node, {.at = at, .job = *jobs_on(state, id).begin(), .lost = true});
+}
+
+std::string fault_of(const State& state, const Machine& machine, Time since) {
+    const spec::BadNodes& rule = state.policy.bad_nodes;
+    if (rule.failures == 0) return {};
+    int count = 0;
+    std::set<JobId> jobs;
+    for (const Fault& fault : machine.faults) {
+        if (fault.at < since) continue;
+        if (fault.certain) return "its check failed";
+        if (fault.common) continue;
+        ++count;
+        jobs.insert(whole(state, fault.job));
+    }
+    if (count < rule.failures || jobs.size() < 2) return {};
+    return std::to_string(count) + " faults while it ran " + std::to_string(jobs.size()) + " jobs";
+}
+
+bool was_innocent(const State& state, const Machine& machine) {
+    return std::ranges::any_of(machine.faults, &Fault::common) &&
+           fault_of(state, machine, Time::min()).empty();
 }
 
 }  // namespace roll::core

@@ -23,11 +23,11 @@ Room all_room(const State& state, Time now) {
     return all;
 }
 
-Room known_room(const State& state, Time now) {
+Room known_room(const State& state, Time now, bool excluded) {
     Room all;
     for (const auto& [id, worker] : state.workers) {
         const auto leaves = leaves_at(state, worker);
-        if (!takes_work(state, worker) || (leaves && *leaves <= now)) continue;
+        if (!takes_work(state, worker, excluded) || (leaves && *leaves <= now)) continue;
         Free& free = all[id];
         if (leaves) free.left = *leaves - now;
         for (int i = 0; i < worker.slots; ++i) free.slots.push_back(i);

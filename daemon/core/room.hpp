@@ -23,8 +23,9 @@ bool fits(const spec::Resources& wanted, const Free& free);
 
 // All that the workers have which take jobs and are heard.
 Room all_room(const State& state, Time now);
-// The same, those included that are not heard just now.
-Room known_room(const State& state, Time now);
+// The same, those included that are not heard just now, and if `excluded` those of machines that
+// are left out for their faults.
+Room known_room(const State& state, Time now, bool excluded = false);
 
 // Without what attempts hold. A place is held until the whole attempt has ended, not only its
 // member: a gang's next attempt must not start beside what is left of this one.

@@ -67,6 +67,33 @@ bool Auditor::fits(const spec::Resources& wanted, const Room& room, Time now) co
     return whole * wanted.segment >= wanted.nodes;
 }
 
+// A worker that is lost with something on it: one fault, whatever ran there.
+void Auditor::on(const core::WorkerLost& e) {
+    const auto lost = workers_.find(e.worker);
+    ROLL_CHECK(lost != workers_.end());
+    const auto was_there = [&](const Member& m) { return m.place.worker == e.worker && !m.ended; };
+    for (const auto& [id, j] : jobs_) {
+        if (!j.run || std::ranges::none_of(j.run->members, was_there)) continue;
+        faults_[core::machine_of(lost->second.node)].push_back({now_, id});
+        break;
+    }
+    workers_.erase(lost);
+}
+
+// What is held against the machines of an attempt that ended: not its output, nor its own check,
+// nor that a worker was lost.
+void Auditor::note_faults(const Run& r, JobId id) {
+    constexpr int kOutput = 4;
+    constexpr int kOwnCheck = 77;
+    constexpr int kUnhealthy = 78;
+    for (const Member& m : r.members) {
+        if (!m.ended || m.ended->outcome != Outcome::Infra) continue;
+        const int code = m.ended->exit_code;
+        if (code == kOutput || code == kOwnCheck || !workers_.contains(m.place.worker)) continue;
+        faults_[core::machine_of(m.node)].push_back({now_, id, code == kUnhealthy});
+    }
+}
+
 // A machine is left out for faults that were really seen, of two jobs, and never the last one.
 void Auditor::on(const core::MachineExcluded& e) {
     ROLL_CHECK(excluded_.insert(e.machine).second && e.until > now_);

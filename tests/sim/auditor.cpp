@@ -10,8 +10,6 @@ using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 using core::JobPhase;
 using core::Outcome;
 
-constexpr int kUnhealthy = 78;  // the check of a node failed
-
 void Auditor::observe(const core::Event& event, Time at) {
     now_ = at;
     std::visit([&](const auto& e) { on(e); }, event);
@@ -275,10 +273,7 @@ void Auditor::on(const core::AttemptEnded& e) {
     j.last_held.clear();
     for (const Member& m : r.members) j.last_held.insert(m.place.worker);
     j.last_given = r.given;
-    for (const Member& m : r.members)
-        if (m.ended && m.ended->outcome == Outcome::Infra)
-            faults_[core::machine_of(m.node)].push_back(
-                {now_, e.attempt.job, m.ended->exit_code == kUnhealthy});
+    note_faults(r, e.attempt.job);
     count_end(j, e);
     Time::duration held = now_ - j.placed;
     if (r.given.time.count() > 0) held = std::min(held, Time::duration(r.given.time));
@@ -349,8 +344,6 @@ void Auditor::on(const core::WorkerJoined& e) {
     sessions.push_back(e.session);
 }
 void Auditor::on(const core::WorkerDrained& e) { workers_.at(e.worker).draining = e.draining; }
-void Auditor::on(const core::WorkerLost& e) { ROLL_CHECK(workers_.erase(e.worker) == 1); }
-
 bool Auditor::late(const Job& j, const Run& run, Time now) {
     return limit_is_over(j, run, now) || run.deadline_at_stop ||
            (j.spec.deadline && *j.spec.deadline < now);

@@ -166,6 +166,7 @@ class Auditor {
     void on(const core::AdoptingSet& e) { adopting_ = e.adopting; }
     void on(const core::WorkerQuiet& e) { workers_.at(e.worker).quiet = e.quiet; }
     void on(const core::WorkerLost& e);
+    void note_faults(const Run& r, JobId id);
     void on(const core::QueueAdded& e);
     void on(const core::QueuePaused& e);
     void on(const core::AllocationOrdered& e);

@@ -115,7 +115,7 @@ MUTATIONS = {
         ('found->second = std::min(found->second, by);', 'static_cast<void>(by);',
          'an allocation leaves no time for slow saves'),
         ('if (worker.draining) return false;', '', 'draining workers get jobs'),
-        ('if (is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
+        ('if (!excluded && is_excluded(state, worker)) return false;', '', 'machines that are left out get jobs'),
     ],
     'core/rules/close.cpp': [
         ('if (!state.index.inside.contains(id))', '', 'a closed job does not wait for its jobs'),
@@ -146,7 +146,7 @@ MUTATIONS = {
     'core/save_margin.cpp': [
         ('limit - std::min(save_margin(save_ms), limit / 4)', 'limit', 'a time limit leaves no time to save'),
     ],
-    'core/rules/exclude.cpp': [
+    'core/machines.cpp': [
         ('jobs.size() < 2', 'false', 'one job has a machine left out'),
     ],
     'core/rules/supply.cpp': [

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -98,6 +99,7 @@ class Guard {
     std::vector<pid_t> programs_{};       // 0 once it has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
+    std::string output_{};     // the job's directory
     bool started_ = false;     // the programs; checks come before
     std::size_t checked_ = 0;  // checks that have ended well
     pid_t check_ = 0;          // the one that runs
@@ -112,7 +114,7 @@ class Guard {
 
 Result<void> Guard::prepare(const GuardPlan& plan) {
     if (passed_.size() != 2 * plan.programs.size())
-        return fail(ErrorCode::Refused, "descriptors of the programs were lost on their way");
+        return fail(ErrorCode::Unavailable, "descriptors of the programs were lost on their way");
     for (const std::string& directory : plan.directories)
         ROLL_TRY_VOID(make_directories(directory));
     if (!plan.launch_file.empty())
@@ -238,20 +240,31 @@ void Guard::advance(const GuardPlan& plan) {
     passed_.clear();
 }
 
+// A refused output is the job's own fault (permission, read-only, quota) unless its volume is full.
+const char* outcome_of_refusal(std::filesystem::path output) {
+    constexpr std::uintmax_t kFullBytes = 1 << 20;
+    std::error_code error;
+    while (!std::filesystem::exists(output, error) && output.has_relative_path())
+        output = output.parent_path();
+    const auto space = std::filesystem::space(output, error);
+    return !error && space.capacity > 0 && space.available < kFullBytes ? "infra" : "app";
+}
+
 void Guard::fail_preparing(const Error& error) {
-    const bool full = error.code == ErrorCode::Refused;
-    talk_.say("failed " + encode(Verdict{full ? "infra" : "invalid",
-                                         full ? protocol::kExitRefused : protocol::kExitInvalid,
-                                         error.message}));
+    Verdict verdict{"invalid", protocol::kExitInvalid, error.message};
+    if (error.code == ErrorCode::Unavailable) verdict = {"infra", 1, error.message};
+    if (error.code == ErrorCode::Refused)
+        verdict = {outcome_of_refusal(output_), protocol::kExitRefused, error.message};
+    talk_.say("failed " + encode(verdict));
     killing_ = true;
 }
 
 // What Roll itself lacks, and a full disk, may be better elsewhere or later; the rest never.
 void Guard::fail_with(const Error& error, bool own_programs) {
+    if (error.code == ErrorCode::Refused) return fail_preparing(error);
     Verdict verdict{"infra", 1, error.message};
     const bool cannot_run =
         error.code == ErrorCode::NotFound || error.code == ErrorCode::InvalidArgument;
-    if (error.code == ErrorCode::Refused) verdict.exit_code = protocol::kExitRefused;
     if (cannot_run && !own_programs) {
         verdict.outcome = "invalid";
         verdict.exit_code = error.code == ErrorCode::NotFound ? 127 : 126;
@@ -351,6 +364,7 @@ bool Guard::programs_ended() const {
 
 void Guard::run(const GuardPlan& plan) {
     log_bytes_max_ = plan.log_bytes_max;
+    if (!plan.directories.empty()) output_ = plan.directories.front();
     if (const auto prepared = prepare(plan); !prepared)
         fail_preparing(prepared.error());
     else

@@ -24,10 +24,12 @@ io::Descriptor open_to_append(const std::string& file) {
 }
 
 tl::unexpected<Error> refuse(const char* what, const std::string& file) {
-    const bool never = errno == ENOTDIR || errno == ENAMETOOLONG;
-    return fail(never ? ErrorCode::InvalidArgument : ErrorCode::Refused,
-                std::string("cannot ") + what + " log " + file + ": " +
-                    std::generic_category().message(errno));
+    const int number = errno;
+    ErrorCode code = ErrorCode::Refused;
+    if (number == ENOTDIR || number == ENAMETOOLONG) code = ErrorCode::InvalidArgument;
+    if (number == EIO || number == ESTALE || number == ENOTCONN) code = ErrorCode::Unavailable;
+    return fail(code, std::string("cannot ") + what + " log " + file + ": " +
+                          std::generic_category().message(number));
 }
 
 bool write_all(int fd, std::string_view bytes) {

@@ -13,8 +13,8 @@
 
 namespace roll::agent {
 
-// To append to; makes its folders. InvalidArgument where no file of this name can ever be; else
-// Refused.
+// To append to; makes its folders. InvalidArgument: no file of this name can ever be. Unavailable:
+// the volume fails. Refused: it is full or read-only, or permission or quota is missing.
 Result<io::Descriptor> open_log(const std::string& file);
 
 // A line of roll-worker's own.

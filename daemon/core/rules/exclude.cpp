@@ -1,32 +1,68 @@
-// Machines that keep failing are left out for a while: after the policy's number of infra failures
-// within its time, of two jobs at least, for a single job may be to blame itself; at once where a
-// check of the machine failed. The last machine that takes jobs is never left out.
+// Machines that keep failing are left out for a while: after the policy's number of faults within
+// its time, of two jobs at least, for a single job may be to blame itself; at once where a check of
+// the machine failed. The last machine that takes jobs is never left out, and one is used again
+// when a ready job can run nowhere else: no job starves on exclusions.
 #include <algorithm>
 #include <set>
 
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/room.hpp"
 #include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {
 
-// Why a machine is to be left out; empty: it is not.
-std::string fault_of(const Machine& machine, const spec::BadNodes& rule, Time now) {
-    if (rule.failures == 0) return {};
-    int count = 0;
-    std::set<JobId> jobs;
-    bool certain = false;
-    for (const Fault& fault : machine.faults) {
-        if (fault.at + rule.within < now) continue;
-        ++count;
-        jobs.insert(fault.job);
-        certain |= fault.certain;
-    }
-    if (certain) return "its check failed";
-    if (count < rule.failures || jobs.size() < 2) return {};
-    return std::to_string(count) + " attempts of " + std::to_string(jobs.size()) +
-           " jobs failed on it";
+// Whether some allocation queue may order such nodes.
+bool may_be_ordered(const State& state, const spec::Resources& wanted) {
+    return std::ranges::any_of(state.queues, [&](const auto& item) {
+        const AllocationQueue& queue = item.second;
+        return !queue.paused && !queue.removing && queue.spec.slots >= wanted.slots_per_node &&
+               queue.spec.gpus >= wanted.gpus_per_node &&
+               wanted.time <= queue.spec.time - queue.spec.margin();
+    });
 }
+
+// The excluded machines that ready jobs need since nothing else can hold them.
+class Needed {
+  public:
+    Needed(const State& state, Time now)
+        : state_(state),
+          without_(known_room(state, now)),
+          with_(known_room(state, now, true)) {}
+
+    std::set<std::string> find() {
+        if (with_.size() == without_.size()) return {};
+        for (const auto& [group, line] : state_.index.ready) look(group);
+        return std::move(machines_);
+    }
+
+  private:
+    void look(const Group& group) {
+        std::vector<spec::Resources> shapes = group.variants;
+        shapes.insert(shapes.begin(), group.resources);
+        if (!seen_.insert(shapes).second) return;
+        const auto runs = [&](const spec::Resources& wanted) {
+            return may_be_ordered(state_, wanted) || !find_places(wanted, without_).empty();
+        };
+        if (std::ranges::any_of(shapes, runs)) return;
+        std::set<WorkerId> excluded;
+        for (const auto& [id, free] : with_)
+            if (!without_.contains(id)) excluded.insert(id);
+        for (const spec::Resources& wanted : shapes) {
+            const auto places = find_places(wanted, with_, excluded);
+            for (const Place& place : places)
+                if (excluded.contains(place.worker))
+                    machines_.insert(machine_of(state_.workers.at(place.worker).node));
+            if (!places.empty()) return;
+        }
+    }
+
+    const State& state_;
+    Room without_;
+    Room with_;
+    std::set<std::vector<spec::Resources>> seen_{};
+    std::set<std::string> machines_{};
+};
 
 bool others_work(const State& state, const std::string& machine,
                  const std::set<std::string>& gone) {
@@ -41,12 +77,18 @@ bool others_work(const State& state, const std::string& machine,
 Events exclude_machines(const State& state, Time now) {
     Events events;
     std::set<std::string> gone;
+    const auto excluded = [](const auto& item) { return item.second.excluded_until.has_value(); };
+    std::set<std::string> needed;
+    if (!state.index.ready.empty() && std::ranges::any_of(state.machines, excluded))
+        needed = Needed(state, now).find();
     for (const auto& [name, machine] : state.machines) {
         if (machine.excluded_until) {
-            if (*machine.excluded_until <= now) events.push_back(MachineForgiven{name});
+            const bool over = *machine.excluded_until <= now;
+            if (over || needed.contains(name) || was_innocent(state, machine))
+                events.push_back(MachineForgiven{name});
             continue;
         }
-        const std::string reason = fault_of(machine, state.policy.bad_nodes, now);
+        const std::string reason = fault_of(state, machine, now - state.policy.bad_nodes.within);
         if (reason.empty() || !others_work(state, name, gone)) continue;
         gone.insert(name);
         events.push_back(

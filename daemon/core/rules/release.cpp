@@ -96,9 +96,9 @@ Events settle_queues(const State& state, Time) {
     return events;
 }
 
-bool takes_work(const State& state, const Worker& worker) {
+bool takes_work(const State& state, const Worker& worker, bool excluded) {
     if (worker.draining) return false;
-    if (is_excluded(state, worker)) return false;
+    if (!excluded && is_excluded(state, worker)) return false;
     const auto a = state.allocations.find(worker.allocation);
     return a == state.allocations.end() || !a->second.releasing;
 }

@@ -149,7 +149,14 @@ struct Cases : Explain {
         desk.join("bad", 4);
         desk.join("small", 1);
         core::apply(desk.state, core::MachineExcluded{"bad", desk.now + 1h, "it failed", desk.now});
-        const JobId id = desk.submit(wants(1, 4));
+        desk.join("drained", 4);
+        desk.tell(core::Drain{"drained", true});
+        spec::JobSpec wide = wants(3, 1);
+        const JobId id = desk.submit(wide);
+        EXPECT_TRUE(runs(desk.submit(wants(1, 4))))
+            << "an excluded node is used where none else is";
+        desk.exit(JobId{2}, Outcome::Done);
+        core::apply(desk.state, core::MachineExcluded{"bad", desk.now + 1h, "it failed", desk.now});
         using Reasons = std::vector<std::pair<std::string, std::string>>;
         EXPECT_EQ(only(id).nodes, (Reasons{{"bad", "is left out: it failed"},
                                            {"small", "1 of 1 slots are free, it needs 4"}}));

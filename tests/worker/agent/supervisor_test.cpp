@@ -312,6 +312,30 @@ TEST_F(SupervisorTest, AnOutputThatCannotBeMadeIsInvalid) {
     wait<Gone>();
 }
 
+// /sys takes no directories, whoever asks.
+TEST_F(SupervisorTest, AnOutputThatMayNotBeWrittenIsTheJobsOwnFault) {
+    for (const char* const kind : {"command", "train"}) {
+        protocol::StartOrder refused =
+            order(R"({"command": ["true"], "rank": ["ready"]})", 1, kind);
+        refused.output = "/sys/roll-test-output";
+        supervisor_->start({refused, boot_now() + seconds(600), boot_now() + seconds(600)});
+        const Verdict verdict = wait<StartFailed>().verdict;
+        EXPECT_EQ(verdict.outcome, "app") << verdict.reason;
+        EXPECT_EQ(verdict.exit_code, protocol::kExitRefused);
+        wait<Gone>();
+        next_attempt();
+    }
+}
+
+TEST_F(SupervisorTest, ACommandLineThatIsTooLongIsTheJobsOwnFault) {
+    const std::string words(200'000, 'x');
+    start(R"({"command": ["true", ")" + words + R"("]})", 1, "command");
+    const Verdict verdict = wait<StartFailed>().verdict;
+    EXPECT_EQ(verdict.outcome, "invalid") << verdict.reason;
+    EXPECT_EQ(verdict.exit_code, 126);
+    wait<Gone>();
+}
+
 TEST_F(SupervisorTest, AKilledGuardLeavesNothing) {
     start(R"({"rank": ["child", "ready", "hang"]})");
     wait<Reported>();
