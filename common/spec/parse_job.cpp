@@ -34,6 +34,13 @@ void fill_tokenize(Json& document) {
     resources["gpus_per_node"] = 0;
 }
 
+// A program that failed fails again: it is tried again only if its job file says so.
+void fill_tries(Json& document) {
+    if (document.value("kind", Json()) != "command") return;
+    if (!document.contains("retry")) document["retry"] = Json::object();
+    if (document["retry"].is_object()) document["retry"].emplace("app", 0);
+}
+
 // A job that saves at its end only makes no progress that could be seen before.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
@@ -257,6 +264,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     const EmbeddedJson schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;
+    fill_tries(*json);
     fill_no_progress(*json);
     fill_defaults(schema, *json);
     fill_derived(*json, base_directory);

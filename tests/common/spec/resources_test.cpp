@@ -69,5 +69,16 @@ TEST(JobRetry, MayBeUnlimitedOrNever) {
     EXPECT_EQ(job.spec.retry.app, 0);
 }
 
+TEST(JobRetry, ACommandThatFailedIsNotRunAgainUnlessItsFileSaysSo) {
+    const auto app = [](const std::string& retry) {
+        return parse_job(R"({"name": "x", "kind": "command", "command": ["false"])" + retry + "}",
+                         "/")
+            .spec.retry.app;
+    };
+    EXPECT_EQ(app(""), 0);
+    EXPECT_EQ(app(R"(, "retry": {"infra": 3})"), 0);
+    EXPECT_EQ(app(R"(, "retry": {"app": 2})"), 2);
+}
+
 }  // namespace
 }  // namespace roll::spec
