@@ -174,6 +174,8 @@ class Parser {
         sub->add_flag("--wait", submit_.wait, "End with the job's exit code");
         sub->add_flag("--follow", submit_.follow, "Watch it; end with the job's exit code");
         sub->add_flag("--dry-run", submit_.dry_run, "Check and print what would be queued");
+        sub->add_flag("--strict", submit_.strict,
+                      "Refuse what nothing that is connected or ordered can run");
     }
 
     void add_local() {

@@ -36,6 +36,7 @@ struct SubmitOptions {
     bool wait = false;
     bool follow = false;
     bool dry_run = false;
+    bool strict = false;  // refuse what nothing that is connected or ordered can run
 };
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,

@@ -8,6 +8,7 @@
 #include "cli/follow.hpp"
 #include "cli/job_view.hpp"
 #include "cli/output_check.hpp"
+#include "cli/render.hpp"
 #include "common/hash.hpp"
 #include "common/protocol/client.hpp"
 #include "common/spec/job_json.hpp"
@@ -23,15 +24,24 @@ std::string draw_key() {
 
 // Asked again with the same keys after a break, so a job is queued once however often it is sent.
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
-                               const std::string& key) {
+                               const std::string& key, bool strict) {
     const std::string user = user_name();
     std::vector<Json> args;
     for (std::size_t i = 0; i < specs.size(); ++i) {
         args.push_back({{"key", i == 0 ? key : fmt::format("{}.{}", key, i)},
                         {"user", user},
                         {"spec", spec::json_of(specs[i])}});
+        if (strict) args.back()["strict"] = true;
     }
     return daemon.ask_each_patiently("submit", args, std::chrono::seconds(20));
+}
+
+// What is queued all the same: it may be what is to be connected next.
+void warn_of_never(const Json& reply) {
+    const Json hold = reply.value("cannot_run", Json());
+    if (!hold.is_object()) return;
+    say(fmt::format("job {}: nothing that is connected or ordered can run it: {}; {}",
+                    field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
 void print_queued(const Context& context, const Json& reply, const spec::JobSpec& spec) {
@@ -88,7 +98,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
     std::optional<Error> trouble;  // the first
-    const std::vector<Result<Json>> answers = send(daemon, specs, key);
+    const std::vector<Result<Json>> answers = send(daemon, specs, key, options.strict);
     for (std::size_t i = 0; i < specs.size(); ++i) {
         if (!answers[i]) {
             if (!trouble) trouble = answers[i].error();
@@ -99,6 +109,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
         for (std::uint64_t task = 0; task < reply.value("jobs", std::uint64_t{1}); ++task)
             ids.push_back(id + task);
         if (!context.json) print_queued(context, reply, specs[i]);
+        if (!context.json) warn_of_never(reply);
         replies.push_back(reply);
     }
     if (replies.empty() && trouble) return tl::unexpected(*std::move(trouble));

@@ -141,12 +141,12 @@ std::optional<Hold> too_wide(const core::State& state, const std::string& name,
 
 // Of a queue of which so many are alive, and which orders nothing now.
 Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int alive, Time now) {
-    const auto hold = [](std::string why, std::string remedy) {
-        return Hold{"allocation", std::move(why), std::move(remedy)};
+    const auto hold = [](std::string why, std::string remedy, bool comes = true) {
+        return Hold{"allocation", std::move(why), std::move(remedy), {}, comes};
     };
     if (queue.paused)
         return hold(fmt::format("allocation queue {} is paused: {}", name, queue.reason),
-                    fmt::format("rollctl alloc resume {}", name));
+                    fmt::format("rollctl alloc resume {}", name), false);
     if (queue.not_before > now)
         return hold(fmt::format("allocation queue {} backs off until {}, its last order failed: {}",
                                 name, to_iso8601(queue.not_before), queue.reason),
@@ -196,12 +196,17 @@ std::string to_come(const core::State& state, const spec::Resources& wanted, Tim
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now) {
     if (state.queues.empty()) return std::nullopt;
     if (const std::string order = on_order(state, wanted); !order.empty())
-        return Hold{"allocation", "waits for " + order,
-                    "it starts by itself when Slurm has granted it; rollctl alloc list"};
+        return Hold{"allocation",
+                    "waits for " + order,
+                    "it starts by itself when Slurm has granted it; rollctl alloc list",
+                    {},
+                    true};
     if (const std::string coming = to_come(state, wanted, now); !coming.empty())
         return Hold{"allocation",
                     "waits for the workers of " + coming + ", which Slurm has granted",
-                    "it starts by itself when they have come; rollctl alloc list"};
+                    "it starts by itself when they have come; rollctl alloc list",
+                    {},
+                    true};
     std::optional<Hold> paused;
     std::optional<Hold> never;
     for (const auto& [name, queue] : state.queues) {

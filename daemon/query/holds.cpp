@@ -2,8 +2,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/check.hpp"
+#include "daemon/core/allocations.hpp"
 #include "daemon/core/dependency.hpp"
 #include "daemon/core/limits.hpp"
 #include "daemon/core/room.hpp"
@@ -20,6 +22,20 @@ std::string need_text(const spec::Resources& wanted) {
                                    spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
     if (wanted.segment > 1) text += fmt::format(", {} of them in a segment", wanted.segment);
     return text;
+}
+
+// Whether enough of the workers that take jobs have that, be they busy. Only for nodes that lie
+// anywhere.
+bool has_enough(const core::State& state, const spec::Resources& wanted, Time now) {
+    int left = wanted.workers();
+    for (const auto& [id, worker] : state.workers) {
+        const bool fits =
+            worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
+        if (!fits || !core::takes_work(state, worker)) continue;
+        if (!core::has_time_for(core::leaves_at(state, worker), wanted, now)) continue;
+        if (--left == 0) return wanted.segment <= 1;
+    }
+    return false;
 }
 
 class Finder {
@@ -49,6 +65,18 @@ class Finder {
                     reasons_of_nodes(state_, job_, shape(core::known_room(state_, now_)), now_);
         }
         return std::move(all_);
+    }
+
+    std::optional<Hold> never() {
+        const core::Room known = core::known_room(state_, now_);
+        for (int i = 0; i < job_.spec.shapes(); ++i) {
+            const spec::Resources& wanted = job_.spec.shape(i);
+            if (!core::find_places(wanted, known).empty()) return std::nullopt;
+            const auto supply = supply_hold(state_, wanted, now_);
+            if (supply && supply->comes) return std::nullopt;
+        }
+        unfit(job_.spec.resources);
+        return std::move(all_.front());
     }
 
   private:
@@ -110,9 +138,18 @@ class Finder {
             add("begin", "begins at " + begin,
                 fmt::format("rollctl update {} begin=now", id_.value));
         else
-            add("retry", "backs off until " + to_iso8601(job_.not_before),
+            add("retry", "backs off until " + to_iso8601(job_.not_before) + last_end(),
                 fmt::format("it starts by itself then, or: rollctl update {} begin=now",
                             id_.value));
+    }
+
+    // ", after attempt 2: its worker was lost"; empty: nothing is known of one.
+    std::string last_end() const {
+        if (job_.past.empty()) return {};
+        const core::EndedAttempt& last = job_.past.back();
+        return fmt::format(
+            ", after attempt {}: {}", last.token.attempt,
+            last.reason.empty() ? fmt::format("exit code {}", last.exit_code) : last.reason);
     }
 
     void secrets() {
@@ -172,13 +209,8 @@ class Finder {
                        "it starts by itself after 35 beats, and what rolld's "
                        "--volume-patience adds");
         }
-        const bool fits = !core::find_places(wanted, known).empty();
-        const auto supply = fits ? std::nullopt : supply_hold(state_, wanted, now_);
-        if (supply) return add("allocation", supply->why, supply->remedy);
-        if (state_.workers.empty())
-            return add("workers", "no worker is connected", "rollctl up, or start a roll-worker");
+        if (core::find_places(wanted, known).empty()) return unfit(wanted);
         const std::string need = need_text(wanted);
-        if (!fits) return too_large(wanted, need);
         if (core::find_places(wanted, core::all_room(state_, now_)).empty()) {
             return add("silent", "workers that it needs are not heard just now",
                        "it starts by itself when they are; rollctl nodes shows since when");
@@ -219,16 +251,27 @@ class Finder {
         return true;
     }
 
+    // The workers could not hold it though nothing ran.
+    void unfit(const spec::Resources& wanted) {
+        if (const auto supply = supply_hold(state_, wanted, now_))
+            return add("allocation", supply->why, supply->remedy);
+        if (state_.workers.empty())
+            return add("workers", "no worker is connected", "rollctl up, or start a roll-worker");
+        too_large(wanted, need_text(wanted));
+    }
+
     void too_large(const spec::Resources& wanted, const std::string& need) {
+        constexpr std::size_t kNamesMax = 8;
         int fitting = 0;
-        int closed = 0;
-        std::string draining;
+        std::vector<std::string> closed;  // drained, or excluded for faults
         for (const auto& [id, worker] : state_.workers) {
             const bool fits =
                 worker.slots >= wanted.slots_per_node && worker.gpus >= wanted.gpus_per_node;
-            const bool left_out = worker.draining || core::is_excluded(state_, worker);
-            if (fits && left_out) draining = worker.node;
-            if (fits) ++(left_out ? closed : fitting);
+            if (!fits) continue;
+            if (worker.draining || core::is_excluded(state_, worker))
+                closed.push_back(worker.node);
+            else
+                ++fitting;
         }
         if (wanted.segment > 1 && fitting >= wanted.workers()) {
             return add(
@@ -237,13 +280,22 @@ class Finder {
                 "connect roll-worker --segment NAME there, or submit it again with a "
                 "smaller resources.segment");
         }
+        if (!closed.empty() && fitting + std::ssize(closed) >= wanted.workers()) {
+            const std::string last = closed.back();
+            const auto count = closed.size();
+            closed.resize(std::min(count, kNamesMax));
+            return add("room",
+                       fmt::format("it needs {}; {} of the {} workers that have that are drained: "
+                                   "{}{}",
+                                   need, count, fitting + count, fmt::join(closed, ", "),
+                                   count > kNamesMax ? ", ..." : ""),
+                       "rollctl undrain " + last);
+        }
         add("room",
             fmt::format("no set of connected workers is that large: it needs {}, {} of {} workers "
                         "have that",
                         need, fitting, state_.workers.size()),
-            closed > 0 && fitting + closed >= wanted.workers()
-                ? "rollctl undrain " + draining
-                : "connect more workers or larger ones, or submit it again with less in resources");
+            "connect more workers or larger ones, or submit it again with less in resources");
     }
 
     const core::State& state_;
@@ -258,6 +310,25 @@ class Finder {
 std::vector<Hold> holds(const core::State& state, JobId id, Time now) {
     if (state.jobs.at(id).phase != core::JobPhase::Queued) return {};
     return Finder(state, id, now).find();
+}
+
+std::optional<Hold> never(const core::State& state, JobId id, Time now) {
+    const core::Job& job = state.jobs.at(id);
+    if (job.phase != core::JobPhase::Queued || job.spec.open) return std::nullopt;
+    if (has_enough(state, job.spec.resources, now)) return std::nullopt;
+    return Finder(state, id, now).never();
+}
+
+Result<void> refuse_never(core::State state, const core::Submit& submit, Time now) {
+    ROLL_TRY(const core::Events events, core::decide(state, submit, now));
+    for (const core::Event& event : events) core::apply(state, event);
+    for (const core::Event& event : events) {
+        const auto hold = never(state, std::get<core::JobSubmitted>(event).job, now);
+        if (!hold) continue;
+        return fail(ErrorCode::Refused,
+                    "nothing that is connected or ordered can run it: " + hold->why, hold->remedy);
+    }
+    return {};
 }
 
 std::string waiting(const core::State& state, JobId id, Time now) {

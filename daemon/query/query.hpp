@@ -60,6 +60,7 @@ struct Hold {
     std::string why;
     std::string remedy;
     std::vector<std::pair<std::string, std::string>> nodes{};  // what keeps it from each; some
+    bool comes = false;                                        // it passes by itself
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
@@ -69,6 +70,13 @@ std::string condition_text(const spec::After& after);  // "ok:12"
 // on, or what would hold it, and the queue of which an allocation would be ordered for it. Errors
 // are those of the submission.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
+
+// Why nothing that is connected or on order could ever run the queued job, whatever else it waits
+// for; nullopt: something can. Costs little where the first workers can.
+std::optional<Hold> never(const core::State& state, JobId id, Time now);
+
+// Refused: never() holds one of the jobs of the submission. Other errors are the submission's.
+Result<void> refuse_never(core::State state, const core::Submit& submit, Time now);
 
 // Why a queued job waits, one sentence; empty if it does not.
 std::string waiting(const core::State& state, JobId id, Time now);

@@ -215,6 +215,8 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
                                 submit.key.size(), protocol::kKeyBytesMax));
     }
     const std::string user = submit.user;
+    if (request.args.value("strict", false))
+        ROLL_TRY_VOID(query::refuse_never(engine_.state(), submit, wall_clock_now()));
     const std::string key = submit.key;
     const auto known = engine_.state().keys.find(user);
     if (known == engine_.state().keys.end() || !known->second.contains(key))
@@ -223,14 +225,18 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
     const std::size_t input = add(std::move(submit));
     asked_.push_back(
         {{input}, client.peer, request.id, [this, user, key, jobs](bool changed) {
-             const JobId id = engine_.state().keys.at(user).at(key);
-             const core::Job& job = engine_.state().jobs.at(id);
+             const core::State& state = engine_.state();
+             const JobId id = state.keys.at(user).at(key);
+             const core::Job& job = state.jobs.at(id);
              for (std::size_t task = 0; changed && task < jobs; ++task) {
                  const JobId one{id.value + task};
-                 outputs_.note(one, engine_.state().jobs.at(one));
+                 outputs_.note(one, state.jobs.at(one));
              }
-             return Json{{"schema", "roll.submit/1"}, {"id", id.value}, {"name", job.spec.name},
-                         {"output", job.spec.output}, {"jobs", jobs},   {"repeated", !changed}};
+             Json reply{{"schema", "roll.submit/1"}, {"id", id.value}, {"name", job.spec.name},
+                        {"output", job.spec.output}, {"jobs", jobs},   {"repeated", !changed}};
+             if (const auto hold = query::never(state, id, wall_clock_now()))
+                 reply["cannot_run"] = {{"why", hold->why}, {"remedy", hold->remedy}};
+             return reply;
          }});
     return {};
 }

@@ -159,7 +159,8 @@ struct Cases : Explain {
         core::apply(desk.state, core::MachineExcluded{"bad", desk.now + 1h, "it failed", desk.now});
         using Reasons = std::vector<std::pair<std::string, std::string>>;
         EXPECT_EQ(only(id).nodes, (Reasons{{"bad", "is left out: it failed"},
-                                           {"small", "1 of 1 slots are free, it needs 4"}}));
+                                           {"small", "could hold it now"},
+                                           {"drained", "drains"}}));
         expect_cured(id, "room");
     }
     void reserved() {
@@ -193,6 +194,41 @@ TEST_F(Explain, ADrainingNode) {
     desk.join("n", 1);
     desk.tell(core::Drain{"n", true});
     expect_cured(desk.submit(spec), "room");
+}
+
+TEST_F(Explain, DrainedNodesAreToldAsDrainedNotAsTooSmall) {
+    for (const char* node : {"m", "n"}) {
+        desk.join(node, 1);
+        desk.tell(core::Drain{node, true});
+    }
+    EXPECT_EQ(only(desk.submit(spec)).why,
+              "it needs 1 node with 1 slots and 0 GPUs each; 2 of the 2 workers that have that are "
+              "drained: m, n");
+}
+
+TEST_F(Explain, WhatNothingCanEverRunIsToldWhateverElseItWaitsFor) {
+    spec.hold = true;
+    const auto why = [&](JobId id) {
+        const auto hold = never(desk.state, id, desk.now);
+        return hold ? hold->why : "";
+    };
+    const JobId id = desk.submit(spec);
+    EXPECT_EQ(why(id), "no worker is connected");
+    desk.join("n", 1);
+    EXPECT_EQ(why(id), "");
+    const JobId wide = desk.submit(wants(2, 1));
+    EXPECT_TRUE(why(wide).starts_with("no set of connected workers is that large")) << why(wide);
+    desk.tell(core::Drain{"n", true});
+    EXPECT_NE(why(id).find("are drained: n"), std::string::npos) << why(id);
+    desk.tell(core::AddQueue{queue});
+    EXPECT_EQ(why(id), "") << "an allocation will be ordered for it";
+    desk.tell(core::PauseQueue{"gpu", true});
+    const auto refused =
+        refuse_never(desk.state, core::Submit{"new", "ann", wants(9, 1)}, desk.now);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::Refused);
+    EXPECT_EQ(refused.error().hint, "rollctl alloc resume gpu");
+    EXPECT_EQ(desk.state.jobs.size(), 2u);
 }
 
 TEST_F(Explain, ADrainingNodeIsNoRemedyIfMoreAreMissing) {
