@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/commands/commands.hpp"
 #include "cli/files_of_job.hpp"
 #include "cli/job_view.hpp"
 #include "cli/render.hpp"
@@ -71,6 +72,13 @@ std::string on_interrupt_text;  // NOLINT
 void tell_and_end(int signal) {
     static_cast<void>(!::write(STDERR_FILENO, on_interrupt_text.data(), on_interrupt_text.size()));
     ::raise(signal);  // SA_RESETHAND: the default action follows once this returns
+}
+
+// The exit status of two jobs. A job that never ran tells less than one that failed.
+int worse(int one, int other) {
+    if (one == kOwnTrouble && other != 0) return other;
+    if (other == kOwnTrouble && one != 0) return one;
+    return std::max(one, other);
 }
 
 }  // namespace
@@ -146,7 +154,7 @@ Result<int> watch_jobs(const Context& context, Daemon& daemon,
         ROLL_TRY(const Json job,
                  follow ? follow_job(context, daemon, id) : await_job(context, daemon, id));
         if (follow && !context.json) print_result(daemon, job);
-        status = std::max(status, exit_status(job));
+        status = worse(status, exit_status(job));
         ended.push_back(job);
     }
     return status;

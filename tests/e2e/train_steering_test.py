@@ -57,11 +57,13 @@ class TrainSteering(RollTest):
     def test_a_chain_falls_with_its_first_job(self):
         self.up()
         path = self.write('chain.yaml', json.dumps({
-            'name': 'a', 'kind': 'command', 'command': ['false'], 'retry': {'app': 0},
+            'name': 'a', 'kind': 'command', 'command': ['sh', '-c', 'exit 3'],
             'then': [{'name': 'b', 'kind': 'command', 'command': ['true']}]}))
-        self.ctl('submit', path)
+        self.assertEqual(self.ctl('submit', '--wait', path, check=False).returncode, 3, "the failed job's own")
         self.assertEqual(self.wait(1)['state'], 'failed')
         self.assertEqual(self.wait(2)['state'], 'cancelled')
+        self.assertEqual([len(self.show(job)['attempts']) for job in (1, 2)], [1, 0], 'no command is tried again')
+        self.assertEqual(self.ctl('wait', 2, check=False).returncode, 125, 'it never ran')
         wrong = self.write('wrong.yaml', json.dumps({
             'name': 'a', 'kind': 'command', 'command': ['true'],
             'then': [{'name': 'b', 'kind': 'command', 'command': ['{c.output}']}]}))

@@ -9,6 +9,7 @@ namespace {
 using Condition = spec::After::Condition;
 
 constexpr int kExitCancelled = 130;
+constexpr int kExitNeverRan = 125;  // no program's: docs/internals.md
 
 std::string hopeless(const spec::After& after) {
     const std::string job =
@@ -25,13 +26,14 @@ class Ends {
   public:
     Ends(const State& state, Time now) : state_(state), now_(now) {}
 
-    void cancel(JobId first, const std::string& reason) {
+    void cancel(JobId first, const std::string& reason, int exit_code) {
         falling_.push_back({first, reason});
         while (!falling_.empty()) {
             const auto [id, why] = std::move(falling_.front());
             falling_.pop_front();
             if (!ended_.insert(id).second) continue;
-            events_.push_back(JobEnded{id, JobPhase::Cancelled, kExitCancelled, why, now_});
+            const int code = id == first ? exit_code : kExitNeverRan;
+            events_.push_back(JobEnded{id, JobPhase::Cancelled, code, why, now_});
             add_dependents(id);
         }
     }
@@ -76,13 +78,15 @@ Events end_hopeless_jobs(const State& state, Time now) {
     Ends ends(state, now);
     for (const JobId id : state.index.doomed) {
         const Job& job = state.jobs.at(id);
-        const spec::After* never = impossible(state, job);
-        ends.cancel(id, job.cancel_requested ? job.cancel_reason : hopeless(*never));
+        if (job.cancel_requested)
+            ends.cancel(id, job.cancel_reason, kExitCancelled);
+        else
+            ends.cancel(id, hopeless(*impossible(state, job)), kExitNeverRan);
     }
     for (const auto& [at, id] : state.index.deadlines) {
         if (at >= now) break;
         if (state.jobs.at(id).phase == JobPhase::Queued)
-            ends.cancel(id, "could not start in time for its deadline");
+            ends.cancel(id, "could not start in time for its deadline", kExitNeverRan);
     }
     return ends.take();
 }
