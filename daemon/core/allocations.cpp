@@ -174,7 +174,7 @@ Result<Events> on(const State& s, const AddQueue& in, Time now) {
                     "there is an allocation queue " + in.queue.name + " already",
                     "rollctl alloc remove " + in.queue.name);
     }
-    return Events{QueueAdded{in.queue, now}};
+    return Events{QueueAdded{in.queue, now, in.by}};
 }
 
 Result<Events> on(const State& s, const PauseQueue& in, Time) {
@@ -182,14 +182,14 @@ Result<Events> on(const State& s, const PauseQueue& in, Time) {
     if (queue == s.queues.end()) return no_such_queue(in.queue);
     if (queue->second.paused == in.paused && (in.paused || queue->second.failures == 0))
         return Events{};
-    return Events{QueuePaused{in.queue, in.paused, in.paused ? "paused by a user" : ""}};
+    return Events{QueuePaused{in.queue, in.paused, in.paused ? "paused by a user" : "", in.by}};
 }
 
 Result<Events> on(const State& s, const RemoveQueue& in, Time) {
     const auto queue = s.queues.find(in.queue);
     if (queue == s.queues.end()) return no_such_queue(in.queue);
     if (queue->second.removing) return Events{};
-    return Events{QueueRemoving{in.queue}};
+    return Events{QueueRemoving{in.queue, in.by}};
 }
 
 Result<Events> on(const State& s, const OrderAnswered& in, Time now) {

@@ -177,6 +177,7 @@ void on(State& s, const MemberUp& e) {
     ROLL_CHECK(place != attempt.places.end() && !place->up && !place->ended);
     place->up = true;
 }
+void on(State&, const AttemptFenced&) {}  // for the record
 void on(State& s, const AttemptEnded& e) {
     Job& job = current(s, e.attempt);
     EndedAttempt ended{.token = e.attempt.token, .placed_at = job.attempt->placed_at};
@@ -285,7 +286,7 @@ void apply(State& state, const Event& event) {
         const JobId id = job_of(e);
         if (state.jobs.contains(id)) unfile(state, id);
         on(state, e);
-        if (id != JobId{}) file(state, id);
+        if (state.jobs.contains(id)) file(state, id);
     };
     std::visit(applied, event);
 }

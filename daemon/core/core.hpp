@@ -19,6 +19,10 @@ Result<Events> decide(const State& state, const Input& input, Time now);
 // legal.
 void apply(State& state, const Event& event);
 
+// Whether the worker has a member of the job's current attempt that has not ended: else its claims
+// about it are stale, and it is answered FENCED.
+bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
+
 // Draws consequences, one policy a file in rules/. A turn runs them in order, each on what the
 // earlier ones left, until every rule returns nothing.
 using Rule = Events (*)(const State& state, Time now);

@@ -237,11 +237,11 @@ Result<Events> on(const State& s, const Cancel& in, Time now) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || job->cancel_requested) return Events{};
-    Events events{JobCancelRequested{in.job, in.reason, now}};
+    Events events{JobCancelRequested{in.job, in.reason, now, in.by}};
     if (const auto* inside = find(s.index.inside, in.job)) {
         for (const JobId id : *inside)
             if (!s.jobs.at(id).cancel_requested)
-                events.push_back(JobCancelRequested{id, in.reason, now});
+                events.push_back(JobCancelRequested{id, in.reason, now, in.by});
     }
     return events;
 }
@@ -254,21 +254,21 @@ Result<Events> on(const State& s, const Close& in, Time) {
         return fail(ErrorCode::Refused, "job " + number + " is no open job",
                     "rollctl show " + number);
     if (job->closed || is_over(job->phase)) return Events{};
-    return Events{JobClosed{in.job}};
+    return Events{JobClosed{in.job, in.by}};
 }
 
 Result<Events> on(const State& s, const Hold& in, Time) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || job->held == in.held) return Events{};
-    return Events{JobHeld{in.job, in.held}};
+    return Events{JobHeld{in.job, in.held, in.by}};
 }
 
 Result<Events> on(const State& s, const SetPriority& in, Time) {
     const Job* job = find(s.jobs, in.job);
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || job->spec.priority == in.priority) return Events{};
-    return Events{JobPriorityChanged{in.job, in.priority}};
+    return Events{JobPriorityChanged{in.job, in.priority, in.by}};
 }
 
 Result<Events> on(const State& s, const SetBegin& in, Time now) {
@@ -276,7 +276,7 @@ Result<Events> on(const State& s, const SetBegin& in, Time now) {
     if (job == nullptr) return no_such_job(in.job);
     if (is_over(job->phase) || (job->spec.begin == in.begin && job->not_before <= in.begin))
         return Events{};
-    return Events{JobBeginChanged{in.job, in.begin, now}};
+    return Events{JobBeginChanged{in.job, in.begin, now, in.by}};
 }
 
 // One sentence for each state in which there is nothing to save.
@@ -299,17 +299,17 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     const std::string number = std::to_string(in.job.value);
     if (const std::string why = cannot_save(*job); !why.empty())
         return fail(ErrorCode::Refused, "job " + number + " " + why, "rollctl show " + number);
-    return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1}};
+    return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1, in.by}};
 }
 
 // To go on with all nodes is to use those again that are left out for their faults, too.
 Result<Events> on(const State& s, const StopDispatch& in, Time) {
     Events events;
     if (s.stopped != in.why)
-        events.push_back(DispatchStopped{in.why.has_value(), in.why.value_or("")});
+        events.push_back(DispatchStopped{in.why.has_value(), in.why.value_or(""), in.by});
     if (in.why) return events;
     for (const auto& [name, machine] : s.machines)
-        if (machine.excluded_until) events.push_back(MachineForgiven{name});
+        if (machine.excluded_until) events.push_back(MachineForgiven{name, in.by});
     return events;
 }
 
@@ -317,10 +317,11 @@ Result<Events> on(const State& s, const StopDispatch& in, Time) {
 Result<Events> on(const State& s, const Drain& in, Time) {
     Events events;
     const std::string machine = machine_of(in.node);
-    if (!in.draining && s.machines.contains(machine)) events.push_back(MachineForgiven{machine});
+    if (!in.draining && s.machines.contains(machine))
+        events.push_back(MachineForgiven{machine, in.by});
     for (const auto& [id, worker] : s.workers) {
         if (worker.node != in.node) continue;
-        if (worker.draining != in.draining) events.push_back(WorkerDrained{id, in.draining});
+        if (worker.draining != in.draining) events.push_back(WorkerDrained{id, in.draining, in.by});
         return events;
     }
     if (!events.empty()) return events;
@@ -377,6 +378,13 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
             MemberEnded{{id, job.attempt->token}, in.worker, Outcome::Infra, 1, in.reason, {}});
     }
     return events;
+}
+
+// Its worker is told to kill it (FENCED); once a worker and attempt, the gateway sees to that.
+Result<Events> on(const State& s, const StaleClaim& in, Time now) {
+    const Worker* worker = find(s.workers, in.worker);
+    if (worker == nullptr || is_current(s, in.worker, in.attempt)) return Events{};
+    return Events{AttemptFenced{in.attempt, in.worker, worker->node, now}};
 }
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
@@ -443,6 +451,11 @@ Result<Events> on(const State& s, const ExportWritten& in, Time now) {
 Result<Events> on(const State&, const Tick&, Time) { return Events{}; }
 
 }  // namespace
+
+bool is_current(const State& state, WorkerId worker, const AttemptKey& key) {
+    const Place* place = member(state, key, worker);
+    return place != nullptr && !place->ended;
+}
 
 Result<Events> decide(const State& state, const Input& input, Time now) {
     return std::visit([&](const auto& in) { return on(state, in, now); }, input);

@@ -7,6 +7,7 @@
 
 namespace roll::core {
 
+// `by`: the user who asked for it; empty: nobody did, or an older rolld did not say.
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
@@ -16,15 +17,15 @@ struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpe
     JobId cron{};  // the job of whose times this is one; 0: none
 };
 struct ExportQueued { JobId parent; JobId job; };                        // follows the export's JobSubmitted
-struct JobHeld { JobId job; bool held = true; };
-struct JobPriorityChanged { JobId job; int priority = 0; };
-struct JobBeginChanged { JobId job; Time begin{}; Time at{}; };
-struct JobCancelRequested { JobId job; std::string reason; Time at{}; };
+struct JobHeld { JobId job; bool held = true; std::string by{}; };
+struct JobPriorityChanged { JobId job; int priority = 0; std::string by{}; };
+struct JobBeginChanged { JobId job; Time begin{}; Time at{}; std::string by{}; };
+struct JobCancelRequested { JobId job; std::string reason; Time at{}; std::string by{}; };
 struct JobRequeued {
     JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; int timeouts = 0; int preemptions = 0;
     std::string avoid{};  // a node
 };
-struct JobClosed { JobId job; };                                          // an open job: it takes no more
+struct JobClosed { JobId job; std::string by{}; };                                          // an open job: it takes no more
 struct PolicySet { spec::Policy policy; Time at{}; };
 struct SecretsKnown { SecretNames names; };                               // all that there are
 struct JobDue { JobId job; };                                             // its begin time or back-off has come
@@ -36,7 +37,8 @@ struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outc
     std::vector<int> matched{};  // of retry.on_log, in its logs
 };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
-struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; };  // by somebody, of a running attempt
+struct AttemptFenced { AttemptKey attempt; WorkerId worker; std::string node; Time at{}; };  // a stale token was refused there
+struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };  // by somebody, of a running attempt
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
@@ -47,17 +49,17 @@ struct WorkerJoined {
     std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
     std::string segment{}; std::vector<int> gpu_numa{};
 };
-struct DispatchStopped { bool stopped = true; std::string why; };          // nothing new is started
-struct WorkerDrained { WorkerId worker; bool draining = true; };
+struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };          // nothing new is started
+struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
 struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // not heard just now; false: it is again
 struct AdoptingSet { bool adopting = true; };                             // nothing is started: an older rolld may have
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
-struct MachineForgiven { std::string machine; };                          // its time is over, or somebody says so
+struct MachineForgiven { std::string machine; std::string by{}; };                          // its time is over, or somebody says so
 struct MemberUp { AttemptKey attempt; WorkerId worker; };
-struct QueueAdded { spec::PilotQueue queue; Time at{}; };
-struct QueuePaused { std::string queue; bool paused = true; std::string reason; };
-struct QueueRemoving { std::string queue; };
+struct QueueAdded { spec::PilotQueue queue; Time at{}; std::string by{}; };
+struct QueuePaused { std::string queue; bool paused = true; std::string reason; std::string by{}; };
+struct QueueRemoving { std::string queue; std::string by{}; };
 struct QueueRemoved { std::string queue; };
 struct AllocationOrdered { AllocationId allocation; std::string queue; std::uint64_t incarnation = 0; Time at{}; };
 struct AllocationAccepted { AllocationId allocation; std::string slurm_job; };
@@ -80,7 +82,7 @@ using Event =
                  AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
                  AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
                  MachineExcluded, MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet,
-                 DispatchStopped, JobClosed, SecretsKnown>;
+                 DispatchStopped, JobClosed, SecretsKnown, AttemptFenced>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

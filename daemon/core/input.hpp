@@ -7,19 +7,20 @@
 
 namespace roll::core {
 
+// `by`: the user who asks for it.
 // clang-format off
 struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld begins: raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // what rolld.yaml says
 struct SetSecrets { SecretNames names; };              // all that there are
-struct Cancel { JobId job; std::string reason; };
-struct Close { JobId job; };                           // an open job
-struct Hold { JobId job; bool held = true; };
-struct SetPriority { JobId job; int priority = 0; };
-struct SetBegin { JobId job; Time begin{}; };          // ends a back-off too
-struct AskCheckpoint { JobId job; };                   // at the next step boundary
-struct Drain { std::string node; bool draining = true; };
-struct StopDispatch { std::optional<std::string> why; };   // of all nodes, present and to come; none: go on
+struct Cancel { JobId job; std::string reason; std::string by{}; };
+struct Close { JobId job; std::string by{}; };                           // an open job
+struct Hold { JobId job; bool held = true; std::string by{}; };
+struct SetPriority { JobId job; int priority = 0; std::string by{}; };
+struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // ends a back-off too
+struct AskCheckpoint { JobId job; std::string by{}; };                   // at the next step boundary
+struct Drain { std::string node; bool draining = true; std::string by{}; };
+struct StopDispatch { std::optional<std::string> why; std::string by{}; };   // of all nodes, present and to come; none: go on
 struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
     std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
@@ -33,15 +34,16 @@ struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its r
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
     std::vector<int> matched{};
 };
+struct StaleClaim { WorkerId worker; AttemptKey attempt; };             // it runs what is not current: FENCED
 struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // it should run there and does not
 struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
 struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };  // token: who wrote it
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
-struct AddQueue { spec::PilotQueue queue; };
-struct PauseQueue { std::string queue; bool paused = true; };
-struct RemoveQueue { std::string queue; };
+struct AddQueue { spec::PilotQueue queue; std::string by{}; };
+struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
+struct RemoveQueue { std::string queue; std::string by{}; };
 struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // by sbatch
 struct OrderSeen {                                                      // by squeue
     AllocationId allocation; std::string slurm_job;
@@ -57,6 +59,6 @@ using Input =
                  WorkerHello, WorkerGone, MemberStarted, MemberExited, MemberUnknown,
                  CheckpointWritten, CheckpointDeleted, ExportWritten, Tick, AddQueue, PauseQueue,
                  RemoveQueue, OrderAnswered, OrderSeen, OrderMissing, AskCheckpoint, WorkerHeard,
-                 Adopted, StopDispatch, Close, SetSecrets, NodeDown>;
+                 Adopted, StopDispatch, Close, SetSecrets, NodeDown, StaleClaim>;
 
 }  // namespace roll::core

@@ -131,11 +131,7 @@ void add_verdicts(const core::State& state, WorkerId worker,
     for (const protocol::RunningAttempt& entry : running) {
         const auto job = state.jobs.find(entry.attempt.job);
         const bool known = job != state.jobs.end();
-        const bool current =
-            known && job->second.attempt && job->second.attempt->token == entry.attempt.token &&
-            std::ranges::any_of(job->second.attempt->places, [&](const core::Place& place) {
-                return place.worker == worker && !place.ended;
-            });
+        const bool current = core::is_current(state, worker, entry.attempt);
         if (!current && entry.phase != "ended") answer.fenced.push_back(entry.attempt);
         if (!known) continue;
         protocol::Recorded recorded{entry.attempt, {}, !job->second.exported.empty()};

@@ -140,6 +140,18 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
     session.ordered = std::move(ordered);
 }
 
+// Claims what it runs and should not: each once, for as long as it goes on saying so.
+void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
+    std::set<AttemptKey> stale;
+    for (const protocol::RunningAttempt& entry : session.last.running) {
+        if (entry.phase == "ended" || core::is_current(state, worker, entry.attempt)) continue;
+        stale.insert(entry.attempt);
+        if (!session.fenced.contains(entry.attempt))
+            inputs.push_back(core::StaleClaim{worker, entry.attempt});
+    }
+    session.fenced = std::move(stale);
+}
+
 // When two of its heartbeats are missing.
 Instant due(const Session& session) {
     const auto beat = std::chrono::milliseconds(std::max(session.last.beat_ms, 1000));
@@ -220,6 +232,7 @@ void Sessions::note(const core::State& state, std::optional<WorkerId> worker, Se
         inputs.push_back(core::Drain{session.last.node, true});
     for (const protocol::RunningAttempt& running : session.last.running)
         add_claims(*worker, running, inputs);
+    add_stale(state, *worker, session, inputs);
     if (renews) note_missing(state, *worker, rules_, now, session, inputs);
 }
 

@@ -60,6 +60,7 @@ struct Session {
     Instant renewed{};                        // when the last renewing one came
     std::map<AttemptKey, Instant> missing{};  // should run there, and since when it does not say so
     std::map<AttemptKey, Instant> ordered{};  // when its start order was last sent
+    std::set<AttemptKey> fenced{};            // it runs these, and they are not current
     std::optional<WorkerId> worker{};         // as it was last looked up
 };
 

@@ -15,10 +15,12 @@ template <class V> void fields(V& v, core::JobSubmitted& e) {
     v.added("cron", e.cron);
 }
 template <class V> void fields(V& v, core::ExportQueued& e) { v("parent", e.parent); v("job", e.job); }
-template <class V> void fields(V& v, core::JobHeld& e) { v("job", e.job); v("held", e.held); }
-template <class V> void fields(V& v, core::JobClosed& e) { v("job", e.job); }
-template <class V> void fields(V& v, core::JobPriorityChanged& e) { v("job", e.job); v("priority", e.priority); }
-template <class V> void fields(V& v, core::JobCancelRequested& e) { v("job", e.job); v("reason", e.reason); v("at", e.at); }
+template <class V> void fields(V& v, core::JobHeld& e) { v("job", e.job); v("held", e.held); v.added("by", e.by); }
+template <class V> void fields(V& v, core::JobClosed& e) { v("job", e.job); v.added("by", e.by); }
+template <class V> void fields(V& v, core::JobPriorityChanged& e) { v("job", e.job); v("priority", e.priority); v.added("by", e.by); }
+template <class V> void fields(V& v, core::JobCancelRequested& e) {
+    v("job", e.job); v("reason", e.reason); v("at", e.at); v.added("by", e.by);
+}
 template <class V> void fields(V& v, core::JobRequeued& e) {
     v("job", e.job); v("not_before", e.not_before);
     v("infra_failures", e.infra_failures); v("app_failures", e.app_failures);
@@ -42,7 +44,7 @@ template <class V> void fields(V& v, core::MemberEnded& e) {
 template <class V> void fields(V& v, core::MachineExcluded& e) {
     v("machine", e.machine); v("until", e.until); v("reason", e.reason); v("at", e.at);
 }
-template <class V> void fields(V& v, core::MachineForgiven& e) { v("machine", e.machine); }
+template <class V> void fields(V& v, core::MachineForgiven& e) { v("machine", e.machine); v.added("by", e.by); }
 template <class V> void fields(V& v, core::AttemptEnded& e) {
     v("attempt", e.attempt); v("outcome", e.outcome); v("exit_code", e.exit_code);
     v("reason", e.reason); v("at", e.at);
@@ -52,7 +54,12 @@ template <class V> void fields(V& v, core::CheckpointRecorded& e) {
     v("directory", e.directory); v("at", e.at); v.added("asked", e.asked);
     v.added("save_ms", e.save_ms);
 }
-template <class V> void fields(V& v, core::CheckpointAsked& e) { v("attempt", e.attempt); v("number", e.number); }
+template <class V> void fields(V& v, core::AttemptFenced& e) {
+    v("attempt", e.attempt); v("worker", e.worker); v("node", e.node); v("at", e.at);
+}
+template <class V> void fields(V& v, core::CheckpointAsked& e) {
+    v("attempt", e.attempt); v("number", e.number); v.added("by", e.by);
+}
 template <class V> void fields(V& v, core::CheckpointPruned& e) { v("job", e.job); v("step", e.step); v("token", e.token); }
 template <class V> void fields(V& v, core::ExportRecorded& e) { v("attempt", e.attempt); v("directory", e.directory); v("at", e.at); }
 template <class V> void fields(V& v, core::WorkerJoined& e) {
@@ -60,19 +67,25 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
     v("slots", e.slots); v("gpus", e.gpus); v("at", e.at); v.added("generation", e.generation);
     v.added("segment", e.segment); v.added("gpu_numa", e.gpu_numa);
 }
-template <class V> void fields(V& v, core::WorkerDrained& e) { v("worker", e.worker); v("draining", e.draining); }
+template <class V> void fields(V& v, core::WorkerDrained& e) {
+    v("worker", e.worker); v("draining", e.draining); v.added("by", e.by);
+}
 template <class V> void fields(V& v, core::WorkerQuiet& e) { v("worker", e.worker); v("quiet", e.quiet); }
-template <class V> void fields(V& v, core::DispatchStopped& e) { v("stopped", e.stopped); v("why", e.why); }
+template <class V> void fields(V& v, core::DispatchStopped& e) { v("stopped", e.stopped); v("why", e.why); v.added("by", e.by); }
 template <class V> void fields(V& v, core::AdoptingSet& e) { v("adopting", e.adopting); }
 template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
-template <class V> void fields(V& v, core::JobBeginChanged& e) { v("job", e.job); v("begin", e.begin); v("at", e.at); }
+template <class V> void fields(V& v, core::JobBeginChanged& e) {
+    v("job", e.job); v("begin", e.begin); v("at", e.at); v.added("by", e.by);
+}
 template <class V> void fields(V& v, core::PolicySet& e) { v("policy", e.policy); v("at", e.at); }
 template <class V> void fields(V& v, core::SecretsKnown& e) { v("names", e.names); }
 template <class V> void fields(V& v, core::JobDue& e) { v("job", e.job); }
 template <class V> void fields(V& v, core::MemberUp& e) { v("attempt", e.attempt); v("worker", e.worker); }
-template <class V> void fields(V& v, core::QueueAdded& e) { v("queue", e.queue); v("at", e.at); }
-template <class V> void fields(V& v, core::QueuePaused& e) { v("queue", e.queue); v("paused", e.paused); v("reason", e.reason); }
-template <class V> void fields(V& v, core::QueueRemoving& e) { v("queue", e.queue); }
+template <class V> void fields(V& v, core::QueueAdded& e) { v("queue", e.queue); v("at", e.at); v.added("by", e.by); }
+template <class V> void fields(V& v, core::QueuePaused& e) {
+    v("queue", e.queue); v("paused", e.paused); v("reason", e.reason); v.added("by", e.by);
+}
+template <class V> void fields(V& v, core::QueueRemoving& e) { v("queue", e.queue); v.added("by", e.by); }
 template <class V> void fields(V& v, core::QueueRemoved& e) { v("queue", e.queue); }
 template <class V> void fields(V& v, core::AllocationOrdered& e) {
     v("allocation", e.allocation); v("queue", e.queue);

@@ -54,6 +54,7 @@ constexpr std::array kKinds = {
     "dispatch_stopped",
     "job_closed",
     "secrets_known",
+    "attempt_fenced",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

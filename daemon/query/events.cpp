@@ -23,9 +23,18 @@ std::string attempt_of(const Json& body) {
     return found == body.end() ? "" : "attempt " + text_of(*found, "token");
 }
 
+// " by ann"; empty where nobody is named.
+std::string by_whom(const Json& body) {
+    const std::string by = text_of(body, "by");
+    return by.empty() ? "" : " by " + by;
+}
+
 std::string describe_attempt(const std::string& kind, const Json& body) {
     const std::string attempt = attempt_of(body);
     if (kind == "attempt_placed") return attempt + " placed";
+    if (kind == "attempt_fenced")
+        return fmt::format("{} is not current and was refused (FENCED) on {}", attempt,
+                           text_of(body, "node"));
     if (kind == "member_up") return attempt + ": a member is up";
     if (kind == "attempt_started") return attempt + " started";
     if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
@@ -39,7 +48,7 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
                                        text_of(body, "exit_code")),
                            body);
     }
-    if (kind == "checkpoint_asked") return attempt + " is to save a checkpoint now";
+    if (kind == "checkpoint_asked") return attempt + " is to save a checkpoint now" + by_whom(body);
     if (kind == "checkpoint_recorded")
         return fmt::format("checkpoint of step {} recorded: {}", text_of(body, "step"),
                            text_of(body, "directory"));
@@ -50,11 +59,12 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
 std::string describe_allocation(const std::string& kind, const Json& body) {
     const std::string queue = "allocation queue " + text_of(body, "queue");
     if (kind == "queue_added")
-        return "allocation queue added: " + text_of(body.at("queue"), "name");
+        return "allocation queue added" + by_whom(body) + ": " + text_of(body.at("queue"), "name");
     if (kind == "queue_paused")
-        return with_reason(queue + (text_of(body, "paused") == "true" ? " paused" : " resumed"),
-                           body);
-    if (kind == "queue_removing") return queue + " is being removed";
+        return with_reason(
+            queue + (text_of(body, "paused") == "true" ? " paused" : " resumed") + by_whom(body),
+            body);
+    if (kind == "queue_removing") return queue + " is being removed" + by_whom(body);
     if (kind == "queue_removed") return queue + " removed";
     const std::string allocation = "allocation " + text_of(body, "allocation");
     if (kind == "allocation_ordered") return allocation + " ordered from " + queue;
@@ -75,10 +85,13 @@ std::string describe(const std::string& kind, const Json& body) {
         return fmt::format("submitted by {}: {} ({})", text_of(body, "user"),
                            text_of(body.at("spec"), "name"), text_of(body.at("spec"), "kind"));
     if (kind == "export_queued") return "is the automatic export of job " + text_of(body, "parent");
-    if (kind == "job_held") return text_of(body, "held") == "true" ? "held" : "released";
-    if (kind == "job_closed") return "closed: nothing more is put into it";
-    if (kind == "job_priority_changed") return "priority set to " + text_of(body, "priority");
-    if (kind == "job_cancel_requested") return with_reason("cancel requested", body);
+    if (kind == "job_held")
+        return (text_of(body, "held") == "true" ? "held" : "released") + by_whom(body);
+    if (kind == "job_closed") return "closed" + by_whom(body) + ": nothing more is put into it";
+    if (kind == "job_priority_changed")
+        return "priority set to " + text_of(body, "priority") + by_whom(body);
+    if (kind == "job_cancel_requested")
+        return with_reason("cancel requested" + by_whom(body), body);
     if (kind == "job_requeued") return "back to the queue";
     if (kind == "policy_set") return "rolld.yaml was read, and says something new";
     if (kind == "secrets_known")
@@ -86,22 +99,25 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "use_carried")
         return "what " + text_of(body, "user") + " has used, jobs that are forgotten included";
     if (kind == "job_due") return "is due";
-    if (kind == "job_begin_changed") return "begin time changed";
+    if (kind == "job_begin_changed") return "begin time changed" + by_whom(body);
     if (kind == "job_ended")
         return with_reason(
             fmt::format("{} with {}", text_of(body, "phase"), text_of(body, "exit_code")), body);
     if (kind == "checkpoint_pruned")
         return "checkpoint of step " + text_of(body, "step") + " deleted by retention";
     if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");
-    if (kind == "worker_drained") return "worker draining: " + text_of(body, "draining");
+    if (kind == "worker_drained")
+        return "worker draining: " + text_of(body, "draining") + by_whom(body);
     if (kind == "machine_excluded")
         return with_reason("nothing new on " + text_of(body, "machine"), body);
-    if (kind == "machine_forgiven") return text_of(body, "machine") + " is used again";
+    if (kind == "machine_forgiven")
+        return text_of(body, "machine") + " is used again" + by_whom(body);
     if (kind == "worker_quiet")
         return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is heard again";
     if (kind == "dispatch_stopped")
-        return text_of(body, "stopped") == "false" ? "jobs are started again"
-                                                   : "no job is started: " + text_of(body, "why");
+        return text_of(body, "stopped") == "false"
+                   ? "jobs are started again" + by_whom(body)
+                   : "stopped" + by_whom(body) + ", no job is started: " + text_of(body, "why");
     if (kind == "adopting_set")
         return text_of(body, "adopting") == "true" ? "took over: starts nothing for 35 beats"
                                                    : "starts jobs again";

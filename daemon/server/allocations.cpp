@@ -15,7 +15,8 @@ Result<std::string> queue_name(const protocol::Request& request) {
 
 }  // namespace
 
-Result<void> Server::claim_queue(const Peer& peer, const protocol::Request& request) {
+Result<void> Server::claim_queue(const Client& client, const protocol::Request& request) {
+    const std::string& by = client.who.user;
     std::string name;
     std::size_t input = 0;
     if (request.op == "alloc_add") {
@@ -29,16 +30,16 @@ Result<void> Server::claim_queue(const Peer& peer, const protocol::Request& requ
         ROLL_TRY_VOID(r.finish_lenient());
         ROLL_TRY(spec::PilotQueue queue, spec::pilot_queue_from_json(dump(json)));
         name = queue.name;
-        input = add(core::AddQueue{std::move(queue)});
+        input = add(core::AddQueue{std::move(queue), by});
     } else {
         ROLL_TRY(name, queue_name(request));
         if (request.op == "alloc_remove")
-            input = add(core::RemoveQueue{name});
+            input = add(core::RemoveQueue{name, by});
         else
-            input = add(core::PauseQueue{name, request.op == "alloc_pause"});
+            input = add(core::PauseQueue{name, request.op == "alloc_pause", by});
     }
     asked_.push_back(
-        {{input}, peer, request.id, [name](bool changed) {
+        {{input}, client.peer, request.id, [name](bool changed) {
              return Json{{"schema", "roll.queue/1"}, {"queue", name}, {"changed", changed}};
          }});
     return {};

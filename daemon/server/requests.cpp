@@ -182,7 +182,7 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
     if (std::ranges::find(kSelecting, request.op) != kSelecting.end())
         return claim_each(client, request);
     if (request.op == "progress") return claim_progress(client, request);
-    if (request.op.starts_with("alloc_")) return claim_queue(client.peer, request);
+    if (request.op.starts_with("alloc_")) return claim_queue(client, request);
     if (request.op == "drain" || request.op == "undrain") return claim_drain(client, request);
     return fail(ErrorCode::InvalidArgument, "rolld knows no operation " + request.op,
                 "rollctl and rolld may be of different versions; see `rollctl version`");
@@ -197,9 +197,10 @@ Result<void> Server::claim_drain(const Client& client, const protocol::Request& 
     const bool draining = request.op == "drain";
     std::size_t input = 0;
     if (node.empty())
-        input = add(core::StopDispatch{draining ? std::optional(why) : std::nullopt});
+        input =
+            add(core::StopDispatch{draining ? std::optional(why) : std::nullopt, client.who.user});
     else
-        input = add(core::Drain{node, draining});
+        input = add(core::Drain{node, draining, client.who.user});
     asked_.push_back(
         {{input}, client.peer, request.id, [node, draining](bool) {
              return Json{{"schema", "roll.node/1"}, {"node", node}, {"draining", draining}};
@@ -260,7 +261,7 @@ Result<void> Server::claim_checkpoint(const Client& client, const protocol::Requ
     ROLL_TRY_VOID(r.finish_lenient());
     if (client.who.role != Role::Operator && engine_.state().jobs.contains(id))
         ROLL_TRY_VOID(owns(client.who.user, {id}));
-    const std::size_t input = add(core::AskCheckpoint{id});
+    const std::size_t input = add(core::AskCheckpoint{id, client.who.user});
     asked_.push_back({{input}, client.peer, request.id, [this, id](bool) {
                           const auto& attempt = engine_.state().jobs.at(id).attempt;
                           Json reply = {{"schema", "roll.asked/1"}, {"id", id.value}};
@@ -295,14 +296,15 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
     many.answer = changed_json(request.op, many.jobs, over);
     // From the last job on, so that none which is to go as well takes the place of one that went.
     if (request.op == "cancel" || request.op == "hold") std::ranges::reverse(many.jobs);
-    many.add_inputs = [=, op = request.op](JobId id, std::vector<core::Input>& inputs) {
-        if (op == "cancel") inputs.push_back(core::Cancel{id, reason});
-        if (op == "close") inputs.push_back(core::Close{id});
-        if (op == "hold") inputs.push_back(core::Hold{id, true});
-        if (op == "release") inputs.push_back(core::Hold{id, false});
+    many.add_inputs = [=, op = request.op, by = client.who.user](JobId id,
+                                                                 std::vector<core::Input>& inputs) {
+        if (op == "cancel") inputs.push_back(core::Cancel{id, reason, by});
+        if (op == "close") inputs.push_back(core::Close{id, by});
+        if (op == "hold") inputs.push_back(core::Hold{id, true, by});
+        if (op == "release") inputs.push_back(core::Hold{id, false, by});
         if (op != "update") return;
-        if (has_priority) inputs.push_back(core::SetPriority{id, priority});
-        if (has_begin) inputs.push_back(core::SetBegin{id, begin});
+        if (has_priority) inputs.push_back(core::SetPriority{id, priority, by});
+        if (has_begin) inputs.push_back(core::SetBegin{id, begin, by});
     };
     shares_.ask(std::move(many));
     return {};

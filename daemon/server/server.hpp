@@ -85,7 +85,7 @@ class Server {
     void fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer);
     Result<void> owns(const std::string& user, const std::vector<JobId>& ids) const;
     Result<void> wait_events(const Peer& peer, const protocol::Request& request);
-    Result<void> claim_queue(const Peer& peer, const protocol::Request& request);
+    Result<void> claim_queue(const Client& client, const protocol::Request& request);
     Json list_allocations() const;
     Result<Json> dry_run(const protocol::Request& request);
     void run_errands();

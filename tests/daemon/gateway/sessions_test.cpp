@@ -351,6 +351,23 @@ TEST(Sessions, CheckpointsAndExportsAreClaimedBeforeTheEndThatMakesThemStale) {
     EXPECT_EQ(job.exported, "/export");
 }
 
+TEST(Sessions, AStaleAttemptIsRecordedOnceHoweverOftenItIsSaid) {
+    Room room;
+    AttemptKey stale = room.place();
+    ++stale.token.attempt;
+    room.report(stale, "running");
+    EXPECT_TRUE(has<core::StaleClaim>(room.speak()));
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(has<core::StaleClaim>(room.speak()));
+    room.report(stale, "ended", "done");
+    EXPECT_FALSE(has<core::StaleClaim>(room.speak()));
+    const core::Events events =
+        room.desk.tell(core::StaleClaim{room.worker(), {JobId{99}, {7, 1}}});
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(std::get<core::AttemptFenced>(events[0]).node, "a") << "of a job that is forgotten";
+    room.report(room.desk.attempt(room.job), "running");
+    EXPECT_FALSE(has<core::StaleClaim>(room.speak()));
+}
+
 TEST(Sessions, EveryOutcomeOfTheProtocolIsOneOfTheCore) {
     const std::map<std::string, core::Outcome> outcomes = {
         {"done", core::Outcome::Done},       {"app", core::Outcome::App},

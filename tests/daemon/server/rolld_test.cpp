@@ -157,6 +157,60 @@ TEST(Rolld, AUserActsOnOwnJobsOnly) {
     EXPECT_TRUE(owner.ask("cancel", {{"selector", "all"}}, 30s));
 }
 
+TEST(Rolld, EventsTellWhoAskedForThem) {
+    Daemon daemon;
+    daemon.start();
+    io::Client bob = client_of_bob(daemon);
+    ASSERT_TRUE(bob.ask("submit", submit_args("a"), 30s));
+    for (const char* op : {"hold", "release", "cancel"})
+        ASSERT_TRUE(bob.ask(op, {{"selector", "1"}, {"me", "ann"}}, 30s)) << op;
+    ASSERT_TRUE(daemon.client().ask("drain", Json::object(), 30s));
+    const auto reply = bob.ask("events", Json::object(), 30s);
+    ASSERT_TRUE(reply);
+    std::map<std::string, Json> by;
+    for (const Json& event : (*reply)["events"])
+        by[event["kind"]] = event["data"].value("by", Json());
+    EXPECT_EQ(by["job_held"], "bob") << "the key says who it is";
+    EXPECT_EQ(by["job_cancel_requested"], "bob");
+    EXPECT_NE(by["dispatch_stopped"], "bob");
+    EXPECT_TRUE(by["dispatch_stopped"].is_string());
+}
+
+TEST(Rolld, AStaleAttemptIsFencedAndThatIsRecordedOnce) {
+    Daemon daemon;
+    daemon.start();
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    ASSERT_TRUE(daemon.client().ask("submit", submit_args("a"), 30s));
+    worker.report({JobId{1}, {99, 1}}, "running");
+    for (int beats = 0; beats < 4; ++beats)
+        worker.until([](const auto& answer) { return !answer.fenced.empty(); });
+    const auto reply = daemon.client().ask("events", {{"id", 1}}, 30s);
+    ASSERT_TRUE(reply);
+    const auto fenced = std::ranges::count_if((*reply)["events"], [](const Json& event) {
+        return event["kind"] == "attempt_fenced" && event["data"]["node"] == "node-1";
+    });
+    EXPECT_EQ(fenced, 1);
+}
+
+TEST(Rolld, WhatNothingCanRunIsToldWithItsSubmissionAndRefusedIfStrict) {
+    Daemon daemon;
+    daemon.start();
+    io::Client client = daemon.client();
+    const auto told = client.ask("submit", submit_args("a"), 30s);
+    ASSERT_TRUE(told);
+    EXPECT_EQ((*told)["cannot_run"]["why"], "no worker is connected");
+    Json args = submit_args("b");
+    args["strict"] = true;
+    const auto refused = client.ask("submit", args, 30s);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::Refused);
+    EXPECT_EQ(client.ask("jobs", Json::object(), 30s)->at("jobs").size(), 1u);
+    FakeWorker worker(daemon);
+    worker.until([](const auto&) { return true; });
+    EXPECT_FALSE(client.ask("submit", args, 30s)->contains("cannot_run"));
+}
+
 TEST(Rolld, AUserThatAsksTooFastIsToldSoAndOthersAreServed) {
     Daemon daemon;
     daemon.start({"--rate-limit", "1"});
