@@ -2,6 +2,7 @@
 
 #include "common/check.hpp"
 #include "daemon/core/allocations.hpp"
+#include "daemon/core/clock.hpp"
 #include "daemon/core/index.hpp"
 #include "daemon/core/meaning.hpp"
 #include "daemon/core/save_margin.hpp"
@@ -64,6 +65,7 @@ void on(State& s, const SecretsKnown& e) {
         file(s, id);
     }
 }
+void on(State& s, const ClockStepped& e) { move_instants(s, std::chrono::milliseconds(e.by_ms)); }
 void on(State& s, const UseCarried& e) {
     Use& use = s.use[{e.account, e.user}];
     use.gpu_ms = e.gpu_ms;

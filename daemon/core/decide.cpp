@@ -448,7 +448,10 @@ Result<Events> on(const State& s, const ExportWritten& in, Time now) {
     return Events{ExportRecorded{in.attempt, in.directory, now}};
 }
 
-Result<Events> on(const State&, const Tick&, Time) { return Events{}; }
+Result<Events> on(const State&, const Tick& in, Time now) {
+    if (in.stepped.count() == 0) return Events{};
+    return Events{ClockStepped{in.stepped.count(), now}};
+}
 
 }  // namespace
 

@@ -68,6 +68,7 @@ struct AllocationReturned { AllocationId allocation; };                         
 struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
 struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // follows its WorkerJoined
+struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // somebody set the wall clock
 struct UseCarried {                                                                  // of jobs that are forgotten, too
     std::string account; std::string user; std::int64_t gpu_ms = 0; std::int64_t decayed = 0; Time at{};
 };
@@ -82,7 +83,7 @@ using Event =
                  AllocationOrdered, AllocationAccepted, AllocationGranted, AllocationReturned,
                  AllocationReleasing, AllocationEnded, PilotJoined, PolicySet, CheckpointAsked,
                  MachineExcluded, MachineForgiven, UseCarried, WorkerQuiet, AdoptingSet,
-                 DispatchStopped, JobClosed, SecretsKnown, AttemptFenced>;
+                 DispatchStopped, JobClosed, SecretsKnown, AttemptFenced, ClockStepped>;
 using Events = std::vector<Event>;
 
 }  // namespace roll::core

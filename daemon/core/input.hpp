@@ -51,7 +51,7 @@ struct OrderSeen {                                                      // by sq
     std::optional<Time> began{}; std::optional<Time> ends{};
 };
 struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm does not know it any more
-struct Tick { };                                                        // time passed
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time passed; the wall clock was set by so much
 // clang-format on
 
 using Input =

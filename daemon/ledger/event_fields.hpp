@@ -102,6 +102,7 @@ template <class V> void fields(V& v, core::AllocationEnded& e) {
     v("reason", e.reason); v("at", e.at);
 }
 template <class V> void fields(V& v, core::PilotJoined& e) { v("worker", e.worker); v("allocation", e.allocation); v("at", e.at); }
+template <class V> void fields(V& v, core::ClockStepped& e) { v("by_ms", e.by_ms); v("at", e.at); }
 template <class V> void fields(V& v, core::UseCarried& e) {
     v("account", e.account); v("user", e.user); v("gpu_ms", e.gpu_ms);
     v("decayed", e.decayed); v("at", e.at);

@@ -55,6 +55,7 @@ constexpr std::array kKinds = {
     "job_closed",
     "secrets_known",
     "attempt_fenced",
+    "clock_stepped",
 };
 static_assert(kKinds.size() == std::variant_size_v<core::Event>);
 

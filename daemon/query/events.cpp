@@ -121,6 +121,8 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "adopting_set")
         return text_of(body, "adopting") == "true" ? "took over: starts nothing for 35 beats"
                                                    : "starts jobs again";
+    if (kind == "clock_stepped")
+        return fmt::format("the system's clock was set by {} ms", text_of(body, "by_ms"));
     if (kind == "worker_lost") return with_reason("worker lost", body);
     static constexpr std::array kOfAllocations = {"queue_", "allocation_", "pilot_"};
     for (const char* prefix : kOfAllocations)

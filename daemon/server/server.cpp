@@ -62,10 +62,14 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
     auto times = std::make_shared<TurnTimes>();
     engine::Engine engine = make_engine(std::move(state), ledger.get(), times);
     ROLL_TRY(secrets::Store secrets, secrets::Store::open(options.secrets));
-    const std::array<core::Input, 3> first{started, core::SetPolicy{options.policy},
+    const Time now = wall_clock_now();
+    ROLL_TRY(const auto last, ledger->read(ledger->newest() - 1, 1, std::nullopt));
+    const Time written = last.empty() ? now : last.front().at;
+    const std::array<core::Input, 4> first{core::Tick{engine::ClockWatch::step_back(now, written)},
+                                           started, core::SetPolicy{options.policy},
                                            core::SetSecrets{secrets.names()}};
-    ROLL_TRY(const engine::Turn turn, engine.step(first, wall_clock_now()));
-    if (!turn.replies.front()) return tl::unexpected(turn.replies.front().error());
+    ROLL_TRY(const engine::Turn turn, engine.step(first, now));
+    if (!turn.replies[1]) return tl::unexpected(turn.replies[1].error());
     // The authenticator must be there before the first peer can connect.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
@@ -95,6 +99,7 @@ Server::Server(asio::io_context& io, ServerOptions options, io::ZmqSocket socket
       desk_(options_.cluster, options_.pilots, steady_ms()),
       runner_(io, options_.site, [this](const pilots::Outcome& outcome) { take_outcome(outcome); }),
       timer_(io),
+      clock_(wall_clock_now(), steady_ms()),
       shares_(Shares::kInputsMin, engine_.state().incarnation << 32),
       started_at_(wall_clock_now()) {}
 
@@ -218,7 +223,11 @@ void Server::take_heartbeat(const Peer& peer, const std::string& frame) {
 Result<engine::Turn> Server::step() {
     const Instant begin = steady_now();
     times_->last_commit = {};
-    auto turned = engine_.step(inputs_, wall_clock_now());
+    const Time now = wall_clock_now();
+    const auto stepped = clock_.stepped(now, steady_ms());
+    inputs_.front() = core::Tick{stepped};
+    auto turned = engine_.step(inputs_, now);
+    if (turned && !turned->full) clock_.settle(stepped);
     const auto took = steady_now() - begin - times_->last_commit;
     times_->turns.add(took);
     shares_.pace(took);
@@ -260,7 +269,7 @@ void Server::turn() {
     answer_workers(*turned);
     answer_events(turned->committed > 0);
     if (turned->committed > 0) ledger_->keep_snapshot(engine_.state());
-    inputs_.clear();
+    inputs_.assign(1, core::Tick{});
     asked_.clear();
     outputs_.end_turn();
     full_ = turned->full;

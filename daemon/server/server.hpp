@@ -15,6 +15,7 @@
 
 #include "common/io/zmq_reader.hpp"
 #include "common/protocol/client.hpp"
+#include "daemon/engine/clock_watch.hpp"
 #include "daemon/engine/engine.hpp"
 #include "daemon/gateway/authenticator.hpp"
 #include "daemon/gateway/beacon_writer.hpp"
@@ -124,7 +125,8 @@ class Server {
     pilots::Desk desk_;
     pilots::Runner runner_;
     boost::asio::steady_timer timer_;
-    std::vector<core::Input> inputs_{};
+    engine::ClockWatch clock_;
+    std::vector<core::Input> inputs_{core::Tick{}};  // of the next turn, a Tick first
     std::vector<Asked> asked_{};
     Shares shares_;
     Outputs outputs_{};

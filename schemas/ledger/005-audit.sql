@@ -1,2 +1,2 @@
--- Nothing to change: from here on events may say who asked for them, and that a stale attempt was refused, which an
--- older rolld would not understand.
+-- Nothing to change: from here on events may say who asked for them, and that a stale attempt was refused, and that the
+-- clock was set, which an older rolld would not understand.

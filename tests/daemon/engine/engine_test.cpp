@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "daemon/engine/clock_watch.hpp"
+
 namespace roll::engine {
 namespace {
 
@@ -100,6 +102,20 @@ TEST(Engine, CommitsATurnAtOnceAndSaysWhatIsOwed) {
     EXPECT_EQ(memory.load(), engine.state());
     const AttemptKey key{JobId{1}, Token{1, 1}};
     EXPECT_EQ(turn->owed, (std::vector<core::Action>{core::StartMember{WorkerId{1}, key}}));
+}
+
+TEST(ClockWatch, TellsAStepUntilItIsSettledAndNoDrift) {
+    using namespace std::chrono_literals;
+    ClockWatch watch(kNow, 5s);
+    EXPECT_EQ(watch.stepped(kNow + 60s, 65s), 0s);
+    EXPECT_EQ(watch.stepped(kNow + 60s + 999ms, 65s), 0s);
+    EXPECT_EQ(watch.stepped(kNow + 1h + 60s, 65s), 1h);
+    EXPECT_EQ(watch.stepped(kNow + 1h + 61s, 66s), 1h) << "as long as it is not in the ledger";
+    watch.settle(1h);
+    EXPECT_EQ(watch.stepped(kNow + 1h + 62s, 67s), 0s);
+    EXPECT_EQ(watch.stepped(kNow - 24h + 62s, 67s), -25h);
+    EXPECT_EQ(ClockWatch::step_back(kNow, kNow + 1h), -1h);
+    EXPECT_EQ(ClockWatch::step_back(kNow + 1h, kNow), 0s);
 }
 
 core::Events hold(const core::State& state, Time) {

@@ -113,6 +113,7 @@ core::Events one_of_each() {
         core::JobHeld{JobId{1}, true, "ann"},
         core::QueuePaused{"gpu", true, "why", "ann"},
         core::AttemptFenced{{JobId{1}, {1, 2}}, WorkerId{3}, "n", Time{}},
+        core::ClockStepped{-3'600'000, Time{}},
         core::UseCarried{"lab", "ann", 3, 4, kAt},
         core::WorkerQuiet{WorkerId{5}, true},
         core::AdoptingSet{true},
