@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "worker/convert/adapter_experts.hpp"
 #include "worker/convert/adapter_native.hpp"
 
 namespace roll::convert {
@@ -11,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using families::NativeTensor;
+using formats::Adapter;
 using formats::LoraModule;
 
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
@@ -262,8 +264,10 @@ std::vector<AdapterPlace> find_adapters(const fs::path& directory) {
 }
 
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base) {
-    return place.native ? read_native_adapter(place.directory, base)
-                        : formats::read_adapter(place.directory);
+    if (place.native) return read_native_adapter(place.directory, base);
+    ROLL_TRY(Adapter adapter, formats::read_adapter(place.directory));
+    if (!base.native.empty()) ROLL_TRY_VOID(split_experts(adapter, base));
+    return adapter;
 }
 
 Result<NativeAdapter> to_native(const formats::Adapter& adapter, const Source& base) {

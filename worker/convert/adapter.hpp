@@ -26,7 +26,8 @@ struct AdapterPlace {
 std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
 
 // With HuggingFace's modules, whichever it is on disk. `base`: the model's config and tensors'
-// names, as use_tensors() leaves them. Corrupt or InvalidArgument names what does not fit it.
+// names, as use_tensors() leaves them; without tensors stacked modules stay stacked. Corrupt or
+// InvalidArgument names what does not fit it.
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base);
 
 // What a native module's LoRA is, for its config.
@@ -34,6 +35,7 @@ struct NativeLora {
     std::string module;  // "decoder.layers.0.self_attention.linear_qkv", layer of the whole model
     std::int64_t lora_rank = 0;
     double scale = 0;
+    bool parameter = false;  // one of target_parameters, no module
 };
 
 struct NativeAdapter {

@@ -93,15 +93,18 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
     std::map<std::string, Json> ranks;
     std::map<std::string, Json> alphas;
     std::set<std::string> names;
+    bool parameters = false;
     for (const NativeLora& one : modules) {
         const auto lora_rank = static_cast<double>(one.lora_rank);
         ranks[one.module] = one.lora_rank;
         alphas[one.module] = number(one.scale * (rslora ? std::sqrt(lora_rank) : lora_rank));
-        names.insert(one.module);
+        if (!one.parameter) names.insert(one.module);
+        parameters |= one.parameter;
     }
     Json config = from;
     for (const char* key : {"exclude_modules", "layers_to_transform", "layers_pattern"})
         if (config.contains(key)) config[key] = nullptr;
+    if (!parameters && config.contains("target_parameters")) config["target_parameters"] = nullptr;
     if (!modules.empty()) {
         config["r"] = most_common(ranks);
         config["lora_alpha"] = most_common(alphas);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "worker/convert/adapter_experts.hpp"
 #include "worker/convert/dist_layout.hpp"
 #include "worker/convert/dist_source.hpp"
 #include "worker/convert/gather.hpp"
@@ -62,6 +63,11 @@ class NativeReader {
   private:
     Result<void> open_tensors() {
         ROLL_TRY(adapter_.config, formats::read_adapter_config(directory_));
+        if (const auto kept = adapter_.config.find(kParametersKept);
+            kept != adapter_.config.end()) {
+            adapter_.config[kParameters] = *kept;
+            adapter_.config.erase(kParametersKept);
+        }
         std::error_code error;
         const bool own = fs::is_regular_file(directory_ / "mca_config.json", error);
         ROLL_TRY(config_, formats::read_mca_config(own ? directory_ : directory_.parent_path()));

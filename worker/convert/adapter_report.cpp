@@ -14,11 +14,12 @@ Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& di
                                                  const families::Families& families) {
     std::vector<OpenedAdapter> opened;
     for (const AdapterPlace& place : find_adapters(directory)) {
-        Source base;
-        if (place.native) {
-            ROLL_TRY(base, open_base({}, config, directory, families));
-        }
-        ROLL_TRY(formats::Adapter adapter, open_adapter(place, base));
+        auto base = open_base({}, config, directory, families);
+        if (!base && place.native) return tl::unexpected(base.error());
+        ROLL_TRY(formats::Adapter adapter, open_adapter(place, base ? *base : Source()));
+        adapter.modules.insert(adapter.modules.end(), adapter.stacked.begin(),
+                               adapter.stacked.end());  // of a base that is not known
+        adapter.stacked.clear();
         opened.push_back({place, std::move(adapter)});
     }
     return opened;

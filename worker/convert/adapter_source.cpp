@@ -11,6 +11,10 @@ std::vector<tensor::StridedView> peft_tensors(const Adapter& adapter) {
         views.push_back(view);
         views.back().info.name = front + name;
     };
+    for (const formats::LoraModule& module : adapter.stacked) {
+        add(module.module + ".lora_A.weight", module.a);
+        add(module.module + ".lora_B.weight", module.b);
+    }
     for (const formats::LoraModule& module : adapter.modules) {
         const std::string a = module.embedding ? ".lora_embedding_A" : ".lora_A.weight";
         const std::string b = module.embedding ? ".lora_embedding_B" : ".lora_B.weight";

@@ -5,6 +5,7 @@
 #include "worker/convert/adapter.hpp"
 #include "worker/convert/adapter_config.hpp"
 #include "worker/convert/adapter_diff.hpp"
+#include "worker/convert/adapter_experts.hpp"
 #include "worker/convert/adapter_source.hpp"
 #include "worker/convert/archives.hpp"
 #include "worker/convert/companions.hpp"
@@ -47,26 +48,32 @@ struct Written {
 
 Result<void> write_peft(const Adapter& adapter, const Source& base, const Request& request,
                         const fs::path& directory, const Hooks& hooks, Written& written) {
-    const Source source = source_of(peft_tensors(adapter));
+    const Adapter joined = join_experts(adapter, base);
+    const Source source = source_of(peft_tensors(joined));
     std::vector<Stored> layout = hf_layout(source.model);
     for (Stored& stored : layout) stored.file = kPeftFile;
     ROLL_TRY(const Plan plan, make_plan(source, layout, request.dtype));
     ROLL_TRY_VOID(carry_out(source, plan, directory, request, hooks));
     std::vector<NativeLora> modules;
-    for (const formats::LoraModule& one : adapter.modules)
+    for (const formats::LoraModule& one : joined.modules)
         modules.push_back({one.module, one.a.info.shape[0], one.scale});
+    std::vector<std::string> all = modules_with_weights(base, false);
+    for (const formats::LoraModule& one : joined.stacked) {
+        modules.push_back({one.parameter, one.lora_rank, one.scale, true});
+        all.push_back(one.parameter);
+    }
     std::vector<std::string> whole;
     for (const tensor::StridedView& view : adapter.whole)
         whole.push_back(module_of(view.info.name));
-    ROLL_TRY(const Json config, adapter_config(adapter.config, modules, whole,
-                                               modules_with_weights(base, false), false));
+    ROLL_TRY(const Json config, adapter_config(adapter.config, modules, whole, all, false));
     written.tensors += plan.tensors.size();
     written.files += plan.files.size();
     written.bytes += plan.bytes;
     written.dtype = plan.dtype;
     ROLL_TRY_VOID(write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n"));
     if (!request.verify) return {};
-    return check_written(adapter, source, {"", directory, false}, base, hooks.stopped);
+    return check_written(adapter, source_of(peft_tensors(adapter)), {"", directory, false}, base,
+                         hooks.stopped);
 }
 
 formats::McaConfig layout_config(const Source& base, const Request& request) {
@@ -93,10 +100,11 @@ Result<void> write_native(const Adapter& adapter, const Source& base, const Requ
     if (distributed)
         ROLL_TRY_VOID(
             finish_torch_dist(plan, formats::megatron_args(config, plan.dtype), directory));
-    ROLL_TRY(const Json written_config,
-             adapter_config(adapter.config, native.modules, native.whole,
-                            modules_with_weights(base, true),
-                            config.layout.pp > 1 || config.layout.vpp > 1));
+    ROLL_TRY(Json written_config, adapter_config(adapter.config, native.modules, native.whole,
+                                                 modules_with_weights(base, true),
+                                                 config.layout.pp > 1 || config.layout.vpp > 1));
+    if (const Json parameters = adapter.config.value(kParameters, Json()); !parameters.empty())
+        written_config[kParametersKept] = parameters;
     written.tensors += plan.tensors.size();
     written.files += plan.files.size();
     written.bytes += plan.bytes;

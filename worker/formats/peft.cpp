@@ -1,5 +1,6 @@
 #include "worker/formats/peft.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kInner = ".base_layer";
 constexpr std::size_t kPatternMax = 256;
 
 tl::unexpected<Error> refuse(std::string what) {
@@ -81,9 +83,8 @@ Result<void> check_config(const Json& config) {
     if (type == config.end() || *type != "LORA")
         return refuse("peft_type is " + (type == config.end() ? "missing" : type->dump()) +
                       "; only LORA is merged");
-    for (const char* key :
-         {"lora_bias", "target_parameters", "trainable_token_indices", "layer_replication",
-          "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
+    for (const char* key : {"lora_bias", "trainable_token_indices", "layer_replication",
+                            "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
         if (is_set(config, key)) return refuse(std::string(key) + " is not merged");
     }
     ROLL_TRY_VOID(check_start(config));
@@ -146,6 +147,21 @@ Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::Str
     return modules;
 }
 
+// PEFT's rule: the last word of a target parameter is its name, and the words before it end its
+// module's. A parameter named weight is that of a linear layer.
+bool is_stacked(const Json& config, std::string module) {
+    const Json targets = config.value("target_parameters", Json());
+    if (!targets.is_array()) return false;
+    while (module.ends_with(kInner)) module.resize(module.size() - kInner.size());
+    return std::any_of(targets.begin(), targets.end(), [&](const Json& target) {
+        if (!target.is_string()) return false;
+        const std::string text = target.get<std::string>();
+        const std::string name = text.substr(text.rfind('.') + 1);
+        const std::string own = module + "." + name;
+        return name != "weight" && (own == text || own.ends_with("." + text));
+    });
+}
+
 Result<LoraModule> module_of(const std::string& name, const Halves& halves, const Json& config) {
     if (!halves.a || !halves.b)
         return fail(ErrorCode::Corrupt, "adapter module " + name + " has only one of A and B");
@@ -159,9 +175,8 @@ Result<LoraModule> module_of(const std::string& name, const Halves& halves, cons
         if (!tensor::is_castable(view->info.dtype))
             return fail(ErrorCode::InvalidArgument,
                         "adapter module " + name + " is " + tensor::name_of(view->info.dtype));
-    const auto lora_rank = static_cast<double>(a[0]);
-    const double said = pattern_or(config, "rank_pattern", name, number_or(config, "r", 8));
-    if (said != lora_rank)
+    const double said = lora_rank(config, name);
+    if (said != static_cast<double>(a[0]) && !is_stacked(config, name))
         return fail(ErrorCode::Corrupt, fmt::format("adapter module {} has rank {}; its config "
                                                     "says {}",
                                                     name, a[0], said));
@@ -169,12 +184,16 @@ Result<LoraModule> module_of(const std::string& name, const Halves& halves, cons
                       *halves.a,
                       *halves.b,
                       halves.magnitude,
-                      lora_scale(config, name, lora_rank),
+                      lora_scale(config, name, said),
                       halves.embedding,
                       is_set(config, "fan_in_fan_out")};
 }
 
 }  // namespace
+
+double lora_rank(const Json& config, const std::string& module) {
+    return pattern_or(config, "rank_pattern", module, number_or(config, "r", 8));
+}
 
 double lora_scale(const Json& config, const std::string& module, double lora_rank) {
     const double alpha =
@@ -200,7 +219,8 @@ Result<Adapter> read_adapter(const fs::path& directory) {
     ROLL_TRY(const auto modules, sort_tensors(adapter.file.tensors, adapter.whole));
     for (const auto& [name, halves] : modules) {
         ROLL_TRY(LoraModule module, module_of(name, halves, adapter.config));
-        adapter.modules.push_back(std::move(module));
+        const bool stacked = is_stacked(adapter.config, name);
+        (stacked ? adapter.stacked : adapter.modules).push_back(std::move(module));
     }
     return adapter;
 }

@@ -10,7 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from family_models import MODELS, make, pack_experts
+from family_models import MODELS, as_published, auto_class, make, pack_experts
 from oracle import FolderCase, run
 
 ALL = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
@@ -203,6 +203,72 @@ class Merge(FolderCase):
             path.write_text(json.dumps({**config, 'init_lora_weights': start}))
             done = run('merge', self.root / 'fp32', adapter, self.root / 'out', '--overwrite', code=code)
             self.assertEqual(str(start) in done.stderr, code == 2, start)
+
+    def experts_adapter(self, model_type, **changes):
+        """A model with experts, and an adapter of all its linear layers as PEFT writes it now."""
+        hf, adapter = self.root / model_type, self.root / f'{model_type}-adapter'
+        make(model_type, MODELS[model_type][0], hf)
+        model = auto_class(transformers.AutoConfig.from_pretrained(hf)).from_pretrained(hf)
+        settings = dict(task_type='CAUSAL_LM', target_modules=['q_proj', 'o_proj'], r=3, lora_alpha=6,
+                        target_parameters=['mlp.experts.gate_up_proj', 'mlp.experts.down_proj'])
+        model = peft.get_peft_model(model, peft.LoraConfig(**{**settings, **changes}))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if 'lora_' in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.05)
+        model.save_pretrained(adapter)
+        self.assertTrue(any('experts' in name for name in load_file(adapter / 'adapter_model.safetensors')))
+        model.merge_and_unload().save_pretrained(self.root / f'{model_type}-want')
+        as_published(model_type, self.root / f'{model_type}-want/model.safetensors')
+        return hf, adapter, self.root / f'{model_type}-want'
+
+    def test_parameters_of_all_experts_merge_as_peft_merges_them(self):
+        cases = {'qwen3_moe': {}, 'mixtral': dict(use_rslora=True), 'gpt_oss': {},
+                 'glm4_moe': dict(rank_pattern={'gate_up_proj': 2}, alpha_pattern={r'experts\.down_proj': 9}),
+                 'qwen3_5_moe': dict(target_parameters=['experts.down_proj']), 'qwen3_vl_moe': {}}
+        for model_type, changes in cases.items():
+            with self.subTest(model_type=model_type):
+                hf, adapter, want = self.experts_adapter(model_type, **changes)
+                run('merge', hf, adapter, self.root / 'out', '--overwrite', '--verify')
+                got, base = (load_file(path / 'model.safetensors') for path in (self.root / 'out', hf))
+                changed = set()
+                for name, tensor in load_file(want / 'model.safetensors').items():
+                    self.assertLess((tensor - got[name]).abs().max().item(), 1e-5, name)
+                    if not torch.equal(got[name], base[name]):
+                        changed.add(name.split('.')[-2 if name.endswith('.weight') else -1])
+                self.assertIn('q_proj', changed)
+                self.assertTrue(any('down' in name or name == 'w2' for name in changed), changed)
+
+    def test_parameters_of_all_experts_travel_into_any_layout_and_back(self):
+        for model_type in ('qwen3_moe', 'gpt_oss'):
+            hf, adapter, _ = self.experts_adapter(model_type)
+            run('convert', hf, self.root / 'mca', '--adapter', adapter, '--ep', 2, '--tp', 2, '--overwrite',
+                '--verify')
+            run('convert', self.root / 'mca', self.root / 'peft', '--config', hf, '--overwrite', '--verify')
+            want, got = (load_file(path / 'adapter_model.safetensors') for path in (adapter, self.root / 'peft'))
+            self.assertEqual(sorted(want), sorted(got))
+            for name, tensor in want.items():
+                self.assertTrue(torch.equal(tensor, got[name]), name)
+            config = json.loads((self.root / 'peft/adapter_config.json').read_text())
+            self.assertEqual(sorted(config['target_parameters']),
+                             ['mlp.experts.down_proj', 'mlp.experts.gate_up_proj'])
+            self.assertEqual(sorted(config['target_modules']), ['o_proj', 'q_proj'])
+            self.assertIn('rank 3 ', run('inspect', adapter, '--config', hf).stdout)
+            run('merge', hf, self.root / 'mca', self.root / 'one', '--overwrite')
+            run('merge', hf, self.root / 'peft', self.root / 'two', '--overwrite')
+            run('diff', self.root / 'one', self.root / 'two')
+
+    def test_parameters_of_other_sizes_are_refused(self):
+        hf, adapter, _ = self.experts_adapter('qwen3_moe')
+        path = adapter / 'adapter_config.json'
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps({**config, 'rank_pattern': {'gate_up_proj': 2}}))
+        done = run('merge', hf, adapter, self.root / 'out', code=1)
+        self.assertIn('its config says rank 2', done.stderr)
+        path.write_text(json.dumps(config))
+        llama = make('llama', MODELS['llama'][0], self.root / 'llama')
+        done = run('merge', llama, adapter, self.root / 'out', code=2)
+        self.assertIn("is no stack of the model's experts", done.stderr)
 
     def test_into_experts_packed_as_they_are_published(self):
         for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):
