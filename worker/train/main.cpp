@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/processor.hpp"
 #include "worker/train/deterministic.hpp"
 #include "worker/train/failure.hpp"
 #include "worker/train/generate_text.hpp"
@@ -37,12 +38,14 @@ void set_threads(int ranks_on_this_node) {
 }
 
 int train(const Arguments& arguments, WorkerLink& link) {
+    need(find_processor());
     const protocol::Launch launch =
         need(protocol::decode_launch(need(read_file(arguments.launch))));
     if (arguments.rank < 0 || arguments.rank >= launch.world_size())
         throw RankFailure(2, "--rank " + std::to_string(arguments.rank) + " is not one of the " +
                                  std::to_string(launch.world_size()) + " ranks");
     set_threads(launch.ranks_per_node);
+    if (launch.gpus.empty()) std::printf("processor: %s\n", processor_text(processor()).c_str());
     if (launch.kind == "tokenize") return tokenize_ahead(launch, link);
     const spec::TrainSpec spec = checked_spec(launch);
     if (spec.deterministic) {
@@ -101,6 +104,7 @@ int run(const std::function<int()>& command, const std::function<void(const std:
 }
 
 int main(int argc, char** argv) {
+    if (const Result<Processor> found = find_processor()) limit_libraries(*found);
     Arguments arguments;
     CLI::App app("One rank of a Roll train job; samples and plans");
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");

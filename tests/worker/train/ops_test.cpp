@@ -15,6 +15,7 @@
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"
 #include "worker/train/ops/pair_matmul.hpp"
+#include "worker/train/ops/panel_matmul.hpp"
 #include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
 #include "worker/train/ops/swiglu.hpp"
@@ -163,6 +164,39 @@ TEST(Matmul, Bfloat16IsTheExactProductRoundedOnce) {
             if (!pair_matmul(sum, a, b, 1)) continue;
             EXPECT_LT((sum.to(at::kDouble) - exact - 0.5).norm().item<double>(),
                       1e-5 * (exact + 0.5).norm().item<double>());
+        }
+    }
+}
+
+// Every processor's way but one: float32 and bfloat16 in all four orders of memory, more numbers in
+// a sum and more rows than one block has, against double; the same bits with any threads.
+TEST(Matmul, PanelsSumInFloat32AndRoundOnce) {
+    const int threads = at::get_num_threads();
+    for (const auto& [M, K, N] :
+         {std::array{1, 7, 5}, {70, 130, 113}, {33, 2100, 65}, {2100, 16, 3}, {5, 1, 1}}) {
+        for (const int kind : {0, 1, 2, 3, 4, 5, 6, 7}) {
+            const auto made = [&](std::int64_t rows, std::int64_t columns, bool turned) {
+                at::manual_seed(rows * 7 + columns);
+                const at::Tensor x =
+                    turned ? at::randn({columns, rows}).t() : at::randn({rows, columns});
+                return kind < 4 ? x : x.to(at::kBFloat16);
+            };
+            const at::Tensor a = made(M, K, kind % 2 == 1), b = made(K, N, kind / 2 % 2 == 1);
+            const at::Tensor exact = a.to(at::kDouble).mm(b.to(at::kDouble)) + 0.5;
+            for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+                at::Tensor first;
+                for (const int others : {1, 3}) {
+                    at::set_num_threads(others);
+                    const at::Tensor out = at::full({M, N}, 0.5, type);
+                    panel_matmul(out, a, b, 1);
+                    EXPECT_LT((out.to(at::kDouble) - exact).norm().item<double>(),
+                              (type == at::kFloat ? 1e-6 : 4e-3) * exact.norm().item<double>())
+                        << M << " " << K << " " << N << " " << kind;
+                    if (first.defined()) EXPECT_TRUE(out.equal(first));
+                    first = out;
+                }
+                at::set_num_threads(threads);
+            }
         }
     }
 }

@@ -1,21 +1,31 @@
 #include "worker/train/ops/linear.hpp"
 
+#include "common/processor.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/pair_matmul.hpp"
-
-// Exported by libtorch_cpu, in no header of the wheel. at::mm takes this way for bfloat16 alone.
-namespace at::native {
-void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& out, float beta, float alpha);
-}
+#include "worker/train/ops/panel_matmul.hpp"
 
 namespace roll::ops {
 namespace {
 
-// MKL, at::mm's way for float32, is a twentieth faster than oneDNN on Intel's processors and runs
-// at half speed on others.
-bool wants_onednn(const at::Tensor& out) {
-    return out.is_cpu() && out.scalar_type() == at::kFloat && !__builtin_cpu_is("intel") &&
-           at::globalContext().userEnabledMkldnn();
+constexpr std::int64_t kRowsMin = 32;  // of float32; with fewer, packing costs more than it gives
+
+// The product by blocks, where that is this processor's way; else nothing is done, and LibTorch
+// multiplies (float32 by MKL, bfloat16 by oneDNN with AMX tiles).
+bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
+              double beta) {
+    if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;
+    if (is_narrow(a_MK)) {
+        const Processor::Bfloat16 way = processor().bfloat16();
+        if (way == Processor::Bfloat16::Tiles) return false;
+        if (pair_matmul(out_MN, a_MK, b_KN, beta)) return true;
+        if (way == Processor::Bfloat16::Pairs && is_narrow(out_MN)) return false;
+    } else if (out_MN.scalar_type() != at::kFloat || processor().takes_mkl() ||
+               out_MN.size(0) < kRowsMin) {
+        return false;
+    }
+    panel_matmul(out_MN, a_MK, b_KN, beta);
+    return true;
 }
 
 constexpr std::int64_t kPartBytes = 2 << 20;  // still in a cache when it is added
@@ -39,13 +49,9 @@ void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tens
 }  // namespace
 
 void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN, double beta) {
-    if (pair_matmul(out_MN, a_MK, b_KN, beta)) return;
-    if (wants_onednn(out_MN)) {
-        at::native::mkldnn_matmul(a_MK, b_KN, out_MN, static_cast<float>(beta), 1.0F);
-    } else {
-        at::Tensor out = out_MN;
-        at::addmm_out(out, out, a_MK, b_KN, beta, 1);
-    }
+    if (multiply(out_MN, a_MK, b_KN, beta)) return;
+    at::Tensor out = out_MN;
+    at::addmm_out(out, out, a_MK, b_KN, beta, 1);
 }
 
 at::Tensor linear(const at::Tensor& x_MI, const at::Tensor& w_OI, const at::Tensor& bias_O,
@@ -73,7 +79,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy_MO, const at::Tensor& w_OI
 void linear_backward_weight(const at::Tensor& dy_MO, const at::Tensor& x_MI,
                             const at::Tensor& dw_OI, Sum sum) {
     if (x_MI.scalar_type() != dw_OI.scalar_type()) {
-        if (pair_matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0)) return;
+        if (multiply(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0)) return;
         return add_rounded(dy_MO, x_MI, dw_OI, sum);
     }
     matmul(dw_OI, dy_MO.t(), x_MI, sum == Sum::Add ? 1 : 0);

@@ -1,19 +1,20 @@
 #include "worker/train/simd/kernels.hpp"
 
-#include <cpuid.h>
-
+#include "common/processor.hpp"
 #include "worker/train/simd/width.hpp"
 
 namespace roll::simd {
 namespace {
 
 const Width& best_width() {
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (avx2 && avx512 && __builtin_cpu_supports("avx512bf16")) return kWidthAvx512Bf16;
-    if (avx2 && avx512) return kWidthAvx512;
-    return avx2 ? kWidthAvx2 : kWidthDefault;
+    switch (processor().vectors) {
+        case Processor::Vectors::Default: return kWidthDefault;
+        case Processor::Vectors::Avx2: return kWidthAvx2;
+        case Processor::Vectors::Avx512: return kWidthAvx512;
+        case Processor::Vectors::Avx512Bf16:
+        case Processor::Vectors::Amx: break;
+    }
+    return kWidthAvx512Bf16;
 }
 
 }  // namespace
@@ -32,11 +33,7 @@ const Kernels<c10::BFloat16>& kernels<c10::BFloat16>() {
 }
 
 const PairKernels* pair_kernels() {
-    static const bool tiles = [] {
-        unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-        return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & bit_AMX_BF16) != 0;
-    }();
-    return tiles ? nullptr : best_width().of_pairs;
+    return processor().bfloat16() == Processor::Bfloat16::Pairs ? best_width().of_pairs : nullptr;
 }
 
 const char* kernel_width() { return best_width().name; }

@@ -91,9 +91,14 @@ struct Kernels {
                       W* scratch);
     void (*attention_backward)(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
                                std::int64_t stride, W* scratch);
+
+    // A matrix widened to rows of `columns`. from's rows begin `stride` after each other or,
+    // `turned`, its columns do.
+    void (*pack)(W* to, std::int64_t to_stride, const S* from, std::int64_t stride, bool turned,
+                 std::int64_t rows, std::int64_t columns);
 };
 
-// What fits this processor best. S is float, double or c10::BFloat16.
+// The widest vectors that processor() allows. S is float, double or c10::BFloat16.
 template <class S>
 const Kernels<S>& kernels();
 

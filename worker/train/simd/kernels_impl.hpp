@@ -6,6 +6,7 @@
 
 #include "worker/train/simd/attention_backward_impl.hpp"
 #include "worker/train/simd/halves.hpp"
+#include "worker/train/simd/pack_impl.hpp"
 #include "worker/train/simd/rows_impl.hpp"
 
 namespace roll::simd {
@@ -86,7 +87,8 @@ constexpr Kernels<S> kTable{.rms_norm = &rms_norm<S>,
                             .cross_entropy = &cross_entropy<S>,
                             .adamw = &adamw<S>,
                             .attention = &attention<S>,
-                            .attention_backward = &attention_backward<S>};
+                            .attention_backward = &attention_backward<S>,
+                            .pack = &pack<S>};
 
 }  // namespace
 }  // namespace roll::simd
