@@ -13,6 +13,7 @@
 #include "cli/render.hpp"
 #include "common/io/curve_keys.hpp"
 #include "common/io/state_directory.hpp"
+#include "common/processor.hpp"
 
 namespace roll::cli {
 namespace {
@@ -118,6 +119,12 @@ Finding check_space(const io::StateDirectory& state) {
             "free some: a full volume refuses new jobs"};
 }
 
+Finding check_processor() {
+    const auto found = find_processor();
+    if (!found) return {"processor", false, found.error().message, "unset ROLL_PROCESSOR"};
+    return {"processor", true, processor_text(*found), ""};
+}
+
 std::vector<Finding> check_programs() {
     std::vector<Finding> findings;
     for (const char* name : {"rolld", "roll-worker", "roll-convert", "roll-rank"}) {
@@ -161,6 +168,7 @@ Result<int> run_doctor(const Context& context, bool slurm) {
     findings.push_back(check_space(state));
     for (Finding& finding : check_programs()) findings.push_back(std::move(finding));
     findings.push_back(check_libtorch());
+    findings.push_back(check_processor());
     if (slurm) {
         // Workers come from Slurm: none needs to be there now.
         std::erase_if(findings, [](const Finding& finding) { return finding.what == "worker"; });

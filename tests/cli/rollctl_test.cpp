@@ -292,5 +292,28 @@ TEST_F(Rollctl, DoctorNamesARemedyForEachThingThatIsMissing) {
     }
 }
 
+TEST_F(Rollctl, DoctorNamesTheProcessorsPath) {
+    const auto processor = [&](const std::string& value) {
+        ::setenv("ROLL_PROCESSOR", value.c_str(), 1);
+        const Json report = Json::parse(run("doctor --json").output);
+        ::unsetenv("ROLL_PROCESSOR");
+        for (const Json& check : report["checks"])
+            if (check["check"] == "processor") return check;
+        return Json{};
+    };
+    const Json forced = processor("default-other");
+    EXPECT_EQ(forced["good"], true);
+    EXPECT_EQ(forced["detail"],
+              "default; float32 products by MKL, bfloat16 products widened to float32, by MKL; "
+              "forced by ROLL_PROCESSOR=default-other");
+    for (const std::string wrong : {"sse", "default-", "default-amd", "-intel"}) {
+        const Json refused = processor(wrong);
+        EXPECT_EQ(refused["good"], false) << refused;
+        EXPECT_NE(refused["detail"].get<std::string>().find("allowed are default, avx2"),
+                  std::string::npos)
+            << refused;
+    }
+}
+
 }  // namespace
 }  // namespace roll::cli
