@@ -17,7 +17,7 @@ CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
 CONVERT = CONVERT if os.path.exists(CONVERT) else ''
 ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
-PATIENCE_S = 120
+PATIENCE_S = 300  # a machine half as fast, with others on it
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time')
 
@@ -26,8 +26,10 @@ class Attempt:
     """The ranks of one launch, and a stand-in for roll-worker: publishes and records checkpoints."""
 
     def __init__(self, test, job, attempt, document, checkpoints=(), output=None, record=True, kind='train',
-                 setup=None, env=None):
-        self.env = {'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1', **(env or {})}
+                 setup=None, env=None, emulator=()):
+        self.emulator = emulator
+        forced = {name: value for name, value in os.environ.items() if name == 'ROLL_PROCESSOR'}
+        self.env = {'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1', **forced, **(env or {})}
         self.output = output or os.path.join(test.top, f'job-{job}')
         self.record = record
         logs = os.path.join(self.output, 'logs', f'attempt-{attempt}')
@@ -53,9 +55,9 @@ class Attempt:
             if setup:
                 setup()
         with open(log, 'wb') as out:
-            process = subprocess.Popen([RANK, '--launch', self.launch, '--rank', str(rank)], stdin=subprocess.PIPE,
-                                       stdout=out, stderr=out, close_fds=False, preexec_fn=child,
-                                       env=self.env)
+            process = subprocess.Popen([*self.emulator, RANK, '--launch', self.launch, '--rank', str(rank)],
+                                       stdin=subprocess.PIPE, stdout=out, stderr=out, close_fds=False,
+                                       preexec_fn=child, env=self.env)
         os.close(down)
         self.ranks.append(process)
         self.threads.append(threading.Thread(target=self.listen, args=(rank, up)))
