@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include <fcntl.h>
@@ -101,7 +102,9 @@ Result<std::string> read_regular_file(const std::filesystem::path& path) {
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
     std::filesystem::path temporary = path;
-    temporary += "." + std::to_string(::getpid()) + ".tmp";  // others may write it just now
+    // Others may write it just now, in a PID namespace under the same number.
+    temporary +=
+        "." + std::to_string(::getpid()) + "-" + std::to_string(std::random_device{}()) + ".tmp";
     if (const auto written = write_temporary(temporary, content); !written) {
         ::unlink(temporary.c_str());
         return written;

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,7 +26,7 @@
 namespace roll::io {
 namespace {
 
-enum class Step : int { Group, Directory, Descriptors, Execute };
+enum class Step : int { Cgroup, Namespace, Group, Directory, Descriptors, Execute };
 struct Failure {
     Step step = Step::Execute;
     int number = 0;
@@ -40,6 +41,9 @@ struct Prepared {
     std::vector<char*> environment{};
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
+    int namespaces = 0;   // flags of clone
+    std::string uid_map;  // of a new user namespace: our ids mean themselves
+    std::string gid_map;
     std::optional<Failure> failure{};  // set by the child
 };
 
@@ -81,6 +85,24 @@ void reset_signals() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+bool write_to(const char* path, const std::string& text) {
+    const int file = ::open(path, O_WRONLY | O_CLOEXEC);
+    return file >= 0 && ::write(file, text.data(), text.size()) == std::ssize(text);
+}
+
+// Mounts that the host makes later still arrive: only /proc is ours.
+void enter_namespaces(Prepared& prepared) {
+    if ((prepared.namespaces & CLONE_NEWUSER) != 0) {
+        const bool mapped = write_to("/proc/self/setgroups", "deny") &&
+                            write_to("/proc/self/uid_map", prepared.uid_map) &&
+                            write_to("/proc/self/gid_map", prepared.gid_map);
+        if (!mapped) give_up(prepared, Step::Namespace);
+    }
+    if (::mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0 ||
+        ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+        give_up(prepared, Step::Namespace);
+}
+
 void arrange_descriptors(Prepared& prepared) {
     constexpr int kOutOfTheWay = 256;
     for (auto& [ours, theirs] : prepared.descriptors) {
@@ -110,6 +132,8 @@ void pin(const std::vector<int>& cpus) {
 [[noreturn]] void run_child(Prepared& prepared) {
     const Spawn& spawn = prepared.spawn;
     reset_signals();
+    if (spawn.cgroup >= 0 && ::write(spawn.cgroup, "0", 1) != 1) give_up(prepared, Step::Cgroup);
+    if (prepared.namespaces != 0) enter_namespaces(prepared);
     if (spawn.new_session) ::setsid();
     pin(spawn.cpus);
     if (spawn.umask) ::umask(*spawn.umask);
@@ -141,7 +165,7 @@ pid_t start_child(Prepared& prepared) {
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
     const pid_t pid = ::clone(&run_prepared, stack.data() + stack.size(),
-                              CLONE_VM | CLONE_VFORK | SIGCHLD, &prepared);
+                              CLONE_VM | CLONE_VFORK | SIGCHLD | prepared.namespaces, &prepared);
     const int number = errno;
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     errno = number;
@@ -160,10 +184,17 @@ tl::unexpected<Error> explain(const Spawn& spawn, const Failure& failure) {
     switch (failure.step) {
         case Step::Directory: return fail(code, "cannot enter directory " + spawn.directory + why);
         case Step::Execute: return fail(code, "cannot run " + spawn.arguments[0] + why);
+        case Step::Cgroup: return fail(code, "cannot enter a cgroup" + why);
+        case Step::Namespace: return fail(code, "cannot set up a PID namespace" + why);
         case Step::Group:
         case Step::Descriptors: break;
     }
     return fail(ErrorCode::Failed, "cannot start " + spawn.arguments[0] + why);
+}
+
+std::string map_of(unsigned id) {
+    const std::string text = std::to_string(id);
+    return text + " " + text + " 1";
 }
 
 std::optional<ProcessInfo> parse_stat(const std::string& stat) {
@@ -195,8 +226,15 @@ Result<pid_t> spawn(const Spawn& spawn) {
                       .arguments = pointers(spawn.arguments),
                       .environment = pointers(spawn.environment),
                       .descriptors = spawn.descriptors,
-                      .parent = ::getpid()};
-    const pid_t pid = start_child(prepared);
+                      .parent = ::getpid(),
+                      .uid_map = map_of(::geteuid()),
+                      .gid_map = map_of(::getegid())};
+    if (spawn.pid_namespace) prepared.namespaces = CLONE_NEWPID | CLONE_NEWNS;
+    pid_t pid = start_child(prepared);
+    if (pid < 0 && errno == EPERM && spawn.pid_namespace) {
+        prepared.namespaces |= CLONE_NEWUSER;
+        pid = start_child(prepared);
+    }
     if (pid < 0)
         return fail(ErrorCode::Failed, "cannot start " + spawn.arguments[0] + ": " +
                                            std::generic_category().message(errno));

@@ -28,10 +28,15 @@ struct Spawn {
     std::vector<int> cpus{};        // the only ones that it may run on; empty: as we may
     std::optional<mode_t> umask{};  // none: ours
     int death_signal = 0;           // what it gets when the thread that spawned it ends; 0: nothing
+    int cgroup = -1;                // its cgroup.procs, open for writing; -1: our cgroup
+    // It is process 1 of a new PID namespace with its own /proc: the kernel ends all others of the
+    // namespace before it ends. Without CAP_SYS_ADMIN in a new user namespace too, under our uid.
+    bool pid_namespace = false;
 };
 
 // Returns once the program runs. The caller waits for it (waitpid). The signal mask and handlers
-// are reset. Error NotFound: no such program or directory; InvalidArgument: it cannot be executed.
+// are reset. Error NotFound: no such program or directory; InvalidArgument: it cannot be executed;
+// Failed: the host refuses what `cgroup` or `pid_namespace` asks for.
 Result<pid_t> spawn(const Spawn& spawn);
 
 // This process's environment as Spawn takes it.

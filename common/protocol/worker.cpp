@@ -222,6 +222,7 @@ std::string encode(const Heartbeat& heartbeat) {
         .add("running", texts_of(heartbeat.running));
     if (!heartbeat.segment.empty()) text.add("segment", heartbeat.segment);
     if (!heartbeat.gpu_numa.empty()) text.add("gpu_numa", heartbeat.gpu_numa);
+    if (!heartbeat.wall.empty()) text.add("wall", heartbeat.wall);
     if (heartbeat.pilot) text.add("pilot", text_of(*heartbeat.pilot));
     return text.text();
 }
@@ -243,6 +244,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);  // an older worker does not say
     heartbeat.segment = r.get_or("segment", std::string{});
     heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});
+    heartbeat.wall = r.get_or("wall", std::string{});
     const Json& pilot = r.raw("pilot");
     const Json& running = r.raw("running");
     ROLL_TRY_VOID(r.finish_lenient());

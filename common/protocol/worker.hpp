@@ -72,6 +72,7 @@ struct Heartbeat {
     int beat_ms = 1000;             // how often it beats, at least
     std::string segment{};          // of the network that the node lies in; empty: not known
     std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty: not known
+    std::string wall{};             // "cgroup", "namespace" or "marks"; empty: not known
     std::optional<PilotNote> pilot{};
     std::vector<RunningAttempt> running{};
 };

@@ -47,6 +47,25 @@ TEST(Process, GetsItsArgumentsEnvironmentDirectoryAndDescriptorsAndNothingElse) 
     EXPECT_EQ(wait_status(*pid), 0);
 }
 
+TEST(Process, TheFirstProcessOfANamespaceTakesAllOthersOfItAlong) {
+    Pipe pipe = make_pipe().value();
+    Spawn spawn = shell("echo $$ $(ls -d /proc/1); env -i setsid sleep 600 & read line");
+    Pipe input = make_pipe().value();
+    spawn.descriptors = {{input.read.get(), 0}, {pipe.write.get(), 1}};
+    spawn.pid_namespace = true;
+    const auto pid = io::spawn(spawn);
+    if (!pid) GTEST_SKIP() << pid.error().message;
+    pipe.write.reset();
+    input.read.reset();
+    char buffer[64];
+    const ssize_t n = ::read(pipe.read.get(), buffer, sizeof buffer);
+    EXPECT_EQ(std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(n, 0))),
+              "1 /proc/1\n");
+    ::kill(*pid, SIGKILL);
+    EXPECT_EQ(wait_status(*pid), SIGKILL);
+    EXPECT_EQ(read_all(pipe.read.get()), "");  // nobody holds it any more
+}
+
 TEST(Process, RunsOnTheCpusThatItGetsAndNoOthers) {
     Pipe pipe = make_pipe().value();
     Spawn spawn = shell("grep Cpus_allowed_list /proc/self/status");
