@@ -1,4 +1,5 @@
-// Why a queued job waits: each rule that holds it, and what would let it start.
+// Why a queued job waits, and a running one for a silent node: each rule that holds it, and what
+// would let it start.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -307,8 +308,29 @@ class Finder {
 
 }  // namespace
 
+// A job that runs where nobody is heard. Its processes may run on until their bound has run out.
+static std::vector<Hold> unheard(const core::State& state, const core::Job& job) {
+    std::vector<Hold> all;
+    if (!job.attempt) return all;
+    for (const core::Place& place : job.attempt->places) {
+        const auto worker = state.workers.find(place.worker);
+        if (place.ended || worker == state.workers.end() || !worker->second.quiet) continue;
+        const std::string& node = worker->second.node;
+        all.push_back({"silent",
+                       fmt::format("{} is not heard: its processes of this job may run until it "
+                                   "has been silent for 35 beats of rolld",
+                                   node),
+                       fmt::format("the job goes on if {0} is heard before, else it starts again; "
+                                   "at once if roll-worker starts again on {0}",
+                                   node)});
+    }
+    return all;
+}
+
 std::vector<Hold> holds(const core::State& state, JobId id, Time now) {
-    if (state.jobs.at(id).phase != core::JobPhase::Queued) return {};
+    const core::Job& job = state.jobs.at(id);
+    if (job.phase == core::JobPhase::Running) return unheard(state, job);
+    if (job.phase != core::JobPhase::Queued) return {};
     return Finder(state, id, now).find();
 }
 
@@ -332,6 +354,7 @@ Result<void> refuse_never(core::State state, const core::Submit& submit, Time no
 }
 
 std::string waiting(const core::State& state, JobId id, Time now) {
+    if (state.jobs.at(id).phase != core::JobPhase::Queued) return {};
     const auto all = holds(state, id, now);
     if (all.empty()) return {};
     return all.front().rule == "hold" ? "held; " + all.front().remedy : all.front().why;

@@ -54,7 +54,8 @@ inline constexpr std::array kHoldRules = {"stopped", "hold",   "after",   "cron"
                                           "workers", "silent", "segment", "room",     "reservation",
                                           "open",    "secret"};
 
-// One rule that holds a queued job, and what would make it start.
+// One rule that holds a queued job, and what would make it start. Of a job that runs: the nodes of
+// it that are not heard.
 struct Hold {
     std::string rule;  // of kHoldRules
     std::string why;

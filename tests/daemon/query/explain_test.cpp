@@ -379,5 +379,15 @@ TEST_F(Explain, NothingOfARunningJob) {
     EXPECT_TRUE(holds(desk.state, desk.submit(spec), desk.now).empty());
 }
 
+TEST_F(Explain, ARunningJobNamesTheNodeWhoseSilenceIsWaitedFor) {
+    desk.join("n", 1);
+    const JobId id = desk.submit(spec);
+    ASSERT_TRUE(runs(id));
+    EXPECT_TRUE(holds(desk.state, id, desk.now).empty());
+    desk.tell(core::WorkerHeard{WorkerId{1}, false});
+    EXPECT_TRUE(only(id).why.starts_with("n is not heard")) << only(id).why;
+    EXPECT_EQ(waiting(desk.state, id, desk.now), "");
+}
+
 }  // namespace
 }  // namespace roll::query
