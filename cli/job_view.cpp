@@ -272,7 +272,9 @@ std::string job_text(const Json& job, Time now, bool color) {
     return text;
 }
 
+// A node without slots is the last word of a reaper: its roll-worker was killed.
 static std::string node_state(const Json& node) {
+    if (node.value("slots", Json()) == 0) return "ended";
     if (node.value("draining", Json()) == true) return "draining";
     if (node.value("silent", Json()) == true) return "silent";
     const Json excluded = node.value("excluded", Json());
@@ -285,7 +287,7 @@ const Fields& node_fields() {
     static const Fields kFields = {
         "a node",
         "nodes",
-        {"node", "state", "slots", "slots_free", "gpus", "gpus_free", "segment", "draining",
+        {"node", "state", "slots", "slots_free", "gpus", "gpus_free", "segment", "wall", "draining",
          "silent", "excluded", "allocation", "jobs", "joined_at", "heard_ms_ago", "heard"}};
     return kFields;
 }
@@ -307,11 +309,16 @@ std::string nodes_text(const Json& nodes, const Format& format) {
         };
         rows.push_back({field_text(node, "node"), share("slots", "slots_free"),
                         share("gpus", "gpus_free"), node_state(node), field_text(node, "jobs"),
-                        node_cell(node, "heard")});
+                        field_text(node, "wall"), node_cell(node, "heard")});
     }
-    return table(
-        {{"NODE"}, {"SLOTS FREE", true}, {"GPUS FREE", true}, {"STATE"}, {"JOBS"}, {"HEARD", true}},
-        rows, false);
+    return table({{"NODE"},
+                  {"SLOTS FREE", true},
+                  {"GPUS FREE", true},
+                  {"STATE"},
+                  {"JOBS"},
+                  {"WALL"},
+                  {"HEARD", true}},
+                 rows, false);
 }
 
 std::string event_text(const Json& event) {

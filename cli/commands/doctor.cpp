@@ -135,6 +135,27 @@ std::vector<Finding> check_programs() {
     return findings;
 }
 
+// By nodes that rolld hears: an older roll-worker does not say.
+Finding check_walls(const Context& context) {
+    auto daemon = Daemon::connect(context);
+    if (!daemon) return {"wall", true, "unknown, as there is no rolld", ""};
+    const Json reply = daemon->ask("nodes").value_or(Json::object());
+    std::string walls;
+    bool weak = false;
+    for (const Json& node : reply.value("nodes", Json::array())) {
+        const std::string wall = field_text(node, "wall");
+        if (wall.empty()) continue;
+        weak |= wall == "marks";
+        walls += (walls.empty() ? "" : ", ") + field_text(node, "node") + ": " + wall;
+    }
+    if (walls.empty()) return {"wall", true, "not known of any worker", ""};
+    return {"wall", true, walls,
+            weak ? "marks: a process without ROLL_* in its environment stays if roll-worker and "
+                   "guard are killed at once; give roll-worker a cgroup v2 of its own "
+                   "(systemd: Delegate=yes)"
+                 : ""};
+}
+
 // The loader says which library is missing without running the program.
 Finding check_libtorch() {
     const auto rank = program_path("roll-rank");
@@ -164,6 +185,7 @@ Result<int> run_doctor(const Context& context, bool slurm) {
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));
+        findings.push_back(check_walls(context));
     }
     findings.push_back(check_space(state));
     for (Finding& finding : check_programs()) findings.push_back(std::move(finding));

@@ -383,6 +383,7 @@ Json nodes(const core::State& state, const Hearsay& hearsay, std::size_t limit) 
         hundredths_free += std::int64_t{100} * worker.gpus - taken.gpu_hundredths;
         if (list.size() >= limit) continue;
         const auto heard = hearsay.heard_ms_ago.find(id);
+        const auto wall = hearsay.wall.find(id);
         list.push_back(
             {{"node", worker.node},
              {"slots", worker.slots},
@@ -390,6 +391,7 @@ Json nodes(const core::State& state, const Hearsay& hearsay, std::size_t limit) 
              {"slots_free", worker.slots - taken.slots},
              {"gpus_free", spec::gpus_number(100 * worker.gpus - taken.gpu_hundredths)},
              {"segment", worker.segment},
+             {"wall", wall == hearsay.wall.end() ? "" : wall->second},
              {"draining", worker.draining},
              {"silent", worker.quiet},
              {"excluded", excluded_json(state, worker.node)},

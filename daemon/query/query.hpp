@@ -24,6 +24,7 @@ struct Told {
 struct Hearsay {
     std::function<std::vector<Told>(JobId)> told{};  // by the members of its attempt
     std::map<WorkerId, std::int64_t> heard_ms_ago;
+    std::map<WorkerId, std::string> wall{};       // around its attempts; empty: not known
     std::map<AllocationId, std::string> slurm{};  // what squeue last said
     std::string slurm_trouble{};
 };

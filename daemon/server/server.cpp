@@ -415,6 +415,7 @@ query::Hearsay Server::hearsay() const {
         if (session == sessions_.all().end()) continue;
         const auto ago = steady_now() - session->second.heard_at;
         hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
+        hearsay.wall[id] = session->second.last.wall;
     }
     return hearsay;
 }

@@ -91,6 +91,9 @@ TEST(OutputFormat, NodesHaveTheirOwnFields) {
     const Json silent = Json::parse(R"([{"node": "n1", "silent": true, "heard_ms_ago": 37000}])");
     EXPECT_EQ(nodes_text(silent, *parse_format("{state} {heard}", node_fields(), "")),
               "silent 37s ago\n");
+    const Json ended = Json::parse(R"([{"node": "n1", "slots": 0, "wall": "cgroup"}])");
+    EXPECT_EQ(nodes_text(ended, *parse_format("{state} {wall}", node_fields(), "")),
+              "ended cgroup\n");
     EXPECT_FALSE(parse_format("kind", node_fields(), ""));
 }
 

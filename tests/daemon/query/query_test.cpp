@@ -257,6 +257,7 @@ TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     const WorkerId worker = desk.join("a", 3, 2);
     Hearsay hearsay;
     hearsay.heard_ms_ago[worker] = 120;
+    hearsay.wall[worker] = "cgroup";
     const Json node = nodes(desk.state, hearsay)["nodes"][0];
     EXPECT_EQ(node["node"], "a");
     EXPECT_EQ(node["slots"], 3);
@@ -264,6 +265,7 @@ TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     EXPECT_EQ(node["gpus_free"], 2);
     EXPECT_EQ(node["jobs"].size(), 3u);
     EXPECT_EQ(node["heard_ms_ago"], 120);
+    EXPECT_EQ(node["wall"], "cgroup");
     EXPECT_EQ(nodes(desk.state, {})["nodes"][0]["heard_ms_ago"], nullptr);
     EXPECT_EQ(node["silent"], false);
     desk.tell(core::WorkerHeard{WorkerId{1}, false});
