@@ -85,10 +85,10 @@ class Nodes(SlurmTest):
         return {c['step'] for c in self.show(job)['checkpoints'] if c['token'].endswith(f'-{attempt}')}
 
     def holds(self, pid, node):
-        """Whether it is the roll-worker of this node, and not a guard."""
+        """Whether it is the roll-worker of this node, and not a guard or the reaper."""
         with open(f'/proc/{pid}/environ', 'rb') as environ, open(f'/proc/{pid}/cmdline', 'rb') as words:
             return f'SLURMD_NODENAME={node}'.encode() in environ.read().split(b'\0') and \
-                b'--guard' not in words.read().split(b'\0')
+                not any(word.startswith((b'--guard', b'--reaper')) for word in words.read().split(b'\0'))
 
 
 if __name__ == '__main__':

@@ -36,6 +36,7 @@ void Agent::run() {
         turn();
         wait();
     }
+    if (parts_.core.idle()) parts_.supervisor.dismiss_reaper();
 }
 
 void Agent::turn() {
@@ -99,8 +100,9 @@ void Agent::mind_allocation() {
 // kill what is left when this process ends.
 bool Agent::over() const {
     if (end_signals_ == 0) return false;
+    const bool unheard = parts_.last_word && !answered_at_;
     const bool insisted = end_signals_ > 1 && !parts_.pilot.note;
-    if (insisted || parts_.core.settled(boot_now())) return true;
+    if (insisted || (!unheard && parts_.core.settled(boot_now()))) return true;
     return give_up_at_ && now_ >= *give_up_at_;
 }
 

@@ -33,6 +33,7 @@ struct AgentParts {
     PilotRules pilot{};
     Millis beat{1000};
     GpuWatch gpus{};
+    bool last_word = false;  // the reaper: ends once rolld has answered, or after some time
 };
 
 class Agent {

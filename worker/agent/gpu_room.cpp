@@ -1,5 +1,7 @@
 #include "worker/agent/gpu_room.hpp"
 
+#include <unistd.h>
+
 #include "common/files.hpp"
 
 namespace roll::agent {
@@ -7,8 +9,10 @@ namespace {
 
 std::string mib(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-// Empty for a process of another namespace, or one that has ended.
+// Empty for a process of another namespace, or one that has ended. A guard that is process 1 sees
+// other numbers in /proc than the driver tells.
 std::string program_of(std::int64_t pid) {
+    if (::getpid() == 1) return {};
     std::string name = read_file("/proc/" + std::to_string(pid) + "/comm").value_or("");
     return name.substr(0, name.find('\n'));
 }

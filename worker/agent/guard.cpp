@@ -25,6 +25,8 @@
 #include "worker/agent/log_cap.hpp"
 #include "worker/agent/log_scan.hpp"
 #include "worker/agent/program_log.hpp"
+#include "worker/agent/reaper.hpp"
+#include "worker/agent/wall.hpp"
 
 namespace roll::agent {
 namespace {
@@ -96,7 +98,9 @@ class Guard {
     const io::Descriptor& signals_;
     Talk& talk_;
     std::vector<io::Descriptor> passed_;  // two of each program
-    std::vector<pid_t> programs_{};       // 0 once it has ended
+    std::string cgroup_{};
+    io::Descriptor procs_{};         // by which programs enter it; none: no cgroup
+    std::vector<pid_t> programs_{};  // 0 once it has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::string output_{};     // the job's directory
@@ -115,6 +119,10 @@ class Guard {
 Result<void> Guard::prepare(const GuardPlan& plan) {
     if (passed_.size() != 2 * plan.programs.size())
         return fail(ErrorCode::Unavailable, "descriptors of the programs were lost on their way");
+    if (!plan.cgroup.empty()) {
+        ROLL_TRY(procs_, open_cgroup(plan.cgroup));
+        cgroup_ = plan.cgroup;
+    }
     for (const std::string& directory : plan.directories)
         ROLL_TRY_VOID(make_directories(directory));
     if (!plan.launch_file.empty())
@@ -133,7 +141,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& more) 
     return all;
 }
 
-io::Spawn spawn_of(const Program& program, pid_t group) {
+io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
     io::Spawn spawn;
     spawn.arguments = program.arguments;
     spawn.environment = environment_with(program.environment);
@@ -141,6 +149,7 @@ io::Spawn spawn_of(const Program& program, pid_t group) {
     spawn.group = group;
     spawn.cpus = program.cpus;
     spawn.death_signal = SIGKILL;
+    spawn.cgroup = cgroup;
     return spawn;
 }
 
@@ -154,7 +163,7 @@ Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
 
 Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bool own) {
     ROLL_TRY(const io::Descriptor log, output_of(program, own));
-    io::Spawn spawn = spawn_of(program, group_);
+    io::Spawn spawn = spawn_of(program, group_, procs_.get());
     spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},
                          {log.get(), STDERR_FILENO},
@@ -199,7 +208,7 @@ Result<void> Guard::start(const GuardPlan& plan) {
 
 Result<void> Guard::start_check(const NodeCheck& check) {
     ROLL_TRY(const io::Descriptor log, open_log(check.program.log));
-    io::Spawn spawn = spawn_of(check.program, 0);
+    io::Spawn spawn = spawn_of(check.program, 0, procs_.get());
     spawn.descriptors = {{log.get(), STDOUT_FILENO}, {log.get(), STDERR_FILENO}};
     ROLL_TRY(check_, io::spawn(spawn));
     check_until_ = boot_now() + std::chrono::seconds(check.timeout_seconds);
@@ -301,6 +310,7 @@ void Guard::terminate() {
 }
 
 void Guard::kill_round() {
+    if (procs_) kill_cgroup(cgroup_);
     for (const io::ProcessInfo& process : io::descendants(::getpid()))
         if (process.state != 'Z') ::kill(process.pid, SIGKILL);
 }
@@ -419,6 +429,8 @@ std::optional<GuardPlan> next_plan(Talk& talk) {
 int run_guard() {
     ::setsid();
     io::become_subreaper();
+    const bool has_reaper = ::fcntl(kGuardReaper, F_SETFD, FD_CLOEXEC) == 0;
+    const io::Descriptor reaper(has_reaper ? kGuardReaper : -1);
     // Only SIGKILL ends a guard before its attempt.
     const io::Descriptor signals =
         io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
@@ -431,6 +443,7 @@ int run_guard() {
         Guard(*leash, signals, talk).run(*plan);
         talk.say("gone");
     }
+    say_clean(reaper.get());
     return 0;
 }
 

@@ -11,6 +11,7 @@
 //                 Up: "exit PROGRAM code|signal N", "leash", "failed {verdict}", "matched N...",
 //                 and "gone" as the last word on an attempt; what follows at once comes together
 //   descriptor 3  the leash
+//   descriptor 4  the reaper's pipe (reaper.hpp)
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ namespace roll::agent {
 
 constexpr int kGuardSocket = 0;
 constexpr int kGuardLeash = 3;
+constexpr int kGuardReaper = 4;
 
 struct Program {
     std::vector<std::string> arguments;
@@ -63,6 +65,7 @@ struct GuardPlan {
     std::vector<std::string> patterns{};  // looked for in the logs after a bad end
     std::vector<GpuRoom> gpus{};
     int gpu_wait_seconds = 50;  // for all of them to be free; then the attempt ends
+    std::string cgroup{};       // that all programs run in; empty: that of the guard
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 

@@ -62,7 +62,8 @@ std::string encode(const GuardPlan& plan) {
                     {"log_bytes_max", plan.log_bytes_max},
                     {"patterns", plan.patterns},
                     {"gpus", gpus},
-                    {"gpu_wait_seconds", plan.gpu_wait_seconds}});
+                    {"gpu_wait_seconds", plan.gpu_wait_seconds},
+                    {"cgroup", plan.cgroup}});
 }
 
 Result<GuardPlan> decode_guard_plan(std::string_view line) {
@@ -76,6 +77,7 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     plan.log_bytes_max = r.get<std::int64_t>("log_bytes_max");
     plan.patterns = r.get<std::vector<std::string>>("patterns");
     plan.gpu_wait_seconds = r.get<int>("gpu_wait_seconds");
+    plan.cgroup = r.get<std::string>("cgroup");
     const Json& checks = r.raw("checks");
     const Json& programs = r.raw("programs");
     const Json& gpus = r.raw("gpus");

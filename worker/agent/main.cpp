@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <CLI/CLI.hpp>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
@@ -16,7 +17,9 @@
 #include "worker/agent/links.hpp"
 #include "worker/agent/nvml.hpp"
 #include "worker/agent/pilot.hpp"
+#include "worker/agent/reaper.hpp"
 #include "worker/agent/self_check.hpp"
+#include "worker/agent/wall.hpp"
 
 namespace roll::agent {
 namespace {
@@ -41,6 +44,8 @@ struct Flags {
     NodeNeeds needs;
     int gpu_wait = 50;
     std::string segment;
+    std::string wall;
+    std::uint64_t reaper = 0;
 };
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
@@ -95,6 +100,11 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "switches and the NVLink domain)");
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer after which an idle pilot ends");
+    app.add_option("--wall", flags.wall,
+                   "What keeps an attempt's processes together when its guard is killed: cgroup, "
+                   "namespace or marks (default: the first of these that the host allows)")
+        ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
+    app.add_option("--reaper", flags.reaper, "")->group("");  // the generation of its heartbeats
 }
 
 // What CUDA calls the GPUs that are offered.
@@ -104,16 +114,20 @@ std::vector<std::string> gpu_names(int count) {
     return names;
 }
 
-protocol::Heartbeat describe(const Flags& flags) {
+protocol::Heartbeat identify(const Flags& flags) {
     protocol::Heartbeat self;
     self.session = draw_session();
     self.node = flags.node.empty() ? host_name() : flags.node;
-    if (!flags.pilot.empty()) {
-        const auto environment = io::current_environment();
-        self.pilot =
-            protocol::PilotNote{flags.pilot, value_of(environment, "SLURM_JOB_ID"), flags.ends_at};
-        if (flags.node.empty()) self.node = pilot_node(environment, host_name(), flags.pilot);
-    }
+    if (!flags.pilot.empty() && flags.node.empty())
+        self.node = pilot_node(io::current_environment(), host_name(), flags.pilot);
+    return self;
+}
+
+protocol::Heartbeat describe(const Flags& flags) {
+    protocol::Heartbeat self = identify(flags);
+    if (!flags.pilot.empty())
+        self.pilot = protocol::PilotNote{
+            flags.pilot, value_of(io::current_environment(), "SLURM_JOB_ID"), flags.ends_at};
     self.slots = flags.slots > 0 ? flags.slots : cores();
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
     // A pilot offers what Slurm gave it, whatever it was ordered with.
@@ -175,10 +189,28 @@ std::string file_name(const io::StateDirectory& directory, const protocol::Heart
     return self.pilot || taken ? "worker-" + self.node : "worker";
 }
 
-Result<void> work(const Flags& flags) {
-    // Sites have Slurm say with SIGUSR1 or SIGUSR2 that the end is near (sbatch --signal).
-    io::Descriptor signals =
-        io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
+// Sites have Slurm say with SIGUSR1 or SIGUSR2 that the end is near (sbatch --signal).
+io::Descriptor queue_end_signals() {
+    return io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
+}
+
+Result<Wall> build_wall(const Flags& flags, const std::string& session, const Log& log) {
+    ROLL_TRY(Wall wall, Wall::choose(flags.wall, session));
+    for (const std::string& why : wall.refused()) log.info("no wall by {}", why);
+    log.info("wall around attempts: {}", name_of(wall.kind()));
+    return wall;
+}
+
+// The words that start this program, with an option more.
+std::vector<std::string> reaper_arguments(std::vector<std::string> words,
+                                          std::uint64_t generation) {
+    words[0] = io::own_program();
+    words.insert(words.begin() + 1, "--reaper=" + std::to_string(generation));
+    return words;
+}
+
+Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
+    io::Descriptor signals = queue_end_signals();
     io::become_subreaper();
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     ROLL_TRY_VOID(directory.make());
@@ -192,13 +224,20 @@ Result<void> work(const Flags& flags) {
     const LaunchSite site = site_of(flags, self);
     log.info("roll-worker {} with {} slots, {} GPUs and {} {} CPUs", ROLL_VERSION, self.slots,
              self.gpus, site.cores, site.slot_cpus.empty() ? "shared" : "own");
+    const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
+    auto leftovers = run_directory.end_leftovers(tell);
+    ROLL_TRY(Wall wall, build_wall(flags, self.session, log));
+    ROLL_TRY_VOID(run_directory.set_wall(wall));
+    self.wall = name_of(wall.kind());
     AgentCore core = make_core(flags, self);
-    for (auto& entry : run_directory.end_leftovers()) core.add_leftover(std::move(entry));
+    for (auto& entry : leftovers) core.add_leftover(std::move(entry));
     const io::ZmqContext context;
     Agent agent(
         {.core = std::move(core),
          .link = Link(context, directory),
-         .supervisor = Supervisor({io::own_program(), "--guard"}, site, run_directory),
+         .supervisor =
+             Supervisor({io::own_program(), "--guard"}, site, run_directory, std::move(wall),
+                        Reaper(reaper_arguments(words, self.generation + 1))),
          .run_directory = run_directory,
          .signals = std::move(signals),
          .log = log,
@@ -212,6 +251,49 @@ Result<void> work(const Flags& flags) {
     ::_exit(0);  // a look that hangs with its volume must not hold the process
 }
 
+// The next roll-worker says the same, but it may never come.
+[[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
+                                 const io::StateDirectory& directory, const Log& log,
+                                 std::vector<protocol::RunningAttempt> leftovers) {
+    io::Descriptor signals = queue_end_signals();
+    protocol::Heartbeat self = identify(flags);
+    self.generation = flags.reaper;
+    AgentCore core = make_core(flags, self);
+    for (auto& entry : leftovers) core.add_leftover(std::move(entry));
+    const io::ZmqContext context;
+    Agent agent({.core = std::move(core),
+                 .link = Link(context, directory),
+                 .supervisor = Supervisor({}, {}, run_directory),
+                 .run_directory = run_directory,
+                 .signals = std::move(signals),
+                 .log = log,
+                 .pilot = {std::nullopt, {}, {}},
+                 .last_word = true});
+    ::raise(SIGTERM);  // it ends as soon as it has been heard
+    agent.run();
+    ::_exit(0);  // a message that nobody takes must not hold the process
+}
+
+Result<void> reap(const Flags& flags) {
+    ::prctl(PR_SET_NAME, "roll-reaper");
+    const io::Descriptor signals = queue_end_signals();  // none ends it before roll-worker
+    ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
+    const std::string node = identify(flags).node;
+    const auto path = directory.worker() / node;
+    ROLL_TRY(RunDirectory run_directory, RunDirectory::watch(path));
+    const LastWords words = await_last_words(STDIN_FILENO);
+    auto leftovers = run_directory.end_leftovers();
+    if (words.dismissed || !std::filesystem::exists(path)) return {};
+    const std::string program = flags.pilot.empty() ? "worker" : "worker-" + node;
+    ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-reaper@" + node));
+    if (run_directory.nothing_left(words.clean)) {
+        log.warn("roll-worker was killed; nothing of its {} attempts is left", leftovers.size());
+        tell_last_word(flags, run_directory, directory, log, std::move(leftovers));
+    }
+    log.warn("roll-worker and guards were killed; without a wall their processes may run on");
+    return {};
+}
+
 int run(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "--guard") == 0) return run_guard();
     CLI::App app("Runs the jobs that rolld gives to this node.");
@@ -220,7 +302,10 @@ int run(int argc, char** argv) {
     app.set_version_flag("--version", ROLL_VERSION);
     CLI11_PARSE(app, argc, argv);
     flags.needs.gpus = std::max(flags.gpus, 0);
-    const auto worked = flags.needs.directory.empty() ? work(flags) : check_node(flags.needs);
+    const std::vector<std::string> words(argv, argv + argc);
+    const auto worked = flags.reaper > 0                ? reap(flags)
+                        : flags.needs.directory.empty() ? work(flags, words)
+                                                        : check_node(flags.needs);
     if (worked) return 0;
     std::fprintf(stderr, "roll-worker: %s\n", worked.error().message.c_str());
     if (!worked.error().hint.empty()) std::fprintf(stderr, "  %s\n", worked.error().hint.c_str());

@@ -72,7 +72,18 @@ Result<RunDirectory> RunDirectory::open(const std::filesystem::path& path, std::
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
         return fail(ErrorCode::Refused, "another roll-worker runs with " + path.string(),
                     "give this one another --node or --dir");
-    return RunDirectory(path, std::move(lock), std::move(session));
+    RunDirectory directory(path, std::move(lock), std::move(session));
+    directory.read_walls();
+    return directory;
+}
+
+Result<RunDirectory> RunDirectory::watch(const std::filesystem::path& path) {
+    RunDirectory directory(path, {}, {});
+    directory.read_walls();
+    if (directory.walls_.empty())
+        return fail(ErrorCode::NotFound, "no wall is named in " + (path / "walls").string());
+    directory.session_ = directory.walls_.back().session;
+    return directory;
 }
 
 Result<std::uint64_t> RunDirectory::next_generation() {
@@ -81,7 +92,7 @@ Result<std::uint64_t> RunDirectory::next_generation() {
     if (const auto text = read_file(file))
         std::from_chars(text->data(), text->data() + text->size(), last);
     const auto clock = static_cast<std::uint64_t>(wall_clock_now().time_since_epoch().count());
-    const std::uint64_t next = std::max(last + 1, clock);
+    const std::uint64_t next = std::max(last + 2, clock);
     ROLL_TRY_VOID(write_file_atomically(file, std::to_string(next) + "\n"));
     return next;
 }
@@ -159,6 +170,7 @@ Result<void> RunDirectory::rewrite() {
 
 // A line that did not fit is taken back.
 Result<void> RunDirectory::append(const std::string& lines) {
+    if (!lock_) return {};
     if (!file_ || bytes_ > kJournalBytesMax) ROLL_TRY_VOID(rewrite());
     const std::string all = forgotten_ + lines;
     const auto size = static_cast<ssize_t>(all.size());
@@ -181,10 +193,39 @@ Result<void> RunDirectory::write(const Record& record) {
                                        std::generic_category().message(errno));
 }
 
+// A file that is none yet, or of a roll-worker that built no walls, has no lines.
+void RunDirectory::read_walls() {
+    std::istringstream lines(read_file(path_ / "walls").value_or(""));
+    for (std::string line; std::getline(lines, line);) {
+        const Json json = Json::parse(line, nullptr, false);
+        if (!json.is_object()) continue;
+        Built built{json.value("boot", ""), json.value("session", ""),
+                    wall_from(json.value("wall", "")), json.value("cgroup", "")};
+        if (built.boot == boot_) walls_.push_back(std::move(built));
+    }
+}
+
+Result<void> RunDirectory::set_wall(const Wall& wall) {
+    walls_ = {{boot_, session_, wall.kind(), wall.directory().string()}};
+    const std::string line = JsonText()
+                                 .add("boot", boot_)
+                                 .add("session", session_)
+                                 .add("wall", name_of(wall.kind()))
+                                 .add("cgroup", wall.directory().string())
+                                 .text();
+    return write_file_atomically(path_ / "walls", line + "\n");
+}
+
+WallKind RunDirectory::wall_of(const Record& record) const {
+    const auto found = std::ranges::find(walls_, record.session, &Built::session);
+    return found == walls_.end() ? WallKind::Marks : found->kind;
+}
+
 // First the guard, which takes everything below it along. If it could not, what is left is known by
-// its environment, also in a session of its own and with another parent.
-void RunDirectory::end_processes(const Record& record) {
-    if (record.boot != io::boot_id()) return;
+// its environment, also in a session of its own and with another parent. The first process of a
+// namespace ends after all others of it.
+void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
+    if (record.boot != boot_) return;
     if (record.guard > 0 && !io::wait_ended(record.guard, record.guard_started, kGuardTime)) {
         auto processes = io::descendants(record.guard);
         const auto guard = io::find_process(record.guard);
@@ -192,17 +233,42 @@ void RunDirectory::end_processes(const Record& record) {
             processes.insert(processes.begin(), *guard);
         kill_and_wait(processes);
     }
+    const bool enclosed = wall_of(record) == WallKind::Namespace;
+    while (enclosed && !io::wait_ended(record.guard, record.guard_started, kKillTime))
+        if (tell) tell("process " + std::to_string(record.guard) + " does not end by SIGKILL");
     kill_all_of_attempt(record.session, record.entry.attempt);
 }
 
-std::vector<protocol::RunningAttempt> RunDirectory::end_leftovers() {
+// After all guards have ended, so none starts anything more.
+void RunDirectory::end_walls(const Tell& tell) {
+    for (const Built& built : walls_) {
+        if (built.cgroup.empty()) continue;
+        while (!end_cgroup(built.cgroup, kKillTime))
+            if (tell) tell("processes in " + built.cgroup + " do not end by SIGKILL");
+        remove_cgroup(built.cgroup);
+    }
+}
+
+std::vector<protocol::RunningAttempt> RunDirectory::end_leftovers(const Tell& tell) {
     read_all();
+    const auto other = [&](const auto& item) { return item.second.session != session_; };
+    if (!lock_) std::erase_if(records_, other);
     std::vector<protocol::RunningAttempt> entries;
     for (const auto& [key, record] : records_) {
-        end_processes(record);
+        end_processes(record, tell);
         entries.push_back(record.entry);
     }
+    end_walls(tell);
     return entries;
+}
+
+bool RunDirectory::nothing_left(const std::set<ProcessName>& clean) const {
+    return std::ranges::all_of(records_, [&](const auto& item) {
+        const Record& record = item.second;
+        return record.entry.phase == "ended" || record.boot != boot_ ||
+               wall_of(record) != WallKind::Marks ||
+               clean.contains({record.guard, record.guard_started});
+    });
 }
 
 // A leftover keeps the session that started it.

@@ -5,11 +5,13 @@
 // The journal's lines are records, the newest of an attempt counts, and {"forget": attempt}. It is
 // appended to: a file an attempt, made and removed, costs more than starting its program. What is
 // lost with the machine is only synced where it tells of a checkpoint or an export, for processes
-// are lost with it.
+// are lost with it. The file `walls` names the wall of each roll-worker whose attempts may run.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,20 +21,43 @@
 #include "common/io/descriptor.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/worker.hpp"
+#include "worker/agent/wall.hpp"
 
 namespace roll::agent {
+
+// Names a process for good: the number alone may mean another one by now.
+struct ProcessName {
+    pid_t pid = 0;
+    std::uint64_t started = 0;  // as of io::ProcessInfo
+    friend auto operator<=>(const ProcessName&, const ProcessName&) = default;
+};
 
 class RunDirectory {
   public:
     // Makes and locks it. Refused if a living roll-worker has it.
     static Result<RunDirectory> open(const std::filesystem::path& path, std::string session);
 
-    // A number that grows each time it is opened, and with the clock where it was lost.
+    // For the reaper of the roll-worker that has the directory now: only that one's attempts, and
+    // nothing is written. Fails with NotFound if no roll-worker has named its wall.
+    static Result<RunDirectory> watch(const std::filesystem::path& path);
+
+    // A number that grows each time it is opened, and with the clock where it was lost. The
+    // one after it belongs to the reaper.
     Result<std::uint64_t> next_generation();
 
-    // Kills what the attempts in it still run, waits for its end, and gives their last reports;
-    // their records stay until forget(). Called once, before anything is started.
-    std::vector<protocol::RunningAttempt> end_leftovers();
+    // Kills what earlier roll-workers' attempts still run, waits for its end, and returns their
+    // last reports; their records stay until forget(). Inside a cgroup or a namespace it waits as
+    // long as the kernel takes, and calls `tell` now and then. Called once, before anything is
+    // started.
+    using Tell = std::function<void(const std::string&)>;
+    std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
+
+    // After end_leftovers(): whether no process of any attempt can be left. `clean` are the guards
+    // that said so of what was below them.
+    bool nothing_left(const std::set<ProcessName>& clean) const;
+
+    // Called once, before anything is started: the wall of this roll-worker's attempts.
+    Result<void> set_wall(const Wall& wall);
 
     // Written once there is something to end or to tell: a guard, or the end.
     Result<void> remember(const protocol::RunningAttempt& entry);
@@ -55,6 +80,13 @@ class RunDirectory {
         std::string boot{};
         std::string session{};  // of the roll-worker that started it, as in ROLL_WORKER
     };
+    // The wall of a roll-worker.
+    struct Built {
+        std::string boot{};
+        std::string session{};
+        WallKind kind = WallKind::Marks;
+        std::string cgroup{};
+    };
 
     RunDirectory(std::filesystem::path path, io::Descriptor lock, std::string session)
         : path_(std::move(path)),
@@ -70,13 +102,17 @@ class RunDirectory {
     Result<void> rewrite();
     static std::string encode(const Record& record);
     static Result<Record> decode(const std::string& line);
-    static void end_processes(const Record& record);
+    void read_walls();
+    WallKind wall_of(const Record& record) const;
+    void end_processes(const Record& record, const Tell& tell) const;
+    void end_walls(const Tell& tell);
 
     std::filesystem::path path_;
-    io::Descriptor lock_;
+    io::Descriptor lock_;  // none: watch()
     std::string session_;
     std::string boot_;
     std::map<AttemptKey, Record> records_{};
+    std::vector<Built> walls_{};
     io::Descriptor file_{};  // the journal
     std::int64_t bytes_ = 0;
     std::string

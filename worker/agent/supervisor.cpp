@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <set>
 #include <span>
 #include <sstream>
@@ -12,11 +13,13 @@
 #include <unistd.h>
 
 #include "common/io/passing.hpp"
+#include "worker/agent/clock.hpp"
 
 namespace roll::agent {
 namespace {
 
 constexpr std::size_t kIdleMax = 16;  // guards that wait for an attempt
+constexpr Millis kOrphanTime{10000};  // from SIGKILL until they have ended
 constexpr int kReadsMax = 64;  // of one pipe a turn: a chatty program must not starve the rest
 
 // Descriptors that go to a guard.
@@ -86,7 +89,7 @@ void Supervisor::start(const Start& start) {
 // The guard is in the run directory before it learns what to start.
 Result<void> Supervisor::launch(const Start& start) {
     const AttemptKey& key = start.order.attempt;
-    ROLL_TRY(const GuardPlan plan, plan_launch(start.order, site_));
+    ROLL_TRY(GuardPlan plan, plan_launch(start.order, site_));
     Passed passed;
     std::vector<Channel> channels(plan.programs.size());
     for (Channel& channel : channels) {
@@ -99,6 +102,7 @@ Result<void> Supervisor::launch(const Start& start) {
         passed.add(std::move(input.read));
         passed.add(std::move(report.write));
     }
+    ROLL_TRY(plan.cgroup, wall_.enclose(key));
     ROLL_TRY(GuardProcess guard, take_guard());
     guard.leash.set(start.lease_ends, start.killed_at);
     auto told = run_directory_.set_guard(key, guard.pid, guard.started);
@@ -129,6 +133,9 @@ Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
     spawn.descriptors = {{ends.second.get(), kGuardSocket},
                          {STDERR_FILENO, STDERR_FILENO},
                          {leash.descriptor(), kGuardLeash}};
+    if (reaper_.descriptor() >= 0)
+        spawn.descriptors.emplace_back(reaper_.descriptor(), kGuardReaper);
+    spawn.pid_namespace = wall_.kind() == WallKind::Namespace;
     unblock(ends.first.get());
     GuardProcess guard{.leash = std::move(leash)};
     ROLL_TRY(guard.pid, io::spawn(spawn));
@@ -141,6 +148,7 @@ Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
 void Supervisor::retire(GuardProcess guard) { leaving_.push_back(guard.pid); }
 
 void Supervisor::stand_by() {
+    reaper_.keep(boot_now());
     if (!idle_.empty() || std::ssize(guarded_) >= site_.slots) return;
     if (auto guard = spawn_guard()) idle_.push_back(*std::move(guard));
 }
@@ -202,6 +210,7 @@ std::vector<ProcessEvent> Supervisor::collect() {
             ++it;
             continue;
         }
+        wall_.open(it->first);
         if (it->second.guard.socket) idle_.push_back(std::move(it->second.guard));
         it = guarded_.erase(it);
     }
@@ -274,14 +283,24 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
     }
 }
 
-// What a killed guard left became ours: roll-worker is a subreaper.
-void Supervisor::reap_orphans() {
-    std::set<pid_t> guards(leaving_.begin(), leaving_.end());
-    for (const auto& [key, guarded] : guarded_) guards.insert(guarded.guard.pid);
-    for (const GuardProcess& guard : idle_) guards.insert(guard.pid);
-    for (const io::ProcessInfo& process : io::descendants(::getpid())) {
-        if (process.parent == ::getpid() && process.state == 'Z' && !guards.contains(process.pid))
-            ::waitpid(process.pid, nullptr, WNOHANG);
+// What a killed guard left became ours: roll-worker is a subreaper, and starts nothing but guards
+// and the reaper.
+void Supervisor::end_orphans() {
+    std::set<pid_t> ours(leaving_.begin(), leaving_.end());
+    ours.insert(reaper_.pid());
+    for (const auto& [key, guarded] : guarded_) ours.insert(guarded.guard.pid);
+    for (const GuardProcess& guard : idle_) ours.insert(guard.pid);
+    const pid_t self = ::getpid();
+    for (const Instant until = boot_now() + kOrphanTime; boot_now() < until; ::usleep(2000)) {
+        std::set<pid_t> orphans;
+        for (const io::ProcessInfo& process : io::descendants(self)) {
+            const bool orphan = process.parent == self && !ours.contains(process.pid);
+            if (!orphan && !orphans.contains(process.parent)) continue;
+            orphans.insert(process.pid);
+            ::kill(process.pid, SIGKILL);
+            if (process.parent == self) ::waitpid(process.pid, nullptr, WNOHANG);
+        }
+        if (orphans.empty()) return;
     }
 }
 
@@ -290,8 +309,9 @@ void Supervisor::bury(const AttemptKey& key, Guarded& guarded) {
     int status = 0;
     const pid_t waited = ::waitpid(guarded.guard.pid, &status, 0);
     if (waited != guarded.guard.pid || !WIFEXITED(status)) {
+        wall_.end(key);
         run_directory_.end_strays(key);
-        reap_orphans();
+        end_orphans();
     }
     guarded.guard.socket.reset();
     guarded.gone = true;

@@ -16,6 +16,7 @@
 #include "worker/agent/launch.hpp"
 #include "worker/agent/leash.hpp"
 #include "worker/agent/lines.hpp"
+#include "worker/agent/reaper.hpp"
 #include "worker/agent/run_directory.hpp"
 
 namespace roll::agent {
@@ -34,10 +35,13 @@ using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Ma
 class Supervisor {
   public:
     // guard: the program and arguments that make a guard, this roll-worker's own with --guard.
-    Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory)
+    Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
+               Wall wall = {}, Reaper reaper = {})
         : guard_(std::move(guard)),
           site_(std::move(site)),
-          run_directory_(run_directory) {}
+          run_directory_(run_directory),
+          wall_(std::move(wall)),
+          reaper_(std::move(reaper)) {}
 
     void start(const Start& start);
     void set_leash(const SetLeash& leash);
@@ -49,8 +53,11 @@ class Supervisor {
     void add_polled(std::vector<pollfd>& polled) const;
     // What has come since. Call it after each wait, and when a child has ended.
     std::vector<ProcessEvent> collect();
-    // Has a guard stand by while there may be another attempt. Call it when there is time.
+    // Has a guard stand by while there may be another attempt, and keeps the reaper running. Call
+    // it when there is time.
     void stand_by();
+    // No attempt has a process, and none will start.
+    void dismiss_reaper() { reaper_.dismiss(); }
 
   private:
     struct Channel {  // to and from one program
@@ -84,11 +91,13 @@ class Supervisor {
     void collect_channel(const AttemptKey& key, int rank, Channel& channel);
     void take_line(const AttemptKey& key, const std::string& line);
     void bury(const AttemptKey& key, Guarded& guarded);
-    void reap_orphans();
+    void end_orphans();
 
     std::vector<std::string> guard_;
     LaunchSite site_;
     RunDirectory& run_directory_;
+    Wall wall_;
+    Reaper reaper_;
     std::map<AttemptKey, Guarded> guarded_{};
     std::vector<GuardProcess> idle_{};  // guards without an attempt
     std::vector<pid_t> leaving_{};      // guards that were told to end

@@ -8,9 +8,11 @@
 
 #include "common/files.hpp"
 #include "common/io/process.hpp"
+#include "common/json.hpp"
 #include "tests/worker/agent/dummy_trainer.hpp"
 #include "tests/worker/agent/fake_rolld.hpp"
 #include "worker/agent/clock.hpp"
+#include "worker/agent/wall.hpp"
 
 namespace roll::agent {
 namespace {
@@ -31,7 +33,11 @@ class WorkerTest : public testing::Test {
     }
     void TearDown() override {
         if (worker_ > 0) ::kill(worker_, SIGKILL);
+        for (const pid_t pid : processes_named("roll-reaper"))
+            ::kill(pid, SIGKILL);  // it would wait for an answer
         EXPECT_TRUE(eventually_nothing_left());
+        const auto wall = read_file(folder_ / "state/worker/node-1/walls");
+        if (wall) remove_cgroup(Json::parse(*wall).value("cgroup", ""));
         std::filesystem::remove_all(folder_);
     }
     void start_worker(std::vector<std::string> flags = {}) {
@@ -76,6 +82,16 @@ class WorkerTest : public testing::Test {
     bool ends(const AttemptKey& key = kKey) {
         return rolld_->serve_until(
             [&] { return rolld_->ended.contains(key) && !rolld_->entry(key); });
+    }
+    // Below this test.
+    static std::vector<pid_t> processes_named(const std::string& name) {
+        std::vector<pid_t> found;
+        for (const io::ProcessInfo& process : io::descendants(::getpid())) {
+            const std::string comm = "/proc/" + std::to_string(process.pid) + "/comm";
+            if (process.state != 'Z' && read_file(comm).value_or("") == name + "\n")
+                found.push_back(process.pid);
+        }
+        return found;
     }
     // Below this test: it is a subreaper, so what a killed worker leaves becomes its own.
     bool nothing_left() {
@@ -164,7 +180,7 @@ TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
     EXPECT_TRUE(eventually_nothing_left());
     start_worker();
     ASSERT_TRUE(ends());
-    EXPECT_EQ(rolld_->sessions.size(), 2u);
+    EXPECT_GE(rolld_->sessions.size(), 2u);  // the reaper says so too
     EXPECT_EQ(rolld_->ended.at(kKey).outcome, "infra");
     EXPECT_EQ(rolld_->ended.at(kKey).reason, "roll-worker ended and was started again");
 }
@@ -221,6 +237,85 @@ TEST_F(WorkerTest, SigtermStopsTheAttemptsThenTheWorker) {
     const int status = wait_worker();
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
+
+// Programs that no mark, session, parent, descriptor or user ties to their attempt.
+class WallTest : public WorkerTest, public testing::WithParamInterface<const char*> {
+  protected:
+    void SetUp() override {
+        WorkerTest::SetUp();
+        if (const auto wall = Wall::choose(GetParam(), "trial"); !wall)
+            GTEST_SKIP() << wall.error().message;
+        else
+            remove_cgroup(wall->directory());
+        start_worker({"--wall", GetParam(), "--lease", "300", "--fence", "300"});
+        const std::string user = ::geteuid() == 0 ? "setpriv --reuid 65534 " : "";
+        const std::string stray = "exec 0<&- 1<&- 2<&-; env -i setsid " + user +
+                                  "sh -c 'sleep 1000 & sleep 1000 & wait' &";
+        const std::string script = "(" + stray + ") ; env -i setsid sleep 1000 & wait";
+        ASSERT_TRUE(runs(Json{{"command", {"sh", "-c", script}}}.dump()));
+        ASSERT_TRUE(rolld_->serve_until([&] { return sleepers().size() == 3; }));
+    }
+    void TearDown() override {
+        for (const pid_t pid : sleepers()) ::kill(pid, SIGKILL);
+        WorkerTest::TearDown();
+    }
+    static std::vector<pid_t> sleepers() { return processes_named("sleep"); }
+    void kill_guards() {
+        for (const pid_t pid : processes_named("roll-worker"))
+            if (pid != worker_) ::kill(pid, SIGKILL);
+    }
+    // As `pkill -9 roll-worker` does.
+    void kill_worker_and_guards() {
+        ::kill(worker_, SIGSTOP);
+        kill_guards();
+        ::kill(worker_, SIGKILL);
+        wait_worker();
+    }
+    bool ends_as_infra() {
+        return rolld_->serve_until([&] { return rolld_->ended.contains(kKey); }) &&
+               rolld_->ended.at(kKey).outcome == "infra";
+    }
+};
+
+TEST_P(WallTest, AKilledGuardLeavesNothingAndTheWorkerGoesOn) {
+    kill_guards();
+    ASSERT_TRUE(ends());
+    EXPECT_TRUE(sleepers().empty());
+    rolld_->start = {order(kOther, R"({"command": ["true"]})")};
+    EXPECT_TRUE(ends(kOther));
+}
+
+TEST_P(WallTest, WithKilledGuardsTheReaperEndsWhatAKilledWorkerLeftAndTellsRolld) {
+    kill_worker_and_guards();  // it never comes back
+    if (wall_from(GetParam()) == WallKind::Marks) {
+        EXPECT_TRUE(rolld_->serve_until([&] { return processes_named("roll-reaper").empty(); }));
+        EXPECT_EQ(rolld_->sessions.size(), 1u) << "nobody can know that nothing is left";
+        return;
+    }
+    ASSERT_TRUE(ends_as_infra());
+    EXPECT_TRUE(sleepers().empty());
+    EXPECT_EQ(rolld_->sessions.size(), 2u);
+}
+
+TEST_P(WallTest, TheReaperTellsOfAKilledWorkerWhoseGuardsEndedTheirs) {
+    ::kill(worker_, SIGKILL);
+    wait_worker();
+    ASSERT_TRUE(ends_as_infra());
+    EXPECT_TRUE(sleepers().empty());
+}
+
+TEST_P(WallTest, TheNextWorkerEndsWhatIsLeftThoughTheReaperWasKilledToo) {
+    if (wall_from(GetParam()) == WallKind::Marks) return;  // a limit: README
+    ::kill(worker_, SIGSTOP);
+    for (const pid_t pid : processes_named("roll-reaper")) ::kill(pid, SIGKILL);
+    kill_worker_and_guards();
+    start_worker({"--wall", GetParam()});
+    ASSERT_TRUE(ends_as_infra());
+    EXPECT_TRUE(sleepers().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, WallTest, testing::Values("cgroup", "namespace", "marks"),
+                         [](const auto& each) { return std::string(each.param); });
 
 }  // namespace
 }  // namespace roll::agent

@@ -1,0 +1,78 @@
+#include "worker/agent/reaper.hpp"
+
+#include <optional>
+#include <sstream>
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/io/signals.hpp"
+#include "worker/agent/clock.hpp"
+#include "worker/agent/lines.hpp"
+
+namespace roll::agent {
+namespace {
+
+constexpr Millis kBetweenStarts{1000};
+
+// Shorter than PIPE_BUF, so lines of several processes do not mix.
+void say(int descriptor, const std::string& line) {
+    if (descriptor < 0) return;
+    [[maybe_unused]] const ssize_t n = ::write(descriptor, line.data(), line.size());
+}
+
+}  // namespace
+
+// Guards that live hold the pipe of an earlier reaper. The new one does not hear them, so it ends
+// what they run by the run directory.
+void Reaper::keep(Instant now) {
+    if (arguments_.empty() || now - started_ < kBetweenStarts) return;
+    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0) return;
+    started_ = now;
+    auto pipe = io::make_pipe();
+    if (!pipe) return;
+    io::Spawn spawn;
+    spawn.arguments = arguments_;
+    spawn.environment = io::current_environment();
+    spawn.descriptors = {{pipe->read.get(), STDIN_FILENO}};
+    spawn.new_session = true;
+    pid_ = io::spawn(spawn).value_or(0);
+    pipe_ = std::move(pipe->write);
+}
+
+void Reaper::dismiss() { say(descriptor(), "dismissed\n"); }
+
+void say_clean(int descriptor) {
+    const auto self = io::find_process(::getpid());
+    if (self)
+        say(descriptor,
+            "clean " + std::to_string(self->pid) + " " + std::to_string(self->started) + "\n");
+}
+
+static void take_line(const std::string& line, LastWords& words) {
+    std::istringstream text(line);
+    std::string what;
+    ProcessName guard;
+    text >> what;
+    words.dismissed |= what == "dismissed";
+    if (what == "clean" && text >> guard.pid >> guard.started) words.clean.insert(guard);
+}
+
+// A guard that stands still holds the pipe: some time after roll-worker has ended it is killed too.
+LastWords await_last_words(int descriptor) {
+    constexpr Millis kPatience{3000};
+    const pid_t worker = ::getppid();
+    LastWords words;
+    LineReader lines(1 << 16);
+    std::optional<Instant> alone;
+    for (bool open = true; open && (!alone || boot_now() - *alone < kPatience);) {
+        pollfd polled{descriptor, POLLIN, 0};
+        if (::poll(&polled, 1, alone ? 100 : 2000) > 0) open = lines.fill(descriptor);
+        while (const auto line = lines.next()) take_line(*line, words);
+        if (!alone && ::getppid() != worker) alone = boot_now();
+    }
+    return words;
+}
+
+}  // namespace roll::agent
