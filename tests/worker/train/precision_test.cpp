@@ -56,22 +56,50 @@ TEST(Precision, SmallUpdatesAddUp) {
     EXPECT_FALSE(run.parameters().flat_weight.equal(first));
 }
 
+// How far each parameter's gradient moves, in float64, when every weight moves by at most half of
+// bfloat16's last place: the largest of four draws. It differs from step to step, and what any
+// bfloat16 run may be off differs with it.
+std::vector<double> sensitivity(Trained& moved, Trained& there,
+                                const std::vector<Microbatch>& batch) {
+    const Parameters &p = moved.parameters(), &q = there.parameters();
+    std::vector<double> most(q.grad.size());
+    at::Generator generator = at::detail::createCPUGenerator(5);
+    for (int draw = 0; draw < 4; ++draw) {
+        const at::Tensor off = at::empty_like(q.flat_main).uniform_(-1, 1, generator);
+        p.flat_main.copy_(q.flat_main * (1 + off / 512));
+        moved.trainer.run(batch, 0);
+        for (std::size_t i = 0; i < most.size(); ++i)
+            most[i] = std::max(most[i], apart(p.grad[i], q.grad[i]));
+    }
+    return most;
+}
+
+// transformers' bfloat16 model of this shape is off by 1.6 to 3.3 times the sensitivity (45 steps),
+// at most 12 % of a gradient and 2.2 % of the norm. AVX512_BF16 rounds attention's factors, too.
 TEST(Precision, LossAndGradientsFollowThoseOfFloat64) {
-    Trained narrow(at::kBFloat16), exact(at::kDouble), there(at::kDouble);
+    constexpr int kSteps = 20;
+    Trained narrow(at::kBFloat16), exact(at::kDouble), there(at::kDouble), moved(at::kDouble);
     exact.parameters().flat_main.copy_(narrow.parameters().flat_weight);
-    for (int step = 0; step < 20; ++step) {
+    double norm_off = 0;
+    for (int step = 0; step < kSteps; ++step) {
         const auto batch = tiny_batch(step, 3);
         there.parameters().flat_main.copy_(narrow.parameters().flat_weight);
         const StepResult at_same_weights = there.trainer.run(batch, 0);
         const StepResult mine = narrow.trainer.run(batch, 1e-3);
         const double trained = exact.trainer.run(batch, 1e-3).loss;
         EXPECT_NEAR(mine.loss, trained, 1e-2 * trained) << step;
-        EXPECT_NEAR(mine.grad_norm, at_same_weights.grad_norm, 1e-2 * mine.grad_norm) << step;
+        norm_off += (mine.grad_norm / at_same_weights.grad_norm - 1) / kSteps;
         const Parameters &p = narrow.parameters(), &q = there.parameters();
-        for (std::size_t i = 0; i < p.grad.size(); ++i)
-            EXPECT_LT(apart(p.grad[i], q.grad[i]), step == 0 ? 3e-2 : 8e-2)
-                << step << " " << p.specs[i].name;
+        const std::vector<double> least = sensitivity(moved, there, batch);
+        double worst = 0;
+        for (std::size_t i = 0; i < p.grad.size(); ++i) {
+            const double times = apart(p.grad[i], q.grad[i]) / least[i];
+            worst = std::max(worst, times);
+            EXPECT_LT(times, 6) << step << " " << p.specs[i].name;
+        }
+        std::printf("step %d: at most %.2f times the sensitivity\n", step, worst);
     }
+    EXPECT_LT(std::abs(norm_off), 5e-3);
     const LossSum sum = narrow.trainer.evaluate(tiny_batch(99, 4));
     EXPECT_NEAR(sum.loss, exact.trainer.evaluate(tiny_batch(99, 4)).loss, 1e-2 * sum.loss);
 }
