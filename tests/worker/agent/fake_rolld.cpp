@@ -56,7 +56,7 @@ FakeRolld::~FakeRolld() {
 void FakeRolld::beat() {
     if (boot_now().count() < next_beat_) return;
     next_beat_ = boot_now().count() + 1000;
-    const io::Beacon beacon{"cluster", incarnation_, "nonce", "here", "there", counter_++};
+    const io::Beacon beacon{"cluster", incarnation_, "nonce", "here", "there", "", counter_++};
     ROLL_CHECK(io::write_beacon(directory_ / "beacon", beacon).has_value());
 }
 
