@@ -135,7 +135,7 @@ TEST(ParseSources, ReportsTheProblemsOfEveryFile) {
 }
 
 TEST(ParseSources, RefusesBytesThatAreNoTextByTheirPath) {
-    const auto argument = parse_sources({command_source({"echo", "ok", "\xff\xfe"})});
+    const auto argument = parse_sources({*command_source({"echo", "ok", "\xff\xfe"})});
     ASSERT_FALSE(argument);
     EXPECT_NE(argument.error().message.find("command[2] is \""), std::string::npos)
         << argument.error().message;
@@ -143,13 +143,13 @@ TEST(ParseSources, RefusesBytesThatAreNoTextByTheirPath) {
     const std::string latin1 = "na\xefve";
     EXPECT_FALSE(parse_sources({{"a.yaml", {{latin1, 1}}, "/"}}));
     EXPECT_FALSE(parse_sources({{"a.yaml", {{"name", latin1}}, "/"}}));
-    EXPECT_TRUE(parse_sources({command_source({"echo", "na\u00efve \u65e5"})}));
+    EXPECT_TRUE(parse_sources({*command_source({"echo", "na\u00efve \u65e5"})}));
 }
 
 TEST(CommandSource, NamesTheJobAfterItsProgram) {
-    EXPECT_EQ(command_source({"/usr/bin/env", "x"}).document["name"], "env");
-    EXPECT_EQ(command_source({"./-odd name!"}).document["name"], "command");
-    EXPECT_TRUE(parse_sources({command_source({"a b"})}));
+    EXPECT_EQ(command_source({"/usr/bin/env", "x"})->document["name"], "env");
+    EXPECT_EQ(command_source({"./-odd name!"})->document["name"], "command");
+    EXPECT_TRUE(parse_sources({*command_source({"a b"})}));
 }
 
 }  // namespace

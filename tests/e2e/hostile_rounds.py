@@ -40,7 +40,7 @@ class HostileRounds(RollTest):
 
     def setUp(self):
         super().setUp()
-        self.children, self.jobs = [], []
+        self.children, self.jobs, self.told = [], [], time.monotonic()
         self.start('rolld')
         wait_until(lambda: self.ctl('nodes', check=False).returncode == 0, 'rolld to answer')
         for name in ('a', 'b'):
@@ -63,7 +63,8 @@ class HostileRounds(RollTest):
     def hostile(self, turn):
         retry = {'infra': 20, 'app': 0, 'backoff': '0s', 'backoff_max': '1s'}
         self.submit_file(f'quota-{turn}', {
-            'command': ['sh', '-c', 'head -c 1000000 /dev/zero'], 'output': f'{self.full}/{turn}'})
+            'command': ['sh', '-c', 'head -c 1000000 /dev/zero'], 'output': f'{self.full}/{turn}',
+            'retry': retry})
         self.submit_file(f'large-{turn}', {'command': LARGE, 'array': '0-29'})
         self.submit_file(f'escaping-{turn}', {
             'command': ['sh', '-c', ESCAPING.format(work=self.work)], 'array': '0-3', 'retry': retry})
@@ -77,6 +78,14 @@ class HostileRounds(RollTest):
     def states(self):
         return {job['id']: job['state'] for job in self.json('jobs', '-a')['jobs']}
 
+    def are_over(self):
+        left = [job for job, state in self.states().items() if state not in OVER]
+        if time.monotonic() > self.told + 30:
+            self.told = time.monotonic()
+            for job in left[:3]:
+                print(f'{len(left)} jobs are left:', self.ctl('explain', job).stdout, flush=True)
+        return not left
+
     def test_all_of_them_end(self):
         wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'both workers')
         self.submit_file('honest', {'command': ['true'], 'array': f'0-{self.honest - 1}'})
@@ -88,7 +97,7 @@ class HostileRounds(RollTest):
             self.kill_a_guard()
             time.sleep(0.5)
             turn += 1
-        wait_until(lambda: all(self.states()[job] in OVER for job in self.jobs), 'every job to end', 300)
+        wait_until(self.are_over, 'every job to end', 300)
         states = self.states()
         lost = [job for job in honest if states[job] != 'done']
         self.assertEqual(lost, [], 'honest jobs that did not end as done')
