@@ -227,7 +227,8 @@ Json native_of_args(const Json& args) {
     if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
         native["padded_vocab_size"] = tokens;
     if (is_true(args, "multi_latent_attention")) {
-        for (const char* unused : {"kv_channels", "num_query_groups"}) native.erase(unused);
+        native.erase("kv_channels");
+        native["num_query_groups"] = args.value("num_attention_heads", Json());
         if (args.contains("rotary_scaling_factor"))  // its own; the renamed one is Llama 3's
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }

@@ -108,6 +108,7 @@ def cases():
     for file in TABLES:
         table = json.loads(file.read_text())
         model_type = table['hf']['model_type']
+        model_type = model_type if isinstance(model_type, str) else model_type[0]
         whole = transformers.AutoConfig.for_model(model_type).to_dict()
         base = spelled(small(json.loads(json.dumps(whole, default=str))))
         base.pop('layer_types', None)
