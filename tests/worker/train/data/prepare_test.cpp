@@ -181,7 +181,7 @@ TEST_F(Prepare, LinesBecomeDocumentsInMegatronsFormat) {
     EXPECT_EQ(file.starts_within(1, 3), std::vector<std::size_t>{});
     for (const auto& entry : fs::directory_iterator(how.directory)) {
         const std::string left = entry.path().extension();
-        EXPECT_TRUE(left == ".bin" || left == ".idx" || left == ".lock") << left;
+        EXPECT_TRUE(left == ".bin" || left == ".idx" || left == ".made" || left == ".lock") << left;
     }
 }
 
