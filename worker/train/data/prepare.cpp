@@ -259,7 +259,7 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         return std::ranges::find(options.hashes, one.second.hash) != options.hashes.end();
     });
     if (found.empty())
-        return fail(ErrorCode::NotFound, source.string() + " is gone, and " +
+        return fail(ErrorCode::NotFound, source.string() + ": No such file, and " +
                                              options.directory.string() +
                                              " has no tokens that were made of it");
     if (wanted == found.end() && found.size() > 1)

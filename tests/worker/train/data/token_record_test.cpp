@@ -72,7 +72,7 @@ TEST_F(Records, ATextThatIsGoneIsNotMissed) {
     EXPECT_EQ(prepared(other).error().code, ErrorCode::NotFound);
     // A job elsewhere finds them where the job before it had them.
     PrepareOptions elsewhere = options("others");
-    EXPECT_EQ(prepared(elsewhere).error().message, source_.string() + " is gone, and " +
+    EXPECT_EQ(prepared(elsewhere).error().message, source_.string() + ": No such file, and " +
                                                        elsewhere.directory.string() +
                                                        " has no tokens that were made of it");
     elsewhere.elsewhere = {options().directory};
