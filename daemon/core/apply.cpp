@@ -250,7 +250,7 @@ void on(State& s, const MachineForgiven& e) {
     if (found == s.machines.end()) return;
     Machine machine;
     for (const Fault& fault : found->second.faults)
-        if (fault.common) machine.faults.push_back(fault);
+        if (fault.common && !fault.certain) machine.faults.push_back(fault);
     if (machine.faults.empty())
         s.machines.erase(found);
     else

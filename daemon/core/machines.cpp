@@ -79,11 +79,10 @@ bool is_excluded(const State& state, const Worker& worker) {
 
 void note_fault(State& state, JobId id, Time at) {
     const Attempt& attempt = *state.jobs.at(id).attempt;
-    const int code = attempt.exit_code;
-    if (code == kExitRefused || code == kExitUnfit) return;
+    if (attempt.exit_code == kExitRefused) return;
     const Worker* worker = blamed_worker(state, attempt);
     if (worker == nullptr || was_to_go(state, *worker)) return;
-    note(state, attempt.blamed, {at, id, code == kExitUnhealthy});
+    note(state, attempt.blamed, {at, id, attempt.exit_code == kExitUnhealthy});
 }
 
 void note_loss(State& state, WorkerId id, Time at) {

@@ -42,8 +42,8 @@ std::string machine_of(const std::string& node);
 bool is_excluded(const State& state, const Worker& worker);
 
 // The job's current attempt ends as an infra failure: remembers it of the machine that is to blame.
-// Not counted: a machine that was about to go, a worker that is lost (note_loss() counts that), the
-// job's output (kExitRefused) and the job's own check (kExitUnfit).
+// Not counted: a machine that was about to go, a worker that is lost (note_loss() counts that) and
+// the job's output (kExitRefused).
 void note_fault(State& state, JobId id, Time at);
 
 // The worker is about to be erased as lost: one fault of its machine if it ran something and was

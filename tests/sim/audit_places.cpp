@@ -80,16 +80,14 @@ void Auditor::on(const core::WorkerLost& e) {
     workers_.erase(lost);
 }
 
-// What is held against the machines of an attempt that ended: not its output, nor its own check,
-// nor that a worker was lost.
+// Notes the faults of the machines of an attempt that ended: neither its output nor a lost worker.
 void Auditor::note_faults(const Run& r, JobId id) {
     constexpr int kOutput = 4;
-    constexpr int kOwnCheck = 77;
     constexpr int kUnhealthy = 78;
     for (const Member& m : r.members) {
         if (!m.ended || m.ended->outcome != Outcome::Infra) continue;
         const int code = m.ended->exit_code;
-        if (code == kOutput || code == kOwnCheck || !workers_.contains(m.place.worker)) continue;
+        if (code == kOutput || !workers_.contains(m.place.worker)) continue;
         faults_[core::machine_of(m.node)].push_back({now_, id, code == kUnhealthy});
     }
 }

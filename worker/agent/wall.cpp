@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 3> kNames = {"marks", "namespace", "cgroup"};
 constexpr Millis kEmptyTime{10000};  // from SIGKILL until a cgroup is empty
+constexpr Millis kTrialTime{1000};   // as long for a process that was only tried
 
 tl::unexpected<Error> cannot(const char* what, const fs::path& cgroup) {
     return fail(ErrorCode::Unavailable, std::string("cannot ") + what + " " + cgroup.string() +
@@ -67,11 +68,15 @@ Result<void> try_cgroup(const fs::path& directory) {
     spawn.descriptors = {{input.read.get(), STDIN_FILENO}};
     spawn.cgroup = procs.get();
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    const bool killed = kill_cgroup(trial);
-    if (!killed) ::kill(pid, SIGKILL);
+    // Where clone does not wait for the exec (qemu-user), the process enters the cgroup later.
+    for (const Instant until = boot_now() + kTrialTime; kill_cgroup(trial) && boot_now() < until;) {
+        if (::waitpid(pid, nullptr, WNOHANG) == pid) return {};
+        std::this_thread::sleep_for(Millis(2));
+    }
+    ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
-    if (killed) return {};
-    return fail(ErrorCode::Refused, trial.string() + " has no cgroup.kill (Linux 5.14)");
+    return fail(ErrorCode::Refused,
+                "cgroup.kill (Linux 5.14) does not end a process in " + trial.string());
 }
 
 Result<fs::path> make_cgroup(const std::string& session) {

@@ -1,7 +1,7 @@
 // Machines that keep failing are left out for a while: after the policy's number of faults within
 // its time, of two jobs at least, for a single job may be to blame itself; at once where a check of
 // the machine failed. The last machine that takes jobs is never left out, and one is used again
-// when a ready job can run nowhere else: no job starves on exclusions.
+// when a ready job can run nowhere else, unless its own check failed: there no job can run.
 #include <algorithm>
 #include <set>
 
@@ -84,7 +84,8 @@ Events exclude_machines(const State& state, Time now) {
     for (const auto& [name, machine] : state.machines) {
         if (machine.excluded_until) {
             const bool over = *machine.excluded_until <= now;
-            if (over || needed.contains(name) || was_innocent(state, machine))
+            const bool broken = std::ranges::any_of(machine.faults, &Fault::certain);
+            if (over || (needed.contains(name) && !broken) || was_innocent(state, machine))
                 events.push_back(MachineForgiven{name});
             continue;
         }
