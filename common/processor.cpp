@@ -27,12 +27,18 @@ const Names& names_of(Vectors vectors) { return kNames[static_cast<std::size_t>(
 
 bool has_tiles() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & bit_AMX_BF16) != 0;
+    constexpr unsigned kAmxBf16 = 1U << 22;  // clang 16 has no name for it
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAmxBf16) != 0;
+}
+
+bool has_f16c() {
+    constexpr unsigned kF16c = 1U << 29;  // clang 16 knows no "f16c" in __builtin_cpu_supports
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & kF16c) != 0;
 }
 
 Vectors vectors_here() {
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("f16c");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (!avx2) return Vectors::Default;

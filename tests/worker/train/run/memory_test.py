@@ -2,7 +2,6 @@
 """The memory that `roll-rank plan` tells beforehand, against the peak of the run itself.
 
 The plan's `program` is what the same program takes over a model of nearly nothing: its code, LibTorch, threads.
-Where products are not oneDNN's it takes 10 MiB less.
 """
 import json
 import os
