@@ -17,7 +17,7 @@
 
 namespace roll::cli {
 
-// What the holder of a key does where rolld does not answer.
+// The advice to the holder of a key if rolld does not answer.
 constexpr const char* kAskOperator =
     "ask the operator of that rolld whether it runs and whether `rollctl keys list` has your key";
 

@@ -39,7 +39,7 @@ std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     return first == last ? text(*last) : text(*first) + " to " + text(*last);
 }
 
-// Where the job's export lies, and the job that has yet to write it; empty without an export.
+// Returns the path of the job's export and the job that writes it; empty without an export.
 std::string export_text(Daemon& daemon, const Json& job) {
     if (const std::string made = field_text(job, "exported"); !made.empty()) return made;
     const Json follows = job.value("export_job", Json());
@@ -53,7 +53,7 @@ std::string export_text(Daemon& daemon, const Json& job) {
                        follows.dump());
 }
 
-// What a job that is over has come to: its losses and its export.
+// Prints the results of a job that is over: its losses and its export.
 void print_result(Daemon& daemon, const Json& job) {
     Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
     const std::string kind = field_text(job, "kind");

@@ -44,7 +44,7 @@ bool has_acl(const fs::path& path) {
            ::getxattr(path.c_str(), "system.nfs4_acl", nullptr, 0) > 0;
 }
 
-// What the mode says; true where something else may decide.
+// Returns what the mode bits allow; true if something else may decide.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;

@@ -13,7 +13,7 @@ Result<int> print_format_help(const Fields& fields) {
 
 namespace {
 
-// As print_json() prints the reply with the jobs of all pages, and holds one page of them.
+// Prints one reply with the jobs of all pages, as print_json() would; holds one page at a time.
 Result<int> print_whole(Daemon& daemon, Json args) {
     constexpr int kPage = 4000;  // some 30 MB as values
     args["limit"] = kPage;

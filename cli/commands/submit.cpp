@@ -36,7 +36,7 @@ std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>&
     return daemon.ask_each_patiently("submit", args, std::chrono::seconds(20));
 }
 
-// What is queued all the same: it may be what is to be connected next.
+// Such a job is queued all the same: a worker that can run it may connect next.
 void warn_of_never(const Json& reply) {
     const Json hold = reply.value("cannot_run", Json());
     if (!hold.is_object()) return;

@@ -29,7 +29,7 @@ bool has_variants(const Json& document, std::size_t count) {
 
 namespace {
 
-// As dump() writes it, or a little more.
+// Returns the length of dump()'s text, or a little more.
 std::size_t bytes_of(std::string_view text) {
     std::size_t bytes = text.size() + 3;
     for (const unsigned char c : text) bytes += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : 0;
@@ -60,7 +60,7 @@ std::size_t measure(const Json& value, const std::string& path, Largest& largest
     return bytes;
 }
 
-// What execve is given: each text with its zero and a pointer.
+// Counts the bytes that execve takes: each text with its zero, and a pointer to it.
 class Arguments {
   public:
     explicit Arguments(std::vector<Problem>& problems) : problems_(problems) {}

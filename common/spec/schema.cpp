@@ -189,7 +189,7 @@ class Checker {
         }
     }
 
-    // What may have been meant by a key that is not known: its path.
+    // The path of the known key that an unknown one may stand for.
     std::optional<std::string> meant(const std::vector<std::string>& siblings,
                                      const std::string& path, const std::string& key) const {
         if (auto elsewhere = path_of_key(root_, key)) return elsewhere;

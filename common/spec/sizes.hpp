@@ -11,7 +11,7 @@ namespace roll::spec {
 // Looks at what is there and has its right type; the schema's checker reports the rest.
 std::vector<Problem> impossible_sizes(const Json& document);
 
-// Those of a job's model keys that set dropouts: beside model.from they replace the model's own.
+// Returns the dropout keys of a job's `model`; beside model.from they replace the model's own.
 Json dropouts_of(const Json& model);
 
 }  // namespace roll::spec

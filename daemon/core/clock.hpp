@@ -1,4 +1,4 @@
-// What a step of the system's clock means for State.
+// Moves the instants in State by a step of the system's clock.
 #pragma once
 
 #include "daemon/core/state.hpp"
