@@ -69,6 +69,9 @@ void add_job_options(CLI::App& app, JobOptions& options) {
 
 void add_queue_options(CLI::App& app, JobOptions& options) {
     add_job_options(app, options);
+    app.add_flag_callback(
+        "--verify-data", [&options] { options.sets.emplace_back("data.verify=true"); },
+        "Read and check all training data before the first step: data.verify");
     app.add_option("--after", options.after,
                    "ok:ID, any:ID, failed:ID or exported:ID; again for more")
         ->allow_extra_args(false);

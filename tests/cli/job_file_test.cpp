@@ -43,13 +43,14 @@ TEST(JobOptions, WinOverTheFile) {
 TEST(Directives, AreTheCommentsAtAScriptsHead) {
     const auto options = read_directives(
         "#!/bin/sh\n# a remark\n#ROLL --slots 2 --time '1h 30m'\n\n#ROLL --after ok:3\n"
-        "#ROLL --after any:4 --set env.X=1\n#ROLLING on\necho\n#ROLL --slots 8\n",
+        "#ROLL --after any:4 --set env.X=1\n#ROLL --verify-data\n#ROLLING on\necho\n#ROLL --slots "
+        "8\n",
         "a.sh");
     ASSERT_TRUE(options) << options.error().message;
     EXPECT_EQ(options->slots, 2);
     EXPECT_EQ(options->time, "1h 30m");
     EXPECT_EQ(options->after, (std::vector<std::string>{"ok:3", "any:4"}));
-    EXPECT_EQ(options->sets, (std::vector<std::string>{"env.X=1"}));
+    EXPECT_EQ(options->sets, (std::vector<std::string>{"env.X=1", "data.verify=true"}));
 }
 
 TEST(Directives, NameTheLineThatIsWrong) {
