@@ -103,7 +103,7 @@ class HostileRounds(RollTest):
         self.assertEqual(lost, [], 'honest jobs that did not end as done')
         history = os.path.join(self.work, 'history')
         self.assertFalse(os.path.exists(history), 'two live copies of a job')
-        excluded = [node['name'] for node in self.json('nodes')['nodes'] if node.get('excluded')]
+        excluded = [node['node'] for node in self.json('nodes')['nodes'] if node.get('excluded')]
         self.assertEqual(excluded, [], 'nodes excluded by the faults of jobs')
         print(f'hostile_rounds: {turn} guards killed, {len(self.jobs)} jobs, all over', flush=True)
 
