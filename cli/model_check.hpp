@@ -3,6 +3,7 @@
 // again. No weight is read.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>

@@ -1,6 +1,7 @@
 // The full-screen view of `rollctl top` as lines of text. Pure.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>

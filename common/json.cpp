@@ -1,3 +1,5 @@
+#include "common/json.hpp"
+
 #include "common/json_depth.hpp"
 
 namespace roll {

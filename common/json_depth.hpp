@@ -1,6 +1,8 @@
 // JSON that may nest less deep than a message: what becomes a part of another.
 #pragma once
 
+#include <string_view>
+
 #include "common/json.hpp"
 
 namespace roll {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <tl/expected.hpp>
+
 #include "common/error.hpp"
 #include "common/io/channel.hpp"
 #include "common/io/state_directory.hpp"

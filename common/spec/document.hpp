@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "common/json.hpp"
 #include "common/spec/job.hpp"

@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include <tl/expected.hpp>
+
 #include "common/error.hpp"
 
 namespace roll::tensor {

@@ -5,9 +5,11 @@
 // then the tensors, widest type first and by name within a type, back to back.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,8 @@
 // Moves the instants in State by a step of the system's clock.
 #pragma once
 
+#include <chrono>
+
 #include "daemon/core/state.hpp"
 
 namespace roll::core {

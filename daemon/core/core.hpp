@@ -2,6 +2,7 @@
 // randomness.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 

@@ -1,6 +1,8 @@
 // Whether what a job waits for has come.
 #pragma once
 
+#include <vector>
+
 #include "daemon/core/state.hpp"
 
 namespace roll::core {

@@ -1,7 +1,10 @@
 // What has been decided. Events are the ledger's rows and the only way State changes.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "daemon/core/state.hpp"
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <compare>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

@@ -1,7 +1,12 @@
 // What the world has told us. An Input is a claim, not yet a fact: decide() judges it.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "daemon/core/event.hpp"
 

@@ -1,7 +1,11 @@
 // The policy's quotas and shares, and arrays' limits, over what runs now and what this turn starts.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "daemon/core/state.hpp"
 

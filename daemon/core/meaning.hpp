@@ -1,6 +1,10 @@
 // What retry.on_exit and retry.on_log say of the end of an attempt.
 #pragma once
 
+#include <optional>
+#include <set>
+#include <string>
+
 #include "daemon/core/state.hpp"
 
 namespace roll::core {

@@ -1,7 +1,10 @@
 // The ready jobs in the order in which they may start.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "daemon/core/limits.hpp"
 

@@ -7,6 +7,11 @@
 // way, it may take only workers that the first job could not use at all.
 #pragma once
 
+#include <chrono>
+#include <optional>
+#include <set>
+#include <vector>
+
 #include "daemon/core/room.hpp"
 
 namespace roll::core {

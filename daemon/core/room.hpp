@@ -1,6 +1,13 @@
 // What of the workers is free, and where a gang would fit.
 #pragma once
 
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "daemon/core/state.hpp"
 
 namespace roll::core {

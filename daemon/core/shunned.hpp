@@ -2,6 +2,9 @@
 // others could hold it, be they busy now. A node on which all fails is free sooner than the others.
 #pragma once
 
+#include <set>
+#include <vector>
+
 #include "daemon/core/room.hpp"
 
 namespace roll::core {

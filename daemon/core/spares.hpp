@@ -2,6 +2,8 @@
 // place.
 #pragma once
 
+#include <vector>
+
 #include "daemon/core/state.hpp"
 
 namespace roll::core {

@@ -1,6 +1,7 @@
 // Copies of a ledger: made while a rolld serves it, put back while none does.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "common/error.hpp"

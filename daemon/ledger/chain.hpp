@@ -1,9 +1,13 @@
 // The hash chain over the ledger's rows, and the walk along it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+
+#include <tl/expected.hpp>
 
 #include "daemon/core/row.hpp"
 #include "daemon/ledger/mark.hpp"

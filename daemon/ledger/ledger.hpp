@@ -12,8 +12,10 @@
 // One thread. Never opens the database file but through SQLite (a close would drop its locks).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>

@@ -5,6 +5,7 @@
 // again, the rest is done.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>

@@ -4,6 +4,8 @@
 // on with a copy of this ledger, is seen by its beacon alone.
 #pragma once
 
+#include <cstdint>
+
 #include "daemon/server/server.hpp"
 
 namespace roll::server {

@@ -16,7 +16,8 @@ if(ROLL_SANITIZE)
 endif()
 
 # Precompiled once in roll_common and reused by every library: what nearly every file pays for. It is a
-# matter of build time alone; files include what they use (all_verify_interface_header_sets checks headers).
+# matter of build time alone: files include what they use. tests/tidy checks standard headers by name, a header's
+# .cpp includes it first, and all_verify_interface_header_sets compiles each header that has no .cpp.
 set(roll_pch <algorithm> <chrono> <filesystem> <functional> <map> <optional> <set> <string> <variant> <vector>
              <tl/expected.hpp> <nlohmann/json.hpp> <fmt/format.h>)
 
@@ -37,8 +38,19 @@ function(roll_library name)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   file(GLOB headers CONFIGURE_DEPENDS ${header_patterns})
   add_library(roll_${name} STATIC ${sources})
-  target_sources(roll_${name} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
-  set_target_properties(roll_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON LINKER_LANGUAGE CXX)
+  set(alone)
+  foreach(header ${headers})
+    string(REGEX REPLACE "hpp$" "cpp" source "${header}")
+    if(NOT EXISTS "${source}")
+      list(APPEND alone "${header}")
+    endif()
+  endforeach()
+  list(REMOVE_ITEM headers ${alone})
+  target_sources(roll_${name} PUBLIC
+    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers}
+    FILE_SET alone TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${alone})
+  set_target_properties(roll_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON
+    INTERFACE_HEADER_SETS_TO_VERIFY alone LINKER_LANGUAGE CXX)
   list(TRANSFORM arg_DEPS PREPEND roll_)
   target_link_libraries(roll_${name} PUBLIC roll_flags ${arg_DEPS} ${arg_LINK})
   if(name STREQUAL "common")

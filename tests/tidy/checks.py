@@ -45,6 +45,16 @@ FAMILIES = re.compile(r'(llama|qwen|mistral|mixtral|gemma|deepseek|gpt(?!q)|glm|
 FAMILIES_NOT_IN = ('worker/', 'common/', 'cli/', 'daemon/')
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
 
+# Names of the headers that the precompiled header would hide the lack of.
+STANDARD = {
+    'algorithm': r'std::(sort|min|max|find|find_if|any_of|all_of|ranges::\w+)\b', 'array': r'std::array\b',
+    'chrono': r'std::chrono\b', 'cstdint': r'std::u?int\d+_t\b', 'filesystem': r'std::filesystem\b',
+    'functional': r'std::function\b', 'map': r'std::map\b', 'memory': r'std::(unique|shared)_ptr\b',
+    'optional': r'std::optional\b', 'set': r'std::set\b', 'span': r'std::span\b', 'string': r'std::string\b',
+    'string_view': r'std::string_view\b', 'variant': r'std::variant\b', 'vector': r'std::vector\b',
+    'tl/expected.hpp': r'\btl::', 'nlohmann/json.hpp': r'\bnlohmann::', 'fmt/format.h': r'\bfmt::',
+}
+
 HOST = re.compile(r'https?://[^\s"]+|--(extra-)?index-url\b')
 
 LINE_MAX, FILE_MAX, HEADER_MAX, FUNCTION_MAX = 100, 500, 150, 70
@@ -161,6 +171,24 @@ def includes(tree):
             if not path.startswith('tests/') and target not in allowed:
                 yield path, line, (f'"{header}" is of {target}, which the DEPS of '
                                    f'{folder}/CMakeLists.txt do not name')
+
+
+def own_includes(tree):
+    """Headers compile alone: each includes the standard headers of the names it uses, and its
+    .cpp includes it first. A precompiled header would hide the lack of either."""
+    for path, text in tree.items():
+        if not path.endswith('.hpp') or path.startswith('tests/'):
+            continue
+        code = blank(text)
+        included = set(re.findall(r'^#include <([^>]+)>', text, re.M))
+        for header, names in STANDARD.items():
+            used = re.search(names, code)
+            if used and header not in included:
+                yield (path, line_of(code, used.start()),
+                       f'{used.group(0)} needs #include <{header}>')
+        first = re.search(r'^#include [<"]([^>"]+)', tree.get(path[:-3] + 'cpp', ''), re.M)
+        if first and first.group(1) != path:
+            yield path[:-3] + 'cpp', 1, f'includes {first.group(1)} before its own "{path}"'
 
 
 def third_parties(tree):
@@ -302,6 +330,6 @@ def parses(tree):
             yield path, getattr(error, 'lineno', 1) or 1, str(error)
 
 
-ALL = [sizes, function_sizes, arrows, includes, third_parties, purity, co_awaits, banned_names,
-       family_names, family_tables, dead_headers, one_target_a_file, package_hosts,
+ALL = [sizes, function_sizes, arrows, includes, own_includes, third_parties, purity, co_awaits,
+       banned_names, family_names, family_tables, dead_headers, one_target_a_file, package_hosts,
        parses]

@@ -116,6 +116,14 @@ class Tidy(unittest.TestCase):
         self.passes(checks.family_names, {'worker/train/a.cpp': '// as in llama\nf();'})
         self.passes(checks.family_names, {'tests/worker/a.cpp': 'load("llama");'})
 
+    def test_headers_that_lean_on_other_includes_are_caught(self):
+        vector = 'std::vector<int> a();'
+        self.caught(checks.own_includes, {'a/a.hpp': vector})
+        self.passes(checks.own_includes, {'a/a.hpp': '#include <vector>\n' + vector})
+        self.passes(checks.own_includes, {'a/a.hpp': '// std::vector'})
+        self.caught(checks.own_includes, {'a/a.hpp': '', 'a/a.cpp': '#include <map>\n#include "a/a.hpp"'})
+        self.passes(checks.own_includes, {'a/a.hpp': '', 'a/a.cpp': '#include "a/a.hpp"\n#include <map>'})
+
     def test_dead_headers_are_caught(self):
         self.caught(checks.dead_headers, {'a/a.hpp': '', 'a/b.cpp': '#include "a/b.hpp"'})
         self.passes(checks.dead_headers, {'a/a.hpp': '', 'a/b.cpp': '#include "a/a.hpp"'})

@@ -2,6 +2,7 @@
 // AgentCore, and what it decides is carried out. One thread; waits in one place.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>

@@ -8,6 +8,7 @@
 // are lost with it. The file `walls` names the wall of each roll-worker whose attempts may run.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>

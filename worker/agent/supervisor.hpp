@@ -3,6 +3,7 @@
 // Never blocks, but for the run directory's small files.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <variant>

@@ -6,6 +6,7 @@
 // zeros elsewhere. Read back, columns of zeros are left out, so that both ways are exact.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // Native adapters on disk: for each rank a file with the LoRA of its part of each tensor.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "common/error.hpp"

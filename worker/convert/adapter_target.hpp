@@ -1,6 +1,8 @@
 // Converts adapters: PEFT's into native ones of any layout, and back.
 #pragma once
 
+#include <filesystem>
+
 #include "common/error.hpp"
 #include "worker/convert/convert.hpp"
 

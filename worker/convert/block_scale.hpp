@@ -2,6 +2,7 @@
 // is NAME_scale_inv, and the weight is one times the other, in fp32.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 

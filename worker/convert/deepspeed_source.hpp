@@ -2,6 +2,7 @@
 // flat and cut over the data-parallel ranks. Each range of a flat group is a few boxes of a tensor.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>

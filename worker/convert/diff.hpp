@@ -1,6 +1,7 @@
 // Compares two checkpoints of any formats and layouts, tensor by tensor of the model.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

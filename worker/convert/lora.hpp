@@ -2,6 +2,7 @@
 // end.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <vector>

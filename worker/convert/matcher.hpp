@@ -5,8 +5,11 @@
 #include <initializer_list>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
+
+#include <tl/expected.hpp>
 
 #include "common/error.hpp"
 #include "worker/convert/source.hpp"

@@ -2,6 +2,7 @@
 // expect when reading and what to write, so one is the inverse of the other. Pure.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/error.hpp"

@@ -2,6 +2,8 @@
 // before Megatron's core.
 #pragma once
 
+#include <vector>
+
 #include "common/error.hpp"
 #include "worker/convert/source.hpp"
 

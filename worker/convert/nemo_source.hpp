@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "common/error.hpp"
 #include "worker/convert/source.hpp"

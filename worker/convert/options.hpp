@@ -1,9 +1,12 @@
 // The command line of roll-convert, and of ROLL's tools/convert.py, as a value. Pure.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "common/error.hpp"
 #include "worker/convert/convert.hpp"

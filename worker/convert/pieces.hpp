@@ -3,6 +3,7 @@
 // where the other wants it. Pure.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

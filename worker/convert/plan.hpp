@@ -3,6 +3,7 @@
 // compared with the replica that is.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>

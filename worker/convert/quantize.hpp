@@ -2,6 +2,7 @@
 // transformers' FineGrainedFP8Config reads: weight = F8_E4M3 number x NAME_scale_inv.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "common/error.hpp"

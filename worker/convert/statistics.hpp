@@ -1,6 +1,7 @@
 // What the numbers of one tensor are like, read window by window.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

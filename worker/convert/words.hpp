@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <tl/expected.hpp>
+
 #include "common/error.hpp"
 
 namespace roll::convert {

@@ -3,9 +3,11 @@
 // `.distcp` files, each a row of whole torch files of one tensor.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 

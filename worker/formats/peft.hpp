@@ -1,6 +1,7 @@
 // PEFT adapter directories: adapter_config.json and adapter_model.safetensors (or .bin).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>

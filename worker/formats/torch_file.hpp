@@ -2,13 +2,17 @@
 // anything; written so that torch.load(weights_only=True) takes them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <tl/expected.hpp>
 
 #include "common/error.hpp"
 #include "common/files.hpp"

@@ -2,6 +2,8 @@
 // (megatron-core 0.16), as pure functions of the updates made before.
 #pragma once
 
+#include <cstdint>
+
 #include "common/spec/train.hpp"
 
 namespace roll::plan {

@@ -3,6 +3,7 @@
 // text (add_bos_token and add_eos_token of tokenizer_config.json are not asked).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>

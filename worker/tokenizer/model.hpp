@@ -2,7 +2,12 @@
 // with a ModelWork of its own.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
 #include "worker/tokenizer/bpe.hpp"
 #include "worker/tokenizer/unigram.hpp"

@@ -3,6 +3,7 @@
 // Immutable; any thread may use it, each with scratch texts of its own.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>

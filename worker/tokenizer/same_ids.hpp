@@ -1,6 +1,8 @@
 // Whether two tokenizers speak of the same tokens by the same ids.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/tokenizer/tokenizer.hpp"
 
 namespace roll::tokenizer {

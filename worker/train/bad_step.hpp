@@ -1,6 +1,7 @@
 // What the ranks together find out about a step whose loss or gradient norm was no number.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 // begin, and no token is predicted from the document before its own.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // Sampling text from a model with its tokenizer.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 

@@ -2,6 +2,7 @@
 // and roll/job.json of each checkpoint, by which a resumed run can say what is different now.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

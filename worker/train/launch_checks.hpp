@@ -1,8 +1,10 @@
 // What a launch file means for the trainer, and what it refuses. No communication.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // Weights from a checkpoint directory into a whole model's parameters.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 

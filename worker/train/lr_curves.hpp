@@ -1,6 +1,7 @@
 // What a resumed run's learning rate is beside the one that its checkpoint's job would have had.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // What a checkpoint holds of a model: copied at a step boundary, written while training goes on.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // A training step in numbers: as a row of the metrics and as the line of the log.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 

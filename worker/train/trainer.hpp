@@ -5,8 +5,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "common/protocol/rank.hpp"
 #include "common/spec/train.hpp"

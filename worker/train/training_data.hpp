@@ -4,6 +4,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/protocol/rank.hpp"
 #include "worker/train/data/learned.hpp"

@@ -2,6 +2,7 @@
 // files, or files of its own.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

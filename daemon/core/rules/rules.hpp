@@ -1,6 +1,10 @@
 // The policies of the core, one a file, in the order in which a turn runs them (rules()).
 #pragma once
 
+#include <chrono>
+#include <optional>
+#include <string>
+
 #include "daemon/core/core.hpp"
 
 namespace roll::core {

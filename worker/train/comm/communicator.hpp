@@ -5,6 +5,7 @@
 // for. recv and wait block. Throws PeerLost when a peer is gone.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 
 #include <ATen/core/Tensor.h>

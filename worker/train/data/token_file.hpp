@@ -3,6 +3,7 @@
 // reading of tokens.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <vector>

@@ -3,6 +3,7 @@
 // it is, the token file is finished.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 

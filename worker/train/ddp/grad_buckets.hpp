@@ -7,6 +7,7 @@
 // reductions in the same order.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 

@@ -6,7 +6,9 @@
 // throws c10::Error.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <vector>
 
 #include "worker/train/model/decoder_layer.hpp"
 #include "worker/train/model/ordered_grads.hpp"

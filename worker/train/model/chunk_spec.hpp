@@ -1,6 +1,7 @@
 // Which part of a model a chunk holds, and what a step feeds it.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <ATen/core/Tensor.h>

@@ -4,6 +4,10 @@
 // activation) is not kept.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <span>
+
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/qk_norm.hpp"

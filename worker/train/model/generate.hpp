@@ -2,6 +2,7 @@
 // values.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "worker/train/model/chunk.hpp"

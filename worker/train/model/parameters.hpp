@@ -12,6 +12,7 @@
 // back to the front.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>

@@ -2,6 +2,7 @@
 // There is no room on a GPU, nor where a parameter is frozen: its gradient stays 0.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "worker/plan/spare_room.hpp"

@@ -6,6 +6,8 @@
 // same reason (keeping it for later would keep the logits).
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/ops/place.hpp"
 #include "worker/train/ops/sum.hpp"
 

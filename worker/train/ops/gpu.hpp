@@ -3,6 +3,7 @@
 // that only a GPU has gives the same on CPU tensors, and is tested there.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "worker/train/ops/attention.hpp"

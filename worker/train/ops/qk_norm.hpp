@@ -3,6 +3,8 @@
 // rope.hpp.
 #pragma once
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
 #include "worker/train/ops/rms_norm.hpp"

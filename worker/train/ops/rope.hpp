@@ -6,6 +6,8 @@
 // The pairs that turn together are (i, i + D / 2), as in Hugging Face's llama.
 #pragma once
 
+#include <cstdint>
+
 #include "common/spec/model.hpp"
 #include "worker/train/ops/place.hpp"
 

@@ -3,6 +3,7 @@
 // kernels do holds here too. Letters as in rope.hpp.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 

@@ -3,7 +3,10 @@
 // moments.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "worker/train/model/parameters.hpp"
 

@@ -5,9 +5,12 @@
 // unusable.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "common/spec/train.hpp"
 #include "worker/train/optim/adamw.hpp"

@@ -2,6 +2,8 @@
 // alone and under its rules.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/attention_impl.hpp"
 
 namespace roll::simd {

@@ -3,6 +3,8 @@
 // attention_backward_impl.hpp alone and under kernels_impl.hpp's rules.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/operands_impl.hpp"
 #include "worker/train/simd/scores_impl.hpp"
 

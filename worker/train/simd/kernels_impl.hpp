@@ -4,6 +4,8 @@
 // that the processor lacks.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/attention_backward_impl.hpp"
 #include "worker/train/simd/halves.hpp"
 #include "worker/train/simd/pack_impl.hpp"

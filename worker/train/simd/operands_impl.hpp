@@ -3,6 +3,8 @@
 // attention_impl.hpp alone and under kernels_impl.hpp's rules.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/product_impl.hpp"
 
 namespace roll::simd {

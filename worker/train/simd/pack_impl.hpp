@@ -2,6 +2,8 @@
 // rules.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/lanes_impl.hpp"
 
 namespace roll::simd {

@@ -2,6 +2,8 @@
 // kernels_impl.hpp's rules.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/operands_impl.hpp"
 #include "worker/train/simd/pair_kernels.hpp"
 

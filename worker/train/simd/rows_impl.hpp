@@ -2,6 +2,8 @@
 // kernels_impl.hpp alone and under its rules.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/lanes_impl.hpp"
 
 namespace roll::simd {

@@ -2,6 +2,8 @@
 // attention_impl.hpp alone and under kernels_impl.hpp's rules.
 #pragma once
 
+#include <cstdint>
+
 #include "worker/train/simd/lanes_impl.hpp"
 
 namespace roll::simd {
