@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / 'docs/simulation.md'
-ROW = re.compile(r'^\| (\d+)-(\d+) \|', re.M)
+ROW = re.compile(r'^\| (\d+)-(\d+) \| \w+ \|', re.M)  # not the rows of kill rounds
 
 
 def main():
