@@ -12,19 +12,20 @@ import subprocess
 import sys
 
 import checks
+import pages
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TEXT = re.compile(r'\.(cpp|hpp|py|sh|cmake|json|txt|yaml|sql|service)$|^[^.]+$')
 
 
-def read_tree():
+def read_tree(names=TEXT):
     """Every tracked or new text file of ours that git does not ignore: {path: text}."""
     listed = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP, text=True,
                             capture_output=True, check=True).stdout.split('\n')
     tree = {}
     for path in filter(None, listed):
         full = os.path.join(TOP, path)
-        if TEXT.search(os.path.basename(path)) and os.path.isfile(full):
+        if names.search(os.path.basename(path)) and os.path.isfile(full):
             with open(full, encoding='utf-8', errors='replace') as file:
                 tree[path] = file.read()
     return tree
@@ -49,10 +50,14 @@ def format_problems(paths):
 
 
 def page_problems():
-    """Pages that are made from data and no longer show it."""
+    """Pages that are hard to read or to find, or that are made from data and no longer show it."""
+    tree = read_tree(re.compile(r'\.md$'))
+    found = [*pages.widths(tree), *pages.unlinked(tree),
+             *pages.links(tree, lambda path: os.path.exists(os.path.join(TOP, path)))]
     done = subprocess.run([sys.executable, os.path.join(TOP, 'packaging', 'job-docs'), '--check'],
                           text=True, capture_output=True)
-    return (done.stdout or done.stderr).splitlines()
+    return ([f'{path}:{line}: {sentence}' for path, line, sentence in found]
+            + (done.stdout or done.stderr).splitlines())
 
 
 def main():
