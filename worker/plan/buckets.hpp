@@ -1,4 +1,4 @@
-// How a flat gradient is cut into buckets, each reduced over dp as one. Pure.
+// Cuts a flat gradient into buckets. Each bucket is one all-reduce over dp. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ struct Bucket {
     friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// Whole parameters, from the back of the flat tensor to its front, as backward completes them; a
-// bucket is closed when it holds at least bucket_numel elements. The last may be smaller.
+// Buckets hold whole parameters, from the back of the flat tensor to its front, in the order in
+// which backward completes them. A bucket is closed once it holds at least `bucket_numel` elements;
+// the last may be smaller.
 std::vector<Bucket> cut_buckets(std::span<const std::int64_t> parameter_numels,
                                 std::int64_t bucket_numel);
 
-// A size that gives a model of this many elements at least four buckets, if its parameters can be
-// cut so, and never larger ones than the network needs.
+// Returns a bucket size that gives the model at least four buckets, if its parameters can be cut
+// that way, and no bucket larger than the network needs.
 std::int64_t default_bucket_numel(std::span<const std::int64_t> parameter_numels);
 
 }  // namespace roll::plan

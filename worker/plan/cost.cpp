@@ -10,17 +10,17 @@ namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 
-// Of what the optimizer moves.
+// Returns the bytes of an element of the main weights, which the optimizer updates.
 std::int64_t main_bytes(spec::Precision precision) {
     return precision == spec::Precision::Fp64 ? 8 : 4;
 }
 
-// Of what the model computes with.
+// Returns the bytes of an element of the weights that the model computes with.
 std::int64_t element_bytes(spec::Precision precision) {
     return precision == spec::Precision::Bf16 ? 2 : main_bytes(precision);
 }
 
-// Returns what the program takes over a model of nearly nothing, as memory_test.py measured it.
+// Returns the program's memory with an almost empty model, as measured by memory_test.py.
 std::int64_t program_bytes(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp64: return 150 << 20;
@@ -29,7 +29,7 @@ std::int64_t program_bytes(spec::Precision precision) {
     }
 }
 
-// Weights of one layer's four products.
+// Returns the number of weights in one layer's four products.
 std::int64_t layer_products(const spec::ModelConfig& m) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return m.hidden * (attention + 2 * keys) + attention * m.hidden + 3 * m.hidden * m.intermediate;
@@ -42,9 +42,9 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     return layer_products(m) + norms + biases;
 }
 
-// Elements that one token's layer keeps from forward to backward, in the order in which they are
-// made: q k v, the attention's output, the second norm's input, gate and up, the next layer's
-// input; those that may lie in the gradients' memory.
+// Returns the elements per token that a layer saves from forward to backward and that may lie in
+// the gradients' memory, in the order in which they are made: q, k, v, the attention output, the
+// input of the second norm, gate and up, the input of the next layer.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, bool segments) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     std::vector<std::int64_t> saved = {attention, m.hidden, 2 * m.intermediate, m.hidden};
@@ -52,13 +52,15 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, bool segments)
     return saved;
 }
 
-// And those that lie elsewhere: of segments, copies of q k v; the inputs of norms that few have.
+// Returns the elements per token saved in memory of their own: copies of q, k, v for segments, and
+// the inputs of qk-norms and post-norms.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, bool segments) {
     const std::int64_t qkv = (m.heads + 2 * m.kv_heads) * m.head_dim;
     return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) + (m.post_norms ? 2 * m.hidden : 0);
 }
 
-// By the tokens of a sequence together, each seeing those before it and itself.
+// Returns the attention scores of one sequence: each token attends to itself and the tokens before
+// it.
 double positions_seen(double length, double window) {
     if (window == 0 || window >= length) return length * (length + 1) / 2;
     return window * length - window * (window - 1) / 2;
@@ -89,7 +91,7 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             full += whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
-    const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);  // and value
+    const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);  // q k and p v
     const double kept = 2.0 * static_cast<double>(frozen);
     return {3 * (2 * products + score * causal / tokens) - kept,
             3 * (2 * products + score * full / tokens) - kept};
@@ -103,11 +105,12 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
-    bytes.main_weights = count * (main - element);  // what weights lack of them
+    bytes.main_weights = count * (main - element);  // the difference to full precision
     const std::int64_t moving = count - held.frozen;
-    bytes.gradients = (held.on_gpu ? count : moving) * main;  // a CPU's are made when written
+    bytes.gradients = (held.on_gpu ? count : moving) * main;  // a CPU allocates when written
     bytes.moments = 2 * moving * main;
-    // Of several micro-batches the second has no such room, nor are a frozen parameter's gradients.
+    // With several micro-batches, the gradients' memory is free only for the first; frozen
+    // parameters have no gradients to lend.
     const bool spare = spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu;
     const std::int64_t none = spare ? m.layers : 0;
     SpareRoom room(m.vocab * m.hidden * main, layer_parameters(m) * main, none);
@@ -123,7 +126,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
     const bool fits = spare && room.take(m.layers, block).has_value();
     const std::int64_t loss = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
-    // Of gelu, ATen's steps have results of their own; of segments, q k v are whole for a moment.
+    // ATen's gelu keeps its intermediate results; with segments, whole q, k, v exist for a moment.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;

@@ -1,4 +1,4 @@
-// What a model costs: parameters, arithmetic, memory and disk, by counting. Pure.
+// Costs of a model by counting: parameters, FLOPs, memory and disk. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@ namespace roll::plan {
 
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
-// Of one trained token in a sequence of seq_length: forward and backward (three times forward), a
-// multiply-add counted as two. `causal` counts the attention scores that a causal mask leaves, (T +
-// 1) / 2 a token; `full` counts all T, as most published figures do. Neither counts scores outside
-// of a window. Products only; recompute, were there any, would not count. The gradients of
-// `frozen` weights, which take part in products and keep their values, are not computed.
+// FLOPs per trained token in a sequence of `seq_length`: forward plus backward (three times
+// forward), with a multiply-add counted as two. `causal` counts only the attention scores that a
+// causal mask leaves, (T + 1) / 2 per token; `full` counts all T, as most published figures do.
+// Neither counts scores outside a window. Only matrix products count; recomputation would not.
+// Gradients of the `frozen` weights (the number of frozen elements in matrix products) are not
+// computed and not counted.
 struct FlopsPerToken {
     double causal = 0;
     double full = 0;
@@ -23,22 +24,22 @@ struct FlopsPerToken {
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length,
                               std::int64_t frozen = 0);
 
-// The same of sequences of these lengths that see nothing of each other, their tokens' mean: sums
-// over L (L + 1) / 2 and L^2. REQUIRES: not empty.
+// The mean over the tokens of sequences with these lengths that do not attend to each other: sums L
+// (L + 1) / 2 and L^2 over them. REQUIRES: not empty.
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
-// Bytes on one rank that holds the whole model. `program` is what it takes over a model of nearly
-// nothing: its code, LibTorch, the threads' stacks; of a GPU's memory, where all else lies there,
-// what CUDA takes is not known, and left out. `activations` is what `live` micro-batches save from
-// forward to backward, less what lies in the gradients' memory (spare_room.hpp: with one
-// micro-batch a step, on a CPU); `workspace` what comes on top where the most is held: at the loss
-// its block of logits with the rows that go in and come out, or in a layer's backward the gradient
-// of its widest product. `snapshot` is the copy that a checkpoint is written from while training
-// goes on.
+// Bytes on one rank that holds the whole model.
+// - `program`: memory of the program with an almost empty model: code, LibTorch, thread stacks. 0
+//   on a GPU, where CUDA's own memory is unknown and left out.
+// - `activations`: saved from forward to backward by `live` micro-batches, without the part that
+//   lies in the gradients' memory (spare_room.hpp: one micro-batch a step, on a CPU).
+// - `workspace`: temporary memory at the peak: at the loss, a block of logits with its input and
+//   output rows; or in a layer's backward, the gradient of its widest product.
+// - `snapshot`: the copy from which a checkpoint is written while training goes on.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    std::int64_t main_weights = 0;  // what the optimizer moves, beyond the weights
+    std::int64_t main_weights = 0;  // copy that the optimizer updates, beyond `weights`
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
     std::int64_t activations = 0;
@@ -52,7 +53,7 @@ struct MemoryBytes {
 };
 struct Held {
     int live = 1;             // micro-batches
-    std::int64_t frozen = 0;  // parameters, which have no moments and on a CPU no gradients
+    std::int64_t frozen = 0;  // elements; no moments, and no gradients on a CPU
     bool on_gpu = false;
 };
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

@@ -7,7 +7,7 @@
 namespace roll::plan {
 namespace {
 
-// 1 at ratio 0, 0 at ratio 1.
+// Returns 1 at ratio 0 and 0 at ratio 1.
 double falling_cosine(double ratio) { return 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0); }
 
 double wsd_share(spec::WsdDecay decay, double ratio) {
@@ -20,7 +20,7 @@ double wsd_share(spec::WsdDecay decay, double ratio) {
     return 0;
 }
 
-// What is left of the way from lr to min_lr after the warm-up.
+// Returns the fraction of lr - min_lr that remains after `done` updates, past the warm-up.
 double share_left(const spec::OptimizerSpec& spec, double decay_steps, double done) {
     const auto warmup = static_cast<double>(spec.warmup_steps);
     const double ratio = (done - warmup) / (decay_steps - warmup);

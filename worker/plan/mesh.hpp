@@ -1,7 +1,8 @@
-// A rank's place in the mesh and the groups along its axes. Pure arithmetic, no torch.
+// Coordinates of a rank in the mesh, and the process groups along its axes. Pure arithmetic, no
+// torch.
 //
-// Ranks count through tp first, then cp, dp, pp: Megatron's order, so neighbours on a node share a
-// layer. ep has no axis of its own: it divides dp.
+// Ranks are numbered through tp first, then cp, dp, pp (Megatron's order), so neighbours on a node
+// share a layer. ep is not an axis of the mesh: it divides dp.
 #pragma once
 
 #include <vector>
@@ -23,8 +24,8 @@ struct Place {
 
 class Mesh {
   public:
-    // Error InvalidArgument: an axis below 1, or a product that is not world_size; names the
-    // numbers.
+    // Fails with InvalidArgument if an axis is below 1 or their product is not `world_size`; the
+    // message names the numbers.
     static Result<Mesh> make(const spec::ParallelSpec& parallel, int world_size);
 
     int world_size() const { return tp_ * cp_ * dp_ * pp_; }
@@ -33,7 +34,7 @@ class Mesh {
     Place place(int rank) const;
     int rank(const Place& place) const;
 
-    // The ranks that differ from this one in that axis alone, in its order; itself among them.
+    // Returns the ranks that differ from `rank` only in `axis`, ordered along it, `rank` included.
     std::vector<int> group(int rank, Axis axis) const;
 
   private:

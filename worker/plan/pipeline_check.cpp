@@ -15,7 +15,7 @@ tl::unexpected<Error> wrong(int rank, const Op& op, const std::string& what) {
                 "rank " + std::to_string(rank) + ", " + to_string(op) + ": " + what);
 }
 
-// Every op once, and forward before backward-input before backward-weight.
+// Checks that each op occurs once, forward before backward-input before backward-weight.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
     std::map<std::tuple<int, int>, int> done;  // (chunk, microbatch) -> halves done
     for (const Op& op : s.ranks[rank]) {
@@ -31,7 +31,7 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
     return Error{ErrorCode::InvalidArgument, "rank " + std::to_string(rank) + ": work is missing"};
 }
 
-// The ranks' clocks and the messages between them.
+// Simulates the ranks' clocks and the messages between them.
 class Simulation {
   public:
     Simulation(const PipelineSchedule& schedule, const Costs& costs)
@@ -71,7 +71,8 @@ class Simulation {
         double time;
     };
 
-    // Executes the op if its input has come. Error: the channel holds another message first.
+    // Runs `op` if its input has arrived, else returns false. Fails if another message is first in
+    // its channel.
     Result<bool> step(int rank, const Op& op) {
         const int stage = op.chunk * s_.pp + rank, stages = s_.pp * s_.vp;
         const int towards = op.kind == OpKind::Forward ? 1 : -1;

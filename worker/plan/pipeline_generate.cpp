@@ -5,15 +5,17 @@
 namespace roll::plan {
 namespace {
 
-// The k-th forward of every rank: groups of pp microbatches go through all chunks in turn.
+// Returns the k-th op of `kind`, the same on every rank: each group of pp micro-batches passes
+// through all chunks before the next group starts.
 Op nth(OpKind kind, int k, const PipelineSchedule& s) {
     const int group = k / (s.pp * s.vp), within = k % (s.pp * s.vp);
     const int chunk = within / s.pp, microbatch = group * s.pp + within % s.pp;
     return {kind, kind == OpKind::Forward ? chunk : s.vp - 1 - chunk, microbatch};
 }
 
-// Forwards until the first gradient can arrive, then pairs, then the backwards that remain. The
-// weight halves follow their input halves `delay` backwards later.
+// Returns one rank's ops: forwards until the first gradient can arrive, then forward-backward
+// pairs, then the remaining backwards. Each weight half runs `delay` backwards after its input
+// half.
 std::vector<Op> rank_ops(const PipelineSchedule& s, int warmup, int delay) {
     const int total = s.microbatches * s.vp;
     warmup = std::min(warmup, total);

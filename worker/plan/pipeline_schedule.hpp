@@ -1,12 +1,13 @@
-// Pipeline schedules as data: for each rank, the order of its work. Pure; no torch.
+// Pipeline schedules as data: the order of operations on each rank. Pure; no torch.
 //
-// A model is cut into pp * vp chunks; global stage s = chunk * pp + rank. Sending and receiving are
-// not in the table, they follow from it: a forward op of stage s > 0 first receives from the rank
-// of stage s - 1 and, unless it is the last, sends to that of s + 1; backward-input the other way
-// round.
+// A model is cut into pp * vp chunks; global stage s = chunk * pp + rank. The table holds no sends
+// and receives; they follow from its ops. A forward op of stage s first receives from the rank of
+// stage s - 1, unless s is 0, then computes, then sends to the rank of stage s + 1, unless s is the
+// last. A backward-input op does the same in the opposite direction.
 //
-// What a table may rely on: there is one channel for each (from, to, activation | gradient); a send
-// never waits, a receive waits for the oldest message of its channel, and messages carry no names.
+// A table may rely on this: there is one channel for each (from, to, activation | gradient); a send
+// never blocks; a receive blocks until the channel's oldest message is there; messages carry no
+// ids.
 #pragma once
 
 #include <string>
@@ -32,16 +33,16 @@ struct PipelineSchedule {
     std::vector<std::vector<Op>> ranks;
 };
 
-// Each backward's weight half follows its input half at once.
+// The weight half of each backward follows its input half immediately.
 PipelineSchedule one_forward_one_backward(int pp, int microbatches);
 
-// Megatron's interleaving: vp chunks a rank, microbatches in groups of pp.
-// Error InvalidArgument: pp does not divide microbatches (the remainder would cost more than it
-// saves).
+// Megatron's interleaved schedule: vp chunks per rank, micro-batches in groups of pp.
+// Fails with InvalidArgument if pp does not divide `microbatches`: the remainder would cost more
+// than interleaving saves.
 Result<PipelineSchedule> interleaved(int pp, int vp, int microbatches);
 
-// ZB-H1: 1F1B whose weight halves come `rank` microbatches late, where the pipeline has gaps. Holds
-// pp microbatches on every rank: as much as 1F1B holds on its first.
+// ZB-H1: 1F1B with each weight half delayed by `rank` micro-batches, which fills the pipeline's
+// bubbles. Every rank holds activations of pp micro-batches, as rank 0 does in 1F1B.
 PipelineSchedule zero_bubble_h1(int pp, int microbatches);
 
 struct Costs {
@@ -51,18 +52,19 @@ struct Costs {
 };
 
 struct ScheduleReport {
-    std::vector<int> live_max;  // per rank: chunk activations held, forward to weight half
-    std::vector<std::vector<double>> starts;  // per rank and op, as the order and the costs allow
+    std::vector<int> live_max;  // per rank: most activations held, forward to weight half
+    std::vector<std::vector<double>> starts;  // per rank and op, under the given costs
     double makespan = 0;
-    double bubble = 0;  // makespan / ideal - 1, before the step's own synchronisation
+    double bubble = 0;  // makespan / ideal - 1, without the step's own synchronisation
 };
 
-// Runs the table in thought. Error InvalidArgument names the rank and the op: work missing, doubled
-// or out of order; a receive that would take another microbatch's message; a deadlock.
+// Simulates the table. Fails with InvalidArgument, naming the rank and the op, for an op that is
+// missing, duplicated or out of order, a receive that would take another micro-batch's message, or
+// a deadlock.
 Result<ScheduleReport> check(const PipelineSchedule& schedule, const Costs& costs = {});
 
-// One line a rank, one cell a unit of time: F3 is the forward of microbatch 3 and F3' of chunk 1,
-// B and W are the two halves of backward.
+// Prints one line per rank and one cell per unit of time: F3 is the forward of micro-batch 3, F3'
+// the same for chunk 1; B and W are the input and weight halves of backward.
 std::string to_string(const PipelineSchedule& schedule, const ScheduleReport& report);
 std::string to_string(const Op& op);
 

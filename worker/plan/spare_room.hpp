@@ -1,11 +1,12 @@
-// Where a step's first micro-batch keeps what it saves for backward: in the memory of gradients.
+// Offsets, in the gradients' memory, for the activations that the first micro-batch of a step
+// saves.
 //
-// In each step a layer's gradients are first written when backward of that micro-batch has come to
-// the layer: until then their memory is of no use. So what layer i saves may lie where the
-// gradients of layers before it will be, since backward has used it up when it comes to them; and
-// what the loss needs for a moment, anywhere. Pure: places alone, in bytes. The trainer makes
-// tensors there (worker/train/model/saved_room.hpp), the plan counts what no other memory has to
-// hold.
+// In a step, a layer's gradients are first written when that micro-batch's backward reaches the
+// layer; until then their memory is free. So layer i may save its activations in the gradient
+// memory of the layers before it, because its backward has used them before it reaches those
+// layers. The loss may use any of this memory for its temporary buffers.
+// Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at them;
+// the plan subtracts the bytes that fit here from the memory it reports.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace roll::plan {
 
 class SpareRoom {
   public:
-    // `layers` layers of `layer_bytes` of gradients each, the first at `begin` of the memory.
+    // Requires `layers` layers with `layer_bytes` of gradients each, the first at offset `begin`.
     SpareRoom(std::int64_t begin, std::int64_t layer_bytes, std::int64_t layers)
         : begin_(begin),
           layer_bytes_(layer_bytes),
@@ -25,8 +26,8 @@ class SpareRoom {
 
     void clear() { used_ = begin_; }
 
-    // Where `bytes` of layer `layer` may lie (of the loss: layer = layers); nothing if there is no
-    // room for them. Blocks come one after the other.
+    // Returns the offset for `bytes` of layer `layer` (the loss: layer = layers), or nullopt if
+    // they do not fit. Blocks follow one another.
     std::optional<std::int64_t> take(std::int64_t layer, std::int64_t bytes) {
         const std::int64_t place = (used_ + kAlignment - 1) / kAlignment * kAlignment;
         if (layer > layers_ || place + bytes > begin_ + layer * layer_bytes_) return std::nullopt;
@@ -35,7 +36,7 @@ class SpareRoom {
     }
 
   private:
-    static constexpr std::int64_t kAlignment = 64;  // a cache line, and a register of AVX-512
+    static constexpr std::int64_t kAlignment = 64;  // a cache line, and an AVX-512 register
 
     std::int64_t begin_;
     std::int64_t layer_bytes_;
