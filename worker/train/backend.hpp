@@ -1,4 +1,4 @@
-// What a rank computes on, and how its tensors travel.
+// The device that a rank computes on, and the communicator for its tensors.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,18 @@ namespace roll::train {
 struct Backend {
     at::Device device;
 
-    // GlooFabric::group, for tensors of that device.
+    // Like GlooFabric::group, for tensors on `device`.
     std::function<std::unique_ptr<Communicator>(GlooFabric& fabric, const std::string& name,
                                                 const std::vector<int>& ranks)>
         group;
 
-    // Of its device; empty where that is no GPU.
+    // Memory of `device`; empty on a CPU.
     std::function<DeviceMemory()> memory = {};
 };
 
-// This rank's, its device from now on the thread's own. cpu/ defines it for roll-rank, cuda/ for
-// roll-rank-cuda. Throws RankFailure (refused) if the machine lacks what the job needs.
+// Returns this rank's backend and makes its device the current one of this thread. Defined in cpu/
+// for roll-rank and in cuda/ for roll-rank-cuda. Throws RankFailure (refused) if the machine lacks
+// what the job needs.
 Backend take_backend(const protocol::Launch& launch, int rank);
 
 }  // namespace roll::train

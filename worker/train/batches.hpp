@@ -1,5 +1,5 @@
-// The corpus as micro-batches. Where documents are to be kept apart, a micro-batch says where they
-// begin, and no token is predicted from the document before its own.
+// Turns the corpus into micro-batches. If documents are kept apart, a micro-batch holds the
+// document starts as segments, and no token is predicted from the document before its own.
 #pragma once
 
 #include <cstdint>
@@ -13,41 +13,42 @@
 
 namespace roll::train {
 
-// Where a rank stands: the step after `step` steps, which used up `samples` samples, of which it
-// has data-parallel part `dp_rank`. Row j of the step is sample number samples + j whatever dp is.
+// Position of a rank in the data: the next step follows `step` completed steps that consumed
+// `samples` samples; the rank reads data-parallel part `dp_rank` of it. Row j of the step is sample
+// samples + j, whatever dp is.
 struct StepPlace {
     const spec::TrainSpec& spec;
     std::int64_t step = 0;
     std::int64_t samples = 0;
     int dp_rank = 0;
 
-    std::int64_t first() const {  // of this rank's part
+    std::int64_t first() const {  // first sample of this rank's part
         return samples + dp_rank * spec.microbatches() * spec.micro_batch_size;
     }
 };
 
-// The micro-batches of one rank in a step. The rows of samples that are left out (ascending) hold
-// no target that counts.
+// Returns one rank's micro-batches of a step. Rows of the samples in `left_out` (ascending) have
+// all targets ignored.
 //
-// Throws RankFailure(invalid) naming a token that a vocabulary of `vocab` does not have.
+// Throws RankFailure(invalid) naming a token that is not below `vocab`.
 std::vector<Microbatch> step_batches(const data::Sampler& sampler, const StepPlace& place,
                                      std::int64_t vocab,
                                      std::span<const std::int64_t> left_out = {});
 
-// This rank's share of the held-out windows, as many micro-batches on every rank. Short rows are
-// filled up with targets that do not count.
+// Returns this rank's share of the held-out windows, the same number of micro-batches on every
+// rank. Short rows are padded with ignored targets.
 std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab, int dp_rank);
 
-// Whether any of a window's targets counts.
+// Returns true if at least one target of the window counts.
 bool predicts(const data::Window& window, const spec::TrainSpec& spec);
 
-// The bytes of text that the windows' targets are: all tokens but each window's first and those
-// that are only read, special ones being none.
+// Returns the number of text bytes that the windows predict: all tokens except each window's first,
+// context-only tokens (tokens.hpp) and special tokens.
 std::int64_t predicted_bytes(const std::vector<data::Window>& windows,
                              const tokenizer::Tokenizer& tokenizer);
 
-// How long the sequences of these micro-batches are that see nothing of each other.
+// Returns the lengths of the sequences in these micro-batches that do not attend to each other.
 std::vector<std::int64_t> piece_lengths(std::span<const Microbatch> batch);
 
 }  // namespace roll::train

@@ -1,12 +1,13 @@
-// train.deterministic: two runs of one job on the same layout, threads, processors and LibTorch are
-// bitwise the same, checkpoint files too.
+// train.deterministic: two runs of a job with the same layout, threads, processors and LibTorch are
+// bitwise identical, checkpoint files included.
 #pragma once
 
 #include <string>
 
 namespace roll::train {
 
-// Before the first use of a device. What it turned off and costs, for people.
+// Call it before the first use of a device. Returns a line for the log: what is turned off, and
+// what that costs.
 std::string make_deterministic(bool on_gpus);
 
 }  // namespace roll::train

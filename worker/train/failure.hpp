@@ -1,5 +1,5 @@
-// Why a rank cannot go on, and the exit status that says whose fault it was (docs/internals.md).
-// Thrown anywhere in the trainer, caught once in main.
+// The reason why a rank cannot go on, with the exit status that names whose fault it is
+// (docs/internals.md). Thrown anywhere in the trainer, caught once in main.
 #pragma once
 
 #include <stdexcept>
@@ -21,18 +21,18 @@ class RankFailure : public std::runtime_error {
     int status_;
 };
 
-// The exit status of a rank that ends with this error.
+// Returns the exit status of a rank that ends with this error.
 int status_of(ErrorCode code);
 
-// The value, or the error as a RankFailure.
+// Returns the value, or throws the error as a RankFailure.
 template <class T>
 T need(Result<T> result) {
     if (!result) throw RankFailure(status_of(result.error().code), result.error().message);
     if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// Likewise of what is read off a disk: a file at fault is invalid input (exit 2), because a second
-// attempt would read the same.
+// Same as need() for data read from disk. A corrupt file is invalid input (exit 2), because another
+// attempt would read the same bytes.
 template <class T>
 T of_disk(Result<T> result) {
     if (!result && result.error().code == ErrorCode::Corrupt)

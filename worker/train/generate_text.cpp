@@ -21,7 +21,7 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
                           const std::string& prompt, const TextOptions& options) {
     const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
     const std::vector<std::int64_t> stops(tokenizer.stops.begin(), tokenizer.stops.end());
-    // An embedding is often made larger than its vocabulary: the rows beyond say nothing.
+    // An embedding often has more rows than the vocabulary; the extra rows are never chosen.
     const std::vector<std::int64_t> added =
         generate(model, start,
                  {options.max_tokens, options.temperature, options.top_p, options.seed, stops,
@@ -30,7 +30,7 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
     const std::string before = tokenizer.tokenizer.decode(ids, /*skip_special=*/true);
     ids.insert(ids.end(), added.begin(), added.end());
     std::string whole = tokenizer.tokenizer.decode(ids, true);
-    // A character that the prompt's last token had begun is written by its end.
+    // The prompt's last token may end inside a character; the text then starts with that character.
     const auto [end, ignored] =
         std::mismatch(before.begin(), before.end(), whole.begin(), whole.end());
     return std::string(whole.begin() + (end - before.begin()), whole.end());

@@ -1,4 +1,4 @@
-// Sampling text from a model with its tokenizer.
+// Samples text from a model with its tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct TextOptions {
     std::uint64_t seed = 1;
 };
 
-// What the model adds to the prompt, up to a token that ends text. An empty prompt stands for what
-// the tokenizer puts before a text, or a new line.
+// Returns the text that the model appends to `prompt`, up to a stop token. An empty prompt is
+// replaced by the tokens that the tokenizer puts before a text, or by a new line if there are none.
 std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenizer,
                           const std::string& prompt, const TextOptions& options);
 
-// The same from a HuggingFace or MCA directory, in float32. Throws RankFailure.
+// Same, for a HuggingFace or MCA directory, computed in float32. Throws RankFailure.
 std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,
                           const TextOptions& options);
 

@@ -1,5 +1,6 @@
-// The job as it runs, every default in it: OUTPUT/job.json, which `rollctl submit` takes as it is,
-// and roll/job.json of each checkpoint, by which a resumed run can say what is different now.
+// The job with all defaults filled in. It is written to OUTPUT/job.json, which `rollctl submit`
+// accepts, and to roll/job.json of each checkpoint, with which a resumed run reports what has
+// changed.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,16 @@
 
 namespace roll::train {
 
-// Indented JSON: the launch's document with the axes that were derived.
+// Returns the launch's document with the derived parallel axes, as indented JSON.
 std::string job_record(const protocol::Launch& launch, const spec::TrainSpec& spec);
 
-// One line for each key that training depends on and that two records have otherwise:
+// Returns one line for each key that training depends on and that differs between the two records:
 // "train.optimizer.lr was 0.003 and is 0.001". Pure.
 std::vector<std::string> differences(const Json& before, const Json& now);
 
-// What is different in a job that goes on from a checkpoint at `step`: the lines above, and the
-// learning rate's curves (lr_curves.hpp). None where the checkpoint has no record. Throws
-// RankFailure.
+// Compares `record` with the one in a checkpoint that the job continues from at `step`. Returns the
+// lines above and the learning-rate curves (lr_curves.hpp); empty if the checkpoint has no record.
+// Throws RankFailure.
 std::vector<std::string> differences(const std::filesystem::path& checkpoint,
                                      const std::string& record, std::int64_t step);
 

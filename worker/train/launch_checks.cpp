@@ -156,7 +156,7 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice) {
     const fs::path own = (fs::path(launch.output) / "checkpoints").lexically_normal();
     std::vector<checkpoint::Kept> recorded;
-    std::error_code error;  // a stale handle is a missing file
+    std::error_code error;  // a stale handle counts as a missing file
     for (const fs::path& directory : candidates_of(launch)) {
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)
@@ -190,7 +190,7 @@ checkpoint::Retention retention_of(const spec::TrainSpec& spec) {
 
 namespace {
 
-// A window is of one file alone.
+// A window never spans two files, so a shorter file is unused.
 std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
     constexpr int kNamed = 3;
     if (corpus.cut() == data::Cut::BetweenDocuments) return {};
@@ -249,10 +249,10 @@ struct FileIdentity {
         return both ? hash != other.hash : samples != other.samples;
     }
     std::string samples;
-    std::string hash;  // empty: not known
+    std::string hash;  // empty if not known
 };
 
-// The numbers of the training files whose content is another; none where a state does not say.
+// Returns the indices of the training files whose content differs; empty if a state has none.
 std::vector<std::size_t> changed_files(const checkpoint::State& a, const checkpoint::State& b) {
     std::vector<std::size_t> changed;
     if (a.data.size() != b.data.size()) return changed;
@@ -272,7 +272,7 @@ bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
 
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
     if (!same_data(restored, asked)) restored.left_out.clear();
-    // A hash of all bytes that only the checkpoint knows stays.
+    // Keep a whole-file hash that only the checkpoint knows.
     const std::vector<std::string> before = std::exchange(restored.data, asked.data);
     for (std::size_t i = 0; before.size() == asked.data.size() && i < before.size(); ++i)
         if (!FileIdentity(before[i]).differs(FileIdentity(asked.data[i])) &&

@@ -1,8 +1,8 @@
-// The samples that training leaves out: those at fault for a step that was no number, once a job
-// was sent back before it (train.on_not_finite: rewind).
+// Samples that training leaves out after a rewind (train.on_not_finite: rewind), because they
+// produced a non-finite step.
 //
-// A checkpoint's state lists them. What an attempt learns in its last moment no checkpoint of its
-// has: it lies in OUTPUT/left_out.json, with what the numbers are numbers of.
+// A checkpoint's state lists them. Samples found after an attempt's last checkpoint are only in
+// OUTPUT/left_out.json, together with the seed and corpus that their numbers refer to.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace roll::train {
 
-// Adds `more` to the ascending `samples`.
+// Merges `more` into the ascending `samples`.
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
-// Those of a job's output that are numbers of the same data as `like`. None if there is no file.
-// Throws RankFailure of a file that is none of ours.
+// Returns the samples in an output directory's file if they refer to the same data as `like`; empty
+// otherwise, or if there is no file. Throws RankFailure if the file is not in Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 
-// Throws RankFailure.
+// Writes state.left_out. Throws RankFailure.
 void write_left_out(const std::filesystem::path& output, const checkpoint::State& state);
 
-// Rank 0's list on every rank.
+// Copies rank 0's list to every rank.
 void share(std::vector<std::int64_t>& samples, Communicator& world);
 
 }  // namespace roll::train

@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kReadBytes = 1 << 18;  // of a block of rows: they stay in a cache
+constexpr std::int64_t kReadBytes = 1 << 18;  // size of a block of rows: fits the cache
 
 tensor::DType dtype_of(const Parameters& parameters) {
     return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
-// Where each native tensor's bytes go.
+// Maps each native tensor's name to its index in `parameters`.
 std::map<std::string, std::size_t> by_name(const Parameters& parameters) {
     std::map<std::string, std::size_t> result;
     for (std::size_t i = 0; i < parameters.specs.size(); ++i) result[parameters.specs[i].name] = i;
@@ -35,16 +35,16 @@ bool is_vocabulary(const std::string& name) {
     return name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
 }
 
-// Rows [old, all) of w_VC: the mean of those before, and noise.
+// Fills rows [old, all) of w_VC with the mean of the rows before, plus noise.
 void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const std::string& name) {
     const at::Tensor mean_C = w_VC.narrow(0, 0, old).mean(0, false, at::kDouble);
-    const at::Tensor noise_VC = at::empty_like(w_VC);  // a row's noise is the same for any `old`
+    const at::Tensor noise_VC = at::empty_like(w_VC);  // a row's noise does not depend on `old`
     fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
     const std::int64_t added = w_VC.size(0) - old;
     w_VC.narrow(0, old, added).copy_(noise_VC.narrow(0, old, added) + mean_C);
 }
 
-// body(begin, end) for blocks of rows, over the threads.
+// Calls body(begin, end) for blocks of rows, in parallel.
 template <class Body>
 void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
     const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / row_bytes);
@@ -54,7 +54,7 @@ void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
     });
 }
 
-// Each thread casts its rows from the mapped file to where they belong.
+// Casts the mapped file's rows into `to`, in parallel.
 void read_rows(const convert::Source& source, const convert::TargetTensor& target,
                const at::Tensor& to) {
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
@@ -65,7 +65,7 @@ void read_rows(const convert::Source& source, const convert::TargetTensor& targe
     });
 }
 
-// The same where a weight lies in two halves, of which each block is made at once.
+// Same for a weight stored as two halves: each block is read, then split.
 void read_halves(const convert::Source& source, const convert::TargetTensor& target,
                  const Parameters& parameters, std::size_t i) {
     const at::Tensor& weight = parameters.weight[i];
@@ -78,7 +78,7 @@ void read_halves(const convert::Source& source, const convert::TargetTensor& tar
     });
 }
 
-// The rows that were made.
+// Returns the number of rows that were added to the vocabulary.
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
                                const Parameters& parameters, std::size_t i, std::uint64_t seed) {
     const tensor::Shape& shape = target.info.shape;

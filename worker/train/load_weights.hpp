@@ -1,4 +1,4 @@
-// Weights from a checkpoint directory into a whole model's parameters.
+// Loads weights from a checkpoint directory into a whole model's parameters.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 namespace roll::train {
 
 // Fills a whole model's weights from a HuggingFace directory, or an MCA one of any layout, cast to
-// the model's type. Files are mapped, each byte is copied once, and pages are given back as they
-// are done with: the peak is the model and the largest tensor. Every tensor of the directory is
-// used, and every weight filled. Where the model's vocabulary is larger than the directory's, the
-// rows that it lacks are made by ROLL's rule: the mean of its rows, and noise of 1 / sqrt(hidden),
-// here drawn from `seed` and the row's number alone.
+// the model's type. Files are mapped, each byte is copied once, and pages are released after use:
+// peak memory is the model plus the largest tensor. Every tensor of the directory must be used and
+// every weight filled. If the model's vocabulary is larger than the directory's, each missing row
+// is the mean of the directory's rows plus normal noise with std 1 / sqrt(hidden), which depends
+// only on `seed` and the row number.
 //
-// Returns what was decided, for people: "HuggingFace", "MCA", "MCA of tp 2 pp 2", with
-// "; 64 rows of vocabulary made" after it. Throws RankFailure(invalid) naming the tensor that is
-// missing, not known or of another shape.
+// Returns a description for people: "HuggingFace", "MCA", "MCA of tp 2 pp 2", followed by "; 64
+// rows of vocabulary made" if rows were added. Throws RankFailure(invalid) naming a tensor that is
+// missing, unknown or of another shape.
 std::string load_weights(const std::filesystem::path& directory, Parameters& parameters,
                          std::uint64_t seed = 1);
 

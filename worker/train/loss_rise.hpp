@@ -1,5 +1,5 @@
-// Where a rise of the loss began that ended in a number that is not finite: weights since then are
-// poisoned, though each of their numbers is finite.
+// Finds the step at which the loss began to rise before it became non-finite. Weights since that
+// step are poisoned, although each of their values is finite.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,18 @@
 
 namespace roll::train {
 
-// The losses of the latest steps. A step is high if its loss is above the median of the 50 calm
-// steps before it by more than 9 times their median absolute deviation (6 standard deviations of
-// normal noise) and by more than a twentieth of the median. The calm steps are those that are not
-// high; before 16 of them no step is high. A run of 200 high steps is a new level, and calm.
+// The losses of the latest steps. A step is high if its loss exceeds the median of the last 50 calm
+// steps by more than 9 median absolute deviations (6 standard deviations of normal noise) and by
+// more than 1/20 of the median. Calm steps are the steps that are not high. No step is high until
+// there are 16 calm ones. After 200 high steps in a row, the new level is calm.
 class LossHistory {
   public:
-    // Steps in ascending order; a step that is there and all after it are forgotten first.
+    // Adds a step. Steps must ascend; if `step` already exists, it and all later steps are removed
+    // first.
     void add(std::int64_t step, double loss);
 
-    // The first of the high steps that last to the newest step; nullopt if that one is calm.
+    // Returns the first step of the run of high steps that ends at the newest step; nullopt if the
+    // newest step is calm.
     std::optional<std::int64_t> rise() const;
 
   private:

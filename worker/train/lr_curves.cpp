@@ -8,15 +8,15 @@
 namespace roll::train {
 namespace {
 
-constexpr std::int64_t kCompared = 1024;  // steps at most
+constexpr std::int64_t kCompared = 1024;  // maximum number of steps compared
 constexpr std::int64_t kColumns = 6;
 
-// The rate of a step, counted from 1; less than 0 after the run's end.
+// Returns the rate of a step, counted from 1; negative after the end of the run.
 double rate_of(const spec::TrainSpec& spec, std::int64_t step) {
     return step > spec.steps ? -1 : plan::learning_rate(spec.optimizer, spec.steps, step - 1);
 }
 
-// `count` steps from `first` to `last`, at even distances.
+// Returns up to `count` evenly spaced steps from `first` to `last`.
 std::vector<std::int64_t> steps_between(std::int64_t first, std::int64_t last, std::int64_t count) {
     std::vector<std::int64_t> steps;
     const std::int64_t parts = std::max<std::int64_t>(std::min(count - 1, last - first), 1);

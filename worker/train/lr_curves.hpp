@@ -1,4 +1,4 @@
-// What a resumed run's learning rate is beside the one that its checkpoint's job would have had.
+// Compares a resumed run's learning rate with the one that the checkpoint's job would have had.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace roll::train {
 
-// Both curves from step `step`, which is done, to the end of the longer run, as the lines of a
-// table: a headline, steps, rates before, rates now; a line about a warm-up that is not over.
-// Empty if each step from `step` on that both have has the same rate in both. Pure.
+// Returns the lines of a table with both curves, from the completed step `step` to the end of the
+// longer run: a headline, steps, rates before, rates now, and a line if the warm-up is not over.
+// Empty if both runs have the same rate at each common step from `step` on. Pure.
 std::vector<std::string> changed_rates(const spec::TrainSpec& before, const spec::TrainSpec& now,
                                        std::int64_t step);
 

@@ -1,4 +1,4 @@
-// roll-rank: one rank of a train job, and what else needs the model: sampling and plans.
+// roll-rank: runs one rank of a train job; also samples text (generate) and reports plans (plan).
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -29,7 +29,7 @@ struct Arguments {
     bool json = false;
 };
 
-// OMP_NUM_THREADS if it is set, else this rank's part of the cores.
+// Uses OMP_NUM_THREADS if it is set, else this rank's share of the cores.
 void set_threads(int ranks_on_this_node) {
     const char* const told = std::getenv("OMP_NUM_THREADS");
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -71,7 +71,7 @@ int generate(const Arguments& arguments) {
     return 0;
 }
 
-// The file is a train job's document, or a job file in JSON with all its paths absolute.
+// The spec file is a train job's document, or a job file in JSON with absolute paths.
 int plan(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
     const spec::TrainSpec spec = need(spec::train_spec(document));
@@ -81,7 +81,7 @@ int plan(const Arguments& arguments) {
     return 0;
 }
 
-// One sentence, and whose fault it was.
+// Runs `command`. Passes an error to `tell` as one sentence and returns its exit status.
 int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
     try {
         return command();
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     const int status = roll::train::main(argc, argv);
-    // Without destructors: a group whose peers have died would wait for them.
+    // Skip the destructors: a process group with dead peers would wait for them.
     std::fflush(nullptr);
     ::_exit(status);
 }

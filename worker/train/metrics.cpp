@@ -11,7 +11,7 @@ std::string line_of(const OrderedJson& row) {
     return row.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + '\n';
 }
 
-// The rows of at most `step` and the head; a torn or foreign line is left out.
+// Returns the head and the rows up to `step`; drops truncated and foreign lines.
 std::vector<OrderedJson> cut(const std::string& text, std::int64_t step) {
     std::vector<OrderedJson> kept;
     std::size_t begin = 0;

@@ -1,8 +1,9 @@
-// metrics.jsonl: one JSON object a line. The first line says what the run is, with "schema"; the
-// rest have a "step": a step's numbers, a validation's, or a sample. Fields: docs/training.md. If
-// asked for, the same rows go to metrics.csv and to TensorBoard's event files.
+// metrics.jsonl: one JSON object per line. The first line describes the run and has "schema". Each
+// other line has "step" and holds a training step's numbers, a validation or a sample. Fields:
+// docs/training.md. The job can ask for the same rows as metrics.csv and as TensorBoard event
+// files.
 //
-// A resumed run cuts them to the step of its checkpoint and goes on. Throws RankFailure.
+// A resumed run truncates them to the step of its checkpoint and appends. Throws RankFailure.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +24,21 @@ namespace roll::train {
 struct MetricsOptions {
     std::filesystem::path output;   // the job's directory
     std::filesystem::path earlier;  // metrics.jsonl of the job that this one continues, or empty
-    std::int64_t step = 0;          // what is kept
-    OrderedJson head;               // for a file that has none
+    std::int64_t step = 0;          // rows up to this step are kept
+    OrderedJson head;               // the first line, if there is no file yet
     spec::MetricsSpec also;
-    std::vector<std::string> valid_sets = {};  // their names
+    std::vector<std::string> valid_sets = {};
 };
 
 class Metrics {
   public:
-    // Keeps what the file has up to `step`; without a file, what `earlier` has (which is only
-    // read).
+    // Keeps the rows up to `step` of the job's own file; without one, copies those of `earlier`.
     explicit Metrics(const MetricsOptions& options);
 
     void append(const OrderedJson& row);
     void sync();
 
-    // Steps and losses of the rows that were kept at the start, in their order.
+    // Steps and losses of the rows kept at the start, in order.
     const std::vector<std::pair<std::int64_t, double>>& losses() const { return losses_; }
 
   private:

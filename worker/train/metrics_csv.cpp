@@ -5,7 +5,7 @@
 namespace roll::train {
 namespace {
 
-constexpr int kSchema = 1;  // a column that goes, or means something else: one more
+constexpr int kSchema = 1;  // raise it when a column is removed or changes its meaning
 
 // clang-format off
 constexpr const char* kOfEveryRun[] = {
@@ -21,7 +21,7 @@ constexpr const char* kOfEverySet[] = {
 
 bool is_number(const OrderedJson& cell) { return cell.is_primitive() && !cell.is_string(); }
 
-// As RFC 4180 has names with commas and such.
+// Quotes a name with commas, quotes or line breaks as in RFC 4180.
 std::string quoted(const std::string& name) {
     if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
     std::string text = "\"";
@@ -60,7 +60,7 @@ std::string CsvTable::line(const OrderedJson& row) const {
         if (column == "schema") line += std::to_string(kSchema);
         const auto cell = row.find(column);
         if (cell == row.end() || !is_number(*cell)) continue;
-        line += cell->dump();  // null: no number
+        line += cell->dump();  // null if not a number
         empty &= column == "step";
     }
     return empty ? "" : line + '\n';

@@ -1,5 +1,5 @@
-// metrics.csv: the numbers of the rows of metrics.jsonl, a column each. Its columns are known by
-// name; `schema` holds the version of what they mean.
+// metrics.csv: the numeric values of metrics.jsonl's rows, one column each. Readers find columns by
+// name; the column `schema` holds the version of their meaning.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace roll::train {
 
 class CsvTable {
   public:
-    // For a run with validation sets of these names ("" has none) that goes on behind these rows,
-    // of whose numbers none is left out either.
+    // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the rows
+    // that the file starts with; every number in them gets a column.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept);
 
     std::string head() const;
 
-    // A cell for each column, empty where the row lacks it; nothing for a row without numbers
-    // but its step.
+    // Returns the row's line, with an empty cell for each missing value; empty if the row has no
+    // number except its step.
     std::string line(const OrderedJson& row) const;
 
   private:

@@ -1,7 +1,7 @@
-// TensorBoard's event files, written without its libraries: TFRecord frames around Event messages.
+// TensorBoard event files, written without its libraries: TFRecord frames around Event messages.
 //
 // A row's numbers become scalars under their names, a sample becomes text. A resumed run starts a
-// new file whose mark tells TensorBoard to forget what the others hold from its first step on.
+// new file that tells TensorBoard to discard the other files' events from its first step on.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace roll::train {
 
 class EventFile {
   public:
-    // A new file in `folder`. `kept` are the rows of the steps up to `step`; they are written only
-    // if the folder has no event file that holds them.
+    // Creates a new file in `folder`. `kept`, the rows up to `step`, are written only if the folder
+    // has no event file yet.
     EventFile(const std::filesystem::path& folder, std::int64_t step,
               const std::vector<OrderedJson>& kept);
 
@@ -28,10 +28,10 @@ class EventFile {
     MetricsFile file_;
 };
 
-// Castagnoli's CRC, as iSCSI has it.
+// Returns the CRC-32C (Castagnoli) used by iSCSI.
 std::uint32_t crc32c(std::string_view bytes);
 
-// Length, its masked CRC, the payload, its masked CRC.
+// Frames `payload` as length, masked CRC of the length, payload, masked CRC of the payload.
 std::string tfrecord(std::string_view payload);
 
 }  // namespace roll::train

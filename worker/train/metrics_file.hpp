@@ -1,5 +1,5 @@
-// A file of measurements that only grows. What append() has returned from survives a killed
-// process; but where the disk is full, it is kept in memory until there is room. Throws
+// An append-only file of measurements. Appended data survives a kill of the process once append()
+// has returned, except on a full disk: then it stays in memory until there is space. Throws
 // RankFailure.
 #pragma once
 
@@ -13,10 +13,10 @@ namespace roll::train {
 
 class MetricsFile {
   public:
-    // Makes it hold exactly `content`, whatever was there.
+    // Replaces the content of the file, if any, with `content`.
     MetricsFile(const std::filesystem::path& path, std::string_view content);
 
-    void append(std::string_view bytes);  // fails (refused) once 64 MiB wait for room
+    void append(std::string_view bytes);  // fails (refused) if over 64 MiB are unwritten
     void sync();
 
   private:

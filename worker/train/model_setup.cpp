@@ -52,7 +52,8 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
         setup.companions.emplace_back(name, need(read_file(directory / name)));
 }
 
-// The directory that the job names, or the first of its checkpoints that holds a copy.
+// Takes the tokenizer from the directory that the job names, or from the first checkpoint with a
+// copy.
 void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
@@ -66,7 +67,7 @@ void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
            " has no tokenizer.json; name a directory that has one, or bytes");
 }
 
-// The job's, which the weights that it starts from should know.
+// Takes the job's tokenizer and warns if it differs from the one of the weights.
 void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const Json given = setup.hf_config;
@@ -77,7 +78,8 @@ void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
     if (!warning.empty()) setup.warnings.push_back(warning);
 }
 
-// A whole config from sizes alone; what they leave out about tokens, the tokenizer says.
+// Returns a complete config from sizes alone; the tokenizer supplies the vocabulary and the ids of
+// special tokens.
 Json complete(const families::Family& family, Json sizes,
               const tokenizer::TextTokenizer& tokenizer) {
     if (!sizes.contains("vocab_size")) sizes["vocab_size"] = tokenizer.tokenizer.vocab_size();
@@ -87,7 +89,7 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// `changes` are HuggingFace's keys with other values than the directory has.
+// `changes` holds HuggingFace keys whose values override the directory's.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
                               const Json& changes = Json::object()) {
     ROLL_TRY(convert::Source source, convert::open_source(directory, families));
@@ -99,8 +101,8 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
     return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
 }
 
-// Another number of rows for the embedding and the output layer than the directory has:
-// load_weights makes those that are new.
+// Gives the embedding and the output layer more rows than the directory has; load_weights fills the
+// new ones.
 void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
     if (rows < setup.config.vocab)
         refuse("model.vocab_size: " + std::to_string(rows) + " is less than the " +
@@ -113,7 +115,7 @@ void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Fam
                 families::set_keys(family, {{paths.front(), rows}}, setup.hf_config, setup.native));
 }
 
-// Names and shapes of a model's parameters.
+// Returns the names and shapes of a model's parameters.
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors_of(
     const spec::ModelConfig& config) {
     std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors;

@@ -1,4 +1,4 @@
-// From a job's `model` to what the trainer builds.
+// Builds the trainer's model description from a job's `model`.
 #pragma once
 
 #include <filesystem>
@@ -16,31 +16,32 @@
 namespace roll::train {
 
 struct ModelSetup {
-    Json hf_config;  // whole: what the exported config.json is made from
+    Json hf_config;  // complete; the exported config.json is made from it
     Json native;     // Megatron's fields
     spec::ModelConfig config;
-    std::shared_ptr<const tokenizer::TextTokenizer> tokenizer;    // null: the directory has none
-    std::vector<std::pair<std::string, std::string>> companions;  // files beside it: name, content
-    std::vector<std::string> warnings = {};  // of what looks wrong and may be meant
+    std::shared_ptr<const tokenizer::TextTokenizer> tokenizer;    // null if the directory has none
+    std::vector<std::pair<std::string, std::string>> companions;  // further files: name, content
+    std::vector<std::string> warnings = {};  // settings that look wrong but may be intended
 };
 
-// Of a model that starts from a directory, what the first of the job's own checkpoints that opens
-// says, else the directory; of a tokenizer's directory that is gone likewise: a job can go on
-// without what it started from. Throws RankFailure(invalid) with what is wrong in the job's sizes,
-// or a tokenizer whose ids are not those of the directory's own.
+// Returns the model of a job. A model that starts from a directory is read from the first of the
+// job's own checkpoints that opens, else from the directory. The same holds for a tokenizer
+// directory that no longer exists. So a job can go on after its start directory is gone. Throws
+// RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ from those of
+// the directory's own tokenizer.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints);
 
-// The tokenizer alone that the job's text is read with. Throws RankFailure(invalid).
+// Returns only the tokenizer with which the job's text is read. Throws RankFailure(invalid).
 std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec);
 
-// Throws RankFailure(invalid) if a checkpoint's tensors are not those of the job's model, naming
-// the keys of the config that differ, with what was expected and what was found; or if its
-// tokenizer is of another vocabulary than the job's, `tokenizer`. Returns a warning, or nothing.
+// Throws RankFailure(invalid) if the checkpoint's tensors differ from those of the job's model,
+// naming the config keys with the expected and the found values; or if its tokenizer has another
+// vocabulary than `tokenizer`, the job's. Returns a warning, or an empty string.
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 
-// The model of a HuggingFace or MCA directory, with its tokenizer if it has one.
+// Returns the model of a HuggingFace or MCA directory, with its tokenizer if it has one.
 ModelSetup setup_model(const std::filesystem::path& directory);
 
 }  // namespace roll::train

@@ -9,7 +9,7 @@ namespace {
 
 bool finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
 
-// The loss of one micro-batch as a mean, its gradient in parameters().grad.
+// Runs one micro-batch, leaves its gradient in parameters().grad and returns its mean loss.
 double run_alone(Chunk& model, const Microbatch& data) {
     const GradReady nobody = [](int) {};
     const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
@@ -20,7 +20,7 @@ double run_alone(Chunk& model, const Microbatch& data) {
     return loss.item<double>();
 }
 
-// Backward goes from the last parameter to the first.
+// Searches from the last parameter, where backward starts, to the first.
 std::string first_gradient(const Parameters& parameters) {
     for (std::size_t i = parameters.grad.size(); i-- > 0;)
         if (!finite(parameters.grad[i])) return parameters.specs[i].name;

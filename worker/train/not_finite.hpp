@@ -1,4 +1,4 @@
-// Where a number that is none came from.
+// Finds where a non-finite value came from.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ namespace roll::train {
 
 struct NotFinite {
     std::string what;               // "the weight NAME", "the loss, then the gradient of NAME", ...
-    std::vector<int> microbatches;  // where; of a weight, none is at fault
+    std::vector<int> microbatches;  // indices; empty if a weight is at fault
 };
 
-// Runs this rank's micro-batches again, one by one and with nothing reduced, over a whole model
-// whose step was not made: those of them whose loss or gradient is not finite, and of the first the
-// first parameter in the order of the computation. Nothing: this rank's part is fine. The gradients
-// are those of the last micro-batch then.
+// Replays each of this rank's micro-batches, one by one and without reduction, over a whole model
+// whose step was not applied. Returns the micro-batches with a non-finite loss or gradient, and for
+// the first of them the first bad parameter in the order of the computation; nullopt if this rank
+// is clean. Overwrites the gradients.
 std::optional<NotFinite> find_not_finite(Chunk& model, std::span<const Microbatch> batch);
 
 }  // namespace roll::train

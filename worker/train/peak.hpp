@@ -1,12 +1,12 @@
-// What MFU is a share of.
+// Measures the peak FLOP/s to which MFU refers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace roll::train {
 
-// FLOP/s of a large matrix product of this type on this rank's threads or GPU: the best of a few,
-// in about a tenth of a second.
+// Returns the FLOP/s of a large matrix product of this type on this rank's threads or GPU: the best
+// of a few runs. Takes about 0.1 s.
 double measure_peak_flops(const at::TensorOptions& kind);
 
 }  // namespace roll::train

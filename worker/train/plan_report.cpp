@@ -36,7 +36,7 @@ OrderedJson ranks_json(const spec::TrainSpec& spec) {
     return ranks;
 }
 
-// "458.0 MiB", "5.70 M": a number under 1000 with the largest unit that fits.
+// Formats with the largest unit that keeps the number at 1 or more: "458 MiB", "5.7 M".
 std::string scaled(double value, double step, std::initializer_list<const char*> units) {
     auto unit = units.begin();
     for (; value >= step && unit + 1 != units.end(); ++unit) value /= step;
@@ -54,7 +54,7 @@ std::string flop_text(double flop) {
                   {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
-// "5,704,704".
+// Formats with separators: "5,704,704".
 std::string count_text(const OrderedJson& count) {
     const std::string digits = count.dump();
     std::string text;
@@ -65,7 +65,7 @@ std::string count_text(const OrderedJson& count) {
     return text;
 }
 
-// "layers 0 to 3", "layer 0", "no layers"; the pair is a half-open range.
+// Returns "layers 0 to 3", "layer 0" or "no layers"; `range` is a half-open pair.
 std::string layers_text(const OrderedJson& range) {
     const auto begin = range[0].get<std::int64_t>(), end = range[1].get<std::int64_t>();
     if (begin == end) return "no layers";
@@ -86,7 +86,7 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// What a GPU reaches is not known where none is, and this machine's processor says nothing of it.
+// A GPU's speed cannot be measured without one, and this machine's processor does not predict it.
 OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
     if (on_gpu && spec.peak_tflops == 0) {
@@ -148,8 +148,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
-    // A ring's all-reduce sends and receives nearly twice what it sums: of what is trained a
-    // gradient, which is as large as one of its two moments.
+    // A ring all-reduce sends almost twice the bytes that it sums: the gradients of trained
+    // parameters, as large as one of the two moments.
     const double dp = spec.parallel.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};

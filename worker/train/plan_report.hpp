@@ -1,4 +1,4 @@
-// `roll-rank plan`: what a train job would do, as data and as text. Nothing is run.
+// `roll-rank plan`: reports what a train job would do, as JSON and as text. Runs nothing.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace roll::train {
 
-// roll.plan/1: model, mesh, stages, pipeline table, memory, arithmetic, checkpoints. Throws
+// Returns roll.plan/1: model, mesh, stages, pipeline table, memory, FLOPs, checkpoints. Throws
 // RankFailure for a job that could not run.
 OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu = false);
 

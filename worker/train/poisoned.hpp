@@ -1,5 +1,6 @@
-// Checkpoints that a job is not to go back to: those since its loss began to rise, before a step
-// that was not finite (train.on_not_finite: rewind). OUTPUT/poisoned.json lists them.
+// Checkpoints to which a job must not return, because they were written between the start of a rise
+// of the loss and the non-finite step that it led to (train.on_not_finite: rewind).
+// OUTPUT/poisoned.json lists them.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +12,21 @@
 
 namespace roll::train {
 
-// Those of `from_step` and later steps that the attempt `by`, or one before it, wrote.
+// All checkpoints of step `from_step` or later that attempt `by` or an earlier attempt wrote.
 struct Poisoned {
     std::int64_t from_step = 0;
     Token by;
 };
 
-// Adds to the list of a job's output. Throws RankFailure.
+// Adds an entry to the list in a job's output directory. Throws RankFailure.
 void add_poisoned(const std::filesystem::path& output, const Poisoned& poisoned);
 
-// A list is only a job's own: a checkpoint is judged by the output directory that it lies in.
-// Throws RankFailure of a file that is none of ours.
+// Returns true if the list in the checkpoint's own output directory covers it. Throws RankFailure
+// if the list is not in Roll's format.
 bool is_poisoned(const std::filesystem::path& checkpoint);
 
-// choose_newest to resume, of those that are not poisoned. Poisoned ones are in `skipped` and
-// `damaged`, so that they count for nothing.
+// Calls choose_newest for the checkpoints that are not poisoned. Adds the poisoned ones to
+// `skipped` and `damaged`, so that retention does not count them.
 checkpoint::Choice choose_sound(const std::vector<std::filesystem::path>& newest_first);
 
 }  // namespace roll::train

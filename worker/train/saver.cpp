@@ -21,7 +21,7 @@ std::string mib(std::uint64_t bytes) {
     return text;
 }
 
-// Nothing: it cannot be told, so there is no reason to wait.
+// Returns nullopt if the file system does not report it; then saving does not wait.
 std::optional<std::uint64_t> free_bytes(const fs::path& directory) {
     std::error_code error;
     const fs::space_info space = fs::space(directory, error);
@@ -49,7 +49,7 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
         throw RankFailure(protocol::kExitRefused,
                           "output: " + no_room(options_.checkpoints, *free, options_.bytes) +
                               "; make room, or name an output elsewhere");
-    // The newest is written before the oldest goes.
+    // The newest checkpoint is written before the oldest is deleted.
     const std::int64_t more = options_.retention.keep + 1 - std::ssize(options_.recorded);
     const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(more, 1)) * options_.bytes;
     if (free && *free < all)
@@ -153,7 +153,7 @@ void Saver::recorded(std::int64_t step) {
     prune();
 }
 
-// One at a time: to delete many large files takes long on some file systems.
+// Prunes one at a time: deleting many large files takes long on some file systems.
 void Saver::prune() {
     if (pruning_.busy()) return;
     const auto next_of = [&](const std::vector<checkpoint::Name>& names) {
@@ -175,7 +175,7 @@ void Saver::prune() {
     });
 }
 
-// What cannot be deleted (a file that somebody still has open, on NFS) stays listed, and is tried
+// Keeps a checkpoint that cannot be deleted (e.g. a file still open on NFS) in the list, and tries
 // again when the next checkpoint is recorded.
 void Saver::settle_pruning(const Result<std::string>& outcome) {
     auto& all = options_.recorded;

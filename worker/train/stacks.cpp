@@ -21,11 +21,11 @@
 namespace roll::train {
 namespace {
 
-constexpr int kAsk = SIGUSR1;      // by roll-worker, to the process
-constexpr int kCollect = SIGUSR2;  // by ours, to each thread in turn
+constexpr int kAsk = SIGUSR1;      // roll-worker to the process
+constexpr int kCollect = SIGUSR2;  // this module to each thread in turn
 constexpr int kFramesMax = 64;
 
-// One thread at a time fills it from its signal handler: no lock, no memory.
+// Filled by the signal handler of one thread at a time, without locks or allocation.
 struct Collected {
     std::array<void*, kFramesMax> frames{};
     int count = 0;
@@ -61,7 +61,8 @@ std::string word_in(const std::filesystem::path& file) {
     return line;
 }
 
-// A thread that does not answer hangs in the kernel: /proc says where.
+// Returns a thread's stack. If the thread does not answer, it hangs in the kernel; then returns its
+// wait channel from /proc.
 std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     std::string text = "thread " + std::to_string(thread) + " (" + word_in(task / "comm") + ")\n";
     wanted = true;
@@ -72,7 +73,7 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     const bool came = ::sem_timedwait(&collected.done, &until) == 0;
     if (!came && wanted.exchange(false))
         return text + "  does not answer; in the kernel at " + word_in(task / "wchan") + "\n";
-    constexpr int kOurs = 2;  // the handler and the frame that the kernel makes for it
+    constexpr int kOurs = 2;  // the handler and the kernel's signal frame
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +
                 name_of(collected.frames[static_cast<std::size_t>(i)]) + "\n";
@@ -102,7 +103,7 @@ void dump() {
 
 void dump_stacks_on_signal() {
     std::array<void*, 2> warm{};
-    ::backtrace(warm.data(), 2);  // loads what it needs now: in a handler there is no memory
+    ::backtrace(warm.data(), 2);  // loads libgcc now: a handler must not allocate
     ::sem_init(&collected.done, 0, 0);
     struct sigaction action {};
     action.sa_handler = collect;
@@ -112,7 +113,7 @@ void dump_stacks_on_signal() {
     ::sigemptyset(&asked);
     ::sigaddset(&asked, kAsk);
     ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
-    // Ours takes no other signal: a SIGTERM belongs to the thread that trains.
+    // This thread blocks all other signals: SIGTERM is for the training thread.
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);

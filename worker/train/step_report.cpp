@@ -53,7 +53,7 @@ OrderedJson row_of(const StepReport& r) {
     return row;
 }
 
-// Each part has its columns, whether there is something to say or not, so that lines stand in line.
+// Every part has a fixed width, even if empty, so that the columns of all lines align.
 std::string line_of(const StepReport& r) {
     const double rate = r.tokens_per_second();
     const std::string steps = std::to_string(r.steps);

@@ -1,4 +1,4 @@
-// Whether a job's tokenizer is the one that its weights were trained with.
+// Compares a job's tokenizer with the one of the weights that it starts from.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +9,15 @@
 
 namespace roll::train {
 
-// The directory that weights come from, with its HuggingFace config.
+// The directory of the weights, with its HuggingFace config.
 struct WeightsHome {
     std::filesystem::path directory;
     const Json& hf_config;
 };
 
-// What the user should know of a tokenizer, called `name` by the job, that is not the one beside
-// the weights; empty if it is, or if there is none beside them. Throws RankFailure(invalid) if it
-// is one of another vocabulary: what the weights know of their ids would mean nothing.
+// Returns a warning if the tokenizer, which the job calls `name`, differs from the one next to the
+// weights; empty if it does not, or if there is none. Throws RankFailure(invalid) if it has another
+// vocabulary, with which the trained embeddings would be meaningless.
 std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
                             const WeightsHome& weights);
 

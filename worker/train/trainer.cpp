@@ -22,9 +22,9 @@ using namespace std::chrono_literals;
 
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
-constexpr auto kRecordPatience = 3s;  // for the last checkpoint, so that older ones can go
+constexpr auto kRecordPatience = 3s;  // to record the last checkpoint, so that older ones can go
 constexpr auto kSpaceLookedForEvery = 500ms;
-constexpr int kSkippedMax = 10;  // in a row; more are no outliers
+constexpr int kSkippedMax = 10;  // in a row; more are not outliers
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -32,7 +32,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-// What any rank has heard, all ranks act on, at the same boundary.
+// Combines what each rank has received, so that all act on it at the same step.
 Trainer::Agreed Trainer::agree() {
     const Heard heard = link_.poll();
     if (saver_) {
@@ -43,8 +43,8 @@ Trainer::Agreed Trainer::agree() {
     const at::Tensor votes = at::zeros({4}, at::kDouble);
     if (heard.stop) votes[0] = 1;
     if (heard.stop && !heard.checkpoint) votes[1] = 1;
-    // Only the rank that writes has a say: each may hear it at another step. What it saved at this
-    // very step was begun before it heard.
+    // Only the rank that writes votes, because ranks receive the request at different steps. A
+    // checkpoint saved at this step was started before the request, so it does not count.
     if (saver_ && saver_->is_asked() && saver_->last_step() != state_.step) votes[2] = 1;
     if (std::exchange(peak_beaten_, false)) votes[3] = 1;
     sum_over(*world_, votes);
@@ -92,7 +92,7 @@ int Trainer::run() {
             "%g than the best before; the lowest is that of step %lld\n",
             static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
             spec_.early_stop.min_delta, static_cast<long long>(state_.best_step));
-    // A checkpoint of the last step may be another job's, or not be recorded as ours.
+    // A checkpoint of the last step may belong to another job or not be recorded for this one.
     if (saver_ && saver_->last_step() != state_.step && launch_.kind == "resume") save();
     if (!await_space()) return protocol::kExitYielded;
     if (saver_) {
@@ -104,9 +104,9 @@ int Trainer::run() {
     return 0;
 }
 
-// Without its last checkpoint what was done since the one before is lost: on a full disk it is
-// waited for. All ranks wait together, so that none sits in a collective and each can be told to
-// stop. Returns false if one was.
+// Without its last checkpoint, the run would lose the steps since the one before. So on a full disk
+// all ranks wait for space together: none blocks in a collective, and each can be stopped. Returns
+// false if one was stopped.
 bool Trainer::await_space() {
     const auto deadline = Clock::now() + spec_.checkpoint_wait_for_space;
     for (;;) {
@@ -152,7 +152,8 @@ void Trainer::train_step() {
     after_step(result, flops_of(batch), seconds_since(start), data_wait);
 }
 
-// Where documents are kept apart, a step's own: all ranks' together, each with as many tokens.
+// With documents kept apart, FLOPs depend on the step: the mean over all ranks, which have the same
+// number of tokens.
 plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     if (!spec_.data.documents_apart)
         return plan::flops_per_token(model_.config, spec_.seq_length, frozen_factors_);
@@ -163,7 +164,8 @@ plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
     return {sums[0].item<double>(), sums[1].item<double>()};
 }
 
-// Every rank, so that the one that straggles or hangs can be told from those that wait for it.
+// Every rank reports, so that a straggling or hanging rank is distinguished from those waiting for
+// it.
 void Trainer::tell_step(double own_seconds) {
     own_seconds_ = own_seconds_ == 0 ? own_seconds : 0.9 * own_seconds_ + 0.1 * own_seconds;
     const auto now = Clock::now();
@@ -172,8 +174,8 @@ void Trainer::tell_step(double own_seconds) {
     link_.report(protocol::StepDone{state_.step, spec_.steps, std::llround(1e3 * own_seconds_)});
 }
 
-// After the first step, which nobody should wait longer for. On all ranks at once, because they
-// share the machine while they train, too.
+// Runs after the first step, so that it does not delay it, and on all ranks at once, because they
+// share the machine while training, too.
 void Trainer::find_peak() {
     const bool told = spec_.peak_tflops > 0;
     const double mine =
@@ -201,7 +203,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                       .flops = flops,
                       .peak_flops = peak_flops_,
                       .memory = process_memory()};
-    // A whole step is no faster than the products in it: the peak was measured at a busy moment.
+    // A whole step cannot be faster than its products: the peak was measured while the machine was
+    // busy.
     const double rate = report.tokens_per_second() * flops.causal;
     if (spec_.peak_tflops == 0 && peak_flops_ > 0 && rate > peak_flops_) {
         peak_beaten_ = true;
@@ -227,9 +230,9 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     std::fflush(stdout);
 }
 
-// The weights were left alone, and the last checkpoint is still a good one. If the run ends, the
-// rank where it began speaks; the others end as those do that lost it, so that its sentence becomes
-// the attempt's reason.
+// The weights are unchanged and the last checkpoint is good. If the run ends, the rank at fault
+// reports the reason; the others exit as ranks that lost a peer, so that its message becomes the
+// attempt's reason.
 void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> batch) {
     const BadStep bad = find_bad_step(step_->chunks()[0], batch, result, place(), *world_);
     using Policy = spec::OnNotFinite;
@@ -248,8 +251,8 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
 }
 
-// Where the loss rose up to this step, what is done since is poisoned: the steps since then are
-// left out, and so is the one before, whose update the first high loss shows.
+// If the loss was rising up to this step, everything since the rise began is poisoned. Leaves out
+// the samples of those steps and of the one before, whose update caused the first high loss.
 std::string Trainer::prepare_rewind(const BadStep& bad) {
     const at::Tensor begin = at::zeros({}, at::kDouble);
     if (writes()) begin.fill_(static_cast<double>(history_.rise().value_or(0)));
@@ -305,7 +308,7 @@ bool Trainer::validate(const Moment& moment) {
     return best;
 }
 
-// After the last checkpoint: the weights come back as they were, but nothing is trained any more.
+// Runs after the last checkpoint. Restores the weights, but nothing is trained after it.
 void Trainer::measure_export() {
     const std::vector<const ValidSet*> sets = validation_.due({.last = true});
     const std::optional<at::ScalarType> dtype = export_rounds_to(spec_);
@@ -343,8 +346,8 @@ void Trainer::save() {
     saver_->save(take_snapshot(step_->chunks()[0], step_->optimizers()[0], state_, record_));
 }
 
-// Retention wants the last checkpoint recorded before an older one goes; the ledger is given a
-// moment, not more.
+// Waits a moment for the ledger to record the last checkpoint, because retention deletes an older
+// one only then.
 void Trainer::await_recorded() {
     const auto deadline = Clock::now() + kRecordPatience;
     while (link_.connected() && saver_->pruning_is_due() && Clock::now() < deadline) {

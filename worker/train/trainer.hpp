@@ -1,7 +1,7 @@
-// One rank's run of a train or resume job, from its launch file to its exit status: set up,
-// restore, the loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
-// in the same order; what one rank alone can know (signals, commands) is agreed on at every step
-// boundary.
+// One rank's run of a train or resume job, from its launch file to its exit status: setup, restore,
+// the training loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
+// in the same order. Signals and commands, which only one rank may see, are agreed on between
+// steps.
 #pragma once
 
 #include <chrono>
@@ -31,11 +31,11 @@ namespace roll::train {
 
 class Trainer {
   public:
-    // Connects the ranks and restores. Throws RankFailure or PeerLost.
+    // Connects the ranks and restores the state. Throws RankFailure or PeerLost.
     Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
             Backend backend);
 
-    // Trains. Returns the exit status, 0 or yielded. Throws RankFailure or PeerLost.
+    // Trains. Returns the exit status: 0 or yielded. Throws RankFailure or PeerLost.
     int run();
 
   private:
@@ -43,8 +43,8 @@ class Trainer {
     struct Agreed {
         bool stop = false;
         bool checkpoint = true;
-        bool save = false;     // and go on
-        bool measure = false;  // the peak again
+        bool save = false;     // save and continue
+        bool measure = false;  // measure the peak again
     };
 
     void connect();
@@ -61,11 +61,11 @@ class Trainer {
     void tell_step(double own_seconds);
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
-    std::string prepare_rewind(const BadStep& bad);          // what is left out, for the message
-    std::vector<ValidResult> measure(const Moment& moment);  // what is due, told
-    bool validate(const Moment& moment);                     // whether it was the best so far
+    std::string prepare_rewind(const BadStep& bad);          // returns text for the error
+    std::vector<ValidResult> measure(const Moment& moment);  // the sets that are due
+    bool validate(const Moment& moment);                     // true: best so far
     Moment moment() const;
-    void measure_export();  // the tracked set's loss with weights as the export rounds them
+    void measure_export();  // loss with weights rounded as in the export
     bool stops_early() const;
     void sample();
     void save();
@@ -79,11 +79,11 @@ class Trainer {
     WorkerLink& link_;
     Backend backend_;
     spec::TrainSpec spec_;
-    std::string record_;  // of the job
+    std::string record_;  // job record
     ModelSetup model_;
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;
-    data::LearnedDocuments learned_;  // of rank 0
+    data::LearnedDocuments learned_;  // on rank 0
     data::Sampler sampler_;
     Validation validation_;
     plan::PipelineSchedule schedule_;
@@ -92,20 +92,20 @@ class Trainer {
     std::unique_ptr<Communicator> world_, dp_, pp_;
     std::optional<TrainStep> step_;
     checkpoint::State state_;
-    checkpoint::Choice choice_;       // of rank 0
-    std::optional<Saver> saver_;      // of the rank that writes
-    std::optional<Metrics> metrics_;  // likewise
+    checkpoint::Choice choice_;       // on rank 0
+    std::optional<Saver> saver_;      // on the rank that writes
+    std::optional<Metrics> metrics_;  // on the rank that writes
     Clock::time_point progress_due_{};
-    std::int64_t tokens_before_ = 0;  // the latest step
+    std::int64_t tokens_before_ = 0;  // before the latest step
     double step_seconds_ = 0;         // smoothed
-    double waited_ = 0;               // for other ranks, since the run began
-    double own_seconds_ = 0;          // of a step, waiting not counted; smoothed
+    double waited_ = 0;               // seconds for other ranks, in this run
+    double own_seconds_ = 0;          // per step without waiting; smoothed
     Clock::time_point told_{};
     std::int64_t frozen_factors_ = 0;
-    double peak_flops_ = 0;     // of all ranks; 0: not measured yet
-    bool peak_beaten_ = false;  // by a step, on the rank that writes
+    double peak_flops_ = 0;     // of all ranks; 0 until measured
+    bool peak_beaten_ = false;  // by a step; on the rank that writes
     int skipped_in_a_row_ = 0;
-    LossHistory history_;  // of the rank that writes
+    LossHistory history_;  // on the rank that writes
 };
 
 }  // namespace roll::train

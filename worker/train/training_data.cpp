@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
-// Token files lie beside the jobs' outputs, so that the next job finds them.
+// Token files lie next to the jobs' outputs, so that the next job finds them.
 data::PrepareOptions options_of(const protocol::Launch& launch, const spec::TrainSpec& spec,
                                 const tokenizer::TextTokenizer& tokenizer) {
     data::PrepareOptions options;
@@ -36,7 +36,7 @@ data::PrepareOptions options_of(const protocol::Launch& launch, const spec::Trai
     return options;
 }
 
-// Tells how far it is, and hears whether to stop.
+// Reports progress and checks for a stop request.
 class Watch {
   public:
     Watch(WorkerLink& link, bool tells) : link_(link), tells_(tells) {}
@@ -57,7 +57,7 @@ class Watch {
     Clock::time_point due_{};
 };
 
-// A file that Roll made itself, which it makes again where there is none.
+// Opens a token file made by Roll, which can be deleted and made again.
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)
@@ -70,21 +70,21 @@ std::span<const std::byte> bytes_of(const data::TokenFile& file) {
     return {tokens.data(), tokens.size() * size_of(tokens.type())};
 }
 
-// A file of data as tokens, and what it is known by (checkpoint::State::data).
+// A data file as tokens, with its entry for checkpoint::State::data.
 struct Opened {
     data::TokenFile file;
     std::string identity;
 };
 
-// How one rank opens files of data.
+// Opens data files on one rank.
 struct Opener {
     const tokenizer::TextTokenizer& tokenizer;
     const data::PrepareOptions& options;
     Watch& watch;
-    bool writes;  // the rank that says what it finds
-    bool verify;  // read all of each file
+    bool writes;  // this rank logs what it finds
+    bool verify;  // read each file completely
 
-    // Nothing: told to stop.
+    // Returns nullopt if told to stop.
     std::optional<Opened> open(const fs::path& path) const;
 
   private:
@@ -107,7 +107,7 @@ std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) co
     return Opened{std::move(file), std::move(identity)};
 }
 
-// False: told to stop.
+// Returns false if told to stop.
 bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
     if (prepared.source_is_gone) return true;
     if (prepared.record.text_hash.empty()) {
@@ -160,8 +160,8 @@ std::optional<Opened> Opener::open(const fs::path& path) const {
     return Opened{std::move(file), prepared->record.samples + " " + prepared->record.hash};
 }
 
-// The whole hashes of the corpus of the newest checkpoint that can be read, and the directories of
-// tokens beside the jobs that wrote the checkpoints.
+// Adds the whole-file hashes from the newest readable checkpoint, and the token directories next to
+// the jobs that wrote the checkpoints.
 void add_known(data::PrepareOptions& options, const std::vector<fs::path>& checkpoints) {
     for (const fs::path& checkpoint : checkpoints) {
         options.elsewhere.push_back(output_of(checkpoint).parent_path() / "tokens");
@@ -174,7 +174,7 @@ void add_known(data::PrepareOptions& options, const std::vector<fs::path>& check
     std::erase(options.elsewhere, options.directory);
 }
 
-// Throws RankFailure(invalid) if there is nothing to learn.
+// Throws RankFailure(invalid) if no document has anything to learn.
 data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainSpec& spec) {
     if (!spec.data.documents_apart) return {};
     const data::LearnedDocuments counts =

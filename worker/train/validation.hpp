@@ -1,5 +1,5 @@
-// The held-out sets of a job and what the model makes of them. A set is the tails of the training
-// files, or files of its own.
+// The held-out sets of a job and the model's loss on them. A set is either the tails of the
+// training files or files of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 namespace roll::train {
 
 struct ValidSet {
-    std::string name;      // empty: the job's only one
-    bool tracked = false;  // its loss decides what is best
+    std::string name;      // empty if it is the job's only set
+    bool tracked = false;  // its loss decides which checkpoint is the best
     spec::Interval interval{};
     std::vector<data::Window> windows;   // not empty
-    std::int64_t bytes = 0;              // of text that is predicted; 0: it cannot be told
-    std::optional<double> ngram_bits{};  // the baseline's bits a byte; of bytes only
+    std::int64_t bytes = 0;              // of predicted text; 0 if unknown
+    std::optional<double> ngram_bits{};  // the baseline's bits per byte; byte tokens only
 };
 
 struct ValidResult {
@@ -32,7 +32,7 @@ struct ValidResult {
     std::optional<double> bits_per_byte{}, ngram_bits{};
 };
 
-// Where training stands, for what is due. `last`: after it nothing else is trained.
+// Progress of training, which decides the sets that are due. `last`: nothing is trained after it.
 struct Moment {
     std::int64_t step = 0;
     std::int64_t tokens_before = 0;  // trained before this step
@@ -42,24 +42,24 @@ struct Moment {
 
 class Validation {
   public:
-    // The corpora outlive it. `files` are those of data.valid_files, in order. Throws
-    // RankFailure(invalid) naming a set of which no token is predicted.
+    // The corpora must outlive it. `files` are those of data.valid_files, in order. Throws
+    // RankFailure(invalid) naming a set without any predicted token.
     Validation(const spec::TrainSpec& spec, const data::Corpus& train,
                const std::vector<data::Corpus>& files);
 
     bool empty() const { return sets_.empty(); }
     std::vector<std::string> names() const;
 
-    // The sets that are due, in order, the tracked one first.
+    // Returns the due sets in order, the tracked one first.
     std::vector<const ValidSet*> due(const Moment& moment) const;
 
-    // Their losses, the same on each rank. All ranks call it.
+    // Returns the losses of `sets`, the same on each rank. Every rank must call it.
     std::vector<ValidResult> run(const std::vector<const ValidSet*>& sets, TrainStep& step,
                                  const spec::TrainSpec& spec, std::int64_t vocab,
                                  int dp_rank) const;
 
-    // Before results are told: what of them only one rank needs to know. Reads all held-out tokens
-    // once, and the training text where there is a baseline.
+    // Computes text bytes and the n-gram baseline, which only the reporting rank needs; call it
+    // before run(). Reads all held-out tokens once, and the training text if there is a baseline.
     void measure_text(const tokenizer::Tokenizer& tokenizer, const data::Corpus& train);
 
   private:
@@ -67,11 +67,11 @@ class Validation {
     bool measured_ = false;
 };
 
-// A row of the metrics: the tracked set's numbers by their plain names, and, of sets with names,
-// every one's by NAME/SET.
+// Returns a metrics row: the tracked set's values under their plain names, and each named set's
+// values as NAME/SET.
 OrderedJson valid_row(std::int64_t step, const std::vector<ValidResult>& results);
 
-// The same for people, a line a set.
+// Returns the same as text, one line per set.
 std::string valid_text(std::int64_t step, const std::vector<ValidResult>& results);
 
 }  // namespace roll::train

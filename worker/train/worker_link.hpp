@@ -1,8 +1,8 @@
-// What this rank says to roll-worker (lines on descriptor 3) and hears from it (lines on stdin, and
-// SIGTERM). Started by hand there is no descriptor 3: then it talks on stderr.
+// The link to roll-worker: sends lines on descriptor 3; receives lines on stdin, and SIGTERM.
+// Without descriptor 3 (started by hand) it writes to stderr.
 //
-// Make it before anything opens files, and before threads start: it blocks SIGTERM and SIGINT,
-// which stay pending until poll() looks. One thread; report() writes at once, poll() never blocks.
+// Construct it before any file is opened and any thread starts: it blocks SIGTERM and SIGINT, which
+// stay pending until poll(). Used from one thread; report() writes at once, poll() never blocks.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace roll::train {
 struct Heard {
     bool stop = false;
     bool checkpoint = true;              // with stop: save first
-    std::uint64_t save = 0;              // the newest request for a checkpoint; 0: none
+    std::uint64_t save = 0;              // newest request for a checkpoint, or 0
     std::vector<std::int64_t> recorded;  // steps whose checkpoints are in the ledger
 };
 
@@ -28,13 +28,13 @@ class WorkerLink {
     bool connected() const { return up_; }
     void report(const protocol::Report& report);
     Heard poll();
-    // Blocks until a line has come or the time is over.
+    // Blocks until a line arrives or `timeout` expires.
     void await_line(std::chrono::milliseconds timeout) const;
 
   private:
     void read_lines(Heard& heard);
 
-    bool up_ = false;    // descriptor 3 is there
+    bool up_ = false;    // descriptor 3 is open
     bool down_ = false;  // stdin is a pipe that is still open
     std::string unread_;
 };
