@@ -1,5 +1,5 @@
-// The installed headers of Gloo are older than the Gloo inside LibTorch. They are good enough to
-// compile ProcessGroupGloo's; nothing of theirs may be called or instantiated here.
+// The installed Gloo headers are older than the Gloo inside LibTorch. They suffice to compile
+// ProcessGroupGloo's header, but nothing declared in them may be called or instantiated here.
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <deque>
@@ -16,7 +16,7 @@
 namespace roll::train {
 namespace {
 
-// Runs a call into c10d, where every failure means that a peer cannot be reached.
+// Runs a call into c10d. Any failure means that a peer cannot be reached.
 template <class Call>
 auto reaching_peers(const std::string& what, const Call& call) {
     try {
@@ -73,7 +73,7 @@ class GlooCommunicator final : public Communicator {
     const int rank_, size_;
     Ticket issued_ = 0;
     std::map<Ticket, c10::intrusive_ptr<c10d::Work>> running_;
-    std::deque<c10::intrusive_ptr<c10d::Work>> sent_;  // their tensors live until they have left
+    std::deque<c10::intrusive_ptr<c10d::Work>> sent_;  // keeps the tensors until they are sent
 };
 
 c10::intrusive_ptr<c10d::Store> serve_store(const FabricOptions& options) {

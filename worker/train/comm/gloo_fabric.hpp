@@ -1,9 +1,9 @@
-// Ranks as processes: LibTorch's store and Gloo.
+// Ranks as processes, connected by LibTorch's store and Gloo.
 //
-// Rank 0 serves the store on a free port and tells it to the others through the rendezvous file,
-// `host port nonce`, written whole. Every key begins with the attempt's own prefix, and a file with
-// another nonce is not believed, so ranks of an earlier attempt never meet those of this one.
-// Used from one thread. Throws PeerLost when a peer dies, leaves or does not come in time.
+// Rank 0 serves the store on a free port and publishes it in the rendezvous file, `host port
+// nonce`, written atomically. Every key has the attempt's own prefix, and a file with another nonce
+// is ignored, so ranks of different attempts never connect.
+// Used from one thread. Throws PeerLost when a peer dies, leaves or does not connect in time.
 #pragma once
 
 #include <chrono>
@@ -23,17 +23,18 @@ struct FabricOptions {
     std::string nonce;               // of this attempt
     std::string prefix;              // job and token
     int rank = 0;                    // in the world
-    std::string host = "127.0.0.1";  // where this machine is reached from the others
+    std::string host = "127.0.0.1";  // address of this machine for the other ranks
     std::chrono::milliseconds connect_timeout{300'000};
     std::chrono::milliseconds collective_timeout{600'000};
 };
 
-// A rank's place in a group that connects by other means than Gloo.
+// A rank's position in a group that connects by other means than Gloo.
 struct GroupPlace {
     std::string name;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
-    // What the group's first rank gives under a name, told to all of them by the store.
+    // Called by each rank of the group: returns what the first rank passed as `given` under `name`,
+    // through the store.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
         from_first;
@@ -41,17 +42,18 @@ struct GroupPlace {
 
 class GlooFabric {
   public:
-    // Returns once the store answers. Blocks until rank 0 has written the file.
+    // Blocks until rank 0 has written the file and the store responds.
     explicit GlooFabric(const FabricOptions& options);
     ~GlooFabric();
     GlooFabric(const GlooFabric&) = delete;
     GlooFabric& operator=(const GlooFabric&) = delete;
 
-    // The group of these ranks of the world, in this order. Called by each of them and by nobody
-    // else, with a name of its own. Returns once all have connected. It outlives the fabric.
+    // Creates the group of these ranks of the world, in this order. Must be called by exactly these
+    // ranks, with a name used for no other group. Returns once all are connected. The group may
+    // outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
 
-    // This rank's place in that group; connects nothing. It outlives the fabric.
+    // Returns this rank's position in that group without connecting. It may outlive the fabric.
     GroupPlace place(const std::string& name, const std::vector<int>& ranks) const;
 
   private:

@@ -1,5 +1,5 @@
-// Ranks as threads of one process, for tests and for a single rank. Deterministic: a sum is taken
-// in rank order by whoever comes last, so the result depends on no timing.
+// Ranks as threads of one process, for tests and for a single rank. Deterministic: the last rank to
+// arrive sums in rank order, so timing does not change the result.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class LocalGroup {
   private:
     friend class LocalCommunicator;
     struct Reduction {
-        std::vector<at::Tensor> parts;  // by rank; until all have come
+        std::vector<at::Tensor> parts;  // by rank, until all have arrived
         int missing = 0;
         int unread = 0;  // ranks that have not waited for it yet
     };
@@ -32,12 +32,12 @@ class LocalGroup {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::tuple<int, int, Channel>, std::deque<at::Tensor>> channels_;
-    std::map<Communicator::Ticket, Reduction> reductions_;  // the n-th of every rank is the same
+    std::map<Communicator::Ticket, Reduction> reductions_;  // same ticket on every rank
     std::vector<Communicator::Ticket> issued_;              // by rank
     std::vector<bool> left_;                                // by rank
 };
 
-// A rank leaves its group by destruction; who waits for it then gets PeerLost.
+// A rank leaves its group when this is destroyed; a rank that waits for it then gets PeerLost.
 class LocalCommunicator final : public Communicator {
   public:
     LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}

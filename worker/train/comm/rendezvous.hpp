@@ -1,4 +1,4 @@
-// The file by which rank 0 tells the others where its store is: one line, `host port nonce`.
+// The file in which rank 0 publishes the address of its store: one line, `host port nonce`.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ struct StoreAddress {
 
 Result<void> write_rendezvous(const std::filesystem::path& file, const StoreAddress& address);
 
-// Waits until the file is there and carries this nonce: an older attempt's file is waited past.
-// Error Unavailable: it did not come in time.
+// Waits until the file exists and has this nonce, ignoring files of earlier attempts. Fails with
+// Unavailable after `timeout`.
 Result<StoreAddress> await_rendezvous(const std::filesystem::path& file, const std::string& nonce,
                                       std::chrono::milliseconds timeout);
 

@@ -1,4 +1,4 @@
-// A group whose waiting is timed: what a rank spends on its peers, not on its own work.
+// A communicator that measures how long this rank waits for its peers.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace roll::train {
 
 class TimedCommunicator : public Communicator {
   public:
-    // Adds to `waited`, in seconds, which outlives it.
+    // Adds the seconds to `waited`, which must outlive this.
     TimedCommunicator(std::unique_ptr<Communicator> inner, double& waited)
         : inner_(std::move(inner)),
           waited_(waited) {}

@@ -10,7 +10,7 @@
 namespace roll::train {
 namespace {
 
-// CUDA_VISIBLE_DEVICES shows every rank of the node the job's GPUs, one for each of them.
+// Every rank of the node sees all of the job's GPUs in CUDA_VISIBLE_DEVICES and takes one.
 at::Device take_device(const protocol::Launch& launch, int rank) {
     const int device = rank % launch.ranks_per_node;
     int count = 0;
@@ -33,7 +33,7 @@ std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& na
     return std::make_unique<NcclCommunicator>(fabric.place(name, ranks));
 }
 
-// As the allocator counts what it gave to tensors: what a plan counts, too.
+// Counts what the allocator gave to tensors, as the plan does.
 DeviceMemory memory_of(at::Device device) {
     namespace allocator = c10::cuda::CUDACachingAllocator;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

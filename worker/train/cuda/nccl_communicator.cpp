@@ -42,7 +42,7 @@ NcclCommunicator::~NcclCommunicator() {
         if (line && line->comm != nullptr) ncclCommAbort(line->comm);
 }
 
-// Not blocking, so that a rank that never comes ends in PeerLost.
+// Non-blocking, so that a rank that never connects leads to PeerLost.
 NcclCommunicator::Line NcclCommunicator::connect(const std::string& name) {
     ncclUniqueId id;
     std::vector<std::uint8_t> bytes(sizeof id);
@@ -75,8 +75,7 @@ NcclCommunicator::Line& NcclCommunicator::line(Channel channel) {
     return *line;
 }
 
-// A communicator that does not block answers ncclInProgress; no other call may follow until it is
-// done.
+// A non-blocking communicator returns ncclInProgress; no other call may follow until it is done.
 void NcclCommunicator::settle(const Line& line, const std::string& what, ncclResult_t result) {
     const auto deadline = Clock::now() + place_.timeout;
     while (result == ncclInProgress) {
@@ -95,7 +94,7 @@ void NcclCommunicator::lose(const std::string& what, const std::string& why) {
     throw PeerLost(place_.name + " " + what + ": " + why);
 }
 
-// Runs call(tensor on the device, stream) behind what the current stream holds.
+// Enqueues call(tensor on the device, stream) after the current stream's work.
 template <class Call>
 NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string& what,
                                                   const at::Tensor& tensor, const Call& call) {
@@ -114,7 +113,7 @@ NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string&
     return running;
 }
 
-// The host waits, so everything that the current stream is given from now on finds the result.
+// Blocks the host, so that later work on the current stream sees the result.
 void NcclCommunicator::finish(Running& running) {
     const auto deadline = Clock::now() + place_.timeout;
     for (;;) {

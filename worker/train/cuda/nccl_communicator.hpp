@@ -1,14 +1,14 @@
-// Ranks that talk through NCCL, called directly: nothing of c10d's is between.
+// Ranks that communicate through NCCL, called directly without c10d.
 //
-// What it is given must be of the thread's current CUDA device, or small and of the CPU; that
-// travels by way of the device. Collectives run on a stream of their own, behind what the current
-// stream held when they were issued. The host waits by asking: for the work, for NCCL's
-// asynchronous error and for the clock, so that a peer that is gone is noticed and no kernel is
-// waited for in vain. After a PeerLost every communicator of NCCL that this holds has been aborted.
+// Tensors must be on the thread's current CUDA device, or small and on the CPU; those are copied
+// through the device. Collectives run on their own stream, after the work that the current stream
+// held when they were issued. The host waits by polling the work, NCCL's asynchronous error and the
+// clock, so that it notices a lost peer and never blocks in a kernel. Before PeerLost is thrown,
+// all NCCL communicators of this object are aborted.
 //
-// send and recv go through one communicator a channel, made at its first use by all ranks of the
-// group. A rank's sends and receives of a channel happen in the order of issue, which suits a
-// pipeline whose stages form a line, not a ring.
+// send and recv use one communicator per channel, created at its first use by all ranks of the
+// group. A rank's sends and receives on a channel execute in the order of issue. That suits a
+// pipeline whose stages form a line, but not a ring.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ namespace roll::train {
 
 class NcclCommunicator final : public Communicator {
   public:
-    // Returns once all ranks of the group have connected.
+    // Returns once all ranks of the group are connected.
     explicit NcclCommunicator(GroupPlace place);
     ~NcclCommunicator() override;
     NcclCommunicator(const NcclCommunicator&) = delete;
@@ -41,14 +41,14 @@ class NcclCommunicator final : public Communicator {
     void wait(Ticket ticket) override;
 
   private:
-    struct Line {  // one of NCCL's communicators and the stream of its work
+    struct Line {  // an NCCL communicator and the stream of its work
         ncclComm_t comm = nullptr;
         std::optional<c10::cuda::CUDAStream> stream;
     };
     struct Running {
         std::string what;
         at::Tensor given;      // by the caller
-        at::Tensor on_device;  // the same, or its copy
+        at::Tensor on_device;  // `given`, or its copy
         cudaEvent_t done = nullptr;
     };
 

@@ -1,10 +1,10 @@
-// A chunk's flat gradient in the buckets of plan::cut_buckets; a bucket is all-reduced over dp as
-// soon as the last contribution to it is there, while backward goes on.
+// A chunk's flat gradient in the buckets of plan::cut_buckets. Each bucket is all-reduced over dp
+// as soon as its last contribution is added, while backward goes on.
 //
-// A frozen parameter's gradient is 0 on all of them, and is not sent.
+// Frozen parameters are not sent: their gradient is 0 on every rank.
 //
-// When a bucket is complete follows from the schedule alone, so all replicas issue the same
-// reductions in the same order.
+// The schedule alone decides when a bucket is complete, so all replicas issue the same reductions
+// in the same order.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace roll::train {
 
 class GradBuckets {
   public:
-    // bucket_numel 0: as default_bucket_numel has it. issued(bucket) tells of each reduction; with
-    // one replica there is none, and it is told all the same.
+    // `bucket_numel` 0 means plan::default_bucket_numel. Calls issued(bucket) for each reduction;
+    // with one replica, when it would be issued.
     GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 std::function<void(int bucket)> issued);
 
-    void begin(int microbatches);  // a step of so many contributions of each use
-    void ready(int parameter);     // one contribution to it has been added
-    void finish();                 // waits; aborts if a contribution never came
+    void begin(int microbatches);  // starts a step with this many contributions per use
+    void ready(int parameter);     // one contribution to it was added
+    void finish();                 // waits; aborts if a contribution is missing
 
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
@@ -35,7 +35,7 @@ class GradBuckets {
     Communicator& dp_;
     std::function<void(int)> issued_;
     std::vector<plan::Bucket> buckets_;
-    std::vector<std::vector<at::Tensor>> sums_;  // by bucket: its parts without frozen ones
+    std::vector<std::vector<at::Tensor>> sums_;  // by bucket: its views, without frozen parameters
     std::vector<int> bucket_of_;                 // by parameter
     std::vector<int> missing_;                   // contributions, by bucket
     std::vector<Communicator::Ticket> tickets_;

@@ -1,6 +1,6 @@
-// AdamW over a chunk's main parameters: torch.optim.AdamW's arithmetic. Megatron's rule of decay:
-// biases and one-dimensional parameters do not decay. Frozen ones stay as they are, and have no
-// moments.
+// AdamW over a chunk's main parameters, with torch.optim.AdamW's arithmetic and Megatron's decay
+// rule: biases and one-dimensional parameters do not decay. Frozen parameters do not change and
+// have no moments.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ struct AdamWOptions {
     double beta2 = 0.95;
     double eps = 1e-8;
     double weight_decay = 0.1;
-    // Globs of names that decay or do not, the first match counting, besides the rule.
+    // Overrides of the decay rule: globs of names, each with whether it decays; the first match
+    // counts.
     std::vector<std::pair<std::string, bool>> decays = {};
 };
 
-// The moments lie in the parameters' order, one after the other; a checkpoint stores and restores
-// them through these members.
+// The moments are stored in the order of the parameters; a checkpoint stores and restores them
+// through these members.
 struct AdamWState {
-    std::int64_t steps = 0;  // updates made
+    std::int64_t steps = 0;  // number of updates
     at::Tensor flat_average;
     at::Tensor flat_square;
-    std::vector<at::Tensor> average;  // by parameter; of a frozen one, not defined
+    std::vector<at::Tensor> average;  // by parameter; undefined if frozen
     std::vector<at::Tensor> square;
 };
 
@@ -35,17 +36,16 @@ class AdamW {
   public:
     AdamW(const Parameters& parameters, const AdamWOptions& options);
 
-    // One update by grad_scale * gradient (the scale is what clipping asks for). The very first
-    // leaves the moments to settle().
+    // Updates by grad_scale * gradient; clipping determines `grad_scale`. The first update leaves
+    // the moments to settle().
     void step(double lr, double grad_scale);
 
-    // To be called after an update, before the gradients change: writes the moments of the first,
-    // which are functions of its gradient alone. So nobody waits for their memory, half of
-    // what is touched in a first step (a virtual machine's host may give it slowly), before that
-    // step is told.
+    // Writes the moments of the first update, which depend only on its gradient. Call it after each
+    // update, before the gradients change. The delay keeps the page faults of the moments, half of
+    // the memory that the first step touches, out of that step's time.
     void settle();
 
-    // Of the steps from here on.
+    // Applies to later steps.
     void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
 
     AdamWState& state() {
@@ -60,13 +60,13 @@ class AdamW {
     std::vector<bool> decays_;  // by parameter
     const Parameters& parameters_;
     AdamWState state_;
-    std::optional<double> owed_;  // the first update's grad_scale, until it is settled
+    std::optional<double> owed_;  // grad_scale of the first update, until settled
 };
 
-// The sum of squares of a chunk's gradients in double, a 0-dim tensor of the CPU.
+// Returns the sum of squares of a chunk's gradients: a 0-dim double tensor on the CPU.
 at::Tensor grad_square_sum(const Parameters& parameters);
 
-// How many elements of the gradient are 0, frozen parameters' left out; likewise.
+// Returns the number of gradient elements that are 0, without frozen parameters; same type.
 at::Tensor grad_zero_count(const Parameters& parameters);
 
 }  // namespace roll::train

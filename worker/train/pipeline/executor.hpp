@@ -1,5 +1,5 @@
-// Carries out one rank's row of a pipeline schedule: the only loop that runs forward and backward,
-// for one stage as for many. It decides nothing; plan::check has shown that it ends.
+// Executes one rank's row of a pipeline schedule: the only loop that runs forward and backward,
+// with one stage or many. It makes no decisions; plan::check has shown that it terminates.
 #pragma once
 
 #include <deque>
@@ -18,16 +18,17 @@ struct RankChunk {
 
 struct ScaledBatch {
     std::span<const Microbatch> microbatches;
-    std::span<const double> scales;  // what each one's summed loss is multiplied by
+    std::span<const double> scales;  // factor of each one's summed loss
 };
 
-// Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 without the last stage.
-// Gradients and loss depend on the table in no bit, as far as the layers stay where they are.
+// Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 on ranks without the
+// last stage. Gradients and loss are bitwise the same for every schedule with the same layers per
+// chunk.
 at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
                    const ScaledBatch& batch, Communicator& pp, StepTrace& trace);
 
-// Forward alone, a micro-batch after the other through all stages, of which nothing is kept. The
-// plain sum of the loss, a 0-dim double of the CPU; 0 without the last stage.
+// Runs only forward, one micro-batch after another through all stages, and saves nothing. Returns
+// the plain sum of the loss, a 0-dim double on the CPU; 0 on ranks without the last stage.
 at::Tensor evaluate(std::deque<Chunk>& chunks, std::span<const Microbatch> batch, Communicator& pp);
 
 }  // namespace roll::train

@@ -14,10 +14,9 @@ namespace roll::train {
 
 namespace {
 
-// glibc finds no freed block for an aligned request of the same size (it looks for a larger one),
-// so that memory grew by half where tensors come and go. This asks for unaligned ones and aligns
-// them.
-// Where a block began stands before what is aligned in it.
+// For an aligned request, glibc does not reuse a freed block of the same size (it looks for a
+// larger one), so memory grew by half. This allocator makes unaligned requests and aligns the
+// result; the pointer to the block is stored in front of it.
 struct Allocator final : c10::Allocator {
     static constexpr std::size_t kAlignment = 64;
 
@@ -44,11 +43,11 @@ struct Allocator final : c10::Allocator {
 void keep_freed_memory() {
     static Allocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most it takes; larger blocks leave holes too large
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum; larger blocks would leave large holes
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-// getrusage's peak would not do: it is that of whatever ran in the process before exec, too.
+// getrusage is no alternative: its peak includes the program that ran before exec.
 ProcessMemory process_memory() {
     ProcessMemory memory;
     std::ifstream status("/proc/self/status");

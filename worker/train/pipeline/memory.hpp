@@ -1,23 +1,23 @@
-// How the process deals with memory, and how much it has.
+// Memory settings and memory usage of the process.
 #pragma once
 
 #include <cstdint>
 
 namespace roll::train {
 
-// From now on freed memory stays with the process, for tensors of any size to come: every step
-// allocates what the one before freed, and to fault its pages in again costs a tenth of it. For a
-// program's start; the tensors of all threads are affected.
+// Keeps freed memory in the process from now on, for later tensors of any size: every step
+// allocates what the previous one freed, and page faults would cost a tenth of the step. Call it at
+// program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
-// Bytes, as the kernel counts them; 0 where it does not tell.
+// Bytes as the kernel counts them; 0 if unknown.
 struct ProcessMemory {
     std::int64_t resident = 0;
     std::int64_t peak = 0;
 };
 ProcessMemory process_memory();
 
-// Bytes of a GPU that this process's tensors take, now and at most.
+// Bytes of this process's tensors on a GPU, now and at the peak.
 struct DeviceMemory {
     std::int64_t allocated = 0;
     std::int64_t peak = 0;

@@ -1,4 +1,4 @@
-// What a step did and in which order, for tests and timelines.
+// The events of a step in order, for tests and timelines.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@ namespace roll::train {
 struct TraceEvent {
     enum class Kind { OpDone, ReductionIssued };
     Kind kind = Kind::OpDone;
-    plan::Op op = {};  // of OpDone
-    int chunk = 0;     // of ReductionIssued
-    int bucket = 0;    // likewise; counts in the order of backward
+    plan::Op op = {};  // if OpDone
+    int chunk = 0;     // if ReductionIssued
+    int bucket = 0;    // if ReductionIssued; numbered in the order of backward
 };
 using StepTrace = std::vector<TraceEvent>;
 

@@ -33,8 +33,8 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     }
 }
 
-// What each micro-batch's summed loss is multiplied by. Token counts are reduced before the first
-// backward, because gradients cannot be divided after the reduction of a bucket has begun.
+// Returns the factor of each micro-batch's summed loss. Token counts are reduced before the first
+// backward, because gradients cannot be rescaled once the reduction of a bucket has started.
 std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::int64_t& tokens) {
     std::vector<double> counts;
     at::Tensor total = at::zeros({}, at::kDouble);
@@ -53,9 +53,10 @@ std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::in
     return counts;
 }
 
-// Both ends hold the embedding. Its gradient is the sum of theirs; the update is then the same.
+// The first and the last stage each hold the tied embedding. Both use the sum of the two gradients,
+// so both make the same update.
 void TrainStep::reduce_tied() {
-    std::vector<at::Tensor> copies;  // on this rank: both with chunks of one rank, else one or none
+    std::vector<at::Tensor> copies;  // on this rank: two, one or none
     for (Chunk& chunk : chunks_) {
         const bool pre = chunk.part().pre;
         const std::vector<at::Tensor>& grad = chunk.parameters().grad;
@@ -66,7 +67,7 @@ void TrainStep::reduce_tied() {
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
 }
 
-// A sum over the whole model's gradient. A tied embedding counts once: on the last stage.
+// Sums over the whole model's gradient. A tied embedding counts once: on the last stage.
 double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
                              const std::function<at::Tensor(const at::Tensor&)>& of_tied) {
     at::Tensor sum = at::zeros({}, at::kDouble);
@@ -104,7 +105,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     if (!result.updated) return result;
     if (options_.count_zeros)
         result.grad_zeros = std::llround(over_model(grad_zero_count, zero_count));
-    if (const double clip = options_.clip_grad; clip > 0)  // Megatron's rule, and torch's
+    if (const double clip = options_.clip_grad; clip > 0)  // same rule as Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     return result;
@@ -114,7 +115,7 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
     const at::Tensor loss = train::evaluate(chunks_, batch, groups_.pp);
-    sum_over(groups_.pp, loss);  // the last stage's
+    sum_over(groups_.pp, loss);  // only the last stage's is not 0
     sums_S[0] = loss;
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S);

@@ -1,8 +1,7 @@
-// One rank's part of training: its chunks, their gradients and optimizer, and the step over them.
+// One rank's part of training: its chunks, their gradients and optimizers, and the training step.
 //
-// Used from one thread, the same calls in the same order on every rank. Throws PeerLost when
-// another rank is gone and c10::Error on everything else that breaks; after either the object is
-// unusable.
+// Used from one thread, with the same calls in the same order on every rank. Throws PeerLost when
+// another rank is gone and c10::Error for any other failure; after either the object is unusable.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +20,26 @@ namespace roll::train {
 struct Groups {
     Communicator& pp;
     Communicator& dp;
-    Communicator* tie = nullptr;  // of the two ranks that hold an end of a tied model
+    Communicator* tie = nullptr;  // the first and last stage of a tied model
 };
 
 struct TrainOptions {
     InitOptions init = {};
     AdamWOptions adamw = {};
-    double clip_grad = 1.0;  // global norm; 0: no clipping
+    double clip_grad = 1.0;  // maximum global norm; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
     std::int64_t bucket_numel = 0;  // 0: plan::default_bucket_numel
 };
 
 struct StepResult {
-    double loss = 0;         // what was minimized: the mean over all dp ranks and micro-batches
+    double loss = 0;         // minimized value: the mean over all dp ranks and micro-batches
     double grad_norm = 0;    // before clipping
-    double clip_factor = 1;  // what clipping multiplied the gradient by
-    std::optional<std::int64_t> grad_zeros = std::nullopt;  // if they are counted
-    std::int64_t tokens = 0;  // targets that counted, over all dp ranks
-    bool updated = false;     // false: loss or norm is not finite, or there was no token, and the
-                              // weights were left alone
+    double clip_factor = 1;  // factor by which clipping scaled the gradient
+    std::optional<std::int64_t> grad_zeros = std::nullopt;  // if counted
+    std::int64_t tokens = 0;                                // targets that count, over all dp ranks
+    bool updated = false;  // false: loss or norm is not finite, or no target counted; the
+                           // weights are unchanged then
 };
 
 struct LossSum {
@@ -50,21 +49,22 @@ struct LossSum {
 
 class TrainStep {
   public:
-    // The schedule has passed plan::check; it and the groups outlive this.
+    // `schedule` must have passed plan::check; it and the groups must outlive this.
     TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
               const Groups& groups, const TrainOptions& options);
 
     // One optimizer step over this replica's schedule.microbatches micro-batches.
     StepResult run(std::span<const Microbatch> batch, double lr);
 
-    // The loss of any number of micro-batches, the same on each replica, summed over all of them.
+    // Returns the loss of any number of micro-batches (the same number on each replica), summed
+    // over all replicas.
     LossSum evaluate(std::span<const Microbatch> batch);
 
-    // One entry a chunk. Writing into weights and moments is how a checkpoint is restored.
+    // One entry per chunk. A checkpoint is restored by writing into their weights and moments.
     std::deque<Chunk>& chunks() { return chunks_; }
     std::deque<AdamW>& optimizers() { return optimizers_; }
 
-    // Of the latest run().
+    // Events of the latest run().
     const StepTrace& trace() const { return trace_; }
 
   private:
@@ -77,7 +77,7 @@ class TrainStep {
     bool tied_;
     Groups groups_;
     TrainOptions options_;
-    std::deque<Chunk> chunks_;  // addresses are held by those below
+    std::deque<Chunk> chunks_;  // buckets_ and optimizers_ point into it
     std::deque<GradBuckets> buckets_;
     std::deque<AdamW> optimizers_;
     StepTrace trace_;
