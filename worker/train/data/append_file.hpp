@@ -1,4 +1,4 @@
-// A file that grows at its end. Errors name the path; a full disk is ErrorCode::Refused.
+// An append-only file. Errors name the path; a full disk is ErrorCode::Refused.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace roll::data {
 class AppendFile {
   public:
     AppendFile() = default;
-    // Makes the file, or cuts the one that is there to `size` bytes. Corrupt if it is shorter.
+    // Creates the file, or truncates an existing one to `size` bytes. Fails with Corrupt if it is
+    // shorter.
     static Result<AppendFile> open(const std::filesystem::path& path, std::uint64_t size);
 
     AppendFile(AppendFile&& other) noexcept;

@@ -6,7 +6,7 @@
 namespace roll::data {
 namespace {
 
-// Where a document begins, at or after `at`; the end if none does.
+// Returns the first document start at or after `at`, or the end if there is none.
 std::size_t next_document(const TokenFile& file, std::size_t at) {
     const std::size_t end = file.tokens().size();
     if (at == 0 || at >= end) return at;

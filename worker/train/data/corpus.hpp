@@ -1,4 +1,4 @@
-// The files that a job trains on, as tokens: each file's tail is held out for validation.
+// The files that a job trains on, as tokens. The tail of each file is held out for validation.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace roll::data {
 
-// Where windows of a file's tokens, and its held-out tail, may begin: at any token, or only where a
-// document does.
+// Where windows, and a file's held-out tail, may begin: at any token, or only at the start of a
+// document.
 enum class Cut { Anywhere, BetweenDocuments };
 
 struct CorpusFile {
-    std::string name;  // for messages: what the job file calls it
+    std::string name;  // for messages, as in the job file
     TokenFile file;
     Tokens train;
     Tokens valid;  // the tail; may be empty
 };
 
-// A named file of tokens.
+// A token file and its name for messages.
 struct NamedTokens {
     std::string name;
     TokenFile file;
@@ -29,19 +29,20 @@ struct NamedTokens {
 
 class Corpus {
   public:
-    // The tail of each file is round(valid_fraction * its size) tokens, less what a document lacks.
-    // InvalidArgument, one sentence: a file without tokens, or no file with something to train on:
-    // seq_length + 1 tokens, or a document.
+    // The held-out tail of each file is round(valid_fraction * its size) tokens, less the part of a
+    // document that it would cut. Fails with InvalidArgument, in one sentence, if a file has no
+    // tokens, or if no file has enough to train on: seq_length + 1 tokens, or one document.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 
-    // Files that are held out as a whole. InvalidArgument: one without tokens.
+    // Makes a corpus that is held out completely. Fails with InvalidArgument if a file has no
+    // tokens.
     static Result<Corpus> held_out(std::vector<NamedTokens> files, Cut cut = Cut::Anywhere);
 
     Cut cut() const { return cut_; }
 
     const std::vector<CorpusFile>& files() const { return files_; }
-    bool is_bytes() const;  // every file is of byte-sized tokens
+    bool is_bytes() const;  // true if every token of every file is a byte
     std::int64_t train_tokens() const;
     std::int64_t valid_tokens() const;
 

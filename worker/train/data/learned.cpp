@@ -17,13 +17,13 @@ bool has_target(const Tokens& document, const LearnRules& rules) {
 }  // namespace
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
-    // Windows that begin anywhere go through a document to its end.
+    // A window that begins anywhere reads a document to its end.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     LearnedDocuments counts;
     for (const CorpusFile& file : corpus.files()) {
         const std::size_t size = file.train.size();
-        std::size_t begin = 0;  // of the document that has not ended
+        std::size_t begin = 0;  // of the current document
         const auto count = [&](std::size_t end) {
             const std::size_t length = end - begin, seen = cuts ? std::min(length, most) : length;
             ++counts.documents;
@@ -36,7 +36,7 @@ LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
             begin = end;
         };
         for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
-            // starts_within leaves out the first token: of a later block it may begin a document.
+            // starts_within excludes its first token, which may begin a document except at 0.
             const std::size_t from = at == 0 ? 0 : at - 1;
             for (const std::size_t start :
                  file.file.starts_within(from, std::min(at + kTokensAtOnce, size)))

@@ -1,4 +1,4 @@
-// How many documents of a corpus training learns from.
+// Counts the documents of a corpus from which training learns.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace roll::data {
 
-// Which targets of a window count.
+// Determines which targets of a window count.
 struct LearnRules {
     std::int64_t seq_length = 0;
-    bool completions = false;  // tokens less than 0 are only read (tokens.hpp)
+    bool completions = false;  // negative tokens are context only (tokens.hpp)
 };
 
-// Documents of the training part of a corpus. A target is a token that follows another token of
-// its document.
+// Counts over the training part of a corpus. A target is a token that follows another token of its
+// document.
 struct LearnedDocuments {
     std::int64_t documents = 0;
-    std::int64_t cut = 0;        // longer than a window: their ends are never seen
+    std::int64_t cut = 0;        // longer than a window: the rest is never seen
     std::int64_t unlearned = 0;  // without a target that counts
-    std::int64_t one_token = 0;  // of the unlearned, those of a single token
+    std::int64_t one_token = 0;  // documents of one token; also in `unlearned`
     std::int64_t longest = 0;    // tokens
 
     bool nothing() const { return documents > 0 && unlearned == documents; }

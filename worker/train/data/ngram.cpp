@@ -6,7 +6,7 @@
 namespace roll::data {
 namespace {
 
-// What Kneser and Ney subtract, from the numbers of things seen once and twice.
+// Returns the Kneser-Ney discount, from the numbers of counts equal to 1 and to 2.
 double discount_of(const std::vector<std::uint32_t>& counts) {
     double once = 0, twice = 0;
     for (const std::uint32_t count : counts) {

@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
-constexpr int kLookEvery = 5;  // tries for the lock: at how far its holder has come
-constexpr std::size_t kTogetherMax = 16 << 20;  // bytes of text, and one line more
-constexpr int kRules = 1;  // of slices and documents: another number, other token files
+constexpr int kLookEvery = 5;  // report the lock holder's progress at every 5th try
+constexpr std::size_t kTogetherMax = 16 << 20;  // bytes of text, plus one slice
+constexpr int kRules = 1;  // version of slices and documents; part of the token files' names
 
-// Held until it is destroyed, or its process ends.
+// A file lock, held until this is destroyed or the process ends.
 class FileLock {
   public:
-    // Nothing if goes_on, which is asked at each try, said no.
+    // Returns nullopt if `goes_on`, called at each try, returned false.
     static Result<std::optional<FileLock>> take(const fs::path& path,
                                                 const std::function<bool(int)>& goes_on) {
         FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -68,7 +68,7 @@ Result<Stamp> stamp_of(const fs::path& source) {
     return Stamp{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// All that tokens depend on besides the text.
+// Returns everything besides the text that the tokens depend on.
 Json rules_of(const PrepareOptions& options) {
     Json key{{"rules", kRules},
              {"tokenizer", options.tokenizer},
@@ -82,7 +82,8 @@ Json rules_of(const PrepareOptions& options) {
     return key;
 }
 
-// Two sources of one name lie beside each other: everything that the tokens depend on is in it.
+// The name contains a hash of everything that the tokens depend on, so that two token files of one
+// source can coexist.
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
@@ -91,13 +92,13 @@ std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOpt
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));
 }
 
-// As preprocess_data of Megatron chooses, but for numbers that may be less than 0.
+// Chooses as Megatron's preprocess_data does, except that completions need negative numbers.
 TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
     return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
 
-// The next slices, one a thread, encoded at once: of lines that are very long, fewer, since a line
-// takes some thirty times its bytes while it is encoded.
+// Encodes the next slices in parallel, one per thread. Takes fewer if lines are very long, because
+// encoding a line takes about thirty times its size in memory.
 std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int threads) {
     std::vector<std::size_t> bounds = {begin};
     while (std::ssize(bounds) <= threads && bounds.back() < text.size() &&
@@ -119,7 +120,7 @@ tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
                     "; mend it, or let data.on_bad_line: skip leave such lines out");
 }
 
-// False: told to stop.
+// Returns false if told to stop.
 Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWriter& writer,
                        const PrepareOptions& options, const GoOn& go_on) {
     auto sync_due = std::chrono::steady_clock::now() + options.sync_every;
@@ -142,8 +143,8 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
     return true;
 }
 
-// Waits for whoever tokenizes this source now, another rank or another job: how far that one has
-// come is told as if it were done here, so that nobody takes those who wait for hung.
+// Waits for the rank or job that is tokenizing this source. Reports its progress as this rank's
+// own, so that waiting ranks do not seem to hang.
 Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
                                           const GoOn& go_on) {
     PrepareProgress others{0, static_cast<std::uint64_t>(size)};
@@ -165,15 +166,15 @@ bool is_there(const fs::path& path) {
 
 fs::path with(const fs::path& base, const char* suffix) { return fs::path(base) += suffix; }
 
-// One text on its way to a token file.
+// One text to be made into a token file.
 struct Work {
     const fs::path& source;
     const tokenizer::Tokenizer& tokenizer;
     const PrepareOptions& options;
     const GoOn& go_on;
-    fs::path base;  // of the token file, without .bin
+    fs::path base;  // path of the token file without .bin
     Stamp stamp;
-    std::string samples;  // of the text
+    std::string samples;  // sample_hash of the text
 
     EncodeRules rules() const {
         EncodeRules rules = options.rules;
@@ -184,8 +185,8 @@ struct Work {
 
 enum class Made { No, Yes, OfAnotherText };
 
-// A token file without a record is an earlier version's: its name, which has the text's size and
-// time, is all that is known of it.
+// A token file without a record was made by an earlier version. Its name, which depends on the
+// text's size and time, is then the only evidence.
 Result<Made> is_made(const Work& work) {
     if (!is_there(with(work.base, ".idx"))) return Made::No;
     ROLL_TRY(const auto record, read_record(work.base));
@@ -193,7 +194,7 @@ Result<Made> is_made(const Work& work) {
     return other ? Made::OfAnotherText : Made::Yes;
 }
 
-// Once, of a token file that is whole. `text_hash` 0: not known.
+// Writes the record of a complete token file. `text_hash` 0 means unknown.
 Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
     ROLL_TRY(const MappedFile bin, MappedFile::open(with(work.base, ".bin")));
     const auto hash = whole_hash(bin.bytes(), work.go_on);
@@ -204,7 +205,7 @@ Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
     return true;
 }
 
-// False: told to stop.
+// Returns false if told to stop.
 Result<bool> make(const Work& work) {
     const EncodeRules rules = work.rules();
     ROLL_TRY(const TextSource text, TextSource::open(work.source, work.tokenizer, rules));
@@ -225,12 +226,12 @@ Result<bool> make(const Work& work) {
     return true;
 }
 
-// Nothing: told to stop.
+// Returns nullopt if told to stop.
 Result<std::optional<Prepared>> make_or_wait(const Work& work) {
     ROLL_TRY_VOID(make_directories(work.options.directory));
     ROLL_TRY(const auto lock, take_turn(work.base, work.stamp.size, work.go_on));
     if (!lock) return std::optional<Prepared>();
-    ROLL_TRY(const Made made, is_made(work));  // by the one that was waited for
+    ROLL_TRY(const Made made, is_made(work));  // by the previous lock holder
     if (made == Made::OfAnotherText) {
         std::error_code ignored;
         fs::remove(with(work.base, ".idx"), ignored);

@@ -1,6 +1,6 @@
-// Tokenizing ahead: text files become token files in a directory beside the jobs' outputs, once for
-// each text, tokenizer and set of rules. Only files and threads: no rank waits in a collective for
-// it. Every rank may call it at once; one of them works, the others wait for its lock.
+// Tokenizes text files ahead of training, once for each text, tokenizer and set of rules. Token
+// files go to a directory next to the jobs' outputs. Uses only files and threads, no collectives.
+// Every rank may call it at the same time: one works, the others wait for its lock.
 #pragma once
 
 #include <chrono>
@@ -19,33 +19,34 @@ namespace roll::data {
 
 struct PrepareOptions {
     std::filesystem::path directory;  // of token files
-    std::string tokenizer;            // what tells it from others: part of the token file's name
-    EncodeRules rules;                // but json_lines, which the source's name says
-    bool skip_bad_lines = false;      // else the first one is an error
+    std::string tokenizer;            // identity; part of the token file's name
+    EncodeRules rules;                // json_lines is ignored: the extension decides
+    bool skip_bad_lines = false;      // false: the first bad line is an error
     int threads = 1;
-    std::chrono::seconds sync_every{1};  // what a kill costs at most; 0: after each slice
+    std::chrono::seconds sync_every{1};  // most work lost by a kill; 0: sync each slice
     std::vector<std::filesystem::path> elsewhere = {};  // more directories of token files
-    std::vector<std::string> hashes = {};               // whole_hash of token files that are wanted
+    std::vector<std::string> hashes = {};               // whole_hash of preferred token files
 };
 
 struct Prepared {
     std::filesystem::path bin;
-    std::uint64_t bad_lines = 0;  // left out, listed in the .bad file beside bin
+    std::uint64_t bad_lines = 0;  // skipped; listed in the .bad file next to `bin`
     TokenRecord record = {};
-    bool source_is_gone = false;  // the tokens are of an earlier job
-    bool was_stale = false;       // there were tokens of another text of the same size and time
+    bool source_is_gone = false;  // the tokens were made by an earlier job
+    bool was_stale = false;       // replaced tokens of another text with this size and time
 };
 
-// The token file of a .txt or .jsonl; nothing if it was told to stop. InvalidArgument names file,
-// line and reason of a bad line. Of a text that is gone, the token file that was made of it in
-// `directory` or one of `elsewhere`: the one whose hash is among `hashes`, or the only one.
-// NotFound if there is none, InvalidArgument if there are several.
+// Returns the token file of a .txt or .jsonl, making it if necessary; nullopt if told to stop.
+// Fails with InvalidArgument for a bad line, naming file, line and reason.
+// If the text no longer exists, returns the token file made from it in `directory` or one of
+// `elsewhere`: the one whose hash is in `hashes`, or the only one. Fails with NotFound if there is
+// none, with InvalidArgument if there are several.
 Result<std::optional<Prepared>> prepare(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const GoOn& go_on);
 
-// Reads all of a text. False: it is not the one that its tokens were made of; nullopt if it was
-// told to stop, or nothing is known of it.
+// Reads the whole text. Returns false if its tokens were made from another text; nullopt if told to
+// stop or if the record has no text hash.
 Result<std::optional<bool>> verify_text(const std::filesystem::path& source,
                                         const tokenizer::Tokenizer& tokenizer,
                                         const PrepareOptions& options, const TokenRecord& record,

@@ -1,14 +1,14 @@
-// Which tokens a sample is: a pure function of the seed and the sample's index, so the order of the
-// data depends on no layout and a resumed run starts anywhere in O(1).
+// Maps a sample's index to its tokens: a pure function of the seed and the index. So the order of
+// the data does not depend on the layout, and a resumed run starts anywhere in O(1).
 //
-// A file of n training tokens holds floor((n - 1) / seq_length) windows; window w is seq_length
-// inputs and as many targets, the inputs moved by one. A data epoch visits every window of every
-// file once, in an order drawn for that epoch; what a file's length leaves over shifts its windows
-// by an offset drawn for the epoch too.
+// A file of n training tokens holds floor((n - 1) / seq_length) windows; a window is seq_length
+// inputs and as many targets, shifted by one. A data epoch visits every window of every file once,
+// in an order drawn for that epoch. The remainder of the file's length gives an offset, also drawn
+// per epoch, by which its windows are shifted.
 //
-// Of a corpus that is cut between documents, windows are whole documents one after the other, as
-// many as fit into seq_length inputs (what is longer is cut off there). They are found once, and
-// visited likewise.
+// If the corpus is cut between documents, a window holds whole consecutive documents, as many as
+// fit into seq_length inputs (a longer document is truncated). These windows are computed once and
+// visited in the same way.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@
 
 namespace roll::data {
 
-// A bijection of [0, size) drawn by the key: a Feistel network, walked until it falls inside.
+// A bijection of [0, size) selected by the key: a Feistel network, repeated until the result is
+// below `size`.
 class Permutation {
   public:
     Permutation(std::uint64_t size, std::uint64_t key);
@@ -31,40 +32,40 @@ class Permutation {
     int half_bits_;
 };
 
-// A run of a corpus file's tokens: inputs are all but the last, targets all but the first.
+// A range of a corpus file's tokens: inputs are all except the last, targets all except the first.
 struct Window {
-    const CorpusFile* file = nullptr;  // of a corpus that outlives this
-    std::size_t begin = 0;             // in all of the file's tokens
+    const CorpusFile* file = nullptr;  // its corpus must outlive this
+    std::size_t begin = 0;             // index in all of the file's tokens
     std::size_t size = 0;
 
     Tokens tokens() const { return file->file.tokens().subspan(begin, size); }
 
-    // Where documents begin in it, but at its start: ascending, in tokens from its start.
+    // Returns the offsets in the window at which documents begin, ascending, without offset 0.
     std::vector<std::size_t> document_starts() const;
 };
 
 class Sampler {
   public:
-    // The corpus outlives it and holds at least one window.
+    // `corpus` must outlive this and hold at least one window.
     Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed);
 
-    std::uint64_t windows() const { return starts_.back(); }  // of a data epoch
+    std::uint64_t windows() const { return starts_.back(); }  // per data epoch
 
-    // seq_length + 1 tokens, or at most so many.
+    // Returns a window of seq_length + 1 tokens, or at most that many if cut between documents.
     Window sample(std::uint64_t index) const;
 
   private:
     const Corpus& corpus_;
     std::int64_t seq_length_;
     std::uint64_t seed_;
-    std::vector<std::uint64_t> starts_;  // of each file's windows; then their number
-    std::vector<Window> packed_;         // all windows, where they are not cut anywhere
+    std::vector<std::uint64_t> starts_;  // first window of each file; then the total
+    std::vector<Window> packed_;         // all windows, if cut between documents
 };
 
-// The held-out tails as windows: consecutive inputs of seq_length (the last of a file may be
-// shorter), so that every token of a tail but its first is predicted exactly once, from what stands
-// before it in its window; or whole documents, as a Sampler's. Each holds its inputs and one token
-// more. In order.
+// Returns the held-out tails as windows, in order. Each holds its inputs plus one token. If the
+// corpus is cut anywhere, they are consecutive runs of seq_length inputs (the last of a file may be
+// shorter), so every token of a tail except its first is predicted exactly once, from the tokens
+// before it in its window. Otherwise they hold whole documents, like a Sampler's.
 std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length);
 
 }  // namespace roll::data

@@ -1,6 +1,6 @@
-// A text file cut into slices that are encoded one by one: a .txt, which is one document of any
-// length, or a .jsonl, a document a line. Where slices end depends on the text, the tokenizer and
-// where the slice before ended, on nothing else.
+// A text file in slices that are encoded separately: a .txt is one document of any length, a .jsonl
+// has one document per line. The end of a slice depends only on its begin, the text and the
+// tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -17,45 +17,45 @@ namespace roll::data {
 
 struct EncodeRules {
     bool json_lines = false;
-    std::string field = "text";  // of a line's object
-    bool completions = false;    // a document is a line's prompt, only read, and completion
+    std::string field = "text";  // key in a line's object
+    bool completions = false;    // a document is a prompt (context) and a completion
     std::string prompt_field = "prompt", completion_field = "completion";
-    bool add_special = true;            // what the tokenizer puts around a text
-    std::int64_t end_token = -1;        // after each document that does not end with it; -1: none
-    std::size_t slice_bytes = 1 << 20;  // about
+    bool add_special = true;            // the tokens that the tokenizer adds around a text
+    std::int64_t end_token = -1;        // appended to a document without it; -1: none
+    std::size_t slice_bytes = 1 << 20;  // approximate
 };
 
 struct BadLine {
-    std::uint64_t line = 0;  // from 1; from the slice's first line in an Encoded
+    std::uint64_t line = 0;  // from 1; in an Encoded, relative to the slice
     std::string reason;
-    std::string_view text = {};  // the line, or the first MiB of it, where the source has it
+    std::string_view text = {};  // the line's first MiB at most, if available
 };
 
 // The tokens of one slice.
 struct Encoded {
-    std::size_t end = 0;          // of the slice in the file
+    std::size_t end = 0;          // offset in the file
     std::uint64_t text_hash = 0;  // of the slice's bytes
     std::uint64_t lines = 0;
-    std::vector<std::uint32_t> ids;          // those only read as tokens.hpp has them
+    std::vector<std::uint32_t> ids;          // context-only ones encoded as in tokens.hpp
     std::vector<std::size_t> document_ends;  // positions in ids
     std::vector<BadLine> bad;
 };
 
 class TextSource {
   public:
-    // Errors name the path. The tokenizer outlives it.
+    // Errors name the path. `tokenizer` must outlive this.
     static Result<TextSource> open(const std::filesystem::path& path,
                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules);
 
     std::size_t size() const { return text_.size(); }
 
-    // Where the slice that begins here ends. REQUIRES: begin < size().
+    // Returns the end of the slice that starts at `begin`. REQUIRES: begin < size().
     std::size_t slice_end(std::size_t begin) const;
 
-    // Any number of threads may encode.
+    // Thread-safe.
     Encoded encode(std::size_t begin, std::size_t end) const;
 
-    std::uint64_t hash_of(std::size_t begin, std::size_t end) const;  // of a slice's bytes
+    std::uint64_t hash_of(std::size_t begin, std::size_t end) const;  // of the slice's bytes
 
   private:
     TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, EncodeRules rules);

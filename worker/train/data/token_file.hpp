@@ -1,6 +1,6 @@
-// Tokens on disk, mapped: a text whose bytes are the tokens, or Megatron's indexed dataset, a .bin
-// of tokens back to back with an .idx of sequences and documents beside it. Opening costs no
-// reading of tokens.
+// Token files, memory-mapped: either a text whose bytes are the tokens, or Megatron's indexed
+// dataset: a .bin of consecutive tokens with an .idx of sequences and documents. Opening does not
+// read the tokens.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace roll::data {
 
 class TokenFile {
   public:
-    // One document, the file's bytes. Errors name the path, as MappedFile's do.
+    // Opens a file as one document of byte tokens. Errors name the path, as MappedFile's do.
     static Result<TokenFile> open_bytes(const std::filesystem::path& path);
 
-    // `bin` and the .idx of the same name. Corrupt: sizes that contradict each other, an element
-    // type that is no integer's.
+    // Opens `bin` and the .idx of the same name. Fails with Corrupt if sizes contradict each other
+    // or the element type is not an integer.
     static Result<TokenFile> open_indexed(const std::filesystem::path& bin);
 
     Tokens tokens() const { return tokens_; }
     std::size_t documents() const { return documents_; }
 
-    // Where documents begin after `begin` and before `end`, ascending; in tokens.
+    // Returns the token indices in (begin, end) at which documents start, ascending.
     std::vector<std::size_t> starts_within(std::size_t begin, std::size_t end) const;
 
   private:
@@ -41,14 +41,14 @@ class TokenFile {
     Tokens tokens_;
     std::size_t documents_ = 1;
     std::size_t sequences_ = 0;
-    std::size_t element_ = 1;  // bytes of a token
+    std::size_t element_ = 1;  // bytes per token
 };
 
-// The .idx that belongs to a .bin.
+// Returns the path of the .idx of a .bin.
 std::filesystem::path index_of(const std::filesystem::path& bin);
 
-// What an .idx begins with; the arrays that follow are not aligned.
-constexpr char kIndexMagic[] = "MMIDIDX\0";  // and the literal's own zero: 9 bytes
+// The header of an .idx; the arrays after it are not aligned.
+constexpr char kIndexMagic[] = "MMIDIDX\0";  // with the literal's own terminator: 9 bytes
 constexpr std::size_t kIndexHeader = 34;
 constexpr std::uint64_t kIndexVersion = 1;
 

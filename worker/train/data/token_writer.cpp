@@ -10,9 +10,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A sequence's length is an i32 in the .idx: a longer document has several.
+// The .idx stores a sequence's length as i32, so a longer document has several sequences.
 constexpr std::uint64_t kSequenceMax = 1ULL << 30;
-// What .sequences holds for each: its length, doubled, plus whether it ends its document.
+// An entry of .sequences: the sequence's length times 2, plus 1 if it ends its document.
 using SequenceRecord = std::uint32_t;
 
 constexpr const char *kTokens = ".bin", *kIndex = ".idx", *kSequences = ".sequences",
@@ -78,7 +78,7 @@ fs::path TokenWriter::path(const char* suffix) const { return with(base_, suffix
 Result<TokenWriter> TokenWriter::open(const fs::path& base, TokenType type) {
     auto writer = go_on(base, type);
     if (writer || writer.error().code != ErrorCode::Corrupt) return writer;
-    discard(base);  // its pieces do not fit each other: it is made anew
+    discard(base);  // its files are inconsistent: start over
     return go_on(base, type);
 }
 
@@ -137,7 +137,7 @@ Result<void> TokenWriter::sync() {
     return write_file_atomically(path(kState), state_text(progress_));
 }
 
-// Three walks over the sequences: their lengths, their places, and which of them begin documents.
+// Scans the sequences three times: for lengths, offsets and document starts.
 Result<void> TokenWriter::write_index() {
     ROLL_TRY(const MappedFile mapped, MappedFile::open(path(kSequences)));
     const auto record = [&](std::uint64_t i) {
@@ -179,7 +179,7 @@ Result<void> TokenWriter::write_index() {
 }
 
 Result<void> TokenWriter::finish() {
-    if (progress_.open > 0) {  // a text whose last slice has no tokens of its own
+    if (progress_.open > 0) {  // a text whose last slice produced no tokens
         std::string record;
         end_sequence(progress_.open, true, record);
         ROLL_TRY_VOID(sequences_.append(record));

@@ -1,6 +1,6 @@
-// Writes one token file (.bin and .idx, token_file.hpp) in pieces, so that a writer that was killed
-// goes on where it last synced and the bytes come out the same. The .idx appears last, whole: where
-// it is, the token file is finished.
+// Writes one token file (.bin and .idx, token_file.hpp) incrementally. After a kill, a new writer
+// continues from the last sync and produces the same bytes. The .idx is written last and
+// atomically: if it exists, the token file is complete.
 #pragma once
 
 #include <cstdint>
@@ -14,42 +14,42 @@
 
 namespace roll::data {
 
-// How far a file has come: what a writer that takes over needs to know.
+// Progress of a file, from which another writer can continue.
 struct WriteProgress {
-    std::uint64_t offset = 0;  // of the source that is written
-    std::uint64_t lines = 0;   // before it
+    std::uint64_t offset = 0;  // in the source
+    std::uint64_t lines = 0;   // before `offset`
     std::uint64_t tokens = 0;
     std::uint64_t sequences = 0;
     std::uint64_t documents = 0;
-    std::uint64_t open = 0;  // tokens of the document that has not ended
+    std::uint64_t open = 0;  // tokens of the unfinished document
     std::uint64_t bad_lines = 0;
-    std::uint64_t bad_bytes = 0;  // of the list of bad lines
-    std::uint64_t text_hash = 0;  // join_hashes of the slices before offset; 0: not known
+    std::uint64_t bad_bytes = 0;  // size of the list of bad lines
+    std::uint64_t text_hash = 0;  // join_hashes of the slices before `offset`; 0: unknown
 };
 
-// The hash of a text whose slices' hashes are joined one after the other, from 0.
+// Combines slices' hashes in order into the hash of a text, starting with `before` = 0.
 std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
 
 class TokenWriter {
   public:
-    // `base` is the path without .bin. Goes on from what was synced last, if anything was and is
-    // still there; anew otherwise.
+    // `base` is the path without .bin. Continues from the last sync if its files still exist;
+    // otherwise starts over.
     static Result<TokenWriter> open(const std::filesystem::path& base, TokenType type);
 
     const WriteProgress& progress() const { return progress_; }
 
-    // Slices in the order of the source.
+    // Appends the next slice of the source.
     Result<void> append(const Encoded& encoded);
     Result<void> sync();
 
-    // Syncs, writes the .idx and removes what only a writer needs. The list of bad lines stays if
-    // there are any: BASE.bad, "line<tab>reason".
+    // Syncs, writes the .idx and removes the writer's temporary files. Keeps the list of bad lines,
+    // if there are any: BASE.bad, "line<tab>reason".
     Result<void> finish();
 
-    // How much of the source of an unfinished file is safe, in bytes; any process may ask.
+    // Returns how many bytes of the source an unfinished file has synced. Any process may call it.
     static std::uint64_t synced(const std::filesystem::path& base);
 
-    // Removes all of an unfinished file.
+    // Removes all files of an unfinished token file.
     static void discard(const std::filesystem::path& base);
 
   private:

@@ -1,5 +1,5 @@
-// A run of token ids where they lie, in one of the element types of token files. A view: what it
-// shows outlives it.
+// A view of token ids in memory, in one of the element types of token files. The memory must
+// outlive it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace roll::data {
 
-// The element types that token files have, by their code in an .idx.
+// Element types of token files, with their codes in an .idx.
 enum class TokenType : std::uint8_t { Uint8 = 1, Int16 = 3, Int32 = 4, Int64 = 5, Uint16 = 8 };
 
 constexpr std::size_t size_of(TokenType type) {
@@ -23,8 +23,8 @@ constexpr std::size_t size_of(TokenType type) {
     return 1;
 }
 
-// How a token that is read and not predicted is stored, where only completions to prompts are
-// learned: as what no token is, less than 0.
+// Returns the encoding of a context-only token (a prompt's, without loss) in a dataset of prompts
+// and completions: ~id, which is negative.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }  // its own inverse
 
 class Tokens {
@@ -40,7 +40,7 @@ class Tokens {
     const std::byte* data() const { return data_; }
     TokenType type() const { return type_; }
 
-    // The id as it stands: one that no vocabulary has (negative, say) is the reader's to refuse.
+    // Returns the stored id. The caller must reject ids outside the vocabulary, e.g. negative ones.
     std::int64_t operator[](std::size_t index) const {
         switch (type_) {
             case TokenType::Uint8: return load<std::uint8_t>(index);
@@ -66,7 +66,7 @@ class Tokens {
 
   private:
     template <class T>
-    T load(std::size_t index) const {  // nothing in a token file need be aligned
+    T load(std::size_t index) const {  // token files guarantee no alignment
         T value;
         std::memcpy(&value, data_ + index * sizeof(T), sizeof(T));
         return value;
