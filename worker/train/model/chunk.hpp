@@ -1,9 +1,9 @@
-// The layers of one virtual stage, with what its micro-batches in flight have saved.
+// The layers of one virtual stage, with the activations saved by its micro-batches in flight.
 //
-// The three calls of a micro-batch come in this order, with those of others in between as the
-// schedule has it. Gradients are summed in parameters().grad, with the same bits whatever the order
-// of the micro-batches; the first after begin_step() replaces what was there. Not thread-safe;
-// throws c10::Error.
+// Each micro-batch calls forward, backward_input and backward_weight in this order; calls of other
+// micro-batches may come in between. Gradients are summed in parameters().grad, bitwise the same
+// for any order of the micro-batches. The first contribution after begin_step() overwrites the old
+// gradient. Not thread-safe; throws c10::Error.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace roll::train {
 
-// Whether backward_input also does the weight halves, a layer at a time. It then holds less and
-// tells earlier that gradients are ready, but its result comes later.
+// Now: backward_input also computes the weight halves, layer by layer. That holds less memory and
+// makes gradients ready earlier, but its result comes later. Later: backward_weight computes them.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
@@ -27,33 +27,34 @@ class Chunk {
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
-    // A new step: micro-batches count from 0 again.
+    // Starts a new step: micro-batches are numbered from 0 again.
     void begin_step() {
         grads_.begin();
         room_.clear();
     }
 
-    // Takes hidden_MC from the stage before (nothing if pre), returns hidden_MC for the next or, if
-    // post, scale * the summed loss as a 0-dim double.
+    // Takes `hidden_MC` from the previous stage (unused if pre). Returns hidden_MC for the next
+    // stage or, if post, the summed loss times `scale`, a 0-dim double.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        double scale, const GradReady& ready);
 
-    // Takes d hidden_MC of the stage after (nothing if post), returns that for the one before
-    // (undefined if pre).
+    // Takes the gradient of hidden_MC from the next stage (unused if post). Returns the gradient
+    // for the previous stage (undefined if pre).
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 
-    // Does the products that backward_input left, and frees what the micro-batch still holds.
+    // Computes the weight halves that backward_input left and frees what the micro-batch still
+    // holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // What forward gives, but the plain sum of the loss, and nothing is kept for a backward.
+    // Same as forward, but returns the plain sum of the loss and saves nothing for backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
-    // Of a whole model in one chunk: [B, T, V].
+    // Returns logits [B, T, V]. REQUIRES: one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
 
-    // The parts of a forward pass, for generation with its own attention: the embedding's output,
-    // the last norm of x_MC, and the output layer.
+    // Parts of forward, for generation with its own attention: the embedding's output, the final
+    // norm of x_MC, and the output layer.
     at::Tensor embedded(const at::Tensor& tokens_M) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const;
@@ -68,8 +69,8 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // How a micro-batch's rows lie in sequences. Segments make one of all rows, with positions that
-    // begin again at each.
+    // How a micro-batch's rows form sequences. With segments, all rows are one sequence whose
+    // positions restart at each segment.
     struct Sequences {
         std::int64_t positions = 0;
         ops::RopeTable rope;
@@ -91,7 +92,7 @@ class Chunk {
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;
-    at::Tensor here(const at::Tensor& tensor) const;  // on the weights' device
+    at::Tensor here(const at::Tensor& tensor) const;  // copied to the weights' device
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
@@ -105,7 +106,7 @@ class Chunk {
     OrderedGrads grads_;
     SavedRoom room_;
     ops::RopeTable rope_;
-    std::map<int, Saved> saved_;  // by micro-batch, from forward to backward_weight
+    std::map<int, Saved> saved_;  // from forward to backward_weight
 };
 
 }  // namespace roll::train

@@ -1,4 +1,4 @@
-// Which part of a model a chunk holds, and what a step feeds it.
+// The part of a model that a chunk holds, and the input of a step.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace roll::train {
 
 struct ChunkSpec {
     std::int64_t layer_begin = 0;
-    std::int64_t layer_end = 0;  // may equal layer_begin: a chunk may pass its input on
+    std::int64_t layer_end = 0;  // may equal layer_begin: then it only passes its input on
     bool pre = true;             // holds the embedding
-    bool post = true;            // holds the last norm, the output layer and the loss
+    bool post = true;            // holds the final norm, the output layer and the loss
 };
 
-// The part of global stage `stage` when the layers are split as evenly as they can be.
+// Returns the part of global stage `stage` if the layers are split as evenly as possible.
 inline ChunkSpec split_layers(const spec::ModelConfig& config, int stage, int stages) {
     return {stage * config.layers / stages, (stage + 1) * config.layers / stages, stage == 0,
             stage == stages - 1};
@@ -27,8 +27,8 @@ inline ChunkSpec split_layers(const spec::ModelConfig& config, int stage, int st
 struct Microbatch {
     at::Tensor tokens_BT;
     at::Tensor targets_BT;  // each position's next token, or ops::kIgnored
-    // Where segments that see nothing of each other begin, in B T rows: ascending, each row's start
-    // among them. Empty: each row is one.
+    // Starts of the segments that do not attend to each other, as indices into the B T rows:
+    // ascending, including each row's start. Empty: each row is one segment.
     std::vector<std::int64_t> segments = {};
 };
 

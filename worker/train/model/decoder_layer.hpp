@@ -1,7 +1,7 @@
-// One decoder layer over the operators: x + attention(norm(x)), then + mlp(norm(.)), with what the
-// config adds to either. Stateless: what backward needs is in LayerSaved, and what the weight
-// halves need is handed on in closures. What one pass over memory makes again (a norm's output, the
-// activation) is not kept.
+// One decoder layer: x + attention(norm(x)), then + mlp(norm(.)), with the config's optional norms
+// and biases. Stateless: LayerSaved holds the input of backward, and closures hold the input of the
+// weight halves. Values that one pass over memory can recompute (a norm's output, the activation)
+// are not saved.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,13 @@ struct LayerSaved {
     ops::RmsNormSaved post_norm2;
 };
 
-// Takes what backward contributes to a parameter's gradient: add() adds it.
+// Receives one contribution of backward to a parameter's gradient; add() adds it.
 using Contribute = std::function<void(int parameter, AddGrad add)>;
 
-// The contribution of one micro-batch to a norm's gradient.
+// Returns the addition of one micro-batch's part to a norm's gradient.
 AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C);
 
-// What a norm multiplies by.
+// Returns the factor that a norm applies: w, or 1 + w.
 at::Tensor norm_weight(const spec::ModelConfig& config, const at::Tensor& w_C);
 
 struct Layer {
@@ -43,21 +43,21 @@ struct Layer {
     const LayerPlaces& places;
     const ops::RopeTable& table;
     std::int64_t index;                           // in the whole model
-    int first;                                    // of the layer's parameters
-    std::span<const std::int64_t> segments = {};  // of a micro-batch
-    ops::Place kept = {};                         // where what forward saves lies
+    int first;                                    // index of the layer's first parameter
+    std::span<const std::int64_t> segments = {};  // of the micro-batch
+    ops::Place kept = {};                         // where saved activations are placed
 
-    // x_MC holds whole sequences of `positions` rows.
+    // Requires that x_MC holds whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
-    // The two halves of forward, for whoever has an attention of their own between them: o_MA is
-    // its result.
+    // The two halves of forward, for a caller with its own attention in between; o_MA is the result
+    // of that attention.
     ops::Heads project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;
 
-    // Returns dx_MC. The norms' gradients, which come with it, go to `input`; the weight halves to
-    // `weight`, which may run them at once or keep them. Uses up what was saved.
+    // Returns dx_MC. Passes the norms' gradients to `input` and the weight halves to `weight`,
+    // which may run them at once or keep them. Consumes `saved`.
     at::Tensor backward_input(const at::Tensor& dy_MC, LayerSaved& saved, const Contribute& input,
                               const Contribute& weight) const;
 

@@ -1,5 +1,4 @@
-// Continues a text with a whole model in one chunk, one token at a time over cached keys and
-// values.
+// Generates text with a whole model in one chunk, one token at a time, with cached keys and values.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +10,16 @@ namespace roll::train {
 
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
-    double temperature = 0;  // 0: always the likeliest token
-    double top_p = 1;        // draw from the likeliest tokens that together have this share
-    std::uint64_t seed = 1;  // with a temperature: equal seeds draw equal tokens
+    double temperature = 0;  // 0: always the most likely token
+    double top_p = 1;        // sample from the most likely tokens up to this probability
+    std::uint64_t seed = 1;  // equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
-    std::int64_t ids = 0;  // of the tokenizer, so many are chosen from; 0: all of the model's
+    std::int64_t ids = 0;  // only tokens below this; 0: any of the model's
 };
 
-// The tokens that follow the prompt, the stop token not included. Fewer than max_tokens when the
-// model's positions_max is reached; a longer prompt is cut at its front. The prompt is not empty.
+// Returns the tokens that follow the prompt, without the stop token: at most max_tokens, and fewer
+// if the model's positions_max is reached. A prompt that is too long is cut at its front. REQUIRES:
+// `prompt` is not empty.
 std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

@@ -1,4 +1,4 @@
-// Large tensors that cost nothing until they are used.
+// Large tensors whose memory is allocated only when it is used.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,13 @@
 
 namespace roll::train {
 
-// `size` zeros. On a CPU the kernel makes each page when it is first touched, in huge pages where
-// it can: nothing is cleared twice, and who touches it first (all threads, side by side) pays for
-// it.
+// Returns `size` zeros. On a CPU the kernel allocates each page at its first touch, as a huge page
+// if possible. So no page is cleared twice, and the threads that first write it share the cost.
 at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options);
 
-// Has all threads make the pages of one of them that will be written whole, each its own part.
-// Where a huge page comes slowly, because a virtual machine's host has to find its memory first,
-// the others are made of small ones: those the machine mostly has used before, and has at hand.
+// Allocates all pages of a lazy_zeros tensor, with each thread allocating a part; for a tensor that
+// will be written completely. If huge pages are slow, because a virtual machine's host must find
+// the memory first, the rest uses small pages, which the machine mostly has in use already.
 void make_pages(const at::Tensor& flat);
 
 }  // namespace roll::train

@@ -1,6 +1,6 @@
-// Adds what micro-batches contribute to a chunk's gradients, for each parameter in the order of the
-// micro-batches, whatever the order they come in. So gradients do not depend on the pipeline
-// schedule, to the last bit; what comes too early is kept until its turn.
+// Adds the micro-batches' contributions to a chunk's gradients: for each parameter in the order of
+// the micro-batches, whatever order they arrive in. A contribution that arrives early waits for its
+// turn. So gradients are bitwise the same for every pipeline schedule.
 #pragma once
 
 #include <functional>
@@ -19,15 +19,15 @@ class OrderedGrads {
         begin();
     }
 
-    // A new step: nothing has been added. Aborts if something is still waiting for its turn.
+    // Starts a new step with nothing added. Aborts if a contribution still waits for its turn.
     void begin();
 
-    // Contribution number `use` of a micro-batch: add() runs now or in its turn, once, and must
-    // give the same bits either way; of a frozen parameter it is dropped. `ready` is told of
-    // everything that this call has added.
+    // Adds contribution number `use` of a micro-batch. Calls add() once, now or in its turn; it
+    // must give the same bits either way. Drops it if the parameter is frozen. Calls `ready` for
+    // each contribution that this call added.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);
 
-    // Whether that contribution's turn has come.
+    // Returns true if it is that contribution's turn.
     bool is_next(int parameter, int microbatch, int use) const;
 
   private:

@@ -1,5 +1,5 @@
 // Counter-based random numbers: the n-th number of a named sequence is a function of (seed, name,
-// n), so no layout, order or thread count changes it.
+// n), so it does not depend on layout, order or number of threads.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@ using PhiloxKey = std::array<std::uint32_t, 2>;
 // Philox4x32-10 (Salmon et al., 2011).
 PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key);
 
-// Element i of the contiguous tensor becomes std * the i-th normal number of the sequence, drawn in
-// double and rounded to the tensor's type (float or double).
+// Sets element i of the contiguous tensor to std * the i-th normal number of the sequence, computed
+// in double and rounded to the tensor's type (float or double).
 void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::string_view name);
 
-// A number in [0, 1) with 53 random bits.
+// Returns a number in [0, 1) with 53 random bits.
 double uniform(std::uint64_t seed, std::string_view name, std::uint64_t index);
 
 }  // namespace roll::train

@@ -1,5 +1,6 @@
-// Tensors in plan::SpareRoom: what a step's first micro-batch saves lies where gradients will be.
-// There is no room on a GPU, nor where a parameter is frozen: its gradient stays 0.
+// Makes tensors in plan::SpareRoom: the first micro-batch of a step saves its activations in the
+// gradients' memory. On a GPU, or if a parameter is frozen (its gradient must stay 0), there is no
+// such room.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@ namespace roll::train {
 
 class SavedRoom {
   public:
-    // Of `layers` layers of `count` parameters each, from number `first` on. The parameters outlive
-    // this and what is made here.
+    // Uses the gradients of `layers` layers with `count` parameters each, from parameter `first`
+    // on. `parameters` must outlive this and its tensors.
     SavedRoom(const Parameters& parameters, int first, int count, std::int64_t layers);
 
-    // A new step: what was saved is used up.
+    // Starts a new step; all activations must have been used.
     void clear();
 
-    // Who makes what a layer saves, counted from 0; new memory where there is no room. Of the loss:
-    // layer `layers`.
+    // Returns the allocator for what layer `layer`, counted from 0, saves; it uses new memory if
+    // there is no room. The loss is layer `layers`.
     ops::Place of_layer(std::int64_t layer);
 
   private:
