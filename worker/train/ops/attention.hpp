@@ -1,5 +1,5 @@
-// Causal grouped-query attention. Letters as in rope.hpp, A = H D. Scores are never whole in
-// memory: forward keeps each position's log sum exp, from which backward makes them again.
+// Causal grouped-query attention. Letters as in rope.hpp, A = H D. The score matrix is never
+// stored: forward saves each position's log sum exp, from which backward recomputes the scores.
 #pragma once
 
 #include <array>
@@ -12,24 +12,24 @@
 namespace roll::ops {
 
 struct AttentionRule {
-    double scale = 0;         // of the scores; 0: 1 / sqrt(D)
-    double soft_cap = 0;      // scores become cap * tanh(score / cap); 0: they stay
-    std::int64_t window = 0;  // a position sees so many, itself included; 0: all before it
+    double scale = 0;         // factor of the scores; 0: 1 / sqrt(D)
+    double soft_cap = 0;      // score = cap * tanh(score / cap); 0: no cap
+    std::int64_t window = 0;  // keys visible to a position, including itself; 0: all
 };
 
 struct AttentionSaved {
-    AttentionRule rule;  // its scale as it was used
+    AttentionRule rule;  // with the scale that was used
     Heads heads;
     at::Tensor out_BTA;
     at::Tensor logsumexp_BHT;
-    std::array<at::Tensor, 2> flash;  // what a GPU's flash attention keeps besides
+    std::array<at::Tensor, 2> flash;  // saved by a GPU's flash attention
 };
 
-// o_BTA. `place` is asked on a CPU alone.
+// Returns o_BTA. `place` is used only on a CPU.
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
                      const Place& place = {});
 
-// Of bfloat16 on a CPU the gradients are float32: rope_backward rounds them.
+// For bfloat16 on a CPU the gradients are float32; rope_backward rounds them.
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
 }  // namespace roll::ops

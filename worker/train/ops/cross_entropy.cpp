@@ -9,9 +9,9 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 64 << 20;  // of logits: larger is no faster (measured)
+constexpr std::int64_t kBlockBytes = 64 << 20;  // logits; larger is not faster (measured)
 
-// Turns a block's logits into their gradient; loss_R (double) gets each row's loss.
+// Overwrites a block's logits with their gradient and loss_R (double) with each row's loss.
 void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
             const at::Tensor& loss_R) {
     const std::int64_t size = logits_RV.size(1);
@@ -35,7 +35,7 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double sca
     });
 }
 
-// Rows of logits in a block, nearly the same in each.
+// Returns the rows of logits per block, such that all blocks have nearly the same size.
 std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
     const auto bytes = static_cast<std::int64_t>(w_VC.size(0) * x_MC.element_size());
     const std::int64_t rows = x_MC.size(0), most = std::max<std::int64_t>(1, kBlockBytes / bytes);
@@ -43,7 +43,7 @@ std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
     return std::max<std::int64_t>(1, (rows + blocks - 1) / blocks);
 }
 
-// Caps logits in place; returns d capped / d logit, or nothing without a cap.
+// Caps logits in place. Returns d capped / d logit, or an undefined tensor without a cap.
 at::Tensor cap(const at::Tensor& logits_RV, double soft_cap) {
     if (soft_cap == 0) return {};
     logits_RV.div_(soft_cap).tanh_();

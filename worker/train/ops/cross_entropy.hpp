@@ -1,9 +1,9 @@
-// The output layer and its loss in one operator, a block of rows at a time: logits exist for one
-// block only, and become their own gradient in place.
+// The output layer and its loss in one operator, one block of rows at a time: only one block of
+// logits exists at a time, and it is overwritten by its own gradient.
 //
-// M rows, C channels, V vocabulary. Forward and backward are one call, because whoever has the
-// block's logits has everything that both need; the weight gradient is not split off for the
-// same reason (keeping it for later would keep the logits).
+// M rows, C channels, V vocabulary. Forward and backward are one call, because both need the
+// block's logits. The weight gradient is computed there, too: computing it later would require
+// keeping the logits.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace roll::ops {
 
-inline constexpr std::int64_t kIgnored = -100;  // the target of a row that does not count
+inline constexpr std::int64_t kIgnored = -100;  // target of a row without loss
 
 struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
-// How logits come from x_MC: l = x_MC @ w_VC^T, and with a soft cap, cap * tanh(l / cap).
+// Maps x_MC to logits: l = x_MC @ w_VC^T, and with a soft cap, cap * tanh(l / cap).
 struct Head {
     at::Tensor w_VC;
     double soft_cap = 0;
@@ -27,19 +27,19 @@ struct Head {
 
 at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // [M, V]
 
-// Where the weight's gradient goes; an undefined dw_VC asks for none.
+// Destination of the weight's gradient; not computed if dw_VC is undefined.
 struct HeadGrad {
     at::Tensor dw_VC;
     Sum sum = Sum::Add;
 };
 
-// scale * the sum over rows of -log softmax(logits)[target]; a 0-dim double. `place` is for a
-// block of logits, which nobody needs afterwards.
+// Returns scale * the sum over rows of -log softmax(logits)[target], a 0-dim double. `place`
+// provides memory for a temporary block of logits.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved, const Place& place = {});
 
-// The same sum without a scale, a gradient or anything saved.
+// Returns the same sum without scale; computes no gradient and saves nothing.
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M);
 

@@ -1,5 +1,5 @@
-// a_MI = gelu(gate_MI) * up_MI with gelu by its tanh formula, where gate_up_MJ holds gate and up
-// side by side (J = 2 I).
+// a_MI = gelu(gate_MI) * up_MI with the tanh formula of gelu; a row of gate_up_MJ is gate, then up
+// (J = 2 I).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,6 @@
-// The operators on a GPU, by ATen's kernels: flash attention, fused norms and AdamW where they are.
-// The operators of this folder come here with tensors that are not the CPU's. What needs no kernel
-// that only a GPU has gives the same on CPU tensors, and is tested there.
+// The operators on a GPU, from ATen's kernels: flash attention, fused norms and AdamW where
+// available. This folder's operators call these for tensors that are not on the CPU. Functions
+// without GPU-only kernels give the same results for CPU tensors, with which they are tested.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace roll::ops::gpu {
 
-// Only on a GPU.
+// Only for GPU tensors.
 at::Tensor rms_norm(const at::Tensor& x_MC, const at::Tensor& w_C, double eps, RmsNormSaved& saved);
 at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
                              const RmsNormSaved& saved, const at::Tensor& dresidual_MC,
@@ -27,22 +27,23 @@ at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, cons
 at::Tensor swiglu(const at::Tensor& gate_up_MJ);
 at::Tensor swiglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);
 
-// The heads are views that lie position by position, as flash attention wants them.
+// Returns heads as views stored position by position, as flash attention requires.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table);
 at::Tensor rope_backward(const Heads& d, const RopeTable& table);
 
-// Flash attention for 16-bit types without a soft cap, on a GPU; else products of whole blocks of
-// queries. `saved` has rule and heads, and gets the rest.
+// Uses flash attention for 16-bit types without a soft cap on a GPU, else matrix products over
+// blocks of queries. Reads rule and heads from `saved` and fills the rest.
 at::Tensor attention(AttentionSaved& saved);
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
-// Turns logits into scale times the loss's gradient; loss_R (double) gets each row's loss.
+// Overwrites the logits with scale times the loss's gradient and loss_R (double) with each row's
+// loss.
 void cross_entropy(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
                    const at::Tensor& loss_R);
 
 struct AdamW {
     double lr, beta1, beta2, weight_decay, eps;
-    std::int64_t steps;  // with this one
+    std::int64_t steps;  // including this one
 };
 void adamw(std::span<const at::Tensor> weight, std::span<const at::Tensor> grad,
            std::span<const at::Tensor> average, std::span<const at::Tensor> square,

@@ -1,4 +1,4 @@
-// Where an operator's result lies, for a caller that has memory for it.
+// Lets a caller provide the memory of an operator's result.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace roll::ops {
 
-// Makes the tensor for a result. An empty one: new memory.
+// Makes the tensor for a result. If empty, new memory is allocated.
 using Place = std::function<at::Tensor(at::IntArrayRef sizes, const at::TensorOptions& options)>;
 
 inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,

@@ -6,9 +6,9 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kBlockRows = 32;  // one partial sum of the weights' gradients each
+constexpr std::int64_t kBlockRows = 32;  // rows per partial sum of the weights' gradients
 
-// How a row of the projection lies: `groups` times `queries` query heads, a key, a value.
+// Layout of a row of the projection: per group, `queries` query heads, a key and a value.
 struct Packed {
     std::int64_t dim, groups, queries;
 

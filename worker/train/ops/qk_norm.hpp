@@ -1,6 +1,6 @@
-// An RMSNorm of each query head and each key head, with one weight for all queries and one for all
-// keys; values pass unchanged. Of the fused projection, before it is cut into heads: letters as in
-// rope.hpp.
+// RMSNorm of each query head and each key head, with one weight for all queries and one for all
+// keys; values pass unchanged. Works on the fused projection, before it is split into heads:
+// letters as in rope.hpp.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@ namespace roll::ops {
 
 struct QkNormSaved {
     at::Tensor qkv_MP;
-    at::Tensor rstd_MR;  // of each row of D: R = H + 2 G, those of values unused
-    RmsNormSaved q, k;   // instead of both, on a GPU
+    at::Tensor rstd_MR;  // of each row of D: R = H + 2 G; unused for values
+    RmsNormSaved q, k;   // on a GPU, instead of both
 };
 
-// Weights are [D]; kv_heads is G.
+// The weights are [D]; kv_heads is G.
 at::Tensor qk_norm(const at::Tensor& qkv_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                    std::int64_t kv_heads, double eps, QkNormSaved& saved);
 
-// Returns dqkv_MP and overwrites both weights' gradients, summed over rows in an order of its own.
+// Returns dqkv_MP and overwrites both weights' gradients. They are summed over rows in a fixed
+// order, so the result does not depend on the number of threads.
 at::Tensor qk_norm_backward(const at::Tensor& dy_MP, const at::Tensor& q_D, const at::Tensor& k_D,
                             std::int64_t kv_heads, const QkNormSaved& saved, const at::Tensor& dq_D,
                             const at::Tensor& dk_D);

@@ -6,7 +6,7 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kBlockRows = 32;  // one partial sum of dw each
+constexpr std::int64_t kBlockRows = 32;  // rows per partial sum of dw
 
 }  // namespace
 

@@ -1,9 +1,9 @@
-// Rotary positions. Cuts the fused projection into heads and turns queries and keys on the way,
-// so that the copy into head-major layout, which attention wants, costs no pass of its own.
+// Rotary position embedding. Splits the fused projection into heads and rotates queries and keys
+// while copying them to the head-major layout of attention, so the copy costs no extra pass.
 //
-// B batch, T positions, H query heads, G key heads, D head dim, P = (H + 2 G) D. The projection
-// lies as Megatron has it: for each key head its H / G query heads, then the key, then the value.
-// The pairs that turn together are (i, i + D / 2), as in Hugging Face's llama.
+// B batch, T positions, H query heads, G key heads, D head dim, P = (H + 2 G) D. The projection has
+// Megatron's layout: for each key head its H / G query heads, then the key, then the value. Rotated
+// pairs are (i, i + D / 2), as in Hugging Face's llama.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct Heads {
     at::Tensor v_BGTD;
 };
 
-// `place` is asked on a CPU alone.
+// `place` is used only on a CPU.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
            const Place& place = {});
 
-// dqkv_BTP of `dtype`, that of the forward pass.
+// Returns dqkv_BTP in `dtype`, the type of the forward pass.
 at::Tensor rope_backward(const Heads& d, const RopeTable& table, at::ScalarType dtype);
 
 }  // namespace roll::ops

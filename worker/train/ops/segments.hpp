@@ -1,6 +1,6 @@
-// Attention that stays within segments: documents that share a sequence see nothing of each other.
-// Block-diagonal over one row of positions; each block is attention of its own, so whatever its
-// kernels do holds here too. Letters as in rope.hpp.
+// Attention within segments: documents in one sequence do not attend to each other. It is
+// block-diagonal over one row of positions; each block is a call of attention(). Letters as in
+// rope.hpp.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct SegmentsSaved {
     std::vector<AttentionSaved> parts;
 };
 
-// Returns o_BTA. `starts` are where segments begin, ascending from 0, with B = 1; without any, each
-// of the B rows is one.
+// Returns o_BTA. `starts` are the first positions of the segments, ascending from 0, and require B
+// = 1; if empty, each of the B rows is one segment.
 at::Tensor attention_within(const Heads& heads, const AttentionRule& rule,
                             std::span<const std::int64_t> starts, SegmentsSaved& saved,
                             const Place& place = {});
 
-// Uses up what was saved.
+// Consumes `saved`.
 Heads attention_within_backward(const at::Tensor& do_BTA, SegmentsSaved saved);
 
 }  // namespace roll::ops

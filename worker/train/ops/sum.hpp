@@ -1,4 +1,4 @@
-// Whether a result is added to what a tensor holds, or takes its place.
+// Whether a result replaces a tensor's content or is added to it.
 #pragma once
 
 namespace roll::ops {

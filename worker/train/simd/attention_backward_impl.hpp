@@ -1,5 +1,5 @@
-// The gradients of attention_impl.hpp's attention, in the same blocks. Included by kernels_impl.hpp
-// alone and under its rules.
+// Backward of attention_impl.hpp, in the same blocks. Included only by kernels_impl.hpp and under
+// its rules.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace roll::simd {
 namespace {
 
-// What backward reads again and again, and delta = out . dout of each position.
+// Values that backward reads repeatedly, and delta = out . dout of each position.
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;
@@ -47,7 +47,7 @@ void attention_backward_by(const AttentionHead<S>& head, const AttentionGrads<S>
     constexpr std::int64_t kBlock = kQueries * kKeys;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const dp = scores + kBlock;
-    E* const weights = reinterpret_cast<E*>(dp + kBlock);  // of blocks, where they are not T
+    E* const weights = reinterpret_cast<E*>(dp + kBlock);  // of blocks, if E is not T
     E *const keys = weights + 3 * kBlock / 2, *const values = keys + kKeys * inner;
     const auto in =
         backward_inputs<E>(head, grads, stride, reinterpret_cast<T*>(values + kKeys * inner));

@@ -1,6 +1,6 @@
-// Attention of one head, a block of queries by a block of keys at a time, so that scores stay in
-// the first cache: FlashAttention's order (Dao et al., 2022). Included by
-// attention_backward_impl.hpp alone and under kernels_impl.hpp's rules.
+// Attention of one head, one block of queries by one block of keys at a time, so that scores stay
+// in the L1 cache: FlashAttention's order (Dao et al., 2022). Included only by
+// attention_backward_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace roll::simd {
 namespace {
 
-constexpr std::int64_t kQueries = 32, kKeys = 64;  // of a block; AttentionHead::scratch knows them
+constexpr std::int64_t kQueries = 32, kKeys = 64;  // per block; AttentionHead::scratch uses them
 
 template <class S>
 std::int64_t first_block(const AttentionHead<S>& head, std::int64_t query) {
     return head.first == nullptr ? 0 : head.first[query] / kKeys * kKeys;
 }
 
-// S is what numbers are stored as, E what they are multiplied as.
+// S is the storage type, E the type of a product's factors.
 template <class S, class E>
 void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                   Wide<S>* scratch) {
@@ -61,7 +61,7 @@ void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std:
     }
 }
 
-// Pairs need an even number of channels, which everything that rotates has.
+// Pairs need an even number of channels; everything with RoPE has one.
 template <class S>
 void attention(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                Wide<S>* scratch) {

@@ -1,6 +1,6 @@
-// What products multiply: numbers in the type that they are computed in, or, where the processor
-// multiplies bfloat16 itself, two at once, pairs of neighbours in a sum. Included by
-// product_impl.hpp alone and under kernels_impl.hpp's rules.
+// Factors of products: a number in the type of the computation or, if the processor multiplies
+// bfloat16 itself, a pair of numbers that are adjacent in a sum. Included only by product_impl.hpp
+// and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct Rows {  // row-major
     Rows from(std::int64_t row) const { return {data + row * stride, stride}; }
 };
 template <class E>
-struct Elements {  // of either order
+struct Elements {  // row-major or column-major
     const E* data;
     std::int64_t row_stride, column_stride;
 };
 
-// How many numbers a factor is, and of how many factors a sum over so many products is.
+// kNumbers: numbers per factor. factors(): factors in a sum over `numbers` products.
 template <class E>
 constexpr std::int64_t kNumbers = 1;
 template <class E>
@@ -52,7 +52,7 @@ struct alignas(4) Pair {
 template <>
 constexpr std::int64_t kNumbers<Pair> = 2;
 
-// What numbers stored as S are multiplied as.
+// The type of the factors for numbers stored as S.
 template <class S>
 using Factor = std::conditional_t<std::is_same_v<S, c10::BFloat16>, Pair, S>;
 

@@ -1,5 +1,5 @@
-// A float32 number in two halves of 16 bits, with nothing lost: the bfloat16 nearest to it (of two
-// as near, the larger in size), and what is to be added to its bits.
+// Splits a float32 number losslessly into two 16-bit halves: the nearest bfloat16 (a tie goes to
+// the larger magnitude) and the number to add to its bits.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 #include <c10/util/BFloat16.h>
 
 namespace roll::simd {
-namespace {  // each file's own, compiled for its processors (kernels_impl.hpp)
+namespace {  // one copy per file and its processor flags (kernels_impl.hpp)
 
 inline c10::BFloat16 nearest(float number) {
     const auto bits = std::bit_cast<std::uint32_t>(number) + 0x8000U;

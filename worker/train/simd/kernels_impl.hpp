@@ -1,7 +1,7 @@
-// The kernels for the vector width that this file is compiled for. Included by simd/kernels_*.cpp
-// alone, each with flags of its own. What it includes must be in namespaces of the width (at::vec
-// is) or be inlined whole: a function shared with the rest of the program could be kept in a form
-// that the processor lacks.
+// The kernels for the vector width of the including file: included only by simd/kernels_*.cpp, each
+// with its own compiler flags. Included code must be in a namespace of the width (as at::vec is) or
+// always be inlined. Otherwise the linker could keep a shared function in a version with
+// instructions that the processor lacks.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     const W sum =
         sum_of<W>(size, [&](std::int64_t i, std::int64_t n) { return get(score + i, n); });
     const W factor = static_cast<W>(scale) / sum;
-    score[target] -= sum;  // scale * (softmax - 1) in the end
+    score[target] -= sum;  // becomes scale * (softmax - 1)
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         put(logits + i, get(score + i, n) * Vec<W>(factor), n);
     });
     return static_cast<double>(max - wanted) + std::log(static_cast<double>(sum));
 }
 
-// The product as it would lie in memory: the compiler may not fuse it with a sum that it goes into.
+// Rounds the product as a store would: the compiler may not fuse it with a later sum.
 template <class W>
 inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
     asm("" : "+m"(product));

@@ -1,5 +1,5 @@
-// Vectors of numbers as kernels compute with them, whatever they are stored as. Included by the
-// other *_impl.hpp alone and under kernels_impl.hpp's rules.
+// Vectors of numbers in the type of the computation, loaded from and stored to any storage type.
+// Included only by the other *_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <bit>
@@ -34,8 +34,8 @@ struct Larger {
 
 #ifdef __AVX512BF16__
 
-// The first `size` of 16 lanes, and so many bfloat16 numbers: stored ones, or the nearest to
-// floats.
+// first_lanes: a mask of the first `size` of 16 lanes. halves: those lanes as bfloat16, loaded or
+// rounded from floats.
 inline __attribute__((always_inline)) __mmask16 first_lanes(std::int64_t size) {
     return static_cast<__mmask16>(size < 16 ? (1U << size) - 1 : 0xFFFFU);
 }
@@ -48,7 +48,7 @@ inline __attribute__((always_inline)) __m256i halves(const float* from, __mmask1
 
 #endif
 
-// The first n numbers at `from`, widened; 0 in the lanes that are left.
+// Loads the first n numbers at `from`, widened; the other lanes are 0.
 template <class S>
 inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64_t n) {
     const int count = static_cast<int>(n);
@@ -65,7 +65,7 @@ inline __attribute__((always_inline)) Vec<Wide<S>> get(const S* from, std::int64
     }
 }
 
-// The first n lanes to `to`, rounded to the nearest that it can hold.
+// Stores the first n lanes to `to`, rounded to nearest.
 template <class S>
 inline __attribute__((always_inline)) void put(S* to, Vec<Wide<S>> lanes, std::int64_t n) {
     const int count = static_cast<int>(n);
@@ -84,7 +84,7 @@ inline __attribute__((always_inline)) void put(S* to, Vec<Wide<S>> lanes, std::i
     }
 }
 
-// step(i, n) for `size` numbers, a vector of n at i at a time.
+// Calls step(i, n) for consecutive vectors of n numbers at i, `size` numbers in all.
 template <class W, class Step>
 inline __attribute__((always_inline)) void for_lanes(std::int64_t size, const Step& step) {
     constexpr std::int64_t kWidth = Vec<W>::size();
@@ -98,7 +98,7 @@ void fill(T* out, T value, std::int64_t size) {
     for (std::int64_t i = 0; i < size; ++i) out[i] = value;
 }
 
-// The sum of term(i, n) over all lanes; a term is 0 in the lanes that it leaves out.
+// Returns the sum of term(i, n) over all lanes; a term must be 0 in unused lanes.
 template <class W, class Term>
 inline __attribute__((always_inline)) W sum_of(std::int64_t size, const Term& term) {
     constexpr std::int64_t kWidth = Vec<W>::size();
@@ -112,7 +112,7 @@ inline __attribute__((always_inline)) W sum_of(std::int64_t size, const Term& te
     return at::vec::vec_reduce_all<W>(Plus(), (sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// The numbers themselves where they are wide, else a copy of them in `room`.
+// Returns the numbers themselves if they need no widening, else a widened copy in `room`.
 template <class S>
 auto widened(S* numbers, Wide<std::remove_const_t<S>>* room, std::int64_t size) {
     if constexpr (std::is_same_v<std::remove_const_t<S>, Wide<std::remove_const_t<S>>>) {

@@ -1,6 +1,6 @@
-// How numbers must lie to be factors of a product's left side (single elements) or right side
-// (vectors of a row). What does not lie so already is made in `room`. Included by
-// attention_impl.hpp alone and under kernels_impl.hpp's rules.
+// Brings numbers into the layout of a product's left factors (single elements) or right factors
+// (vectors of a row); copies them to `room` unless they already have it. Included only by
+// attention_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline __attribute__((always_inline)) __m512i paired(__m256i even, __m256i odd) 
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-// Pairs of neighbours in a column, [rows / 2][columns]; after an odd last row comes a 0.
+// Pairs vertical neighbours, [rows / 2][columns]; pads an odd last row with 0.
 template <class X>
 Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count,
                               std::int64_t columns) {
@@ -33,7 +33,7 @@ Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count
     return {room, columns};
 }
 
-// Pairs of neighbours in a row, after an odd last column a 0.
+// Pairs horizontal neighbours; pads an odd last column with 0.
 inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int64_t count,
                                     std::int64_t columns) {
     const std::int64_t stride = (columns + 15) / 16 * 8;
@@ -46,7 +46,7 @@ inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int
 
 #endif
 
-// Rows of an even number of columns as they lie, as what sums over the columns are made of.
+// Views rows with an even number of columns as factors for sums over the columns, without a copy.
 template <class E, class S>
 auto packed(Rows<const S> rows) {
     if constexpr (kNumbers<E> == 1)
@@ -55,7 +55,7 @@ auto packed(Rows<const S> rows) {
         return Rows<const E>{reinterpret_cast<const E*>(rows.data), rows.stride / 2};
 }
 
-// As left factors of sums over the columns, an even number of them.
+// Returns left factors for sums over the columns. Pairs require an even number of columns.
 template <class E, class S>
 Rows<const E> along(Rows<const S> rows, E* room, std::int64_t count, std::int64_t columns) {
     if constexpr (kNumbers<E> == 2 || std::is_same_v<E, S>) {
@@ -67,7 +67,7 @@ Rows<const E> along(Rows<const S> rows, E* room, std::int64_t count, std::int64_
     }
 }
 
-// As right factors of sums over the rows.
+// Returns right factors for sums over the rows.
 template <class E, class S>
 Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64_t columns) {
     if constexpr (kNumbers<E> == 2)
@@ -76,7 +76,7 @@ Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64
         return along(rows, room, count, columns);
 }
 
-// Computed numbers as left factors of sums over their columns, and over their rows.
+// Return computed numbers as left factors for sums over their columns or over their rows.
 template <class E, class T>
 Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
     if constexpr (kNumbers<E> == 1)
@@ -92,7 +92,7 @@ Elements<E> over_rows(Rows<const T> block, E* room, std::int64_t rows, std::int6
     return {lying.data, 1, lying.stride};
 }
 
-// out[i][j] = rows[j][i] for a block of rows; columns of out that are not there are 0.
+// Sets out[i][j] = rows[j][i] for a block of rows; pads missing columns of `out` with 0.
 template <class E, class S>
 void transpose_block(Rows<E> out, Rows<const S> rows, std::int64_t count, std::int64_t columns) {
     const auto from = packed<E>(rows);

@@ -1,5 +1,5 @@
-// Matrices as a product of blocks reads them. Included by kernels_impl.hpp alone and under its
-// rules.
+// Copies matrices into the layout that block products read. Included only by kernels_impl.hpp and
+// under its rules.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 namespace roll::simd {
 namespace {
 
-// to[i][j] = from[j][i] for a block of at most kSide by kSide, `rows` of `to`.
+// turn_block sets to[i][j] = from[j][i] for a block of at most kSide x kSide; `rows` counts rows of
+// `to`.
 constexpr std::int64_t kSide = 16;
 template <class W>
 inline __attribute__((always_inline)) void turn_block(W* to, std::int64_t to_stride, const W* from,

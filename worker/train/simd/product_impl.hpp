@@ -1,5 +1,5 @@
-// Products of small matrices that lie in cache, accumulated in registers. Included by
-// operands_impl.hpp alone and under kernels_impl.hpp's rules.
+// Products of small matrices in cache, accumulated in registers. Included only by operands_impl.hpp
+// and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ struct Sizes {
     std::int64_t rows, columns, inner;
 };
 
-// 16 accumulators of AVX-512's 32 registers, 8 of the 16 that others have.
+// Uses 16 accumulators of AVX-512's 32 registers, or 8 of the 16 of other widths.
 constexpr int kTileRows = 4;
 template <class T>
 constexpr int kTileVectors = Vec<T>::size() * sizeof(T) == 64 ? 4 : 2;
 
-// One tile of R rows by V vectors, of results stored as X. A single vector may be a part of one,
-// `size` elements.
+// Computes one tile of R rows by V vectors of results stored as X. If V is 1, the vector may be
+// partial, with `size` elements.
 template <class X, class E, int R, int V>
 inline __attribute__((always_inline)) void tile(Rows<X> c, Elements<E> a, Rows<const E> b,
                                                 std::int64_t inner, int size, bool add) {
@@ -61,7 +61,7 @@ void tile_column(Rows<X> c, Elements<E> a, Rows<const E> b, Sizes sizes, int siz
     for (; row < sizes.rows; next(1)) tile<X, E, 1, V>(c, a, b, sizes.inner, size, add);
 }
 
-// c = a @ b, added to c if `add`; `inner` counts factors.
+// Computes c = a @ b, or adds it to c if `add`; `inner` counts factors.
 template <class T, class E>
 void product(Rows<T> c, Elements<E> a, Rows<const E> b, Sizes sizes, bool add) {
     constexpr int kWidth = Vec<T>::size(), kVectors = kTileVectors<T>;

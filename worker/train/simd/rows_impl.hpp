@@ -1,5 +1,5 @@
-// What each row goes through between two products: norms, rotations and activations. Included by
-// kernels_impl.hpp alone and under its rules.
+// Row operations between products: norms, rotations and activations. Included only by
+// kernels_impl.hpp and under its rules.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// From a query's scores of one block of keys to what multiplies the values, and back. Included by
-// attention_impl.hpp alone and under kernels_impl.hpp's rules.
+// Converts a query's scores of one block of keys to softmax weights, and back for the gradient.
+// Included only by attention_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace roll::simd {
 namespace {
 
-// Which of a block's keys a query sees: [begin, end) of its columns.
+// The columns [begin, end) of a block's keys that a query attends to.
 struct Seen {
     std::int64_t begin, end;
 };
@@ -26,8 +26,8 @@ Vec<T> capped(Vec<T> score, T scale, T cap) {
     return cap > 0 ? Vec<T>(cap) * (score * Vec<T>(scale / cap)).tanh() : score * Vec<T>(scale);
 }
 
-// Turns a query's scores into exp(score - max), with max and sum over all that it has seen yet;
-// what it has gathered of the values under an older max shrinks along.
+// Replaces a query's scores by exp(score - max). Updates max and sum over all keys so far and
+// rescales `out`, which was accumulated with the previous max.
 template <class S, class T = Wide<S>>
 void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& head, T& max,
             T& sum, T* out) {
@@ -46,7 +46,7 @@ void soften(T* score, Seen range, std::int64_t columns, const AttentionHead<S>& 
     for (std::int64_t d = 0; d < head.dim; ++d) out[d] *= shrink;
 }
 
-// Turns a query's scores into probabilities p and dp into the gradient of the scores' products.
+// Replaces a query's scores by probabilities p, and dp by the gradient of the query-key products.
 template <class S, class T = Wide<S>>
 void unsoften(T* score, T* dp, Seen range, std::int64_t columns, const AttentionHead<S>& head,
               T logsumexp, T delta) {
