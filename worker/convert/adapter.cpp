@@ -19,7 +19,7 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
 
-// Rows and columns of a tensor that is being put together. Zeros until copied into.
+// A matrix under assembly. Elements are zero until copied into.
 class Block {
   public:
     Block(tensor::DType dtype, std::int64_t rows, std::int64_t columns)
@@ -61,14 +61,15 @@ bool equal(const tensor::StridedView& a, const tensor::StridedView& b) {
     return std::memcmp(one.view().first, other.view().first, size) == 0;
 }
 
-// The modules that one native tensor is made of; null where PEFT has none.
+// The LoRA modules of a native tensor's sources, in their order; null if PEFT has no module for
+// one.
 using Members = std::vector<const LoraModule*>;
 
 struct Fused {
     std::int64_t lora_rank = 0;
     double scale = 0;
     tensor::StridedView a;
-    std::vector<tensor::StridedView> b;  // of each source
+    std::vector<tensor::StridedView> b;  // one per source
     std::vector<std::shared_ptr<const void>> keep;
 };
 
@@ -96,7 +97,7 @@ Result<Fused> fuse(const NativeTensor& tensor, const Members& members) {
             one->a.info.shape[1] != first->a.info.shape[1])
             return fail(ErrorCode::InvalidArgument,
                         one->module + " and " + first->module + " differ in scale or type; " +
-                            module_of(tensor.name) + " can have one of each");
+                            module_of(tensor.name) + " needs one scale and one type");
         fused.lora_rank += one->a.info.shape[0];
     }
     fused.scale = first->scale;
@@ -140,7 +141,7 @@ class Converter {
             return fail(ErrorCode::InvalidArgument,
                         "the adapter changes " +
                             (modules_.empty() ? whole_.begin()->first : modules_.begin()->first) +
-                            ", of which no native tensor is made");
+                            ", which no native tensor contains");
         return std::move(result_);
     }
 
@@ -207,7 +208,7 @@ class Converter {
         if (magnitudes.size() != members.size())
             return fail(ErrorCode::InvalidArgument,
                         "DoRA of a part of " + module_of(tensor.name) +
-                            " cannot be kept: the magnitudes of the rest are the base's");
+                            " cannot be kept: PEFT has no magnitudes for the other part");
         add(magnitude_of(tensor), magnitudes);
         return {};
     }
@@ -233,7 +234,7 @@ class Converter {
     const formats::Adapter& adapter_;
     const Source& base_;
     NativeAdapter result_;
-    std::map<std::string, const LoraModule*> modules_;  // not yet used
+    std::map<std::string, const LoraModule*> modules_;  // not converted yet
     std::map<std::string, const tensor::StridedView*> whole_;
 };
 

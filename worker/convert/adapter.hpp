@@ -1,9 +1,10 @@
-// LoRA adapters of a native model: one for a fused tensor (linear_qkv, linear_fc1) where PEFT has
-// one for each HuggingFace module. Adapters are small: they are held in memory whole.
+// LoRA adapters of a native model. A fused native tensor (linear_qkv, linear_fc1) has one adapter
+// where PEFT has one per HuggingFace module. Adapters are small, so they are held in memory whole.
 //
-// B A of a fused tensor has one A. Where PEFT's modules have different ones, or some have none, the
-// fused rank is the sum of theirs: the A's lie one above the other, each B in its own columns, with
-// zeros elsewhere. Read back, columns of zeros are left out, so that both ways are exact.
+// The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or some
+// modules have no LoRA, the fused rank is the sum of their ranks: the A's are stacked by rows, each
+// B has its own columns, and the other elements are zero. The reader drops columns of zeros, so
+// both directions are exact.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +19,36 @@
 namespace roll::convert {
 
 struct AdapterPlace {
-    std::string name;  // "default", or of the folder
+    std::string name;  // "default", or the folder's name
     std::filesystem::path directory;
-    bool native = false;  // a checkpoint of ranks' files; else PEFT's
+    bool native = false;  // Megatron rank files; else PEFT files
 };
 
-// A directory with an adapter_config.json, or with folders that have one; empty: neither.
+// Returns the adapters in `directory` itself and in its folders, found by their
+// adapter_config.json. Empty if there are none.
 std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
 
-// With HuggingFace's modules, whichever it is on disk. `base`: the model's config and tensors'
-// names, as use_tensors() leaves them; without tensors stacked modules stay stacked. Corrupt or
-// InvalidArgument names what does not fit it.
+// Reads an adapter of either form; its modules have HuggingFace names. `base` holds the model's
+// config and tensor names, as use_tensors() leaves them; if it has no tensors, stacked expert
+// modules stay stacked. Fails with Corrupt or InvalidArgument if the adapter does not fit `base`.
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base);
 
-// What a native module's LoRA is, for its config.
+// LoRA parameters of a native module, for adapter_config.json.
 struct NativeLora {
-    std::string module;  // "decoder.layers.0.self_attention.linear_qkv", layer of the whole model
+    std::string module;  // "decoder.layers.0.self_attention.linear_qkv", model-wide layer number
     std::int64_t lora_rank = 0;
     double scale = 0;
-    bool parameter = false;  // one of target_parameters, no module
+    bool parameter = false;  // one of target_parameters, not a module
 };
 
 struct NativeAdapter {
-    Source source;  // its native tensors are the adapter's
+    Source source;  // its native tensors are the adapter's tensors
     std::vector<NativeLora> modules;
-    std::vector<std::string> whole;  // native modules saved whole
+    std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
 };
 
-// InvalidArgument: a module that no native tensor is made of, or modules of one fused tensor that
-// cannot share one LoRA.
+// Fails with InvalidArgument if no native tensor contains a module, or if the modules of a fused
+// tensor cannot share one LoRA.
 Result<NativeAdapter> to_native(const formats::Adapter& adapter, const Source& base);
 
 }  // namespace roll::convert

@@ -10,7 +10,7 @@ namespace {
 
 std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// alpha as people write it: 16, not 16.000000000000004.
+// Rounds an alpha to the integer it was before floating-point error: 16, not 16.000000000000004.
 Json number(double value) {
     const double nearest = std::round(value);
     if (std::fabs(value - nearest) < 1e-9 * std::max(1.0, std::fabs(value)))
@@ -30,7 +30,7 @@ Json most_common(const std::map<std::string, Json>& values) {
     return best;
 }
 
-// The names that stand for these modules and no others.
+// Returns the shortest names that match `modules` and no other module of `all`.
 std::set<std::string> names_of(const std::set<std::string>& modules,
                                const std::vector<std::string>& all) {
     std::set<std::string> incomplete;
@@ -119,8 +119,8 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
          names_a_layer(config["target_modules"])))
         return fail(
             ErrorCode::InvalidArgument,
-            "the adapter differs by layer, and with pp or vpp the layers' numbers are those "
-            "of a stage",
+            "the adapter differs by layer; with pp or vpp a layer's number is counted within its "
+            "stage",
             "--pp 1 --vpp 1");
     return config;
 }

@@ -1,5 +1,5 @@
-// adapter_config.json of a converted adapter: one rank and alpha, and patterns for modules that
-// differ. Pure.
+// adapter_config.json of a converted adapter: one rank and one alpha, with patterns for the modules
+// that differ. Pure.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace roll::convert {
 
-// `from` keeps what does not depend on names. `all` are the model's modules that LoRA could be of:
-// a last word ("q_proj") stands for all modules of it, if all have the same. `is_local`: names with
-// a layer's number would mean different layers on different ranks, and are InvalidArgument.
+// Copies the keys of `from` that do not depend on names. `all` lists the model's modules that can
+// have LoRA: a last word ("q_proj") names every module that ends in it, so it is used only if all
+// of them have the same value. With `is_local`, a layer number means different layers on different
+// ranks; fails with InvalidArgument if a name would need one.
 Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& modules,
                             const std::vector<std::string>& whole,
                             const std::vector<std::string>& all, bool is_local);
 
-// The modules that LoRA can be of, as an adapter's target_modules name them: last words, sorted.
-// Linear ones are those of the decoder's layers ("all-linear": no output layer), natively or of the
-// HuggingFace model.
+// The modules that can have LoRA, as target_modules names them: sorted last words. `linear` covers
+// the decoder layers without the output layer ("all-linear"). Names are native or HuggingFace's.
 struct LoraTargets {
     std::vector<std::string> linear;
     std::vector<std::string> embedding;

@@ -13,10 +13,10 @@ namespace {
 using formats::Adapter;
 using formats::LoraModule;
 
-// A config says alpha in decimals; the scale is made of it.
+// Tolerance for scales: configs store alpha as a decimal number.
 constexpr double kScaleRounding = 1e-9;
 
-// Of modules that both have.
+// Compares the scales of modules that both adapters have.
 std::vector<Difference> scale_differences(const Adapter& first, const Adapter& second) {
     std::map<std::string, double> scales;
     for (const LoraModule& module : first.modules) scales[module.module] = module.scale;

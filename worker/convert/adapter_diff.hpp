@@ -1,4 +1,4 @@
-// Compares LoRA adapters: of two directories, and of what was written with what it was made of.
+// Compares LoRA adapters: two directories, or a written adapter with its source.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace roll::convert {
 
-// Adapters of one name are compared module by module, whichever form they have on disk; a
-// difference named "NAME: MODULE scale" is one of alpha and rank. `cast`: as of diff().
+// Compares adapters of the same name module by module, whatever their form on disk. A difference
+// named "NAME: MODULE scale" means a different alpha / rank. `cast` is passed to diff().
 Result<Diff> diff_adapters(const std::vector<OpenedAdapter>& first,
                            const std::vector<OpenedAdapter>& second, bool cast,
                            const std::function<bool()>& stopped);
 
-// Reads the adapter at `written` again. `tensors`: those that it was written from, under the names
-// of its form. Corrupt names a tensor or scale that is not what it should be.
+// Reads the adapter at `written` again. `tensors` are the tensors it was written from, under the
+// names of its form. Fails with Corrupt and the name of a tensor or scale that differs.
 Result<void> check_written(const formats::Adapter& adapter, const Source& tensors,
                            const AdapterPlace& written, const Source& base,
                            const std::function<bool()>& stopped);

@@ -16,12 +16,12 @@ using tensor::StridedView;
 
 constexpr const char* kInner = ".base_layer";
 
-// One of a layer's two stacked tensors: of each expert the native tensor that its rows are of.
+// One of a layer's two stacked tensors, with the native tensor of each expert.
 struct Stack {
     std::string stem;       // "model.layers.0.mlp.experts"
     std::string parameter;  // "gate_up_proj" or "down_proj"
     std::vector<const NativeTensor*> experts;
-    bool alternates = false;  // rows of an expert's tensors take turns
+    bool alternates = false;  // rows of gate and up alternate
 
     std::string name() const { return stem + "." + parameter; }
     std::int64_t rows() const { return experts[0]->shape[0]; }
@@ -32,7 +32,7 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::int64_t size_of(const StridedView& view) { return tensor::bits_of(view.info.dtype) / 8; }
 
-// "model.layers.3." of a name below it.
+// Returns "model.layers.3." for a name below it.
 std::string layer_front(const std::string& name, std::int64_t layer) {
     const std::string word = ".layers." + std::to_string(layer) + ".";
     const std::size_t at = name.find(word);
@@ -46,7 +46,7 @@ bool alternates(const Source& base, const NativeTensor& tensor) {
     });
 }
 
-// Every stack that the base's layers have, in transformers' order: gate and up before down.
+// Returns the stacks of all layers in transformers' order: gate and up before down.
 std::vector<Stack> stacks_of(const Source& base) {
     std::map<std::string, Stack> by_name;
     std::vector<std::string> order;
@@ -69,7 +69,7 @@ std::vector<Stack> stacks_of(const Source& base) {
     return stacks;
 }
 
-// The rows of an expert that its tensor number i has: the first, and how far apart.
+// The rows of an expert that belong to its source tensor `i`: the first row and the step.
 struct Rows {
     std::int64_t first = 0;
     std::int64_t step = 1;
@@ -152,8 +152,8 @@ class Splitter {
         std::int64_t lora_rank = 0;
     };
 
-    // A and B of one expert's tensor number i. PEFT before 0.18 has them turned: the sum of
-    // A^T B^T is added.
+    // Returns A and B of source tensor `i` of one expert. PEFT before 0.18 stores them transposed,
+    // because it adds the sum of A^T B^T.
     static LoraModule pair_of(const LoraModule& module, const Stack& stack, const Place& place,
                               std::size_t i) {
         const NativeTensor& expert = *stack.experts[static_cast<std::size_t>(place.expert)];
@@ -215,7 +215,7 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            if (stack.stem == stem) result_.stacked.back().module += kInner;  // the outer is next
+            if (stack.stem == stem) result_.stacked.back().module += kInner;  // the next is outside
             stem = stack.stem;
             join(stack);
             for (const NativeTensor* expert : stack.experts)
@@ -237,7 +237,8 @@ class Joiner {
                });
     }
 
-    // Every expert has the pair, of one rank and scale; its tensors share one A.
+    // True if every expert has the module with the same rank and scale, and its tensors share one
+    // A.
     bool can_join(const Stack& stack) const {
         const LoraModule* first = nullptr;
         for (const NativeTensor* expert : stack.experts) {
@@ -281,7 +282,7 @@ class Joiner {
         result_.stacked.push_back(std::move(all));
     }
 
-    // The view becomes one of new zeros, which the result keeps.
+    // Points `view` at a new zeroed buffer that the result keeps.
     std::byte* make(StridedView& view, Shape shape) {
         kept_->emplace_back(static_cast<std::size_t>(shape[0] * shape[1] * size_of(view)));
         view = {{"", view.info.dtype, shape}, tensor::row_major(shape), kept_->back().data()};

@@ -1,6 +1,6 @@
-// PEFT's LoRA of tensors that hold all experts of a layer (`target_parameters`): one A
-// [experts * r, in] and one B [out, r * experts] for gate_up_proj, and one pair for down_proj.
-// Expert e has rows [e * r, + r) of A, and every experts-th column of B from e.
+// PEFT's LoRA of parameters that stack all experts of a layer (`target_parameters`): one A [experts
+// * r, in] and one B [out, r * experts] for gate_up_proj, and one pair for down_proj. Expert e has
+// rows [e * r, (e + 1) * r) of A and the columns e, e + experts, ... of B.
 #pragma once
 
 #include "common/error.hpp"
@@ -9,18 +9,19 @@
 
 namespace roll::convert {
 
-// A native adapter has LoRA of each expert; its config keeps under the second key that PEFT's was
-// of target parameters.
+// A native adapter has LoRA for each expert. Its config keeps PEFT's target_parameters under
+// kParametersKept.
 constexpr const char* kParameters = "target_parameters";
 constexpr const char* kParametersKept = "hf_target_parameters";
 
-// Replaces the adapter's stacked modules by one module for each expert's HuggingFace tensor; views
-// of the same bytes. Requires the base's tensors. InvalidArgument or Corrupt names a module whose
-// sizes are not those of the base's experts, or whose rank is not the config's.
+// Replaces each stacked module of `adapter` by one module per expert and HuggingFace tensor. The
+// new modules are views of the same bytes. Requires the tensors of `base`. Fails with
+// InvalidArgument if a module's sizes do not match the experts of `base`, and with Corrupt if its
+// rank is not the config's.
 Result<void> split_experts(formats::Adapter& adapter, const Source& base);
 
-// The reverse, of an adapter whose config has target_parameters: modules of experts that share one
-// rank and scale become stacked ones. Others stay as they are.
+// Reverses split_experts() for the parameters that the config's target_parameters names: modules of
+// experts that share one rank and scale become stacked modules. Other modules stay unchanged.
 formats::Adapter join_experts(const formats::Adapter& adapter, const Source& base);
 
 }  // namespace roll::convert

@@ -30,7 +30,7 @@ bool can_have_lora(const NativeTensor& tensor) {
     return tensor.name.ends_with(".weight") && tensor.shape.size() == 2;
 }
 
-// Buffers of what was gathered, kept by the adapter that has views of them.
+// Gathered bytes, kept by the adapter whose views point at them.
 using Buffers = std::vector<std::vector<std::byte>>;
 
 class NativeReader {
@@ -40,7 +40,7 @@ class NativeReader {
           base_(base),
           buffers_(std::make_shared<Buffers>()) {}
 
-    // The tensors as they are on disk, under native names.
+    // Opens the tensors as they are on disk, under native names.
     Result<Source> open() && {
         ROLL_TRY_VOID(open_tensors());
         return std::move(source_);
@@ -90,7 +90,8 @@ class NativeReader {
         return std::make_shared<const TorchFile>(std::move(file));
     }
 
-    // Which tensors have LoRA, and of what rank: as if each had, then what of it is there.
+    // Finds out which tensors have LoRA and of what rank: lays out LoRA for every tensor, then
+    // looks up which of these entries exist in the files.
     Result<void> look() {
         Source all;
         std::map<std::string, std::string> tensor_of;  // HuggingFace name in `all` -> native tensor
@@ -134,7 +135,7 @@ class NativeReader {
         return {};
     }
 
-    // The same of a distributed checkpoint, whose keys are of all layers or of one.
+    // Does the same for a distributed checkpoint. Its keys hold one layer or all layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)
@@ -154,7 +155,7 @@ class NativeReader {
         }
     }
 
-    // The adapter's tensors, as far as they have been seen.
+    // Fills source_ with the tensors that look() found.
     void expect() {
         source_.directory = directory_;
         source_.family = base_.family;
@@ -208,7 +209,7 @@ class NativeReader {
         return true;
     }
 
-    // Rows `chosen` of A, or columns of B.
+    // Returns the rows `chosen` of A, or the columns `chosen` of B.
     tensor::StridedView picked(const tensor::StridedView& from,
                                const std::vector<std::int64_t>& chosen, bool rows) {
         const std::int64_t size = tensor::bits_of(from.info.dtype) / 8;
@@ -244,7 +245,7 @@ class NativeReader {
         }
         for (std::size_t i = 0; i < tensor.sources.size(); ++i) {
             const std::string name = module_of(tensor.sources[i].name);
-            if (any && used[i].empty()) continue;  // no LoRA of this one
+            if (any && used[i].empty()) continue;  // this module has no LoRA
             formats::LoraModule one{name, a, views_.at(name + kB), std::nullopt, scale};
             const bool fewer = any && static_cast<std::int64_t>(used[i].size()) < lora_rank;
             if (fewer && tensor.sources.size() > 1) {

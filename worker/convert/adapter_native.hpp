@@ -1,4 +1,4 @@
-// Native adapters on disk: for each rank a file with the LoRA of its part of each tensor.
+// Native adapters on disk: each rank has a file with the LoRA of its shard of each tensor.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace roll::convert {
 
-// A native tensor's A [lora_rank, in], which row parallelism splits by columns; its B
-// [out, lora_rank], which column parallelism splits as it does the tensor; its magnitude [out].
+// The LoRA tensors of a native tensor. A is [lora_rank, in]; row parallelism splits its columns. B
+// is [out, lora_rank]; column parallelism splits it like the tensor. The magnitude is [out].
 families::NativeTensor lora_a_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor lora_b_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
@@ -19,7 +19,7 @@ families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
 Result<formats::Adapter> read_native_adapter(const std::filesystem::path& directory,
                                              const Source& base);
 
-// The same tensors as they lie there, under native names.
+// Opens the same tensors as they are on disk, under native names.
 Result<Source> open_native_tensors(const std::filesystem::path& directory, const Source& base);
 
 }  // namespace roll::convert

@@ -1,5 +1,5 @@
-// What directories of LoRA adapters hold, read whole: PEFT's by themselves, native ones with the
-// config of their model.
+// Opens and prints directories of LoRA adapters. PEFT adapters need no config; native adapters need
+// their model's config.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ struct OpenedAdapter {
     formats::Adapter adapter;
 };
 
-// `config`: where the model's config is, if not beside native adapters.
+// `config` is the directory of the model's config if it is not beside native adapters.
 Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& directory,
                                                  const std::filesystem::path& config,
                                                  const families::Families& families);

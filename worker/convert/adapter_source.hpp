@@ -1,4 +1,4 @@
-// LoRA adapters as tensors of PEFT's names, which is how they are written and compared.
+// LoRA adapters as tensors with PEFT's names. In this form they are written and compared.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@ namespace roll::convert {
 
 constexpr const char* kPeftFile = "adapter_model.safetensors";
 
-// Views into what the adapter keeps.
+// Returns views into buffers that `adapter` keeps.
 std::vector<tensor::StridedView> peft_tensors(const formats::Adapter& adapter);
 
-// A source whose model is just these tensors: what copies and casts them.
+// Returns a source whose model has exactly these tensors, for copying and casting them.
 Source source_of(const std::vector<tensor::StridedView>& views);
 
 }  // namespace roll::convert

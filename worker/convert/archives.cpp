@@ -21,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::span<const std::byte>;
 
-// A torch file of its own, or one of several in a file.
+// A torch archive: a whole file, or one of several inside a file.
 struct Archive {
-    std::string where;  // for messages
+    std::string where;  // path, for messages
     Bytes bytes;
 };
 
@@ -45,7 +45,7 @@ class Checker {
   public:
     Checker(const std::function<bool()>& stopped, Share share) : stopped_(stopped), share_(share) {}
 
-    // A file that is one archive, or, if extents are given, has one in each.
+    // Checks a file that is one archive or, with `extents`, has one archive in each extent.
     Result<void> check_file(const fs::path& path, const std::vector<Extent>* extents = nullptr) {
         ROLL_TRY(const MappedFile file, MappedFile::open(path));
         if (extents == nullptr) return check_next({path.string(), file.bytes()});
@@ -79,15 +79,15 @@ class Checker {
             ROLL_TRY(const std::uint32_t crc,
                      crc_of(part_of(archive.bytes, member.begin, member.size)));
             if (crc != member.crc)
-                return fail(ErrorCode::Corrupt,
-                            archive.where + ": the bytes of " + member.name +
-                                " are not those that were written (CRC-32)",
-                            "copy the file again from where it came from");
+                return fail(
+                    ErrorCode::Corrupt,
+                    archive.where + ": the bytes of " + member.name + " do not match their CRC-32",
+                    "the file is damaged: copy it again from its source");
         }
         return {};
     }
 
-    // Window by window, so that little of a large file is in memory at once.
+    // Reads window by window to keep little of a large file in memory.
     Result<std::uint32_t> crc_of(Bytes bytes) const {
         std::uint32_t crc = 0;
         while (!bytes.empty()) {
@@ -111,7 +111,7 @@ bool is_torch_name(const fs::path& path) {
     return kind == ".pt" || kind == ".pth" || kind == ".bin" || kind == ".ckpt";
 }
 
-// In an order that all parts of a conversion agree on.
+// Returns the files sorted, so that all processes of a conversion agree on the order.
 Result<std::vector<fs::path>> torch_files_in(const fs::path& directory) {
     std::vector<fs::path> files;
     std::error_code error;

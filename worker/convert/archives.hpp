@@ -1,5 +1,5 @@
-// The CRC-32 that torch.save wrote beside each member of its files: a byte that has turned since is
-// found in any checkpoint of torch's, with a manifest or without.
+// Checks the CRC-32 that torch.save stores for each member of its files. Finds damaged bytes in any
+// torch checkpoint, with or without a manifest.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,10 @@
 
 namespace roll::convert {
 
-// Reads the checkpoint's .pt, .pth, .bin and .ckpt files, what .distcp files hold and the torch
-// files in a `.nemo`, of its newest iteration. `share` counts archives; 0 instead of a CRC-32 is
-// one that torch was told not to make. Corrupt: names file and member. Unavailable: stopped.
+// Reads the .pt, .pth, .bin and .ckpt files of the newest iteration, the contents of .distcp files,
+// and the torch files in a `.nemo`. `share` selects archives by number. A CRC-32 of 0 is not
+// checked: torch was told not to compute it. Fails with Corrupt and the file and member, or
+// Unavailable if stopped.
 Result<void> check_archives(const std::filesystem::path& checkpoint,
                             const std::function<bool()>& stopped, Share share = {});
 

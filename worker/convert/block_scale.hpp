@@ -1,5 +1,5 @@
-// Weights of eight bits with a number for each block, as DeepSeek publishes them: beside NAME there
-// is NAME_scale_inv, and the weight is one times the other, in fp32.
+// 8-bit weights with one scale per block, as DeepSeek publishes them: tensor NAME has scales in
+// NAME_scale_inv, and the weight is their product in fp32.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct BlockScale {
     std::int64_t block_columns = 128;
 };
 
-// Multiplies the box's elements by their blocks' numbers.
+// Multiplies each element of the box by the scale of its block.
 void apply(const BlockScale& scale, const ChangedBox& box, float* values);
 
-// The tensor whose blocks a tensor of this name scales; empty if it is none.
+// Returns the name of the tensor that tensor `name` scales; empty if `name` is not a scale tensor.
 std::string scaled_by(const std::string& name);
 
-// Tensors found beside a source's own, by the name of what they scale: from then on those are read
-// as bf16. InvalidArgument or Corrupt names one that is not of eight bits, or scales of other
-// sizes.
+// Attaches the scale tensors that were found with the source. `found` maps the scaled tensor's name
+// to its scales; scaled tensors are then read as bf16. Fails with InvalidArgument or Corrupt if the
+// scaled tensor is not 8-bit or the scales have the wrong shape.
 Result<void> attach_scales(Source& source, const std::map<std::string, tensor::StridedView>& found);
 
 }  // namespace roll::convert

@@ -1,4 +1,5 @@
-// Tensors that a family carries along as they are found: their shapes follow from no config.
+// Carried tensors: the family copies them with the shapes found in the files, as no config gives
+// them.
 #pragma once
 
 #include <map>
@@ -12,12 +13,12 @@ namespace roll::convert {
 
 using Shapes = std::map<std::string, Shape>;  // by name
 
-// Adds to the model what the family carries of the tensors with these HuggingFace or native names.
-// Every rank of their stage holds them whole.
+// Adds the tensors of `found` that the family carries to the model. `found` has HuggingFace or
+// native names. Every rank of the tensor's stage holds it whole.
 void carry_hf(Source& source, const Shapes& found);
 void carry_native(Source& source, const Shapes& found);
 
-// Of what the first rank of a stage has, in a file of that rank.
+// Adds the carried tensors of a file of a pipeline stage's first rank.
 Result<void> carry_rank(Source& source, const formats::TorchFile& file, int pp);
 
 }  // namespace roll::convert

@@ -30,7 +30,7 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// As ROLL has it.
+// Reads the same variable as ROLL.
 bool replicas_may_differ() {
     const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
     return variable != nullptr && std::string_view(variable) == "0";
@@ -41,7 +41,8 @@ std::string said_of(const Pace& pace, std::int64_t bytes) {
                        gigabytes_per_second(bytes, pace.seconds()));
 }
 
-// What a checkpoint and its model did not agree on: warnings, or (returned) lines of the output.
+// Prints the differences between a checkpoint and its model, as warnings on stderr or lines on
+// stdout.
 void tell(const Disagreement& disagreement, bool as_warnings, bool json) {
     if (json && !as_warnings) return;
     for (const std::string& line : sentences(disagreement))
@@ -57,7 +58,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     hooks.progress = [&](std::int64_t done, std::int64_t total) { pace.show(done, total); };
     if (replicas_may_differ())
         hooks.differs = [](const std::string& what) {
-            fmt::print(stderr, "warning: {}; the former is taken\n", what);
+            fmt::print(stderr, "warning: {}; the first one is used\n", what);
         };
     ROLL_TRY(const Report report, convert(command.request, families, hooks));
     pace.wipe();
@@ -304,7 +305,7 @@ struct Runner {
         fmt::print("roll-convert {}\n", ROLL_VERSION);
         return 0;
     }
-    int operator()(const LaunchCommand&) const { ROLL_CHECK(false); }  // the program's own
+    int operator()(const LaunchCommand&) const { ROLL_CHECK(false); }  // run by main()
 };
 
 }  // namespace

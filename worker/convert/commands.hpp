@@ -1,4 +1,4 @@
-// What roll-convert's commands print and return. stdout is data, stderr is talk.
+// The output and exit status of roll-convert's commands. stdout carries data, stderr messages.
 #pragma once
 
 #include <filesystem>
@@ -8,17 +8,18 @@
 
 namespace roll::convert {
 
-// What the program adds: parts that this folder may not know.
+// Functions that main() supplies because this folder may not depend on their modules.
 struct Environment {
     Hooks hooks;
-    // Every byte against the manifest of a training checkpoint; nothing to say if it has none.
+    // Checks every byte against the training checkpoint's manifest; does nothing if there is no
+    // manifest.
     std::function<Result<void>(const std::filesystem::path&)> check_manifest;
 };
 
-// The exit status.
+// Returns the exit status.
 int run_command(const CommandLine& command, const Environment& environment);
 
-// "error: ..." and the hint on stderr, or as JSON on stdout; returns the exit status.
+// Prints "error: ..." and the hint on stderr, or JSON on stdout. Returns the exit status.
 int report_error(const Error& error, bool json);
 
 }  // namespace roll::convert

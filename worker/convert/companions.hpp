@@ -1,4 +1,4 @@
-// What belongs to a model beside its weights and config: tokenizer, chat templates, generation
+// Files that belong to a model besides weights and config: tokenizer, chat templates, generation
 // config, processors, remote code.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace roll::convert {
 
-// Copies the source's, from beside its config or out of its archive. A model of bytes that has no
-// tokenizer gets one.
+// Copies the source's files from the config's directory or from its archive. A byte-level model
+// without a tokenizer gets one.
 Result<void> write_companion_files(const Source& source, const std::filesystem::path& directory);
 
 }  // namespace roll::convert

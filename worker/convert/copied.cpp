@@ -24,9 +24,9 @@ Result<void> select_copies(Source& source) {
             continue;
         const auto found = source.model.number.find(copy.of);
         if (found == source.model.number.end() && !(tied && tied->name == copy.of))
-            return fail(ErrorCode::InvalidArgument, "family " + source.family->name + " has " +
-                                                        copy.name + " as a copy of " + copy.of +
-                                                        ", and no rule names that");
+            return fail(ErrorCode::InvalidArgument, "family " + source.family->name + ": copy " +
+                                                        copy.name + " of " + copy.of +
+                                                        ", which no rule of the family names");
         source.model.copies.push_back(
             {copy.name, found == source.model.number.end() ? tied->embedding : found->second});
     }
@@ -40,7 +40,7 @@ Result<void> settle_copies(Source& source, const std::set<std::string>& found) {
     for (const families::CopiedTensor& copy : copies)
         if (!copy.condition.empty() && found.contains(copy.name))
             source.config.native[copy.condition] = true;
-    // The first holder of a tensor is read: never the copy.
+    // Puts copies last: the first holder of a tensor is the one that is read.
     std::stable_partition(source.tensors.begin(), source.tensors.end(),
                           [](const SourceTensor& one) { return !one.stored.optional; });
     return select_copies(source);

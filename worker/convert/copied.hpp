@@ -1,6 +1,6 @@
-// Second names of tensors in HuggingFace files: the embedding and the output layer that a layer of
-// multi-token prediction shares with the model. Megatron has one of each, so a copy that differs
-// cannot be converted.
+// Second names of tensors in HuggingFace files: a multi-token-prediction layer shares the model's
+// embedding and output layer. Megatron has only one of each, so a copy with different values cannot
+// be converted.
 #pragma once
 
 #include <set>
@@ -11,14 +11,14 @@
 
 namespace roll::convert {
 
-// Sets the model's copies by the native config. InvalidArgument: a family's copy of a tensor that
-// the model lacks.
+// Sets the model's copies from the native config. Fails with InvalidArgument if the model lacks the
+// tensor that a copy refers to.
 Result<void> select_copies(Source& source);
 
-// Sets the native fields by the tensors that a directory was found to hold, then selects.
+// Sets the native config fields from the tensor names in `found`, then selects the copies.
 Result<void> settle_copies(Source& source, const std::set<std::string>& found);
 
-// Corrupt names a copy that differs from its tensor. Reads both.
+// Reads each copy and its tensor. Fails with Corrupt and the copy's name if they differ.
 Result<void> check_copies(const Source& source);
 
 }  // namespace roll::convert

@@ -20,7 +20,7 @@ using TorchPointer = std::shared_ptr<const TorchFile>;
 
 constexpr const char* kUniversal = "zero";  // the directory of a universal checkpoint's parameters
 
-// The rank's number in "zero_pp_rank_3_mp_rank_00_optim_states.pt", and the model-parallel rank's.
+// Data-parallel and model-parallel rank from "zero_pp_rank_3_mp_rank_00_optim_states.pt".
 struct RankFile {
     int dp = 0;
     int mp = 0;
@@ -78,7 +78,7 @@ std::int64_t volume(const Shape& shape) {
     return product;
 }
 
-// A number, or a member of an enumeration, which is called with its number.
+// Returns an integer, or the value of an enumeration member, which is a call with the value.
 std::optional<std::int64_t> integer_of(const formats::Pickle& pickle, PickleId id) {
     if (pickle.is(id, formats::PickleKind::Call)) {
         const formats::PickleNode& arguments = pickle.at(pickle.at(id).items[1]);
@@ -113,8 +113,8 @@ class Opener {
         return file;
     }
 
-    // Number of the tensor in the model; a tied output layer is the embedding again. Nothing: the
-    // family drops it.
+    // Returns the tensor's number in the model; a tied output layer has the embedding's number.
+    // Returns nullopt if the family drops it.
     Result<std::optional<int>> number_of(const fs::path& path, const std::string& key) {
         const std::string name = key.starts_with("module.") ? key.substr(7) : key;
         const auto found = source_.model.number.find(name);
@@ -146,7 +146,8 @@ class Opener {
         return stored;
     }
 
-    // A flat run of a tensor's elements, starting with number `begin`.
+    // Adds `count` elements of a tensor, from element `begin`; they are contiguous in `flat` from
+    // `at`.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
                  const tensor::StridedView& flat, std::int64_t at) {
         const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
@@ -165,8 +166,9 @@ class Opener {
                        });
     }
 
-    // Universal: zero/NAME/fp32.pt, each {"param": tensor}, or (of ZeRO 3) the tensor alone, flat;
-    // buffers, and of ZeRO 3 what is not trained, are in the files of the model's states.
+    // A universal checkpoint has zero/NAME/fp32.pt for each parameter: {"param": tensor}, or for
+    // ZeRO 3 the flat tensor alone. The model-state files hold the buffers and, for ZeRO 3, frozen
+    // parameters.
     Result<void> open_universal() {
         std::error_code error;
         const std::vector<RankFile> models = files_of(directory_, "model_states");
@@ -181,14 +183,15 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // The other parameter's, from before the last rounding.
+            // Its own file may be older by one rounding step, so the other parameter's file is
+            // used.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.dropped.push_back({kUniversal, name, "shared with another parameter"});
             else
                 ROLL_TRY_VOID(take_universal(folder));
         }
-        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // else they are there too
+        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // else zero/ has them
         ROLL_TRY_VOID(take_buffers(*model, models.front().path));
         return check_nothing_missing(source_);
     }
@@ -220,7 +223,7 @@ class Opener {
         Shape shape;
     };
 
-    // [{name: torch.Size}, ...], or one such dict: the groups' parameters in order.
+    // Reads [{name: torch.Size}, ...], or one such dict: the parameters of each group in order.
     Result<std::vector<std::vector<Parameter>>> shapes_of(const TorchFile& file,
                                                           const fs::path& path, const char* key) {
         const formats::Pickle& pickle = file.pickle();
@@ -254,11 +257,11 @@ class Opener {
         const std::vector<RankFile> models = files_of(directory_, "model_states");
         if (optimizers.empty() || models.empty())
             return fail(ErrorCode::NotFound,
-                        directory_.string() + " has no optim_states and model_states of ZeRO");
+                        directory_.string() + " has no ZeRO optim_states or model_states files");
         if (optimizers.back().mp > 0)
             return fail(ErrorCode::InvalidArgument,
-                        directory_.string() + " is cut over model-parallel ranks too",
-                        "DeepSpeed's ds_to_universal.py, and convert what it makes");
+                        directory_.string() + " is also split over model-parallel ranks",
+                        "run DeepSpeed's ds_to_universal.py and convert its output");
         std::vector<Flat> ranks;
         for (const RankFile& one : optimizers) {
             ROLL_TRY(Flat flat, read_flat(one.path));
@@ -309,21 +312,20 @@ class Opener {
         return flat;
     }
 
-    // The ranks' partitions of a group, one after the other, are its parameters, one after the
-    // other.
+    // The ranks' partitions of a group, concatenated, are the group's parameters, concatenated.
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
-            return corrupt(directory_, "has parameters of " + std::to_string(groups.size()) +
-                                           " groups and weights of " +
+            return corrupt(directory_, "lists parameters for " + std::to_string(groups.size()) +
+                                           " groups but has weights for " +
                                            std::to_string(ranks[0].groups.size()));
         for (std::size_t group = 0; group < groups.size(); ++group) {
-            std::int64_t at = 0;  // in the whole group
+            std::int64_t at = 0;  // in the group over all ranks
             for (const Parameter& parameter : groups[group]) {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));
                 if (number) ROLL_TRY_VOID(check_shape(ranks[0].path, *number, parameter.shape));
                 const std::int64_t end = at + volume(parameter.shape);
-                std::int64_t begin = 0;  // of the rank's partition
+                std::int64_t begin = 0;  // of the rank's partition in the group
                 for (const Flat& rank : ranks) {
                     const tensor::StridedView& flat = rank.groups[group];
                     const std::int64_t from = std::max(at, begin);
@@ -341,10 +343,11 @@ class Opener {
         return {};
     }
 
-    // Each parameter is cut over all ranks; a rank's groups, one after the other, are its parts.
+    // Each parameter is split over all ranks. A rank's groups, concatenated, hold its parts in
+    // order.
     Result<void> take_stage3(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
-        std::int64_t at = 0;  // in a rank's groups
+        std::int64_t at = 0;  // in the rank's concatenated groups
         for (const auto& group : groups)
             for (const Parameter& parameter : group) {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));
@@ -362,7 +365,8 @@ class Opener {
         return {};
     }
 
-    // `count` elements that start at `at` of a rank's groups, which may go on in the next group.
+    // Adds `count` elements from position `at` of a rank's concatenated groups. They may span
+    // groups.
     Result<void> add_part(const Flat& rank, int number, std::int64_t begin, std::int64_t count,
                           std::int64_t at) {
         std::int64_t group_begin = 0;
@@ -378,7 +382,8 @@ class Opener {
                                       source_.model.tensors[static_cast<std::size_t>(number)].name);
     }
 
-    // Parameters that are not trained have no master weights: whole, or of ZeRO 3 in parts.
+    // Frozen parameters have no master weights. They are stored whole, or split over ranks in ZeRO
+    // 3.
     Result<void> take_frozen(const TorchFile& first, const std::vector<RankFile>& models) {
         ROLL_TRY(const auto shapes, shapes_of(first, models.front().path, "frozen_param_shapes"));
         if (shapes.empty() || shapes[0].empty()) return {};
@@ -419,7 +424,7 @@ class Opener {
         return {};
     }
 
-    // Buffers are whole in "module".
+    // Buffers are stored whole in "module".
     Result<void> take_buffers(const TorchFile& file, const fs::path& path) {
         const formats::Pickle& pickle = file.pickle();
         const PickleId* names = pickle.find(pickle.root(), "buffer_names");
@@ -479,7 +484,7 @@ std::optional<fs::path> deepspeed_directory(const fs::path& root) {
 Result<void> open_deepspeed(Source& source, const families::Families& families,
                             const fs::path& given) {
     const auto directory = deepspeed_directory(source.directory);
-    ROLL_CHECK(directory);  // by detect_format()
+    ROLL_CHECK(directory);  // detect_format() checked
     ROLL_TRY_VOID(find_config(source, families, {source.directory, *directory}, given));
     ROLL_TRY_VOID(use_tensors(source, false));
     source.config.layout = {};

@@ -1,4 +1,4 @@
-// Compares two checkpoints of any formats and layouts, tensor by tensor of the model.
+// Compares two checkpoints tensor by tensor, whatever their formats and layouts.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 namespace roll::convert {
 
 struct Difference {
-    std::string name;           // of the HuggingFace tensor
-    std::int64_t elements = 0;  // that differ in a bit
+    std::string name;           // HuggingFace name
+    std::int64_t elements = 0;  // number of elements that differ in any bit
     double max_abs = 0;
-    double max_rel = 0;        // of |b|'s largest; 0 if that is 0
-    std::int64_t max_ulp = 0;  // numbers of the type between; INT64_MAX: a NaN, or of other kinds
+    double max_rel = 0;        // relative to the largest |b|; 0 if that is 0
+    std::int64_t max_ulp = 0;  // in units in the last place; INT64_MAX: NaN or different kinds
 };
 
 struct Diff {
-    std::size_t tensors = 0;  // compared
+    std::size_t tensors = 0;  // number compared
     std::vector<Difference> differences;
     std::vector<std::string> only_first;
     std::vector<std::string> only_second;
     bool same() const { return differences.empty() && only_first.empty() && only_second.empty(); }
 };
 
-// Of the tensors each count-th, from number `index` on.
+// Selects every `count`-th tensor, from number `index`.
 struct Share {
     int index = 0;
     int count = 1;
@@ -36,8 +36,8 @@ struct Share {
     }
 };
 
-// Tensors of different types are compared after casting the first to the second's, if `cast`; else
-// they differ. `stopped` ends the comparison with Unavailable.
+// Tensors of different types differ unless `cast`: then the first is cast to the second's type.
+// `stopped` ends the comparison with Unavailable.
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share = {});
 

@@ -28,7 +28,7 @@ std::string without_expert(std::string name, std::int64_t expert) {
     return at == std::string::npos ? name : name.replace(at, infix.size(), ".experts.experts.");
 }
 
-// Adds parts in the order in which they come: layers, and experts in each, ascend.
+// Collects the parts of each key. Requires layers, and experts within a layer, in ascending order.
 class Collector {
   public:
     Collector(const Model& model, std::int64_t layers) : model_(model), layers_(layers) {}
@@ -48,7 +48,7 @@ class Collector {
         return {};
     }
 
-    // Keys whose parts are not a full grid of equal tensors are no such tensors at all.
+    // Drops the keys whose parts do not form a full grid of equal tensors.
     DistKeys take() && {
         for (auto one = keys_.begin(); one != keys_.end();)
             one = fill_in(one->second) ? std::next(one) : keys_.erase(one);
@@ -80,7 +80,7 @@ class Collector {
     DistKeys keys_;
 };
 
-// Gate and up by themselves, as "_w" and "_v"; nothing else has such halves.
+// Splits a fused gate and up tensor into "_w" (gate) and "_v" (up). Empty for other tensors.
 std::vector<std::pair<std::string, NativeTensor>> halves_of(const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> halves;
     if (tensor.operation != families::Operation::GateUp || tensor.sources.size() != 2)
@@ -105,8 +105,8 @@ std::string grouped(const std::string& name, std::int64_t expert) {
                : result.replace(at, infix.size(), ".experts.") + std::to_string(expert);
 }
 
-// Keys of one layer and one expert each, gate and up apart (Megatron's singleton_local_shards and
-// fsdp_dtensor).
+// Adds a key for each layer and expert, with gate and up apart, as Megatron does for
+// singleton_local_shards and fsdp_dtensor.
 Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> parts = halves_of(tensor);
     parts.emplace_back("", tensor);
@@ -137,19 +137,19 @@ bool is_set(const Json& config, const char* key) {
     return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
-// Megatron's rule (TransformerBlock.sharded_state_dict): layers of several kinds are not stacked.
+// Megatron does not stack layers of different kinds (TransformerBlock.sharded_state_dict).
 bool has_kinds_of_layers(const Json& config) {
     return is_listed(config, "moe_layer_freq") || is_listed(config, "linear_attention_freq") ||
            is_set(config, "heterogeneous_block_specs") ||
            is_set(config, "hetereogenous_dist_checkpoint");
 }
 
-// How many steps from `at` on lie before `end`.
+// Returns the number of steps from `at` that are before `end`.
 std::int64_t steps_before(std::int64_t at, std::int64_t end, std::int64_t step) {
     return end <= at ? 0 : (end - at + step - 1) / step;
 }
 
-// To what of it lies in the box, moved along with that. False: nothing does.
+// Clips `piece` to the box and shifts it to the box's origin. Returns false if nothing is left.
 bool clip(Piece& piece, const Shape& begin, const Shape& size) {
     std::vector<bool> placed(size.size(), false);
     for (std::size_t dim = 0; dim < piece.size.size(); ++dim) {
@@ -211,8 +211,8 @@ Result<std::vector<Stored>> dist_layout(const std::vector<NativeTensor>& native,
     std::set<std::string> done;
     for (const NativeTensor& tensor : native) {
         std::string key = tensor.expert ? without_expert(tensor.name, *tensor.expert) : tensor.name;
-        // Without TransformerEngine a MoE layer's norm too is kept under the name that is a dense
-        // layer's with it.
+        // Without TransformerEngine, a MoE layer stores its norm under the name that a dense layer
+        // uses with TransformerEngine.
         if (config.local_names && key.ends_with(".pre_mlp_layernorm.weight"))
             key = transformer_engine_spelling(key);
         if (tensor.stage == families::Stage::Layer && !per_layer) {

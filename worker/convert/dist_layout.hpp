@@ -1,6 +1,6 @@
-// Where a distributed checkpoint (Megatron's torch_dist) has what of the model. Its keys know no
-// ranks: a tensor is whole under its key, layers of one kind and their experts stacked along dims
-// in front. Pure.
+// Maps the model's tensors to the keys of a distributed checkpoint (Megatron's torch_dist). Keys do
+// not depend on ranks: a key holds a whole tensor. Layers of one kind, and their experts, are
+// stacked along leading dims. Pure.
 #pragma once
 
 #include <map>
@@ -13,38 +13,38 @@
 
 namespace roll::convert {
 
-// What lies under one key: parts along the stacked dims, each a tensor with pieces.
+// The contents of one key: parts along the stacked dims. Each part is a tensor with pieces.
 struct DistTensor {
-    Shape stacked;              // layers, experts; empty, one or both
-    bool by_layer = false;      // the first of them is that of all the model's layers
-    Shape shape;                // of each part
+    Shape stacked;              // [layers], [experts], [layers, experts] or empty
+    bool by_layer = false;      // the first stacked dim counts all the model's layers
+    Shape shape;                // shape of each part
     std::vector<Stored> parts;  // row-major over `stacked`
 };
 
-// Every key under which some writer keeps a part of the model: stacked and layer by layer, with the
-// spellings of norms; of `singletons` also each expert, grouped or not, gate and up by itself.
-// Where a checkpoint has one of them, the others are absent.
+// Returns every key that some writer uses: stacked and per layer, with all spellings of norms. With
+// `singletons` also a key per expert (grouped or not), and gate and up apart. A checkpoint has one
+// of these alternatives for each part.
 using DistKeys = std::map<std::string, DistTensor>;
 Result<DistKeys> dist_keys(const std::vector<families::NativeTensor>& native, const Model& model,
                            bool singletons);
 
-// The keys under which a native tensor may lie: by itself, and stacked with those of all layers.
+// Returns the keys that may hold a native tensor: its own, and the one stacked over all layers.
 std::vector<std::string> dist_names(const families::NativeTensor& tensor);
 
-// The chunks to write into `file`, one for each part: with stacked layers if Megatron would have
-// them so for this native config, else layer by layer. `local_names` of the config matters for one
-// norm only.
+// Returns the chunks to write into `file`, one per part. Layers are stacked if Megatron would stack
+// them for this native config. `config.local_names` affects one norm only.
 Result<std::vector<Stored>> dist_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);
 
-// The same as Megatron's FSDP keeps it (fsdp_dtensor): a key for each tensor of each layer, experts
-// by number, gate and up by themselves.
+// The same for Megatron's FSDP (fsdp_dtensor): a key per tensor, layer and expert, with gate and up
+// apart.
 Result<std::vector<Stored>> fsdp_layout(const std::vector<families::NativeTensor>& native,
                                         const Model& model, const formats::McaConfig& config,
                                         const std::string& file);
 
-// The part of a tensor that the box [begin, begin + size) holds, its pieces moved along.
+// Returns the part of a tensor in the box [begin, begin + size), with its pieces shifted to the
+// box.
 Stored cut(const Stored& part, const Shape& begin, const Shape& size);
 
 }  // namespace roll::convert

@@ -28,8 +28,8 @@ bool is_file(const fs::path& path) {
     return fs::is_regular_file(path, error);
 }
 
-// What a key may be, native or HuggingFace's; a tied output layer that is kept all the same is a
-// copy of the embedding.
+// Returns the keys that the checkpoint may have, with native or HuggingFace names. A tied output
+// layer that is stored anyway is a copy of the embedding.
 Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata& metadata) {
     const bool singletons =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(), [](const auto& tensor) {
@@ -56,15 +56,16 @@ Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata&
     return keys;
 }
 
-// "optimizer.…", "optim.…", or that in the state of an object, as "app.optim.…" of an AppState.
+// Matches "optimizer.…", "optim.…", or optim in the state of an object, as "app.optim.…" of an
+// AppState.
 bool is_optimizer(const std::string& key) {
     const std::size_t dot = key.find('.');
     return key.starts_with("optim") ||
            (dot != std::string::npos && key.compare(dot + 1, std::strlen("optim"), "optim") == 0);
 }
 
-// Of "optimizer.state.exp_avg.NAME" (torch_dist), or of "optimizer.state.module.NAME.exp_avg"
-// (fsdp_dtensor): the name, if the key is of that state.
+// Returns NAME if the key holds `state`: "optimizer.state.exp_avg.NAME" (torch_dist) or
+// "optimizer.state.module.NAME.exp_avg" (fsdp_dtensor).
 std::optional<std::string> name_in_state(const std::string& key, const std::string& state) {
     const std::string infix = ".state.";
     const std::size_t at = key.find(infix);
@@ -77,7 +78,8 @@ std::optional<std::string> name_in_state(const std::string& key, const std::stri
     return name;
 }
 
-// Some writers put all keys under a name: "model.", "module.". The one under which most are known.
+// Some writers put all keys under a prefix: "model.", "module.". Returns the prefix with the most
+// known keys.
 std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& keys) {
     std::map<std::string, int> found;
     for (const formats::DcpTensor& tensor : metadata.tensors) {
@@ -122,7 +124,7 @@ class DistOpener {
     }
 
   private:
-    // What is not read is not damaged either, as far as its place in a file tells.
+    // Checks an object that is not read: its bytes must be within its file.
     Result<void> check_object(const formats::DcpObject& object) const {
         std::error_code error;
         const fs::path path = directory_ / object.extent.file;
@@ -137,7 +139,7 @@ class DistOpener {
         source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
-    // The tensors of one state of the optimizer, in the place of the weights.
+    // Reads a state of the optimizer in place of the weights.
     Result<void> take_state(const formats::DcpMetadata& metadata) {
         for (const formats::DcpTensor& tensor : metadata.tensors) {
             const auto name = name_in_state(tensor.info.name, source_.state);
@@ -151,14 +153,14 @@ class DistOpener {
             ROLL_TRY_VOID(take_known(tensor, known->second));
         }
         if (!held_.empty()) return {};
-        return fail(
-            ErrorCode::InvalidArgument,
-            directory_.string() + " has no optimizer.state." + source_.state + " of any tensor",
-            "rollctl inspect lists what is dropped; fp32_param, exp_avg and exp_avg_sq are "
-            "usual");
+        return fail(ErrorCode::InvalidArgument,
+                    directory_.string() + " has no tensor optimizer.state." + source_.state + ".*",
+                    "rollctl inspect lists the keys; fp32_param, exp_avg and exp_avg_sq are "
+                    "usual");
     }
 
-    // What is no parameter has no state: of it the weights hold all there is.
+    // True if the state replaces this tensor. Buffers have no state: kMainWeights keeps the
+    // weights' value.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
     }
@@ -186,7 +188,7 @@ class DistOpener {
         return {};
     }
 
-    // Rows beyond the vocabulary are padding: Megatron rounds its size up.
+    // True if `shape` has extra vocabulary rows: Megatron pads the vocabulary size.
     static bool is_padded(const Shape& shape, const Shape& whole, const std::string& name) {
         return (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") &&
                shape.size() == 2 && shape[1] == whole[1] && shape[0] > whole[0];
@@ -219,7 +221,8 @@ class DistOpener {
         return {};
     }
 
-    // A flat run of what one rank has, which is a box of the whole: the boxes that the run is.
+    // Takes a flat run of a rank's shard, which is a box of the whole tensor: adds the boxes that
+    // the run covers.
     Result<void> take_flat(const formats::DcpTensor& tensor, const formats::DcpChunk& chunk,
                            const tensor::StridedView& view, const DistTensor& known) {
         const std::size_t flat = tensor.original->size();
@@ -229,7 +232,7 @@ class DistOpener {
             if (chunk.size[dim] != 1)
                 return fail(ErrorCode::Corrupt, (directory_ / formats::kDcpMetadataFile).string() +
                                                     ": a chunk of " + tensor.info.name +
-                                                    " is of several ranks, and flat");
+                                                    " is flat but spans several ranks");
         }
         const std::int64_t element = tensor::bits_of(view.info.dtype) / 8;
         boxes_of_range(local, chunk.begin[flat], chunk.begin[flat] + chunk.size[flat],
@@ -246,7 +249,7 @@ class DistOpener {
         return {};
     }
 
-    // A chunk may span several layers or experts: each has its own part of it.
+    // A chunk may span several layers or experts; each gets its own part.
     void take_chunk(const formats::DcpChunk& chunk, const tensor::StridedView& view,
                     const DistTensor& known) {
         const std::size_t axes = known.stacked.size();
@@ -276,7 +279,7 @@ class DistOpener {
         for (std::size_t dim = axes; dim < chunk.begin.size(); ++dim) {
             const std::int64_t end =
                 std::min(chunk.begin[dim] + chunk.size[dim], part.shape[dim - axes]);
-            if (end <= chunk.begin[dim]) return;  // nothing but padding
+            if (end <= chunk.begin[dim]) return;  // only padding
             begin.push_back(chunk.begin[dim]);
             inner.info.shape.push_back(end - chunk.begin[dim]);
             inner.strides.push_back(view.strides[dim]);
@@ -304,7 +307,7 @@ class DistOpener {
     fs::path directory_;
     DistKeys keys_;
     std::vector<std::string> unexpected_;
-    std::set<std::string> held_;  // of the state that is read
+    std::set<std::string> held_;  // names with the requested state
     std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 
@@ -334,8 +337,8 @@ Result<Format> dist_format(const fs::path& directory) {
 
 namespace {
 
-// The arguments of the run: in common.pt, or, as newer writers keep them, in an object of the
-// checkpoint. Null: there are none, or in no form that we read.
+// Returns the run's arguments from common.pt or, for newer writers, from an object of the
+// checkpoint. Returns null if there are none or their form is unknown.
 Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
     const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
         if (!file) return Json();
@@ -359,7 +362,7 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
     return Json();
 }
 
-// What the config does not say: experts packed one way or another, towers that are carried.
+// Finds what the config does not tell: how experts are packed, and the carried towers.
 Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
     if (source.family->packed.empty() && source.family->carried.empty()) return {};
     ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));
@@ -378,7 +381,7 @@ Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata)
 
 Result<void> read_dist(Source& source, const fs::path& directory,
                        const formats::DcpMetadata& metadata) {
-    source.config.layout = {};  // a key is whole, whatever ranks wrote it
+    source.config.layout = {};  // keys are whole, whatever the layout of the writer
     const bool has_mtp = std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
                                      [](const formats::DcpTensor& tensor) {
                                          return !is_optimizer(tensor.info.name) &&

@@ -1,4 +1,4 @@
-// Opens distributed checkpoints: Megatron's torch_dist, and torch's own (DCP) with native or
+// Opens distributed checkpoints: Megatron's torch_dist, and torch's own format (DCP) with native or
 // HuggingFace names.
 #pragma once
 
@@ -11,19 +11,20 @@
 
 namespace roll::convert {
 
-// Where below a checkpoint's root such a checkpoint lies, if it is one: in the root itself, in
-// weights/ or model_weights/, in the iteration that the tracker names, or in dist_model/ there.
+// Returns the directory with the checkpoint's files: `root` itself, weights/, model_weights/, the
+// iteration that the tracker names, or its dist_model/. Returns nullopt if there is none.
 std::optional<std::filesystem::path> dist_directory(const std::filesystem::path& root);
 
-// TorchDist if Megatron's mark says so, else Dcp. InvalidArgument: a mark of another kind.
+// Returns TorchDist if Megatron's mark says so, else Dcp. Fails with InvalidArgument if the mark
+// names another kind.
 Result<Format> dist_format(const std::filesystem::path& directory);
 
-// `given`: where the config is, if not beside the checkpoint.
+// `given` is the config's directory if it is not beside the checkpoint.
 Result<void> open_dist(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
-// The tensors of source.native in this directory of a distributed checkpoint; the source's family
-// and model are known.
+// Reads the tensors of `source.native` from `directory` of a distributed checkpoint. Requires the
+// source's family and model.
 Result<void> read_dist_tensors(Source& source, const std::filesystem::path& directory,
                                const formats::DcpMetadata& metadata);
 

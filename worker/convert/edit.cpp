@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kObjectsFile = "__objects.distcp";
 
-// A checkpoint whose model are its tensors.
+// A checkpoint whose model consists of its own tensors, without a family.
 struct Raw {
     Source source;
-    fs::path directory;                       // where .metadata is, or the weights
-    std::set<fs::path> files;                 // from the root: written anew, not copied
-    std::vector<formats::DcpObject> objects;  // of a distributed one
-    std::map<std::string, Shape> originals;   // of tensors kept in a flat form
+    fs::path directory;                       // directory of .metadata or of the weights
+    std::set<fs::path> files;                 // relative to the root; rewritten, not copied
+    std::vector<formats::DcpObject> objects;  // for distributed checkpoints
+    std::map<std::string, Shape> originals;   // shapes of tensors that are stored flat
     bool is_distributed = false;
 };
 
@@ -39,7 +39,7 @@ std::vector<std::string> split_at_stars(std::string_view text) {
     return parts;
 }
 
-// Each rule must have fitted something: a name that is misspelt is no wish.
+// Applies the rules to names. A rule that matches no tensor is an error, to catch misspelt names.
 class Namer {
   public:
     Namer(const std::vector<NameRule>& rules, EditReport& report)
@@ -47,7 +47,7 @@ class Namer {
           report_(report),
           fitted_(rules.size(), false) {}
 
-    // Nothing: the tensor is left out.
+    // Returns the new name; nullopt if the tensor is removed.
     std::optional<std::string> operator()(const std::string& name) {
         for (std::size_t i = 0; i < rules_.size(); ++i) {
             const auto made = renamed_by(rules_[i], name);
@@ -69,7 +69,7 @@ class Namer {
         for (std::size_t i = 0; i < rules_.size(); ++i)
             if (!fitted_[i])
                 return fail(ErrorCode::InvalidArgument, "no tensor is named " + rules_[i].name,
-                            "rollctl inspect, for names");
+                            "rollctl inspect lists the names");
         return {};
     }
 
@@ -150,10 +150,10 @@ Result<Raw> open_raw(const fs::path& root) {
     if (formats::find_hf_weights(root)) return open_hf(root);
     return fail(ErrorCode::InvalidArgument,
                 root.string() + " is neither a HuggingFace directory nor a distributed checkpoint",
-                "rollctl convert it to hf or dcp, whose tensors have names of their own");
+                "convert it to hf or dcp first (rollctl convert)");
 }
 
-// Everything of the directory that is not written anew. Links to what is are made anew as well.
+// Copies the files that are not rewritten. Skips links: they are created anew where needed.
 Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
                        const fs::path& target) {
     std::error_code error;
@@ -168,7 +168,7 @@ Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
     return {};
 }
 
-// The objects that are kept, one behind the other in a file; those that share their bytes still do.
+// Writes the kept objects into one file. Objects that share bytes in the source still share them.
 Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& namer,
                                                       const fs::path& directory) {
     std::vector<formats::DcpObject> kept;
@@ -196,7 +196,7 @@ Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& nam
     return kept;
 }
 
-// Megatron finds in the iteration what lies in ROLL's folder below it.
+// Megatron looks in the iteration directory for the files that are in ROLL's folder below it.
 Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& written) {
     std::error_code error;
     const fs::path above = raw.directory.parent_path() / formats::kDcpMetadataFile;
@@ -225,7 +225,7 @@ Result<void> finish_hf(const Raw& raw, const Plan& plan, const fs::path& directo
     return {};
 }
 
-// The tensors that stay, each where it was.
+// Returns the kept tensors, each in its old place.
 Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
     std::vector<Stored> layout;
     std::map<std::string, std::string> taken;  // new name -> old name
@@ -234,13 +234,12 @@ Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
         if (!name) continue;
         const auto [place, first] = taken.emplace(*name, one.stored.name);
         if (!first && place->second != one.stored.name)
-            return fail(ErrorCode::InvalidArgument,
-                        one.stored.name + " and " + place->second + " would both be " + *name);
+            return fail(ErrorCode::InvalidArgument, one.stored.name + " and " + place->second +
+                                                        " would both be named " + *name);
         layout.push_back(one.stored);
         layout.back().name = *name;
     }
-    if (layout.empty())
-        return fail(ErrorCode::InvalidArgument, "not a single tensor would be left");
+    if (layout.empty()) return fail(ErrorCode::InvalidArgument, "no tensor would be left");
     return layout;
 }
 

@@ -1,5 +1,5 @@
-// Tensors of a checkpoint renamed or left out, by name alone: no family needs to know them. The
-// rest of the directory is copied.
+// Renames or removes tensors of a checkpoint by name alone, without a model family. Copies all
+// other files.
 #pragma once
 
 #include <filesystem>
@@ -14,23 +14,23 @@
 
 namespace roll::convert {
 
-// A name in which each * stands for any text, as short as it can be. `to` has the same texts in the
-// place of its own *; nothing: the tensor is left out.
+// A pattern of names: each * matches the shortest possible text. `to` is the new name, with the
+// matched texts in place of its own *; nullopt removes the tensor.
 struct NameRule {
     std::string name;
     std::optional<std::string> to;
 };
 
-// "OLD=NEW". InvalidArgument: it has no =, or the two have not as many *.
+// Parses "OLD=NEW". Fails with InvalidArgument if there is no = or the numbers of * differ.
 Result<NameRule> parse_renaming(const std::string& text);
 
-// What the rule makes of a name: nothing if it is not of it, an empty text if it leaves it out.
+// Returns the new name; nullopt if the rule does not match `name`, empty if it removes the tensor.
 std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name);
 
 struct EditRequest {
     std::filesystem::path source;
     std::filesystem::path target;
-    std::vector<NameRule> rules;  // the first that fits a name counts
+    std::vector<NameRule> rules;  // the first match counts
     bool overwrite = false;
 };
 
@@ -40,9 +40,9 @@ struct EditReport {
     std::map<std::string, std::string> renamed;
 };
 
-// HuggingFace directories and those of torch.distributed.checkpoint (torch_dist, fsdp_dtensor).
-// InvalidArgument: another format, a rule that no tensor fits, two tensors of one name, nothing
-// left. Unavailable: stopped by a hook.
+// Edits HuggingFace directories and torch.distributed.checkpoint directories (torch_dist,
+// fsdp_dtensor). Fails with InvalidArgument for another format, a rule without a match, two tensors
+// with the same name, or an empty result; with Unavailable if stopped by a hook.
 Result<EditReport> edit(const EditRequest& request, const Hooks& hooks);
 
 }  // namespace roll::convert

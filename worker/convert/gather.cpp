@@ -13,12 +13,13 @@
 namespace roll::convert {
 namespace {
 
-// Of types of less than a byte a plan has whole bytes alone.
+// Requires a whole number of bytes; plans guarantee it for types smaller than a byte.
 std::int64_t bytes_of(tensor::DType dtype, std::int64_t elements = 1) {
     return elements * tensor::bits_of(dtype) / 8;
 }
 
-// A box on its way from a strided tensor into a contiguous one. Offsets and strides in elements.
+// The copy of a box from a strided tensor into a contiguous one. Offsets and strides are in
+// elements.
 struct Move {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
@@ -30,7 +31,7 @@ struct Move {
     double add = 0;
 };
 
-// As torch adds a number to a tensor: in fp32 (of fp64: in that), rounded to the tensor's type.
+// Adds a number as torch does: in fp32 (fp64 for fp64 tensors), rounded to the tensor's type.
 void add_one(const Move& move, const std::byte* source, std::byte* target) {
     const double value = tensor::load_float(move.from_type, source);
     const auto from = static_cast<std::size_t>(bytes_of(move.from_type));
@@ -62,7 +63,7 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
     }
 }
 
-// Two dims without a common direction, in tiles that stay in the cache.
+// Moves two dims that are contiguous on different sides, in tiles that fit the cache.
 template <class Element>
 void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {
     constexpr std::int64_t kTile = 32;
@@ -102,7 +103,7 @@ void move_dims(const Move& move, std::size_t dim, std::size_t run_dim, std::int6
                   to + i * move.to_strides[dim]);
 }
 
-// The last dims that lie back to back on both sides go as one run.
+// Copies the trailing dims that are contiguous on both sides as one run.
 void carry_out(const Move& move) {
     std::size_t dim = move.size.size();
     std::int64_t run = 1;
@@ -111,7 +112,7 @@ void carry_out(const Move& move) {
         run *= move.size[dim - 1];
         --dim;
     }
-    // A dim of one row has any stride: those outside the run need no loop either.
+    // A dim of size 1 has an arbitrary stride and needs no loop, inside the run or outside.
     move_dims(move, 0, dim, run, 0, 0);
 }
 
@@ -121,7 +122,7 @@ const std::byte* address_of(const tensor::StridedView& view, const Shape& point)
     return view.first + bytes_of(view.info.dtype, offset);
 }
 
-// The pages of a mapped file that a tensor lies in; the kernel reads them again if need be.
+// Releases the pages of a mapped file that hold the tensor. The kernel reads them again if needed.
 void release(const Source& source, const SourceTensor& tensor) {
     if (!source.mapped || tensor.in_memory) return;
     const tensor::StridedView& view = tensor.view;
@@ -132,14 +133,14 @@ void release(const Source& source, const SourceTensor& tensor) {
     release_pages({view.first, static_cast<std::size_t>(bytes_of(view.info.dtype, last + 1))});
 }
 
-// The part of a copy that lies in rows [begin, end) of its target, which then count from 0. False
-// if there is none. Along a dim that goes in steps only each step-th row is the copy's.
+// Clips `copy` to rows [begin, end) of its target and makes its rows relative to `begin`. Returns
+// false if nothing is left. Along a dim with a step, only every step-th row belongs to the copy.
 bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
     const std::int64_t place = copy.target_begin[0];
     std::size_t dim = 0;
     while (dim < copy.size.size() && copy.target_placing.axis(dim) != 0) ++dim;
-    if (dim == copy.size.size()) {  // it is in one row
+    if (dim == copy.size.size()) {  // the copy is in a single row
         copy.target_begin[0] -= begin;
         return place >= begin && place < end;
     }
@@ -174,7 +175,7 @@ Move move_of(const Copy& copy, const tensor::StridedView& view,
     return move;
 }
 
-// Rows [begin, end) of a target tensor into the buffer, as elements of `type`.
+// Fills the buffer with rows [begin, end) of a target tensor, as elements of `type`.
 void fill(const Source& source, const TargetTensor& target, std::int64_t begin, std::int64_t end,
           tensor::DType type, std::byte* buffer) {
     const std::vector<std::int64_t> strides = tensor::row_major(target.info.shape);
@@ -208,13 +209,13 @@ bool is_merged(const Source& source, const TargetTensor& target) {
 
 Result<void> check_merged(const TargetTensor& target, const std::byte* bytes, std::int64_t size) {
     if (all_finite(target.info.dtype, {bytes, static_cast<std::size_t>(size)})) return {};
-    return fail(ErrorCode::Corrupt,
-                target.info.name + " with the adapter in it has numbers that are not finite in " +
-                    name_of(target.info.dtype));
+    return fail(ErrorCode::Corrupt, target.info.name +
+                                        ", merged with the adapter, has non-finite values in " +
+                                        name_of(target.info.dtype));
 }
 
-// As fill(), but what scales or an adapter change is computed in fp32 and rounded once: so many
-// rows at a time that they stay in the processor's cache.
+// Like fill(), but computes what scales or an adapter change in fp32 and rounds once. Works on as
+// many rows at a time as fit the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
     constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // elements
@@ -290,9 +291,9 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
             return fail(
                 ErrorCode::Corrupt,
                 second.stored.file + ": " + second.stored.name + " differs from " +
-                    first.stored.name + ", of which it must be a copy",
-                "the family says that one is a copy of the other; a model whose two differ has "
-                "no Megatron form");
+                    first.stored.name + ", although it must be a copy of it",
+                "the family declares one a copy of the other; Megatron has no form for a model "
+                "whose two tensors differ");
         return fail(ErrorCode::Corrupt, second.stored.file + ": " + second.stored.name +
                                             " differs from the same part of the model in " +
                                             first.stored.file + " (" + first.stored.name + ")");
@@ -303,7 +304,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    constexpr int kNoTensor = -1;  // as stored: an adapter's changes do not matter
+    constexpr int kNoTensor = -1;  // compares stored values, without an adapter's changes
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {
         {comparison.second, comparison.second_begin, zero, comparison.size, kNoTensor, {}}};

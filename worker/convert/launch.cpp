@@ -23,8 +23,9 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
     return environment.choose(newest_first, spec.best);
 }
 
-// Another attempt's target may be there, whole, when it died before it was recorded; a directory
-// that was there before the first attempt is the user's.
+// Allows overwriting from the second attempt on: an earlier attempt may have finished the target
+// and died before it was recorded. A target that exists before the first attempt belongs to the
+// user.
 Result<bool> may_overwrite(const spec::ConvertSpec& spec, const protocol::Launch& launch) {
     if (spec.overwrite || launch.node_rank > 0 || launch.attempt.token.attempt > 1) return true;
     std::error_code error;
@@ -45,7 +46,7 @@ Result<Request> request_for(const protocol::Launch& launch, const LaunchEnvironm
     return request;
 }
 
-// At most one progress line a second.
+// Reports at most one progress line per second.
 class ProgressReporter {
   public:
     explicit ProgressReporter(const LaunchEnvironment& environment) : environment_(environment) {}

@@ -43,7 +43,7 @@ bool is_finite(const std::vector<float>& values) {
     return std::all_of(values.begin(), values.end(), [](float one) { return std::isfinite(one); });
 }
 
-// B A, or (B A)^T = A^T B^T for embeddings and weights kept as [in, out].
+// Computes B A, or (B A)^T = A^T B^T for embeddings and weights stored as [in, out].
 Delta delta_of(const LoraModule& module) {
     Delta delta;
     delta.lora_rank = module.a.info.shape[0];
@@ -60,14 +60,15 @@ Delta delta_of(const LoraModule& module) {
     return delta;
 }
 
-// DoRA: m / |W + dW|, by row. Reads the whole tensor once.
+// Sets DoRA's row scale m / |W + dW|. Reads the whole tensor once.
 Result<void> set_row_scale(const Source& source, const LoraModule& module, int number,
                            Delta& delta) {
     const std::vector<float> magnitude = floats_of(*module.magnitude);
     if (module.embedding || module.transposed ||
         static_cast<std::int64_t>(magnitude.size()) != delta.rows)
-        return fail(ErrorCode::InvalidArgument,
-                    "DoRA of " + module.module + " is of a kind that is not merged");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "DoRA of " + module.module + " is not supported for embeddings and transposed weights");
     const std::vector<Stored> one{hf_layout(source.model)[static_cast<std::size_t>(number)]};
     ROLL_TRY(Plan plan, make_plan(source, one, tensor::DType::F32));
     plan.tensors[0].info.dtype = tensor::DType::F32;
@@ -100,7 +101,7 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     const auto found = source.model.number.find(tensor);
     if (found == source.model.number.end())
         return fail(ErrorCode::InvalidArgument,
-                    "the adapter changes " + tensor + ", which the model does not have");
+                    "the adapter changes " + tensor + ", which the model lacks");
     const Shape& own = source.model.tensors[static_cast<std::size_t>(found->second)].shape;
     if (own != shape)
         return fail(ErrorCode::InvalidArgument, "the adapter's " + tensor + " has shape " +
@@ -109,8 +110,8 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     return found->second;
 }
 
-// The model's own copies of a tensor give way to the adapter's. It keeps the type that it had, but
-// is rounded to it only once, after everything else.
+// Removes the model's own pieces of the tensor and adds the adapter's. The tensor keeps its former
+// type; the adapter's values are rounded to it once, after all other changes.
 void replace_tensor(Source& source, int number, const tensor::StridedView& view, bool in_memory) {
     tensor::DType dtype = view.info.dtype;
     for (SourceTensor& one : source.tensors) {
@@ -125,8 +126,8 @@ void replace_tensor(Source& source, int number, const tensor::StridedView& view,
     source.dtypes[number] = dtype;
 }
 
-// change[i, j] = sum over k of left[i, k] * right[k, j], of kRows rows at a time: a block of
-// columns stays in registers while all k are added to it.
+// Computes change[i, j] = sum over k of left[i, k] * right[k, j] for kRows rows at a time. A block
+// of columns stays in registers while all k are added.
 constexpr std::int64_t kRows = 4;
 struct Product {
     const float* left = nullptr;  // [kRows, lora_rank]
@@ -139,7 +140,7 @@ ROLL_VECTORIZED void multiply(const Product& of, float* change) {
     constexpr std::int64_t kBlock = 32;
     std::int64_t begin = 0;
     for (; begin + kBlock <= of.columns; begin += kBlock) {
-        float block[kRows][kBlock] = {};  // NOLINT: an array is what stays in registers
+        float block[kRows][kBlock] = {};  // an array lets the compiler keep it in registers
         for (std::int64_t k = 0; k < of.lora_rank; ++k)
             for (std::int64_t i = 0; i < kRows; ++i)
                 for (std::int64_t j = 0; j < kBlock; ++j)
@@ -173,7 +174,7 @@ void add_strided(const float* change, float scale, float row_scale, const Change
     }
 }
 
-// Infinities and NaNs have every bit of the exponent set.
+// Infinities and NaNs have all exponent bits set.
 template <class Word>
 ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
     unsigned found = 0;
@@ -206,7 +207,7 @@ void apply(const Delta& delta, const ChangedBox& box, float* values) {
     for (std::int64_t first = 0; first < box.rows; first += kRows) {
         const std::int64_t rows = std::min(kRows, box.rows - first);
         const float* left = delta.left.data() + (box.row + first) * delta.lora_rank;
-        if (rows < kRows) {  // with rows of zeros behind
+        if (rows < kRows) {  // pads with rows of zeros
             std::copy_n(left, rows * delta.lora_rank, last.begin());
             left = last.data();
         }
@@ -232,11 +233,12 @@ Result<void> check_reversible(const formats::Adapter& adapter) {
     if (!adapter.whole.empty())
         return fail(ErrorCode::InvalidArgument,
                     "the adapter replaced " + adapter.whole.front().info.name +
-                        " when it was merged: what was there before is in the base alone");
+                        " when it was merged; only the base has the former values");
     for (const LoraModule& module : adapter.modules)
         if (module.magnitude)
-            return fail(ErrorCode::InvalidArgument,
-                        module.module + " has DoRA: merged, its rows have forgotten their length");
+            return fail(
+                ErrorCode::InvalidArgument,
+                module.module + " has DoRA, which rescaled the rows: it cannot be unmerged");
     return {};
 }
 
@@ -250,7 +252,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
     if (places.size() > 1 && places.front().name != "default")
         return fail(ErrorCode::InvalidArgument,
                     directory.string() + " holds " + std::to_string(places.size()) + " adapters",
-                    "name one: " + places.front().directory.string());
+                    "give the directory of one, such as " + places.front().directory.string());
     ROLL_TRY(const formats::Adapter adapter, open_adapter(places.front(), source));
     if (folding == Folding::Out) ROLL_TRY_VOID(check_reversible(adapter));
     source.files.push_back(adapter.file.keep);
@@ -258,7 +260,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
         ROLL_TRY(const int number, number_of(source, view.info.name, view.info.shape));
         if (!tensor::is_castable(view.info.dtype))
             return fail(ErrorCode::InvalidArgument,
-                        "the adapter's " + view.info.name + " is of a kind that is not merged");
+                        "the adapter's " + view.info.name + " has a type that cannot be merged");
         replace_tensor(source, number, view, places.front().native);
     }
     for (const LoraModule& module : adapter.modules) {
@@ -266,7 +268,7 @@ Result<void> attach_adapter(Source& source, const std::filesystem::path& directo
         if (folding == Folding::Out) delta.scale = -delta.scale;
         if (!is_finite(delta.left) || !is_finite(delta.right))
             return fail(ErrorCode::Corrupt,
-                        "the adapter's " + module.module + " has numbers that are not finite");
+                        "the adapter's " + module.module + " has non-finite values");
         ROLL_TRY(const int number,
                  number_of(source, module.module + ".weight", {delta.rows, delta.columns}));
         if (module.magnitude) ROLL_TRY_VOID(set_row_scale(source, module, number, delta));

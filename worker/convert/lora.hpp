@@ -1,5 +1,4 @@
-// LoRA merged while a model streams by: W' = W + scale * B A, in fp32, with one rounding at the
-// end.
+// Merges LoRA while a model is converted: W' = W + scale * B A, in fp32, rounded once at the end.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +13,8 @@ namespace roll::convert {
 
 struct Source;
 
-// The change to one HuggingFace tensor [rows, columns]: element (i, j) gains sum over k of
-// left[i, k] * right[k, j]; then, with DoRA, row i is scaled by row_scale[i]. The scale is in
-// `left`.
+// The change to one HuggingFace tensor [rows, columns]: the sum over k of left[i, k] * right[k, j],
+// times `scale`, is added to element (i, j); with DoRA row i is then multiplied by row_scale[i].
 struct Delta {
     std::int64_t rows = 0, columns = 0, lora_rank = 0;
     float scale = 1;
@@ -25,8 +23,8 @@ struct Delta {
     std::vector<float> row_scale;  // [rows], or empty
 };
 
-// A box of the tensor that starts at (row, column), its elements at the given strides: a packed
-// tensor may hold it turned, or with other rows between its own.
+// A box of the tensor that starts at (row, column). The strides belong to the buffer: a packed
+// tensor may hold the box transposed or with other rows in between.
 struct ChangedBox {
     std::int64_t row = 0, column = 0;
     std::int64_t rows = 0, columns = 0;
@@ -34,15 +32,16 @@ struct ChangedBox {
 };
 void apply(const Delta& delta, const ChangedBox& box, float* values);
 
-// If every one of these castable elements is a number: a merge may leave the range of its type.
+// True if all elements are finite: a merge may overflow the range of its type. Requires a castable
+// type.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 
-// In: W + scale * B A. Out: W - scale * B A, of a model that it was merged into.
+// In adds scale * B A to W. Out subtracts it from a model that it was merged into.
 enum class Folding { In, Out };
 
-// Puts an adapter over an opened model: modules saved whole replace the model's, the others become
-// deltas of it. Every tensor of the adapter is used, or the error names it. Out is refused where
-// the base cannot be had back: of modules saved whole and of DoRA, which forget it.
+// Attaches an adapter to an opened model: its whole modules replace the model's tensors, its LoRA
+// modules become deltas. Fails if a tensor of the adapter does not fit the model. Folding::Out
+// fails for whole modules and DoRA, because the base cannot be restored from them.
 Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter,
                             Folding folding = Folding::In);
 

@@ -1,4 +1,4 @@
-// roll-convert: the converter in the foreground, and the program of convert jobs.
+// roll-convert: converts in the foreground, or as the program of convert jobs.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -19,7 +19,8 @@
 
 namespace {
 
-// Blocked signals stay pending: the conversion looks for them between windows, and cleans up.
+// The signals are blocked and stay pending. The conversion polls them between windows and cleans
+// up.
 bool stop_is_pending() {
     sigset_t pending;
     ::sigpending(&pending);
@@ -34,30 +35,28 @@ void block_stop_signals() {
     ::sigprocmask(SIG_BLOCK, &stops, nullptr);
 }
 
-// The worker reads these lines; without one (descriptor 3 closed) they go nowhere.
+// Sends a line to the worker. Without a worker descriptor 3 is closed and the line is lost.
 void report(const std::string& line) {
     const std::string text = line + "\n";
     const ssize_t written = ::write(roll::protocol::kReportDescriptor, text.data(), text.size());
     static_cast<void>(written);
 }
 
-// roll-worker says it as every program of threads hears it: the share of the cores that the slots
-// are.
+// roll-worker sets OMP_NUM_THREADS to the slots' share of the cores.
 int threads_of_the_job() {
     const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: before any thread
     return variable == nullptr ? 0 : std::clamp(std::atoi(variable), 0, 16);
 }
 
-// The export's log tells whose weights these are, as it need not be the last step's.
+// Logs which checkpoint is exported, since it need not be the newest.
 void say_which(std::optional<std::int64_t> best, std::int64_t taken) {
     if (!best)
-        fmt::print("no validation says which checkpoint is best: the newest is taken\n");
+        fmt::print("no checkpoint has a validation loss: using the newest\n");
     else if (*best == taken)
-        fmt::print("the best checkpoint is that of step {}\n", taken);
+        fmt::print("using the best checkpoint, step {}\n", taken);
     else
-        fmt::print(
-            "warning: the best checkpoint, of step {}, is not there: that of step {} is taken\n",
-            *best, taken);
+        fmt::print("warning: the best checkpoint, step {}, is missing: using step {}\n", *best,
+                   taken);
 }
 
 roll::Result<std::filesystem::path> one_that_verifies(

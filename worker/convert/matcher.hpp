@@ -1,4 +1,5 @@
-// What a checkpoint must hold, and what it turns out to hold: nothing is lost or taken twice.
+// Matches the tensors that a checkpoint must hold with those it has: none may be lost or taken
+// twice.
 #pragma once
 
 #include <filesystem>
@@ -17,41 +18,41 @@
 
 namespace roll::convert {
 
-// "a, b, c and 4 more": an error stays one line whatever the model's size.
+// Returns "a, b, c and 4 more", so that an error stays one line for any model.
 std::string listed(const std::vector<std::string>& names);
 
-// "model.layers.{layer}.x" matches "model.layers.12.x", and "a.{any}" all that begins with "a.".
+// "model.layers.{layer}.x" matches "model.layers.12.x"; "a.{any}" matches all names that begin with
+// "a.".
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-// A tensor that the family names as carrying nothing.
+// True if the family lists the tensor as one to drop.
 bool is_dropped(const families::Family& family, const std::string& name);
 
-// What the family's rules call a tensor that a HuggingFace directory names otherwise; empty:
-// nothing else.
+// Translates a tensor's name in a HuggingFace directory to the name in the family's rules. Empty if
+// no other spelling applies.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Names what a file of training holds beside its weights ("optimizer", "rng_state", …) among what
-// is dropped: the keys of this dict that begin with none of `kept`.
+// Adds the keys of `dict` that begin with none of `kept` to source.dropped: a training file also
+// holds "optimizer", "rng_state", ....
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 
-// What is expected, by where it is; entries are taken out as tensors are found.
+// The expected tensors by place; each is removed once found.
 class Matcher {
   public:
     Matcher(std::vector<Stored> expected, Source& source);
 
-    // False if nothing expects a tensor of this name here. `found_in` is the file that has it.
+    // Returns false if no tensor of this name is expected here. `found_in` is the file that has it.
     Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view);
 
-    // As take() of each by its own name. False: nothing expects one of them.
+    // Calls take() for each view by its own name. Returns false if one of them is not expected.
     Result<bool> take_all(const Stored& where, const std::vector<tensor::StridedView>& views);
 
-    // A tensor that nothing expects anywhere.
+    // Records a tensor that is not expected anywhere.
     void add_unexpected(const std::string& file, const std::string& name);
 
-    // Everything that was expected is there, and nothing else, as far as the source's strictness
-    // wants it.
+    // Checks that every expected tensor was found and no other, as the source's strictness asks.
     Result<void> finish();
 
   private:
@@ -65,16 +66,16 @@ class Matcher {
     Source& source_;
 };
 
-// "FILE: no rule of family F names a, b", and what is missing instead.
+// Returns the error "FILE: no rule of family F names a, b", followed by the missing tensors.
 tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem::path& file,
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing);
 
-// A tensor of the file that no rule names: an error, or dropped, by the source's strictness.
+// Handles a tensor that no rule names: fails or drops it, as the source's strictness says.
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name);
 
-// The HuggingFace tensors of which no source tensor holds a part: Corrupt names them, or they are
-// noted as absent.
+// Finds HuggingFace tensors of which no source tensor holds a part. Fails with Corrupt and their
+// names, or records them as absent, as the strictness says.
 Result<void> check_nothing_missing(Source& source);
 
 }  // namespace roll::convert

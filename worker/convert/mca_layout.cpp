@@ -34,8 +34,8 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                 vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
 
-// Rows [begin, begin + count) of source `i`, placed after what the shard has: one piece with the
-// last if they follow it.
+// Appends rows [begin, begin + count) of source `i` to the shard. Extends the last piece if the
+// rows follow it.
 void add_rows(Shard& shard, const Model& model, const NativeTensor& tensor, std::size_t i,
               std::int64_t begin, std::int64_t count) {
     Piece piece;
@@ -65,8 +65,9 @@ Shard empty_shard(const NativeTensor& tensor) {
     return shard;
 }
 
-// The rank-th of tp equal parts of the rows of a whole tensor: Megatron from 0.16 on cuts so
-// through key-value groups where there are fewer of them than ranks, which then gather them.
+// Returns the rank's part of a whole tensor's rows, cut into tp equal parts. Megatron 0.16 and
+// later cut through key-value groups in this way if there are fewer groups than ranks; the ranks
+// then gather them.
 Shard rows_of_rank(Shard whole, int tp, int rank) {
     const std::int64_t rows = whole.shape[0] / tp;
     const std::int64_t first = rank * rows;
@@ -84,12 +85,12 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// True if each of tp ranks has a part of one group: `heads` are its queries, of all groups.
+// True if tp ranks can share the groups evenly. `heads` counts the query heads of all groups.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
 
-// Whole key-value groups: each has its query heads, its key head, its value head.
+// Shards whole key-value groups; each has its query heads, key head and value head.
 Result<Shard> qkv_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     const std::int64_t head_dim = tensor.unit;
     const std::int64_t groups = tensor.sources[1].shape[0] / head_dim;
@@ -110,7 +111,7 @@ Result<Shard> qkv_shard(const NativeTensor& tensor, const Model& model, int tp, 
     return shard;
 }
 
-// For each source its rank-th part of the rows, one after the other.
+// Concatenates the rank's part of the rows of each source.
 Result<Shard> column_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     Shard shard = empty_shard(tensor);
     for (std::size_t i = 0; i < tensor.sources.size(); ++i) {
@@ -122,8 +123,8 @@ Result<Shard> column_shard(const NativeTensor& tensor, const Model& model, int t
     return shard;
 }
 
-// Of a tensor that has `rows` rows with its padding: those of the source that the rank has, then
-// zeros. The piece may be empty.
+// Returns the rank's rows of a tensor that is padded with zeros to `rows` rows. The piece is empty
+// if the rank has only padding.
 Result<Shard> padded_shard(const NativeTensor& tensor, const Model& model, std::int64_t rows,
                            int tp, int rank) {
     if (rows % tp != 0 || rows < tensor.shape[0])
@@ -149,7 +150,7 @@ Result<Shard> row_shard(const NativeTensor& tensor, const Model& model, int tp, 
     return shard;
 }
 
-// The rank's groups of every strand: group by group, or strand by strand.
+// Returns the rank's groups of every strand, ordered by group or by strand.
 Result<Shard> strands_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     if (tensor.groups % tp != 0) return not_divisible(tensor.name, "groups", tensor.groups, tp);
     Shard shard = empty_shard(tensor);
@@ -170,8 +171,8 @@ Result<Shard> strands_shard(const NativeTensor& tensor, const Model& model, int 
     return shard;
 }
 
-// "…experts.local_experts.5.linear_fc1.weight" as that of the rank's expert `local`; grouped
-// experts are spelled "…experts.linear_fc1.weight1".
+// Renames "…experts.local_experts.5.linear_fc1.weight" to the rank's local expert number; grouped
+// experts are named "…experts.linear_fc1.weight1".
 std::string with_expert(std::string name, std::int64_t global, std::int64_t local, bool grouped) {
     const std::string ending = kExperts + std::to_string(global) + ".";
     const std::size_t at = name.find(ending);
@@ -217,8 +218,8 @@ class Builder {
                            std::move(shard.shape), std::move(shard.pieces), false});
         return {};
     }
-    // A tied output layer: where the last stage is not the first it has a copy of the embedding,
-    // and some writers keep one anyway.
+    // Adds the tied output layer. The last stage has a copy of the embedding unless it is also the
+    // first; some writers store the copy even then, so it is optional.
     Result<void> add_tied_output(const NativeTensor& embedding, const Place& place) {
         ROLL_TRY_VOID(add(embedding, kOutput, place));
         stored_.back().optional = config_.layout.pp == 1 && config_.layout.vpp == 1;
@@ -238,11 +239,11 @@ Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layou
         return fail(ErrorCode::InvalidArgument,
                     "tp " + std::to_string(layout.tp) + " does not divide by etp " +
                         std::to_string(layout.expert_tp()) +
-                        ": a file of each (tp, pp, ep) rank cannot hold that",
-                    "--to torch_dist, which has no ranks");
+                        ": rank files by (tp, pp, ep) cannot hold that",
+                    "use --to torch_dist, which does not depend on ranks");
     if (experts == 0 && layout.ep > 1)
         return fail(ErrorCode::InvalidArgument,
-                    "ep " + std::to_string(layout.ep) + " of a model without experts");
+                    "ep " + std::to_string(layout.ep) + " is given, but the model has no experts");
     if (experts % layout.ep != 0)
         return fail(ErrorCode::InvalidArgument, "num_moe_experts " + std::to_string(experts) +
                                                     " does not divide by ep " +
@@ -286,7 +287,7 @@ std::string respelled(std::string name, const std::string& from, const char* to)
     return at == std::string::npos ? name : name.replace(at, from.size(), to);
 }
 
-// "…experts.local_experts.5.linear_fc1.weight", or grouped "…experts.linear_fc1.weight5".
+// Returns "…experts.local_experts.5.linear_fc1.weight" or, grouped, "…experts.linear_fc1.weight5".
 std::string expert_name(const std::string& front, int layer, std::int64_t expert, bool grouped) {
     const std::string number = std::to_string(expert);
     const std::string linear = "linear_fc" + std::to_string(layer) + ".weight";

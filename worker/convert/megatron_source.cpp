@@ -30,7 +30,7 @@ std::optional<fs::path> weights_in(const fs::path& directory) {
     return std::nullopt;
 }
 
-// Of a checkpoint whose arguments are not there: by the names of the ranks' directories.
+// Derives the layout from the names of the rank directories, for checkpoints without arguments.
 formats::McaLayout layout_by_names(const fs::path& directory) {
     formats::McaLayout layout;
     const std::regex pattern("mp_rank_([0-9]{2,4})(_([0-9]{3,4}))?");
@@ -45,7 +45,7 @@ formats::McaLayout layout_by_names(const fs::path& directory) {
     return layout;
 }
 
-// What the run's arguments say of the model must be what the config says.
+// Checks that the run's arguments agree with the model's config.
 Result<void> check_args(const Source& source, const Json& args) {
     for (const char* key : {"num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads",
                             "kv_channels", "num_query_groups", "rotary_base"}) {
@@ -54,8 +54,8 @@ Result<void> check_args(const Source& source, const Json& args) {
         if (said == args.end() || own == source.config.native.end() || !said->is_number() ||
             !own->is_number() || *said == *own)
             continue;
-        // Without group_query_attention the number of groups means nothing; latent attention has
-        // heads of its own sizes.
+        // Without group_query_attention, num_query_groups has no meaning; with latent attention,
+        // neither num_query_groups nor kv_channels has.
         const std::string_view name = key;
         const bool latent = args.value("multi_latent_attention", Json(false)) == true;
         if (name == "num_query_groups" &&
@@ -65,12 +65,12 @@ Result<void> check_args(const Source& source, const Json& args) {
         return fail(ErrorCode::InvalidArgument,
                     source.directory.string() + ": args." + key + " is " + said->dump() +
                         "; the config says " + own->dump(),
-                    "--config with the model that this checkpoint is of");
+                    "give the model of this checkpoint with --config");
     }
     return {};
 }
 
-// Version 1 keeps a head's rows as q, k, v, q, k, v, ...: three tensors with a stride.
+// Version 1 interleaves a head's rows as q, k, v, q, k, v, ...: three tensors with a stride.
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);
     for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -87,7 +87,7 @@ std::vector<Stored> interleaved(const Stored& qkv) {
     return parts;
 }
 
-// As the version orders attention's rows.
+// Orders attention rows as the checkpoint version does.
 Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version) {
     if (version >= 2) return expected;
     std::vector<Stored> result;
@@ -107,14 +107,14 @@ Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version
     return result;
 }
 
-// What the first rank of the first stage and of the last has besides what the config says.
+// Adds the carried tensors of the first rank of the first and last pipeline stages.
 Result<void> carry_ranks(Source& source, const fs::path& directory) {
     if (source.family->carried.empty()) return {};
     const formats::McaLayout& layout = source.config.layout;
     for (const int pp : {0, layout.pp - 1}) {
         const fs::path label = formats::mca_rank_file(layout, {.tp = 0, .pp = pp, .ep = 0});
         const auto path = weights_in(directory / label.parent_path().filename());
-        if (!path) continue;  // read_ranks() says so
+        if (!path) continue;  // read_ranks() reports it
         ROLL_TRY(const auto file, TorchFile::open(*path));
         ROLL_TRY_VOID(carry_rank(source, file, pp));
     }
@@ -134,7 +134,7 @@ Result<void> read_ranks(Source& source, const fs::path& directory, std::vector<S
     return reader.finish();
 }
 
-// Of rank 0, whose directory's name depends on the layout.
+// Reads the state of rank 0. Its directory's name depends on the layout.
 Result<formats::MegatronState> first_state(const fs::path& directory) {
     for (const char* name : {"mp_rank_00", "mp_rank_00_000", "mp_rank_00_000_000"}) {
         const auto path = weights_in(directory / name);
@@ -163,7 +163,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
     ROLL_TRY_VOID(check_args(source, state.args));
     source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
-    source.config.local_names = false;  // names are read in either spelling
+    source.config.local_names = false;  // either spelling is read
     const Json mtp = state.args.value("mtp_num_layers", Json());
     ROLL_TRY_VOID(use_tensors(source, mtp.is_number() && mtp > 0));
     ROLL_TRY_VOID(carry_ranks(source, directory));
@@ -182,7 +182,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
 Result<void> open_megatron(Source& source, const families::Families& families,
                            const fs::path& given) {
     const auto directory = megatron_directory(source.directory);
-    ROLL_CHECK(directory);  // by detect_format()
+    ROLL_CHECK(directory);  // detect_format() checked
     ROLL_TRY(const formats::MegatronState state, first_state(*directory));
     return open_with_config(
         source, families, {source.directory, directory->parent_path(), *directory}, given,

@@ -1,6 +1,6 @@
-// Opens Megatron's own checkpoints: a torch file for each rank with its weights, the arguments of
-// the run and the checkpoint's version. Also what older versions wrote: other names, nested dicts,
-// other orders of attention's rows.
+// Opens Megatron's own checkpoints: one torch file per rank with weights, the run's arguments and
+// the checkpoint version. Also reads older versions, which have other names, nested dicts and other
+// orders of attention rows.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,11 @@
 
 namespace roll::convert {
 
-// The directory of the ranks' directories below a checkpoint's root, if there is one.
+// Returns the directory that holds the rank directories; nullopt if `root` is not such a
+// checkpoint.
 std::optional<std::filesystem::path> megatron_directory(const std::filesystem::path& root);
 
-// `given`: where the config is, if not beside the checkpoint.
+// `given` is the config's directory if it is not beside the checkpoint.
 Result<void> open_megatron(Source& source, const families::Families& families,
                            const std::filesystem::path& given);
 

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using formats::TorchFile;
 
-// Files by their names in a directory or an archive. What is opened stays mapped in `source`.
+// The files of a directory or archive, by name. Opened files stay mapped in `source`.
 class Files {
   public:
     static Result<Files> open(Source& source) {
@@ -78,7 +78,7 @@ class Files {
     }
     Source* source_;
     std::shared_ptr<const MappedFile> archive_;
-    std::map<std::string, std::span<const std::byte>> bytes_;  // empty: of a directory
+    std::map<std::string, std::span<const std::byte>> bytes_;  // empty for a directory
 };
 
 struct Ranks {
@@ -122,10 +122,10 @@ Result<formats::NemoConfig> config_of(const Files& files, const fs::path& where)
         return formats::parse_nemo_config(text, (where / name).string());
     }
     return fail(ErrorCode::NotFound,
-                where.string() + " has no YAML: it says in which order attention's rows are");
+                where.string() + " has no YAML file, which gives the order of attention rows");
 }
 
-// The model's, in the archive or beside it.
+// Finds the model's config in the archive or beside it.
 Result<void> find_model_config(Source& source, const Files& files,
                                const families::Families& families, const fs::path& given) {
     const fs::path& where = source.directory;
@@ -135,11 +135,11 @@ Result<void> find_model_config(Source& source, const Files& files,
     return use_config_text(source, text, where / "config.json", families);
 }
 
-// What the first rank's file shows.
+// Properties that the first rank's file shows.
 struct Look {
     std::int64_t vocabulary = 0;  // rows of the embedding
     bool gate_apart = false;
-    bool core = false;  // names of Megatron's core
+    bool core = false;  // has the names of Megatron core
 };
 
 Look look_at(const TorchFile& file) {
@@ -200,7 +200,7 @@ Result<void> open_nemo(Source& source, const families::Families& families, const
     if (!ranks.files.contains({0, 0}))
         return fail(ErrorCode::InvalidArgument,
                     where.string() + " has no model_weights.ckpt of rank 0",
-                    "an archive of a distributed checkpoint is read unpacked (tar xf)");
+                    "unpack an archive of a distributed checkpoint first (tar xf)");
     ROLL_TRY(const auto first, files.torch_file(ranks.files.at({0, 0})));
     const Look look = look_at(*first);
     const std::int64_t rows = vocabulary_of(source);

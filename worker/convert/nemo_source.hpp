@@ -1,5 +1,5 @@
 // Opens NeMo 1.x checkpoints: a directory or a .nemo archive with model_weights.ckpt for each rank
-// and a YAML; the layout of trlX's converter is one of them.
+// and a YAML file. Also opens the layout of trlX's converter.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace roll::convert {
 
-// A directory with such files, or a file whose name ends in .nemo.
+// True for a directory with such files, or a file whose name ends in .nemo.
 bool is_nemo(const std::filesystem::path& path);
 
-// `given`: where the config is, if not beside the checkpoint.
+// `given` is the config's directory if it is not beside the checkpoint.
 Result<void> open_nemo(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
-// The same tensors as NeMo before Megatron's core has them: gate and up apart (linear_fc1_2), and
-// attention's rows by part.
+// Changes the layout to that of NeMo before Megatron core: gate and up apart (linear_fc1_2), and
+// attention rows ordered by part (all q, all k, all v).
 std::vector<Stored> with_gate_apart(std::vector<Stored> layout);
 
 }  // namespace roll::convert

@@ -70,7 +70,7 @@ Result<void> read_layout(Options& options, Request& request) {
     if (const auto name = options.text("mtp-layer-name")) {
         ROLL_TRY(request.newer_mtp_names, parse_mtp_layer_name(*name));
     }
-    // As ROLL has it: the number of virtual stages follows from a layout string.
+    // Derives the number of virtual stages from the layout string, as ROLL does.
     if (!layout.pipeline.empty() && layout.vpp == 1) {
         const auto parts = 1 + std::count(layout.pipeline.begin(), layout.pipeline.end(), '|');
         if (parts % layout.pp == 0) layout.vpp = static_cast<int>(parts / layout.pp);
@@ -90,7 +90,7 @@ Result<void> read_places(Options& options, std::vector<std::string> positional, 
     return {};
 }
 
-// Of trlX's converter, which loads in bf16.
+// Options of trlX's converter, which loads in bf16.
 void read_trlx(Options& options, std::vector<std::string>& positional, Request& request) {
     const auto source = options.text("model-path");
     const auto target = options.text("output-folder");
@@ -106,12 +106,13 @@ Result<void> read_name(Options& options, Request& request) {
     const bool is_plain = !name->empty() && std::all_of(name->begin(), name->end(), [](char c) {
         return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
     });
-    if (!is_plain) return invalid("--name is a word for a file's name, not \"" + *name + "\"");
+    if (!is_plain)
+        return invalid("--name takes letters, digits, `.`, `_` and `-`, not \"" + *name + "\"");
     request.name = *name;
     return {};
 }
 
-// "2/8": the third of eight.
+// "2/8" is the third of eight parts.
 Result<void> read_part(Options& options, Request& request) {
     const auto text = options.text("part");
     request.part.run = options.text("run").value_or("");
@@ -121,10 +122,10 @@ Result<void> read_part(Options& options, Request& request) {
     const auto index = parse_number<int>(text->substr(0, slash));
     const auto count = parse_number<int>(text->substr(slash + 1));
     if (!index || !count || *index < 0 || *index >= *count || *count > 4096)
-        return invalid("--part is I/N, from 0/N to N-1/N, not " + *text);
+        return invalid("--part is I/N with I from 0 to N-1, not " + *text);
     if (request.part.run.empty())
         return invalid(
-            "--part needs --run WORD, another for each run: $SLURM_JOB_ID.$SLURM_STEP_ID");
+            "--part needs --run WORD, unique per run, such as $SLURM_JOB_ID.$SLURM_STEP_ID");
     request.part.index = *index;
     request.part.count = *count;
     return {};
@@ -171,7 +172,7 @@ Result<CommandLine> parse_convert(Words words) {
     return command;
 }
 
-// BASE ADAPTER DST is a conversion of BASE as a HuggingFace model, with the adapter over it.
+// BASE ADAPTER DST converts BASE as a HuggingFace model with the adapter merged.
 Result<CommandLine> parse_merge(Words words) {
     if (words.positional.size() != 3)
         return invalid("merge takes a base, an adapter and a target directory");
@@ -186,7 +187,7 @@ Result<CommandLine> parse_merge(Words words) {
     return line;
 }
 
-// SRC DST, then OLD=NEW or NAME, each as often as needed.
+// Parses SRC DST, then one or more OLD=NEW or NAME.
 Result<CommandLine> parse_edit(const std::string& name, Words words) {
     EditCommand command;
     EditRequest& request = command.request;
@@ -259,11 +260,11 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
         if (arguments.size() != 2) return invalid("--launch takes one file and nothing else");
         return LaunchCommand{launch->second};
     }
-    // ROLL's tool and trlX's have no commands: everything is an option.
+    // ROLL's tool and trlX's have no commands, only options.
     if (arguments.front().starts_with("--") &&
         (words.options.contains("checkpoint-path") || words.options.contains("model-path")))
         return parse_convert(std::move(words));
-    if (words.positional.empty()) return invalid("a command is missing");
+    if (words.positional.empty()) return invalid("no command is given");
     const std::string name = words.positional.front();
     words.positional.erase(words.positional.begin());
     if (name == "merge") return parse_merge(std::move(words));
@@ -336,12 +337,12 @@ Result<std::int64_t> parse_bytes(const std::string& text) {
 Result<NameRule> parse_renaming(const std::string& text) {
     const std::size_t at = text.find('=');
     if (at == std::string::npos || at == 0 || at + 1 == text.size())
-        return fail(ErrorCode::InvalidArgument, "a renaming is OLD=NEW, not \"" + text + "\"");
+        return fail(ErrorCode::InvalidArgument, "rename takes OLD=NEW, not \"" + text + "\"");
     NameRule rule{text.substr(0, at), text.substr(at + 1)};
     if (std::count(rule.name.begin(), rule.name.end(), '*') !=
         std::count(rule.to->begin(), rule.to->end(), '*'))
         return fail(ErrorCode::InvalidArgument,
-                    "\"" + text + "\" has not as many * after the = as before it");
+                    "\"" + text + "\" must have as many * after the = as before it");
     return rule;
 }
 

@@ -1,4 +1,4 @@
-// The command line of roll-convert, and of ROLL's tools/convert.py, as a value. Pure.
+// Parses the command line of roll-convert, and of ROLL's tools/convert.py, into a value. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace roll::convert {
 struct ConvertCommand {
     Request request;
     bool json = false;
-    std::vector<std::string> ignored;  // options of ROLL that no conversion depends on
+    std::vector<std::string> ignored;  // ROLL's options without effect on a conversion
 };
 struct InspectCommand {
     std::string directory;
     OpenOptions open;
-    std::string tensor;  // whose numbers are told instead; empty: none
+    std::string tensor;  // print this tensor's statistics; empty: list all tensors
     bool json = false;
 };
 struct VerifyCommand {
@@ -34,7 +34,7 @@ struct DiffCommand {
     std::string first;
     std::string second;
     OpenOptions open;
-    bool cast = false;  // compare over types: the first is cast to the second's
+    bool cast = false;  // compare across types: cast the first to the second's
     bool json = false;
 };
 struct EditCommand {
@@ -54,20 +54,20 @@ using CommandLine =
     std::variant<ConvertCommand, InspectCommand, VerifyCommand, DiffCommand, EditCommand,
                  FamiliesCommand, LaunchCommand, HelpCommand, VersionCommand>;
 
-// `arguments` without the program's name. InvalidArgument names the option and what it takes.
-// Names may be spelled with - or _, values follow after a space or =.
+// Parses `arguments`, without the program's name. Option names may use - or _; values follow after
+// a space or =. Fails with InvalidArgument, the option and the values it takes.
 Result<CommandLine> parse_command_line(std::span<const std::string> arguments);
 
-// "hf", "mca", "torch_dist", "dcp"; and "keep" (nothing), "fp32", "bf16", "fp16".
+// Parse "hf", "mca", "torch_dist", "dcp", ...; and "keep" (nullopt), "fp32", "bf16", "fp16", "fp8".
 Result<Format> parse_format(const std::string& name);
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
-std::string dtype_word(std::optional<tensor::DType> dtype);  // its inverse
+std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse
 
-// "transformer_layer" (false) or "mtp_model_layer" (true), and its inverse.
+// Parses "transformer_layer" (false) or "mtp_model_layer" (true); mtp_layer_name() is the inverse.
 Result<bool> parse_mtp_layer_name(const std::string& name);
 std::string mtp_layer_name(bool newer);
 
-// "512MiB", "5GB", "1000": bytes.
+// Parses "512MiB", "5GB" or "1000" into bytes.
 Result<std::int64_t> parse_bytes(const std::string& text);
 
 std::string help_text();

@@ -1,4 +1,4 @@
-// How fast a conversion goes, for people: a line on a terminal while it runs.
+// Shows a conversion's progress on a terminal.
 #pragma once
 
 #include <chrono>
@@ -8,18 +8,18 @@ namespace roll::convert {
 
 class Pace {
   public:
-    // Shows lines if `shows` and stderr is a terminal.
+    // Shows progress if `shows` and stderr is a terminal.
     explicit Pace(bool shows);
     ~Pace() { wipe(); }
     Pace(const Pace&) = delete;
     Pace& operator=(const Pace&) = delete;
 
-    // So many of so many bytes are done; a line five times a second at most.
+    // Shows `done` of `total` bytes, at most five times a second.
     void show(std::int64_t done, std::int64_t total);
 
-    void wipe();  // the line, for what comes next
+    void wipe();  // clears the line for other output
 
-    double seconds() const;  // since it began
+    double seconds() const;  // since construction
 
   private:
     using Clock = std::chrono::steady_clock;

@@ -35,14 +35,14 @@ Result<void> select_packed(Source& source) {
 Result<void> settle_packed(Source& source, const Shapes& found) {
     if (source.family->packed.empty()) return {};
     ROLL_TRY(const auto packed, known_packed(source));
-    // One tensor's shape may meet two conditions; the others' tell them apart.
+    // A shape may meet two conditions; the shapes of other tensors then decide between them.
     std::set<std::string> fails;
     for (const families::PackedTensor& one : packed) {
         const auto there = found.find(one.name);
         if (there != found.end() && there->second != packed_layout(source.model, one).shape)
             fails.insert(one.condition);
     }
-    std::map<std::string, std::string> holds;  // a tensor -> the condition that its shape meets
+    std::map<std::string, std::string> holds;  // tensor -> the condition that its shape meets
     for (const families::PackedTensor& one : packed) {
         if (one.condition.empty() || fails.contains(one.condition)) continue;
         const auto there = found.find(one.name);
@@ -51,8 +51,8 @@ Result<void> settle_packed(Source& source, const Shapes& found) {
         if (!first)
             return fail(ErrorCode::InvalidArgument,
                         one.name + " of shape " + tensor::to_string(there->second) + " may be " +
-                            place->second + " or " + one.condition + ": the shape does not tell",
-                        "a family file in ROLL_FAMILIES with one of the two rules decides it");
+                            place->second + " or " + one.condition + ": the shape fits both",
+                        "set ROLL_FAMILIES to a family file with only one of the two rules");
     }
     for (const families::PackedTensor& one : packed)
         if (!one.condition.empty()) source.config.native[one.condition] = false;

@@ -1,5 +1,6 @@
-// Which of a family's packed tensors a model has: in a HuggingFace directory as its files say, else
-// as the native config says. The config remembers it, so that a model goes back as it came.
+// Determines which of a family's packed tensors a model has: from the files of a HuggingFace
+// directory, else from the native config. The config records it, so that the model converts back
+// unchanged.
 #pragma once
 
 #include "common/error.hpp"
@@ -8,11 +9,11 @@
 
 namespace roll::convert {
 
-// Sets the model's packed tensors by the native config.
+// Sets the model's packed tensors from the native config.
 Result<void> select_packed(Source& source);
 
-// Sets the native fields by the names and shapes in the directory's files, then selects.
-// InvalidArgument: a shape that fits two packings.
+// Sets the native config from the names and shapes in the directory's files, then selects the
+// packed tensors. Fails with InvalidArgument if a shape fits two packings.
 Result<void> settle_packed(Source& source, const Shapes& found);
 
 }  // namespace roll::convert

@@ -38,8 +38,8 @@ std::vector<Stored> hf_layout(const Model& model) {
     return stored;
 }
 
-// Of `count` members the i-th of an expert has rows [i * rows, + rows) of its part, or every
-// count-th from i where they alternate. Rows are the last dim where the part is turned.
+// Member `i` of `count` has rows [i * rows, (i + 1) * rows) of its expert's part, or every count-th
+// row from `i` if members alternate. If the part is transposed, rows are the last dim.
 Stored packed_layout(const Model& model, const families::PackedTensor& packed) {
     const bool turned = packed.packing != families::Packing::Stacked;
     const bool alternates = packed.packing == families::Packing::Interleaved;

@@ -1,6 +1,6 @@
-// The common ground of all formats. Every stored tensor, in whatever layout, is made of boxes of
-// the model's HuggingFace tensors; a conversion takes each box from where one format has it to
-// where the other wants it. Pure.
+// The common description of all formats. Every stored tensor consists of boxes of the model's
+// HuggingFace tensors. A conversion copies each box from its place in one format to its place in
+// the other. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace roll::convert {
 
 using tensor::Shape;
 
-// Where a HuggingFace tensor's dims lie in a stored tensor: dim d goes along stored dim axes[d] in
-// steps of steps[d]. Empty: along its own dim, in steps of 1.
+// Maps the dims of a HuggingFace tensor to those of a stored tensor: dim d runs along stored dim
+// axes[d] with step steps[d]. An empty vector means the same dim, or step 1.
 struct Placing {
     std::vector<std::size_t> axes = {};
     std::vector<std::int64_t> steps = {};
@@ -26,8 +26,8 @@ struct Placing {
     std::int64_t step(std::size_t dim) const { return steps.empty() ? 1 : steps[dim]; }
 };
 
-// The box [begin, begin + size) of HuggingFace tensor number `hf`, lying at stored_begin of a
-// stored tensor.
+// The box [begin, begin + size) of HuggingFace tensor number `hf`, at `stored_begin` of a stored
+// tensor.
 struct Piece {
     int hf = 0;
     Shape begin;
@@ -37,20 +37,20 @@ struct Piece {
     double add = 0;  // stored = HuggingFace + add
 };
 
-// Copies: a stored tensor is made of its pieces. Blocks and scales: of the one weight that is its
-// piece, the numbers of eight bits and the scale of each block (quantize.hpp).
+// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: the 8-bit values and
+// the block scales of the one weight that is its piece (quantize.hpp).
 enum class Making { Copies, Blocks, Scales };
 
-// A tensor of a checkpoint: where it is, and what of the model it holds.
+// A tensor of a checkpoint: its place and the parts of the model that it holds.
 struct Stored {
-    std::string file;     // from the checkpoint's directory
-    std::string section;  // of a torch file: "model"; empty in safetensors
+    std::string file;     // relative to the checkpoint's directory
+    std::string section;  // in a torch file, such as "model"; empty in safetensors
     std::string name;
     Shape shape;
     std::vector<Piece> pieces;
-    bool optional = false;  // a checkpoint may lack it: a copy of another, kept by some writers
-    // Of a chunk of a larger tensor (torch_dist): that tensor's shape, and where in it the chunk
-    // begins. Both have dims in front, of size 1 in the chunk, that `shape` leaves out.
+    bool optional = false;  // may be absent: a copy that only some writers store
+    // For a chunk of a larger tensor (torch_dist): the larger tensor's shape, and the chunk's
+    // origin in it. Both have leading dims, of size 1 in the chunk, that `shape` omits.
     Shape whole = {};
     Shape origin = {};
     Making making = Making::Copies;
@@ -58,18 +58,18 @@ struct Stored {
     std::int64_t block_columns = 0;
 };
 
-// The HuggingFace tensors of a model, numbered: those that its family's rules name. On disk some
-// may be packed into one.
+// The HuggingFace tensors that the family's rules name, numbered. On disk several may be packed
+// into one.
 struct Model {
-    // HuggingFace files hold tensor number `hf` a second time under `name`.
+    // HuggingFace files store tensor number `hf` a second time under `name`.
     struct SecondName {
         std::string name;
         int hf = 0;
     };
     std::vector<families::HfTensor> tensors;
     std::map<std::string, int> number;  // by name
-    std::map<int, double> additions;  // those that native tensors hold changed: native = it + this
-    std::set<int> keeps_fp32;         // those that a cast to another type leaves F32
+    std::map<int, double> additions;    // by number: native = HuggingFace + this
+    std::set<int> keeps_fp32;           // numbers of tensors that a cast leaves F32
     std::vector<families::PackedTensor> packed;
     std::vector<SecondName> copies;
 
@@ -78,14 +78,14 @@ struct Model {
 
 Model model_of(const std::vector<families::NativeTensor>& native);
 
-// Whole HuggingFace tensors, one Stored each; `file` is left empty.
+// Returns one Stored per whole HuggingFace tensor; `file` is left empty.
 std::vector<Stored> hf_layout(const Model& model);
 
-// The same as they lie in a HuggingFace directory: packed ones in the place of their first member,
-// copies at the end.
+// The same for the files of a HuggingFace directory: a packed tensor takes the place of its first
+// member, copies come last.
 std::vector<Stored> hf_disk_layout(const Model& model);
 
-// Of a tensor that holds others: its shape, and where its members lie in it.
+// Returns the shape of a packed tensor and the places of its members.
 Stored packed_layout(const Model& model, const families::PackedTensor& packed);
 
 }  // namespace roll::convert

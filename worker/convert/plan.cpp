@@ -19,7 +19,8 @@ struct Box {
     Shape size;
 };
 
-// Nothing if they do not meet. Boxes without extent (scalars) always do.
+// Returns the intersection; nullopt if it is empty. Boxes of scalars have no dims and always
+// intersect.
 std::optional<Box> meet(const Piece& a, const Piece& b) {
     Box box{a.begin, a.size};
     for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
@@ -32,7 +33,7 @@ std::optional<Box> meet(const Piece& a, const Piece& b) {
     return box;
 }
 
-// Where a point of the HuggingFace tensor is in the stored one.
+// Returns the place in the stored tensor of a point of the HuggingFace tensor.
 Shape in_stored(const Piece& piece, const Shape& point) {
     Shape place = piece.stored_begin;
     for (std::size_t dim = 0; dim < point.size(); ++dim)
@@ -45,8 +46,8 @@ struct Holder {
     const Piece* piece = nullptr;
 };
 
-// Who holds which part of each HuggingFace tensor. Of equal boxes the first holder is read and the
-// others are compared with it.
+// Finds the holders of each part of each HuggingFace tensor. Of equal boxes the first is read and
+// the others are compared with it.
 class Holders {
   public:
     Holders(const Source& source, Plan& plan) : of_(source.model.tensors.size()) {
@@ -66,7 +67,7 @@ class Holders {
         }
     }
 
-    // Corrupt unless the holders of each HuggingFace tensor fill it exactly.
+    // Fails with Corrupt unless the holders of each HuggingFace tensor fill it exactly.
     Result<void> check(const Source& source) const {
         for (std::size_t i = 0; i < of_.size(); ++i) {
             std::int64_t held = 0;
@@ -77,7 +78,7 @@ class Holders {
                 return fail(ErrorCode::Corrupt, source.directory.string() + ": " +
                                                     std::to_string(held) + " of the " +
                                                     std::to_string(volume(tensor.shape)) +
-                                                    " elements of " + tensor.name + " are there");
+                                                    " elements of " + tensor.name + " were found");
         }
         return {};
     }
@@ -100,28 +101,28 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
                                  piece.add - holder.piece->add});
     }
     if (covered == volume(piece.size)) return {};
-    return fail(ErrorCode::Corrupt, target.info.name + " is not covered by the source");
+    return fail(ErrorCode::Corrupt, target.info.name + " is not completely in the source");
 }
 
-// Only floating types are computed with.
+// Constants can be added to floating-point types only.
 Result<void> check_changes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::TensorInfo& info = source.tensors[copy.source].view.info;
         if (copy.add != 0 && !tensor::is_castable(info.dtype))
             return fail(ErrorCode::InvalidArgument, info.name + " is of type " +
                                                         name_of(info.dtype) +
-                                                        ", to which nothing can be added");
+                                                        ", to which no number can be added");
     }
     return {};
 }
 
-// Elements of less than a byte travel in whole bytes: rows as they are.
+// Elements smaller than a byte are copied as whole bytes, so their rows must keep their order.
 Result<void> check_whole_bytes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::StridedView& view = source.tensors[copy.source].view;
         const std::int64_t bits = tensor::bits_of(view.info.dtype);
         if (bits >= 8) continue;
-        const std::size_t last = copy.size.size() - 1;  // of a scalar: none
+        const std::size_t last = copy.size.size() - 1;  // unused for scalars
         const auto whole = [&](std::int64_t elements) { return elements * bits % 8 == 0; };
         if (!copy.size.empty() && copy.source_placing.axis(last) == last &&
             copy.target_placing.axis(last) == last && copy.source_placing.step(last) == 1 &&
@@ -131,8 +132,8 @@ Result<void> check_whole_bytes(const Source& source, const TargetTensor& target)
             whole(target.info.shape[last]))
             continue;
         return fail(ErrorCode::InvalidArgument,
-                    view.info.name + " is of type " + name_of(view.info.dtype) + ", of which " +
-                        target.info.name + " would need parts of bytes");
+                    view.info.name + " is of type " + name_of(view.info.dtype) + ", and " +
+                        target.info.name + " would need fractions of its bytes");
     }
     return {};
 }
@@ -142,7 +143,7 @@ tensor::DType own_dtype(const Source& source, const Copy& copy) {
     return kept == source.dtypes.end() ? source.tensors[copy.source].view.info.dtype : kept->second;
 }
 
-// `otherwise`: of a tensor of padding alone.
+// `otherwise` is the type of a tensor that is all padding.
 Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
                                tensor::DType otherwise, std::optional<tensor::DType> dtype) {
     const tensor::DType from =
@@ -151,7 +152,7 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
         const tensor::DType other = own_dtype(source, copy);
         if (other != from && !dtype)
             return fail(ErrorCode::InvalidArgument,
-                        target.info.name + " would be made of " + name_of(from) + " and " +
+                        target.info.name + " would combine types " + name_of(from) + " and " +
                             name_of(other) + " (" + source.tensors[copy.source].stored.name + ")",
                         "give a --dtype");
     }
@@ -161,7 +162,7 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
     return keeps_fp32 ? tensor::DType::F32 : *dtype;
 }
 
-// Of a source that has blocks: its own.
+// Returns the source's own type if it already has blocks.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
     const auto known = source.scales.find(weight.hf);
@@ -187,13 +188,13 @@ Result<void> check_written_once(const Plan& plan) {
 }
 
 std::string place_of(const Stored& stored) {
-    if (!stored.whole.empty()) return stored.name;  // a chunk: of the tensor under this key
+    if (!stored.whole.empty()) return stored.name;  // a chunk: the key of the whole tensor
     return stored.file + (stored.section.empty() ? "" : " " + stored.section) +
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Places of the tensors that would need one that is absent. Of a tensor in chunks all are left out:
-// a part of it is no tensor.
+// Returns the places of target tensors that need an absent tensor. A chunked tensor is left out
+// with all its chunks, since a part of it is useless.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
@@ -235,7 +236,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        const Stored stored = std::move(one);  // a large model's layout goes as its plan comes
+        const Stored stored = std::move(one);  // freed as the plan grows, to save memory
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
         if (added) plan.files.push_back({stored.file, {}, {}});

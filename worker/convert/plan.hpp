@@ -1,6 +1,6 @@
-// A conversion as data: which boxes of which source tensors make each tensor of the target. Pure,
-// printable, and checked: every target is covered exactly once, every source tensor is used or
-// compared with the replica that is.
+// A conversion as data: the boxes of source tensors that make up each tensor of the target. Pure
+// and printable. make_plan() checks that every target is covered exactly once and that every source
+// tensor is used, or compared with the replica that is used.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Copy {
     std::size_t source = 0;  // index in Source::tensors
     Shape source_begin;
     Shape target_begin;
-    Shape size;  // by the HuggingFace tensor's dims
-    int hf = 0;  // the HuggingFace tensor that the box is of, and where in it
+    Shape size;  // in dims of the HuggingFace tensor
+    int hf = 0;  // number and place of the box in the model
     Shape hf_begin;
     Placing source_placing = {};
     Placing target_placing = {};
@@ -31,24 +31,24 @@ struct TargetTensor {
     std::size_t ordinal = 0;  // among the file's tensors
     std::string section;
     tensor::TensorInfo info;
-    Shape whole;  // and origin: as Stored has them
+    Shape whole;  // whole and origin: as in Stored
     Shape origin;
     std::vector<Copy> copies;
-    bool padded = false;  // what no copy fills is zero
+    bool padded = false;  // elements that no copy fills are zero
     Making making = Making::Copies;
     std::int64_t block_rows = 0;
     std::int64_t block_columns = 0;
 };
 
 struct TargetFile {
-    std::string path;                         // from the target's directory
-    std::vector<tensor::TensorInfo> tensors;  // shapes as the file has them: dims in front included
-    std::vector<std::string> sections;        // of each tensor
-    Json args = nullptr;                      // of a Megatron rank's file: the run's arguments
-    int megatron_version = 3;                 // of such a file
+    std::string path;                         // relative to the target's directory
+    std::vector<tensor::TensorInfo> tensors;  // shapes as stored, leading dims included
+    std::vector<std::string> sections;        // one per tensor
+    Json args = nullptr;                      // in a Megatron rank's file: the run's arguments
+    int megatron_version = 3;                 // checkpoint_version of such a file
 };
 
-// Two places that hold the same part of the model and must be equal, bit for bit.
+// Two places that hold the same part of the model and must be equal in every bit.
 struct Comparison {
     std::size_t first = 0;
     std::size_t second = 0;
@@ -61,20 +61,20 @@ struct Plan {
     std::vector<TargetFile> files;
     std::vector<TargetTensor> tensors;  // file by file
     std::vector<Comparison> comparisons;
-    std::vector<std::string> left_out;  // the target's tensors that the source's absent ones are in
-    std::set<std::string> left_out_hf;  // what of the model is in those
-    std::int64_t bytes = 0;             // of the target's tensors
-    std::int64_t parameters = 0;        // of the model
-    tensor::DType dtype = tensor::DType::F32;  // that most of the bytes have
+    std::vector<std::string> left_out;         // target tensors that need an absent source tensor
+    std::set<std::string> left_out_hf;         // HuggingFace tensors in these
+    std::int64_t bytes = 0;                    // of the target's tensors
+    std::int64_t parameters = 0;               // of the model
+    tensor::DType dtype = tensor::DType::F32;  // of most of the bytes
 };
 
-// What to make of each HuggingFace-described tensor: `layout` says which tensors the target has.
-// `dtype` casts every floating tensor; nothing keeps the source's. InvalidArgument or Corrupt names
-// the tensor that is not covered.
+// Plans the target's tensors that `layout` lists. `dtype` casts every floating tensor; nullopt
+// keeps the source's types. Fails with InvalidArgument or Corrupt and the name of a tensor that is
+// not covered.
 Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
                        std::optional<tensor::DType> dtype);
 
-// One line a tensor, for people.
+// Prints one line per tensor.
 std::string to_text(const Source& source, const Plan& plan);
 
 }  // namespace roll::convert

@@ -9,13 +9,13 @@ namespace roll::convert {
 namespace {
 
 constexpr std::int64_t kBlock = 128;
-constexpr float kLargest = 448;  // of F8_E4M3
+constexpr float kLargest = 448;  // largest F8_E4M3 value
 constexpr const char* kSuffix = "_scale_inv";
-constexpr int kAsStored = -1;  // no HuggingFace tensor: neither scales nor adapters apply
+constexpr int kAsStored = -1;  // no HuggingFace tensor: ignores scales and adapters
 
 std::int64_t blocks(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
-// Numbers of the weights that a decoder layer's matrix products use.
+// Returns the numbers of the weights of the decoder layers' linear modules.
 std::set<int> of_linear_modules(const Source& source) {
     std::set<int> numbers;
     for (const families::NativeTensor& tensor : source.native) {
@@ -34,7 +34,7 @@ bool travels(const Source& source, int hf) {
     return source.scales.contains(hf) && !source.deltas.contains(hf);
 }
 
-// The weight itself, as elements of `type`.
+// Returns the weight itself as a target with elements of `type`.
 TargetTensor weight_of(const Source& source, const TargetTensor& target, tensor::DType type) {
     TargetTensor weight = target;
     weight.making = Making::Copies;
@@ -44,16 +44,16 @@ TargetTensor weight_of(const Source& source, const TargetTensor& target, tensor:
     return weight;
 }
 
-// What a block is multiplied with: its largest magnitude becomes that of the type.
+// Returns the factor that maps a block's largest magnitude to the type's largest value.
 float factor_of(const float* values, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
     float largest = 0;
     for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j)
             largest = std::max(largest, std::fabs(values[i * stride + j]));
-    return largest > 0 ? 1.0F / largest * kLargest : 1.0F;  // two roundings, as torch divides
+    return largest > 0 ? 1.0F / largest * kLargest : 1.0F;  // rounded twice, like torch's division
 }
 
-// One row of blocks: its scales, and its numbers unless nobody wants them.
+// Quantizes one row of blocks: writes the scales and, unless `numbers` is null, the values.
 void quantize(const float* values, std::int64_t rows, std::int64_t columns,
               std::int64_t block_columns, float* scales, std::uint8_t* numbers) {
     for (std::int64_t begin = 0; begin < columns; begin += block_columns) {
@@ -95,11 +95,11 @@ std::uint8_t to_e4m3(float value) {
     const float magnitude = std::fabs(value);
     if (std::isnan(value)) return sign | 0x7FU;
     if (magnitude >= kLargest) return sign | 0x7EU;
-    if (magnitude < 0x1p-6F)  // steps of 2^-9: the sum with 2^14 rounds to them
+    if (magnitude < 0x1p-6F)  // adding 2^14 rounds to steps of 2^-9
         return sign |
                static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(magnitude + 0x1p14F) & 0xFFU);
     std::uint32_t rounded = std::bit_cast<std::uint32_t>(magnitude);
-    rounded += 0x7FFFFU + (rounded >> 20U & 1U);  // to three bits, ties to even
+    rounded += 0x7FFFFU + (rounded >> 20U & 1U);  // to three mantissa bits, ties to even
     constexpr std::uint32_t kBias = (127U - 7U) << 3U;
     return sign | static_cast<std::uint8_t>((rounded >> 20U) - kBias);
 }
@@ -132,7 +132,7 @@ std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout
 
 Json quantization_of(const Source& source, const Plan& plan) {
     if (!source.quantization.is_null()) return source.quantization;
-    std::set<std::string> plain;  // modules, those of packed experts too
+    std::set<std::string> plain;  // modules that stay unquantized, with those of packed experts
     for (const TargetTensor& target : plan.tensors)
         if (target.making == Making::Copies && target.info.shape.size() >= 2)
             plain.insert(target.info.name.substr(0, target.info.name.rfind('.')));
@@ -160,8 +160,8 @@ Result<void> gather_blocks(const Source& source, const TargetTensor& target, con
         const auto elements = static_cast<std::size_t>((end - begin) * columns);
         if (!all_finite(tensor::DType::F32, std::as_bytes(std::span(values).first(elements))))
             return fail(ErrorCode::Corrupt, weight.info.name +
-                                                " has numbers that are not finite, of which no "
-                                                "block can be made");
+                                                " has non-finite values, which cannot be "
+                                                "quantized");
         quantize(values.data(), end - begin, columns, target.block_columns, scales.data(),
                  numbers ? eight.data() : nullptr);
         ROLL_TRY_VOID(write(numbers ? std::as_bytes(std::span(eight).first(elements))
@@ -181,7 +181,7 @@ Result<void> check_blocks(const Source& source, const Plan& plan, const Source& 
         if (target.making == Making::Copies) continue;
         const auto differs = [&] {
             return fail(ErrorCode::Corrupt,
-                        "the written " + target.info.name + " is not what the source has");
+                        "the written " + target.info.name + " differs from the source");
         };
         const auto found = views.find(target.info.name);
         if (found == views.end() || found->second->info.dtype != target.info.dtype ||

@@ -1,5 +1,5 @@
-// Weights of eight bits with a scale for each block of 128 x 128, as DeepSeek-V3 is published and
-// transformers' FineGrainedFP8Config reads: weight = F8_E4M3 number x NAME_scale_inv.
+// 8-bit weights with a scale per block of 128 x 128, as DeepSeek-V3 is published and transformers'
+// FineGrainedFP8Config reads them: weight = F8_E4M3 value * NAME_scale_inv.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,23 @@ namespace roll::convert {
 
 constexpr tensor::DType kEightBits = tensor::DType::F8E4M3;
 
-// The layout of HuggingFace tensors with a tensor of scales behind each weight of a decoder layer's
-// linear modules; of a source that has scales, behind those that it has.
+// Adds a tensor of scales after each weight of the decoder layers' linear modules. If the source
+// has scales, adds them after the same weights as in the source.
 std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout);
 
-// What the config says of such weights.
+// Returns quantization_config for such weights.
 Json quantization_of(const Source& source, const Plan& plan);
 
-// As gather(), of a target with blocks. Where the source has these blocks already and nothing
-// changes them, they travel as they are; else as transformers quantizes (Fp8Quantize): a block is
-// multiplied in fp32 with 448 / its largest magnitude and rounded to nearest even, and its scale is
-// the inverse of that.
+// Like gather(), for a target with blocks. Copies the source's blocks if it has them and nothing
+// changes them. Otherwise quantizes like transformers (Fp8Quantize): multiplies a block in fp32 by
+// 448 / its largest magnitude, rounds to nearest even, and stores the inverse factor as scale.
 Result<void> gather_blocks(const Source& source, const TargetTensor& target, const Window& write);
 
-// The number of F8_E4M3 (no infinities) nearest to the value: +-448 beyond, a NaN for a NaN.
+// Rounds to the nearest F8_E4M3 value (no infinities): clamps to +-448, keeps NaN.
 std::uint8_t to_e4m3(float value);
 
-// Blocks and scales in a written directory against what they are made of, byte by byte. Corrupt
-// names the tensor.
+// Compares the written blocks and scales with the source byte by byte. Fails with Corrupt and the
+// tensor's name.
 Result<void> check_blocks(const Source& source, const Plan& plan, const Source& written);
 
 }  // namespace roll::convert

@@ -8,7 +8,7 @@ namespace {
 struct Method {
     std::string_view word;  // quant_method
     const char* name;
-    const char* tool;  // what makes numbers of its weights
+    const char* tool;  // tool that dequantizes its weights
 };
 constexpr const char* kItsLibrary = "the library that quantized it";
 constexpr std::array<Method, 6> kMethods{{
@@ -21,7 +21,7 @@ constexpr std::array<Method, 6> kMethods{{
     {"torchao", "torchao", "dequantize() of torchao's tensors"},
 }};
 
-// Endings of the tensors that a method has in place of a weight or beside it.
+// Name endings of the tensors that a method stores in place of a weight or beside it.
 struct Ending {
     std::string_view text;
     const char* name;
@@ -41,14 +41,13 @@ constexpr std::array<Ending, 9> kEndings{{
 
 tl::unexpected<Error> refuse(const std::filesystem::path& path, const std::string& method,
                              const std::string& why, const std::string& tool) {
-    return fail(
-        ErrorCode::InvalidArgument,
-        path.string() + " is quantized by " + method + " (" + why +
-            "): its weights are codes, not numbers",
-        "convert the model that it was made from, or dequantize it with " + tool + " first");
+    return fail(ErrorCode::InvalidArgument,
+                path.string() + " is quantized by " + method + " (" + why +
+                    "); its weights cannot be read as numbers",
+                "convert the original model, or dequantize this one with " + tool + " first");
 }
 
-// Where configs of one model, or of several in one, say it.
+// Returns the quantization entry of a config; composite configs have it at another level.
 const Json* quantization_in(const Json& config) {
     for (const char* key : {"quantization_config", "compression_config"})
         if (const auto found = config.find(key); found != config.end() && found->is_object())

@@ -1,5 +1,5 @@
-// HuggingFace checkpoints whose weights are codes of a quantization, which no conversion can read
-// as numbers. Blocks of eight bits with scales (block_scale.hpp) are not among them.
+// Refuses HuggingFace checkpoints with quantized weights, which no conversion can read. 8-bit
+// blocks with scales (block_scale.hpp) are not refused.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace roll::convert {
 
-// InvalidArgument names the method that the config says, and how its weights become numbers again.
+// Fails with InvalidArgument, the method that the config names and the tool that dequantizes.
 Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config);
 
-// The same by a tensor's name and type, of files whose config says nothing.
+// The same by a tensor's name and type, for files whose config says nothing.
 Result<void> check_not_quantized(const std::filesystem::path& file, const tensor::TensorInfo& info);
 
 }  // namespace roll::convert

@@ -13,7 +13,7 @@ using formats::PickleId;
 using formats::TorchFile;
 
 constexpr std::size_t kDepthMax = 8;
-constexpr std::size_t kNamesMax = 1'000'000;  // dicts may be shared: a small file names many
+constexpr std::size_t kNamesMax = 1'000'000;  // a small file can refer to one dict very often
 
 bool is_vocabulary(const families::NativeTensor& tensor) {
     return tensor.name == "embedding.word_embeddings.weight" ||
@@ -28,7 +28,7 @@ bool is_zero(const tensor::StridedView& view) {
                        [](std::byte one) { return one == std::byte{0}; });
 }
 
-// Nested dicts, as models before Megatron's core are kept, with names joined by dots.
+// Flattens the nested dicts of models before Megatron core; joins their names with dots.
 Result<void> flatten(const TorchFile& file, PickleId dict, const std::string& prefix,
                      std::size_t depth, std::size_t& names, formats::StateDict& into) {
     const std::vector<PickleId>* entries = file.pickle().entries_of(dict);
@@ -148,8 +148,8 @@ Result<void> check_heads(const Stored& qkv, double version) {
     if (equal && qkv.pieces.size() % 3 == 0) return {};
     return fail(ErrorCode::InvalidArgument,
                 qkv.file + ": checkpoint_version " + std::to_string(version).substr(0, 3) +
-                    " keeps " + qkv.name +
-                    " in an order that knows no query groups, but the config has some");
+                    " stores " + qkv.name +
+                    " in an order without query groups, but the config has query groups");
 }
 
 void order_by_part(Stored& qkv) {
@@ -166,7 +166,7 @@ std::int64_t vocabulary_of(const Source& source) {
     return embedding == source.native.end() ? 0 : embedding->shape[0];
 }
 
-// Of the embedding and the output layer, natively and in the model.
+// Sets the rows of the embedding and the output layer, both native and HuggingFace.
 static void set_vocabulary(Source& source, std::int64_t rows) {
     for (families::NativeTensor& tensor : source.native) {
         if (!is_vocabulary(tensor)) continue;

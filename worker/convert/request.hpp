@@ -1,4 +1,4 @@
-// A conversion as a job: what `rollctl convert --submit` queues, and what roll-convert makes of it.
+// A conversion as a job: `rollctl convert --submit` queues it, roll-convert runs it.
 #pragma once
 
 #include "common/spec/convert.hpp"
@@ -6,10 +6,10 @@
 
 namespace roll::convert {
 
-// Threads, --verify and --dry-run stay behind: a job has its slots' threads and always verifies.
+// Omits threads, --verify and --dry-run: a job uses its slots' threads and always verifies.
 spec::ConvertSpec spec_of(const Request& request);
 
-// InvalidArgument names the format or type that there is not. An empty source stays empty.
+// Fails with InvalidArgument and the unknown format or type. An empty source stays empty.
 Result<Request> request_of(const spec::ConvertSpec& spec);
 
 }  // namespace roll::convert

@@ -29,7 +29,7 @@ bool is_there(const fs::path& path) {
 
 // Hf --------------------------------------------------------------------------------------------
 
-// A tied output layer that the files hold all the same: a copy of the embedding.
+// Adds the tied output layer as an optional copy of the embedding: some files store it.
 void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
     const auto tied = tied_output(source);
     if (!tied) return;
@@ -55,7 +55,7 @@ Result<void> read_hf_tensors(Source& source) {
             const std::string& name = view.info.name;
             if (!seen.insert(name).second)
                 return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
-                                                    " is in another file as well");
+                                                    " is also in another file");
             ROLL_TRY_VOID(check_not_quantized(source.directory / file, view.info));
             ROLL_TRY(bool taken, matcher.take({}, file, name, view));
             if (!taken) {
@@ -74,7 +74,7 @@ Result<void> read_hf_tensors(Source& source) {
     for (const auto& [name, file] : weights.index)
         if (!seen.contains(name))
             return fail(ErrorCode::Corrupt, (source.directory / file).string() + ": " + name +
-                                                " is missing, though the index names it");
+                                                " is missing, but the index names it");
     ROLL_TRY_VOID(matcher.finish());
     ROLL_TRY_VOID(settle_copies(source, seen));
     return attach_scales(source, scales);
@@ -91,7 +91,7 @@ Result<Shapes> shapes_in(const fs::path& directory) {
     return shapes;
 }
 
-// If the files have any of the layers of multi-token prediction that the config speaks of.
+// True if the files have any multi-token-prediction layer of the config.
 Result<bool> has_mtp(const Source& source) {
     const Json& native = source.config.native;
     const auto mtp = native.find("mtp_num_layers");
@@ -149,8 +149,8 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
     return {};
 }
 
-// The sections of a rank's file: "model" is read where "model0" is expected, as ROLL itself writes
-// it when a single virtual stage is asked for by number.
+// Reads the sections of a rank's file. Reads "model" in place of "model0": ROLL writes it if one
+// virtual stage is requested explicitly.
 Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& path,
                            const std::string& file, const std::vector<std::string>& sections) {
     ROLL_TRY(auto opened, formats::TorchFile::open(path));
@@ -181,12 +181,13 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     return {};
 }
 
-// The tracker may name another iteration than the one that we write.
+// Returns the file's path in `iteration`; the tracker may name another iteration than Roll writes.
 fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }
 
-// Before anything is listed rank by rank: a config may claim any number of ranks.
+// Checks that all rank files exist before anything is listed by rank: a config may claim any
+// number.
 Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayout& layout) {
     formats::McaRank rank;
     for (rank.pp = 0; rank.pp < layout.pp; ++rank.pp)
@@ -199,7 +200,7 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
     return {};
 }
 
-// What the first rank of the first stage and of the last has besides what the config says.
+// Adds the carried tensors of the first rank of the first and last pipeline stages.
 Result<void> carry_mca(Source& source, const fs::path& iteration) {
     const formats::McaLayout& layout = source.config.layout;
     for (const int pp : {0, layout.pp - 1}) {
@@ -250,9 +251,9 @@ Result<Format> detect_format(const fs::path& directory) {
     if (deepspeed_directory(directory)) return Format::DeepSpeed;
     if (is_there(directory / "config.json")) return Format::Hf;
     return fail(ErrorCode::NotFound, directory.string() +
-                                         " is no checkpoint that we know: it has neither "
-                                         "mca_config.json nor config.json, nor .metadata, "
-                                         "nor mp_rank_00");
+                                         " is not a known checkpoint format: it has none of "
+                                         "mca_config.json, config.json, .metadata and "
+                                         "mp_rank_00");
 }
 
 Result<Source> open_source(const fs::path& directory, const families::Families& families,
@@ -268,7 +269,7 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
     if (!source.state.empty() && !distributed)
         return fail(ErrorCode::InvalidArgument,
                     directory.string() + " is of format " + name_of(source.format) +
-                        "; --state reads an optimizer of torch_dist and fsdp_dtensor");
+                        "; --state is only for torch_dist and fsdp_dtensor");
     switch (source.format) {
         case Format::Hf:
         case Format::Bin: ROLL_TRY_VOID(open_hf(source, families)); break;
@@ -282,7 +283,8 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
         case Format::Peft:
             return fail(ErrorCode::InvalidArgument,
                         directory.string() + " is a LoRA adapter, not a model",
-                        "rollctl merge BASE " + directory.string() + " DST, or convert it");
+                        "rollctl merge BASE " + directory.string() +
+                            " DST merges it; rollctl convert converts it");
     }
     return source;
 }

@@ -1,5 +1,5 @@
-// An opened checkpoint: every tensor found, checked against what the model's config says must be
-// there, each matched with the parts of the model that it holds.
+// An opened checkpoint: its tensors, checked against the model's config and matched with the parts
+// of the model that they hold.
 #pragma once
 
 #include <filesystem>
@@ -20,58 +20,58 @@
 
 namespace roll::convert {
 
-// Bin: HuggingFace with torch files instead of safetensors, of targets; a source of it is Hf.
-// FsdpDtensor: Megatron's FSDP, of targets; a source of it is Dcp.
+// Bin is HuggingFace with torch files instead of safetensors; it is a target only, such a source is
+// Hf. FsdpDtensor is Megatron's FSDP; it is a target only, such a source is Dcp.
 enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);
 
-// By the files in the directory. NotFound: none that we know.
+// Detects the format by the directory's files. Fails with NotFound for an unknown format.
 Result<Format> detect_format(const std::filesystem::path& directory);
 
 struct SourceTensor {
     Stored stored;
     tensor::StridedView view;
-    bool in_memory = false;  // not in a mapped file: its pages cannot be given back
+    bool in_memory = false;  // not in a mapped file, so its pages cannot be released
 };
 
 struct Dropped {
     std::string file;
     std::string name;
-    std::string rule;  // why it carries nothing
+    std::string rule;  // why it is dropped
 };
 
 struct Source {
     std::filesystem::path directory;
-    std::filesystem::path companions;  // where tokenizer and such are; empty: in `directory`
+    std::filesystem::path companions;  // directory of tokenizer etc.; empty: `directory`
     Format format = Format::Hf;
-    formats::McaConfig config;  // of an Hf source: derived, with the layout of one rank
+    formats::McaConfig config;  // derived for an Hf source, with the layout of one rank
     const families::Family* family = nullptr;
     std::vector<families::NativeTensor> native;
     Model model;
     std::vector<SourceTensor> tensors;
     std::vector<Dropped> dropped;
     Strictness strictness = Strictness::RaiseAll;
-    std::string state;                               // "fp32_param", ...: what was read as weights
-    std::set<int> absent;                            // HuggingFace tensors that nothing holds
-    std::vector<std::string> surplus;                // "FILE NAME" of what no rule names
-    std::map<int, Delta> deltas;                     // of HuggingFace tensors, by an adapter
-    Json quantization;                               // what the config said of eight bits
-    std::map<int, BlockScale> scales;                // of those of eight bits that have some
-    std::map<int, tensor::DType> dtypes;             // of those that are read as another type
-    std::vector<std::shared_ptr<const void>> files;  // the views are into these
-    std::map<std::string, std::span<const std::byte>> archived;  // files in it, where it is a tar
-    bool mapped = false;  // they are mapped files: pages that were read can be given back
+    std::string state;                               // "fp32_param", ...: the state read as weights
+    std::set<int> absent;                            // HuggingFace tensors that no file holds
+    std::vector<std::string> surplus;                // "FILE NAME" of tensors that no rule names
+    std::map<int, Delta> deltas;                     // an adapter's changes, by tensor number
+    Json quantization;                               // quantization_config of the source
+    std::map<int, BlockScale> scales;                // block scales of 8-bit weights, by number
+    std::map<int, tensor::DType> dtypes;             // type to read as, by number
+    std::vector<std::shared_ptr<const void>> files;  // keep the memory that the views point into
+    std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
+    bool mapped = false;  // `files` are mapped: pages can be released
 };
 
 struct OpenOptions {
-    std::filesystem::path config = {};  // of a checkpoint that has none: a config.json, or where
+    std::filesystem::path config = {};  // config.json or its directory, if the checkpoint has none
     Strictness strictness = Strictness::RaiseAll;
-    std::string state = {};  // of a distributed checkpoint's optimizer, instead of the weights
+    std::string state = {};  // read this optimizer state instead of the weights
 };
 
-// Maps every file. Corrupt or InvalidArgument: a tensor that is missing, has another shape than the
-// config says, or that no rule names; each error names tensor and file.
+// Maps every file. Fails with Corrupt or InvalidArgument, the tensor and the file, if a tensor is
+// missing, has another shape than in the config, or is named by no rule.
 Result<Source> open_source(const std::filesystem::path& directory,
                            const families::Families& families, const OpenOptions& options = {});
 

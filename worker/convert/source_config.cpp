@@ -56,7 +56,8 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
-    // Rows beyond the vocabulary that Roll itself added; a larger vocabulary of ROLL's is one.
+    // Drops the rows with which Roll padded the vocabulary. In ROLL's checkpoints they are real
+    // tokens.
     const Json tokens = native.value("vocab_size", Json());
     const Json rows = native.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {
@@ -89,21 +90,21 @@ Result<void> find_config(Source& source, const families::Families& families,
         return fail(ErrorCode::NotFound, given.string() + " is not there");
     return fail(ErrorCode::NotFound,
                 (given.empty() ? source.directory : given).string() +
-                    " has no config.json: its weights alone do not say what model they are of",
-                "--config MODEL, the HuggingFace directory (or config.json) that it was made from");
+                    " has no config.json, so the model of the weights is unknown",
+                "--config MODEL, the original HuggingFace directory or its config.json");
 }
 
 namespace {
 
-// A source for each family that the arguments may be of; `reason`: why those that they are not of
-// are not.
+// Returns a source for each family that fits the arguments. Adds to `reason` why the other families
+// do not fit.
 std::vector<Source> sources_by_arguments(const Source& source, const families::Families& families,
                                          const std::string& given, const Json& args,
                                          std::string& reason) {
     std::vector<Source> choices;
     const Json native = formats::native_of_args(args);
     for (const auto& [name, family] : families.all()) {
-        if (name != (given.empty() ? family.model_type : given)) continue;  // one name a family
+        if (name != (given.empty() ? family.model_type : given)) continue;  // skips aliases
         auto config = families::hf_config_of(family, native);
         Source choice = source;
         if (config) {
@@ -131,14 +132,14 @@ Result<void> open_with_config(Source& source, const families::Families& families
     if (!has_args)
         return is_family
                    ? fail(ErrorCode::InvalidArgument, source.directory.string() +
-                                                          " has no arguments of a run, of which "
-                                                          "a config could be made")
+                                                          " has no training arguments to derive "
+                                                          "a config from")
                    : found;
     std::string reason;
     std::vector<Source> fits;
     std::string names;
     for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
-        if (!is_family) choice.strictness = Strictness::RaiseAll;  // which is how it is known
+        if (!is_family) choice.strictness = Strictness::RaiseAll;  // strict, to tell families apart
         const auto done = read(choice);
         if (!done) reason = done.error().message;
         if (!done) continue;
@@ -151,10 +152,10 @@ Result<void> open_with_config(Source& source, const families::Families& families
     }
     const std::string what = source.directory.string() + " has no config.json, and its arguments ";
     if (fits.empty())
-        return fail(ErrorCode::InvalidArgument, what + "are of no family that we know: " + reason,
-                    "--config MODEL, the HuggingFace directory (or config.json) of the model");
-    return fail(ErrorCode::InvalidArgument, what + "are those of several families: " + names,
-                "--config with one of these names, or with the model's directory");
+        return fail(ErrorCode::InvalidArgument, what + "fit no known family: " + reason,
+                    "--config MODEL, the model's HuggingFace directory or its config.json");
+    return fail(ErrorCode::InvalidArgument, what + "fit several families: " + names,
+                "give one of these names, or the model's directory, with --config");
 }
 
 Result<void> use_tensors(Source& source, bool has_mtp) {

@@ -1,4 +1,4 @@
-// The config of an opened checkpoint, and what of the model follows from it.
+// The config of an opened checkpoint, and what the model derives from it.
 #pragma once
 
 #include <filesystem>
@@ -12,39 +12,41 @@
 
 namespace roll::convert {
 
-// From source.config.hf_config: model type, family and native config. InvalidArgument: it names no
-// model type.
+// Sets model type, family and native config from source.config.hf_config. Fails with
+// InvalidArgument without a model type.
 Result<void> use_hf_config(Source& source, const families::Families& families);
 
-// From what a config.json at `path` says. Corrupt: no JSON object.
+// Reads the text of a config.json; `path` is for messages. Fails with Corrupt if it is no JSON
+// object.
 Result<void> use_config_text(Source& source, const std::string& text,
                              const std::filesystem::path& path, const families::Families& families);
 
-// From a directory's mca_config.json; what that does not say follows from the HuggingFace config in
+// Reads a directory's mca_config.json. Missing fields are derived from the HuggingFace config in
 // it.
 Result<void> use_mca_config(Source& source, const std::filesystem::path& directory,
                             const families::Families& families);
 
-// Of a format that has no config of its own: `given` (a config.json, or a directory with one or
-// with mca_config.json), else the first of `places` that has one. NotFound: nothing has.
+// Finds the config of a format that has none of its own: `given` (a config.json, or a directory
+// with one or with mca_config.json), else the first of `places` that has one. Fails with NotFound
+// if there is none.
 Result<void> find_config(Source& source, const families::Families& families,
                          const std::vector<std::filesystem::path>& places,
                          const std::filesystem::path& given);
 
-// As find_config(), then `read`. Where nothing has a config, or `given` is a family's name, it is
-// made of the arguments of the run that wrote the checkpoint: by that family, or by the only one
-// whose configs agree with them and whose tensors those are that `read` finds.
+// Calls find_config(), then `read`. If there is no config, or `given` is a family's name, derives
+// the config from the arguments of the run that wrote the checkpoint: for that family, or for the
+// only family whose config agrees with the arguments and whose tensors `read` finds.
 Result<void> open_with_config(Source& source, const families::Families& families,
                               const std::vector<std::filesystem::path>& places,
                               const std::filesystem::path& given, const Json& args,
                               const std::function<Result<void>(Source&)>& read);
 
-// Every tensor of the model, from the native config. transformers leaves the number of layers of
-// multi-token prediction in configs of models without them: `has_mtp` says if there are any.
+// Lists every tensor of the model from the native config. transformers keeps the number of
+// multi-token-prediction layers in configs of models without them, so `has_mtp` says if they exist.
 Result<void> use_tensors(Source& source, bool has_mtp);
 
-// Of a model whose output layer is its embedding: the HuggingFace name under which files may hold
-// it all the same, and the embedding's number in the model. Nothing of other models.
+// The output layer of a model that ties it to its embedding: the HuggingFace name under which files
+// may store it anyway, and the embedding's number in the model. nullopt for other models.
 struct TiedOutput {
     std::string name;
     int embedding = 0;

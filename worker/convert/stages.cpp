@@ -10,8 +10,8 @@ tl::unexpected<Error> invalid(std::string what) {
     return fail(ErrorCode::InvalidArgument, std::move(what));
 }
 
-// The number of layers in one part of a layout string: "E,t*3" is 3. E, L and m name the embedding,
-// the loss and a multi-token head, which are where they are.
+// Returns the number of layers in one part of a layout string: "E,t*3" is 3. E, L and m are the
+// embedding, the loss and a multi-token head, which have fixed places.
 Result<std::int64_t> layers_in(std::string_view part, const std::string& layout) {
     std::int64_t layers = 0;
     std::size_t at = 0;
@@ -36,14 +36,14 @@ Result<std::int64_t> layers_in(std::string_view part, const std::string& layout)
     return layers;
 }
 
-// Stages whose first or last has a number of its own; the others share the rest. A stage's chunks
-// are equal.
+// Returns the layers of each part if the first or last stage has its own number. The other stages
+// share the rest equally, and the chunks of a stage are equal.
 Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
                                                 const formats::McaLayout& layout) {
     if (layout.account_for_embedding || layout.account_for_loss)
         return invalid(
-            "layers of the first or last stage are given, and embedding or loss "
-            "counted as one: Megatron takes one of the two");
+            "the layers of the first or last stage cannot be given together with "
+            "embedding or loss counted as a layer; Megatron accepts only one of the two");
     const std::int64_t others =
         layout.pp - (layout.first_layers > 0 ? 1 : 0) - (layout.last_layers > 0 ? 1 : 0);
     const std::int64_t rest = layers - layout.first_layers - layout.last_layers;
@@ -68,7 +68,7 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
     return counts;
 }
 
-// The layers of each of pp * vpp parts, in the order of the model.
+// Returns the number of layers of each of pp * vpp parts, in model order.
 Result<std::vector<std::int64_t>> counts_of(std::int64_t layers, const formats::McaLayout& layout) {
     const std::int64_t parts = std::int64_t{layout.pp} * layout.vpp;
     std::vector<std::int64_t> counts;

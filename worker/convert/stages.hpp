@@ -15,9 +15,9 @@ struct LayerRange {
     friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
-// ranges[pp][chunk]. Chunk c of stage p is the (c * pp + p)-th part of the model, as Megatron
-// orders them. InvalidArgument: the layers do not divide, or the layout string does not hold them
-// all.
+// Returns ranges[pp][chunk]. Chunk c of stage p is part c * pp + p of the model, in Megatron's
+// order. Fails with InvalidArgument if the layers do not divide or the layout string does not hold
+// them all.
 Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
                                                           const formats::McaLayout& layout);
 

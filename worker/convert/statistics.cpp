@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kFirst = 8;
 
-// Mean and squares by Welford's recurrence: exact enough whatever the tensor's size.
+// Computes mean and squares by Welford's recurrence, which stays accurate for any tensor size.
 class Tally {
   public:
     explicit Tally(Statistics& into) : into_(into) {}
@@ -46,7 +46,7 @@ Result<Statistics> statistics_of(const Source& source, const std::string& name) 
     const auto number = source.model.number.find(name);
     if (number == source.model.number.end())
         return fail(ErrorCode::InvalidArgument, "the model has no tensor " + name,
-                    "rollctl inspect of its HuggingFace form, for names");
+                    "rollctl inspect of the HuggingFace form lists the names");
     const std::vector<Stored> one{
         hf_layout(source.model)[static_cast<std::size_t>(number->second)]};
     ROLL_TRY(const Plan plan, make_plan(source, one, std::nullopt));
@@ -54,7 +54,7 @@ Result<Statistics> statistics_of(const Source& source, const std::string& name) 
     const TargetTensor& target = plan.tensors.front();
     if (!tensor::is_castable(target.info.dtype))
         return fail(ErrorCode::InvalidArgument, name + " is of type " + name_of(target.info.dtype) +
-                                                    ", of no numbers to count");
+                                                    ", which has no statistics");
     Statistics statistics;
     statistics.name = name;
     statistics.dtype = target.info.dtype;

@@ -1,4 +1,4 @@
-// What the numbers of one tensor are like, read window by window.
+// Statistics of one tensor, read window by window.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct Statistics {
     std::int64_t elements = 0;
     std::int64_t zeros = 0;
     std::int64_t not_finite = 0;
-    double min = 0, max = 0, mean = 0, deviation = 0;  // of the finite ones
-    std::vector<double> first;                         // at most eight
+    double min = 0, max = 0, mean = 0, deviation = 0;  // of the finite values
+    std::vector<double> first;                         // the first values, at most eight
 };
 
-// Of a tensor of the model, by its HuggingFace name. InvalidArgument: there is none of that name,
-// or its type is no floating one.
+// Reads the model's tensor with this HuggingFace name. Fails with InvalidArgument if there is none
+// or its type is not a floating one.
 Result<Statistics> statistics_of(const Source& source, const std::string& name);
 
 Json to_json(const Statistics& statistics);

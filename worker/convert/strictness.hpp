@@ -1,7 +1,6 @@
-// What happens where a checkpoint and its model do not have the same tensors. The modes and the
-// words are Megatron's (StrictHandling), seen from what the model asks for: "unexpected" is a
-// tensor of the model that the checkpoint lacks, "missing" one of the checkpoint that nobody asks
-// for.
+// Handles differences between the tensors of a checkpoint and its model. Modes and terms are
+// Megatron's (StrictHandling): "unexpected" is a tensor of the model that the checkpoint lacks;
+// "missing" is a tensor of the checkpoint that the model does not have.
 #pragma once
 
 #include <string>
@@ -12,30 +11,30 @@
 namespace roll::convert {
 
 enum class Strictness {
-    RaiseAll,            // either is an error
-    RaiseUnexpected,     // what the model lacks is; what nobody asks for is dropped
-    AssumeOkUnexpected,  // the same: a converter reads everything before it writes
-    LogAll,              // both are told, and left out
-    LogUnexpected,       // what the model lacks is told
-    ReturnAll,           // both are in the report
-    ReturnUnexpected,    // what the model lacks is
-    IgnoreAll,           // neither
+    RaiseAll,            // fail on both
+    RaiseUnexpected,     // fail on unexpected; drop missing
+    AssumeOkUnexpected,  // same: a converter reads everything before it writes
+    LogAll,              // warn about both and leave them out
+    LogUnexpected,       // warn about unexpected only
+    ReturnAll,           // report both
+    ReturnUnexpected,    // report unexpected only
+    IgnoreAll,           // ignore both
 };
 
 const char* name_of(Strictness strictness);
 
-// InvalidArgument lists the modes.
+// Fails with InvalidArgument and the list of modes.
 Result<Strictness> parse_strictness(const std::string& name);
 
-// If a conversion goes on without a tensor of the model, and with one that nobody asks for.
+// True if a conversion continues without a tensor of the model, or with a tensor the model lacks.
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 
-// What the checkpoint and its model did not agree on, as far as the mode wants it told or returned.
+// The differences between a checkpoint and its model that the mode warns about or reports.
 struct Disagreement {
-    std::vector<std::string> unexpected;  // tensors of the model
-    std::vector<std::string> missing;     // "FILE NAME" of the checkpoint
-    std::vector<std::string> left_out;    // of the target, for want of the unexpected ones
+    std::vector<std::string> unexpected;  // tensors of the model that the checkpoint lacks
+    std::vector<std::string> missing;     // "FILE NAME" of the checkpoint's surplus tensors
+    std::vector<std::string> left_out;    // target tensors that need an unexpected one
 };
 Disagreement as_told(Strictness strictness, Disagreement all);
 bool is_logged(Strictness strictness);

@@ -13,10 +13,10 @@ enum class Takes { Nothing, Flag, Value };  // Flag: alone, or followed by true 
 struct Option {
     const char* name;
     Takes takes;
-    const char* meaning;  // the option it is another name of; nullptr: itself; "": no effect here
+    const char* meaning;  // the option it is an alias of; nullptr: none; "": no effect here
 };
 
-// ROLL's arguments under our names, and those that change only how a model is run.
+// Roll's options, ROLL's names for them, and ROLL's options that affect only how a model is run.
 constexpr std::array<Option, 84> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},

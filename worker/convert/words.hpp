@@ -1,5 +1,4 @@
-// The words of a command line: which options there are, under which other names, and what was
-// given. Pure.
+// Splits a command line into words: the known options, their aliases and the given values. Pure.
 #pragma once
 
 #include <map>
@@ -14,26 +13,26 @@
 
 namespace roll::convert {
 
-// InvalidArgument, with the way to the help.
+// Returns InvalidArgument with the hint to read the help.
 tl::unexpected<Error> invalid(std::string what);
 
 struct Words {
     std::vector<std::string> positional;
-    std::map<std::string, std::string> options;  // by the name that it means
-    std::vector<std::string> ignored;            // of ROLL, without effect on a conversion
+    std::map<std::string, std::string> options;  // by the name without alias
+    std::vector<std::string> ignored;            // ROLL's options without effect on a conversion
 };
 
-// InvalidArgument names an option that there is not, lacks its value or is given twice.
+// Fails with InvalidArgument and an option that is unknown, lacks its value or is given twice.
 Result<Words> split_words(std::span<const std::string> arguments);
 
-// Reads options as they are asked for; finish() refuses those that nobody asked for.
+// Hands out option values by name; finish() fails if a value was not asked for.
 class Options {
   public:
     explicit Options(std::map<std::string, std::string> values) : values_(std::move(values)) {}
 
     std::optional<std::string> text(const char* name);
     bool flag(const char* name) { return text(name) == "true"; }
-    Result<void> size(const char* name, int& into);  // 1 to 4096; "None" leaves it as it is
+    Result<void> size(const char* name, int& into);  // 1 to 4096; "None" leaves `into` unchanged
     Result<void> finish() const;
 
   private:

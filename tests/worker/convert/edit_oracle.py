@@ -134,7 +134,7 @@ class Names(FolderCase):
         for words, what in ((('remove', 'model.layer.1.*'), 'no tensor is named model.layer.1.*'),
                             (('remove', '*'), 'not a single tensor'),
                             (('rename', 'model.layers.*.mlp.up_proj.weight=*.x', 'model.layers.*'
-                              '.mlp.down_proj.weight=*.x'), 'would both be'),
+                              '.mlp.down_proj.weight=*.x'), 'would both be named'),
                             (('rename', 'a*=b'), 'not as many *'), (('rename', 'a'), 'OLD=NEW'),
                             (('remove',), 'takes a source')):
             done = run(words[0], self.hf, self.root / 'new', *words[1:], code=2)

@@ -158,7 +158,7 @@ class Merge(FolderCase):
         refused('has rank 3', 1,
                 **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(3, 64),
                    prefix + 'self_attn.q_proj.lora_B.weight': torch.zeros(64, 3)})
-        refused('self_attn.q_proj has numbers that are not finite', 1,
+        refused('self_attn.q_proj has non-finite values', 1,
                 **{prefix + 'self_attn.q_proj.lora_A.weight': torch.full((4, 64), torch.nan)})
         refused('has shape', 2,
                 **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(4, 65)})
