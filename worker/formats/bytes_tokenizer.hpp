@@ -1,7 +1,7 @@
-// The tokenizer that needs none: a token is a byte. As files that transformers reads
-// (AutoTokenizer.from_pretrained), so that a checkpoint trained on bytes is whole without Roll; and
-// as a mark in the HuggingFace config, "roll_tokenizer": "bytes", for programs without a JSON
-// tokenizer.
+// The byte tokenizer: every token is a byte. Written as files that transformers reads
+// (AutoTokenizer.from_pretrained), so that a checkpoint trained on bytes works without Roll. Also
+// marked in the HuggingFace config ("roll_tokenizer": "bytes") for programs that do not read
+// tokenizer.json.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace roll::formats {
 
-// (file name, content): tokenizer.json and tokenizer_config.json.
+// Returns (file name, content) for tokenizer.json and tokenizer_config.json.
 std::vector<std::pair<std::string, std::string>> bytes_tokenizer_files();
 
-// Marks a HuggingFace config, takes the mark away, and asks for it.
+// Set, remove and test the mark in a HuggingFace config.
 void mark_bytes_tokenizer(Json& hf_config);
 void unmark_bytes_tokenizer(Json& hf_config);
 bool has_bytes_tokenizer(const Json& hf_config);

@@ -22,8 +22,8 @@ tl::unexpected<Error> corrupt(const std::string& what) {
     return fail(ErrorCode::Corrupt, std::string(kDcpMetadataFile) + ": " + what);
 }
 
-// Walks the pickle. Classes are known by their last word only: Megatron subclasses torch's, and
-// they moved between modules.
+// Walks the pickle. Matches classes by their last name only: Megatron subclasses torch's classes,
+// and they have moved between modules.
 class MetadataReader {
   public:
     explicit MetadataReader(const Pickle& pickle) : pickle_(pickle) {}
@@ -54,7 +54,7 @@ class MetadataReader {
     }
 
   private:
-    // An object's attribute, or nullptr.
+    // Returns an object's attribute, or nullptr.
     const PickleId* field(PickleId object, const char* name) const {
         const PickleNode& node = pickle_.at(object);
         if (node.kind != PickleKind::Call || node.state == kNoPickle) return nullptr;
@@ -153,7 +153,7 @@ class MetadataReader {
         return tensor;
     }
 
-    // Megatron's own data of the key, if there is any.
+    // Reads Megatron's own data for the key, if there is any.
     Result<void> read_original(DcpTensor& tensor) const {
         const PickleId* all = field(pickle_.root(), "mcore_data");
         const PickleId* own = all == nullptr ? nullptr : pickle_.find(*all, tensor.info.name);
@@ -174,7 +174,8 @@ class MetadataReader {
                        " is no flat form of its original shape");
     }
 
-    // Sorted by their first dims, chunks that overlap in those are near each other.
+    // Requires chunks sorted by their first dims, so that chunks which overlap there are close
+    // together.
     static bool overlap(const DcpChunk& a, const DcpChunk& b) {
         for (std::size_t dim = 0; dim < a.begin.size(); ++dim)
             if (a.begin[dim] + a.size[dim] <= b.begin[dim] ||

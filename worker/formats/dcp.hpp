@@ -1,6 +1,6 @@
 // Checkpoint directories of torch.distributed.checkpoint, and of Megatron's torch_dist, which adds
-// files to them: `.metadata`, a pickle that says where each chunk of each tensor lies, and
-// `.distcp` files, each a row of whole torch files of one tensor.
+// files to them. `.metadata` is a pickle with the place of each chunk of each tensor. A `.distcp`
+// file is a sequence of torch files, each with one tensor.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace roll::formats {
 
 constexpr const char* kDcpMetadataFile = ".metadata";
 
-// Bytes [begin, begin + size) of a file of the directory.
+// Bytes [begin, begin + size) of a file in the directory.
 struct DcpExtent {
     std::string file;
     std::int64_t begin = 0;
@@ -35,14 +35,14 @@ struct DcpChunk {
 };
 
 struct DcpTensor {
-    tensor::TensorInfo info;  // of the whole tensor; its name is the key
+    tensor::TensorInfo info;  // the whole tensor; its name is the key
     std::vector<DcpChunk> chunks;
-    // Of an optimizer's tensor that Megatron before 0.14 kept flat: its shape. [X, Y] of which
-    // ranks have [x, y] is then saved as [X/x, Y/y, x*y].
+    // Set for an optimizer tensor that Megatron before 0.14 saved flat: its original shape. A
+    // tensor [X, Y] with rank shards [x, y] is then saved as [X/x, Y/y, x*y].
     std::optional<tensor::Shape> original = {};
 };
 
-// What is no tensor: a file of torch.save of its own.
+// An entry that is not a tensor: a torch.save file of its own.
 struct DcpObject {
     std::string name;
     DcpExtent extent;
@@ -53,24 +53,25 @@ struct DcpMetadata {
     std::vector<DcpObject> objects;
 };
 
-// Corrupt: no such pickle, chunks outside their tensor or that do not fill it exactly, a chunk that
-// no file has, a file name that leaves the directory.
+// Fails with Corrupt if the bytes are not such a pickle, if chunks leave their tensor or do not
+// fill it exactly, if a chunk has no file, or if a file name leaves the directory.
 Result<DcpMetadata> parse_dcp_metadata(std::span<const std::byte> bytes);
 Result<DcpMetadata> read_dcp_metadata(const std::filesystem::path& directory);
 
-// The pickle, for torch's reader.
+// Returns the pickle for torch's reader.
 std::string dcp_metadata_pickle(const DcpMetadata& metadata);
 
-// One chunk, mapped: the tensor that the extent holds. Corrupt: it has another type or shape.
+// Maps one chunk: the tensor in its extent. Fails with Corrupt if its type or shape differs.
 Result<tensor::StridedView> open_dcp_chunk(const std::filesystem::path& path,
                                            std::span<const std::byte> file,
                                            const tensor::TensorInfo& info, const DcpChunk& chunk);
 
-// Where each of the tensors, in this order, lies in one .distcp file.
+// Returns the extents of the tensors in one .distcp file, in this order.
 Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
                                               const std::vector<tensor::TensorInfo>& tensors);
 
-// Writes such a file: tensors in any order and from any thread, the bytes of one in order.
+// Writes a .distcp file. Tensors may come in any order and from any thread, the bytes of one in
+// order.
 class DistcpWriter {
   public:
     static Result<DistcpWriter> create(const std::filesystem::path& path,

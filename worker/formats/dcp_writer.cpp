@@ -19,7 +19,7 @@ void write_size(PickleWriter& out, const tensor::Shape& shape) {
     out.op(pickle_op::kReduce);
 }
 
-// An attribute's name; its value follows.
+// Begins a dict of attributes; names and values follow.
 void begin_state(PickleWriter& out) {
     out.op(pickle_op::kEmptyDict);
     out.op(pickle_op::kMark);
@@ -71,8 +71,8 @@ void write_tensor_metadata(PickleWriter& out, const DcpTensor& tensor) {
     end_state(out);
 }
 
-// MetadataIndex(fqn, offset, index) -> _StorageInfo(relative_path, offset, length). An object's has
-// no offset.
+// Writes MetadataIndex(fqn, offset, index) -> _StorageInfo(relative_path, offset, length). An
+// object has no offset.
 void write_place(PickleWriter& out, const std::string& name, const tensor::Shape* offset,
                  const DcpExtent& extent) {
     out.object(kModule, "MetadataIndex");
@@ -98,7 +98,7 @@ void write_place(PickleWriter& out, const std::string& name, const tensor::Shape
     end_state(out);
 }
 
-// Which keys of nested dicts lead to each: its own alone.
+// Writes the path of nested dict keys to an entry: only its own key.
 void write_way(PickleWriter& out, const std::string& name) {
     out.word(name);
     out.word(name);
@@ -113,7 +113,7 @@ void write_places(PickleWriter& out, const DcpMetadata& metadata) {
         write_place(out, object.name, nullptr, object.extent);
 }
 
-// Megatron's attribute, where a tensor has another shape than it is saved in.
+// Writes Megatron's attribute with the original shapes, if a tensor is saved in another shape.
 void write_originals(PickleWriter& out, const DcpMetadata& metadata) {
     const bool any =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
@@ -145,7 +145,7 @@ std::string item_pickle(const tensor::TensorInfo& info) {
 constexpr std::array<std::pair<const char*, std::string_view>, 2> kMarks{
     {{"archive/byteorder", "little"}, {"archive/version", "3\n"}}};
 
-// Members: the pickle, the storage, the marks.
+// Lays out the zip members: the pickle, the storage, the marks.
 Result<ZipLayout> item_layout(const tensor::TensorInfo& info, const std::string& pickle) {
     ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
     ZipLayout layout;
@@ -159,7 +159,7 @@ Result<ZipLayout> item_layout(const tensor::TensorInfo& info, const std::string&
 Result<void> check_type(const tensor::TensorInfo& info) {
     if (is_torch_type(info.dtype)) return {};
     return fail(ErrorCode::InvalidArgument,
-                info.name + " is " + tensor::name_of(info.dtype) + ", which torch does not have");
+                info.name + " is " + tensor::name_of(info.dtype) + ", a type that torch lacks");
 }
 
 }  // namespace

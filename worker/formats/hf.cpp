@@ -36,11 +36,11 @@ constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
 
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 
-constexpr int kFoldersMax = 8;  // that remote code may nest
+constexpr int kFoldersMax = 8;  // depth of remote code's folders
 
 bool is_hidden(const fs::path& name) { return name.string().starts_with('.'); }
 
-// Python files of a model may lie in packages of their own.
+// Allows subdirectories: a model's Python files may be in packages.
 bool is_remote_code(const fs::path& path) {
     return std::distance(path.begin(), path.end()) <= kFoldersMax &&
            std::none_of(path.begin(), path.end(), is_hidden);
@@ -51,7 +51,7 @@ bool is_file(const fs::path& path) {
     return fs::is_regular_file(path, error);
 }
 
-// A shard's name in an index must be that of a file of the directory itself.
+// True if a shard's name in an index is a file of the same directory.
 bool is_plain_name(const std::string& name) {
     return !name.empty() && name.find('/') == std::string::npos &&
            name.find('\0') == std::string::npos && name != "." && name != "..";
@@ -105,7 +105,7 @@ Result<Json> read_hf_config(const fs::path& directory) {
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {
-    for (const HfContainer& container : {kSafetensors, kTorchFiles}) {  // as transformers looks
+    for (const HfContainer& container : {kSafetensors, kTorchFiles}) {  // in transformers' order
         const std::string index = index_name(container);
         const std::string single = shard_name(container, 0, 1);
         if (is_file(directory / index)) return read_index(directory, index);
@@ -113,7 +113,7 @@ Result<HfWeights> find_hf_weights(const fs::path& directory) {
     }
     return fail(ErrorCode::NotFound, directory.string() +
                                          " has neither model.safetensors nor pytorch_model.bin, "
-                                         "nor an index of shards");
+                                         "nor a shard index");
 }
 
 Result<HfFile> open_hf_file(const fs::path& path) {
@@ -166,7 +166,7 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 void set_dtype(Json& hf_config, tensor::DType dtype) {
     const char* const key = hf_config.contains("dtype") ? "dtype" : "torch_dtype";
     hf_config[key] = tensor::torch_name_of(dtype);
-    for (auto& [name, part] : hf_config.items())  // text_config, vision_config: where they say one
+    for (auto& [name, part] : hf_config.items())  // also in text_config, vision_config
         if (part.is_object() && part.value(key, Json()).is_string()) set_dtype(part, dtype);
 }
 

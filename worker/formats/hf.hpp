@@ -16,35 +16,36 @@
 
 namespace roll::formats {
 
-// config.json. NotFound if there is none, Corrupt if it is not a JSON object.
+// Reads config.json. Fails with NotFound if it is missing, with Corrupt if it is not a JSON object.
 Result<Json> read_hf_config(const std::filesystem::path& directory);
 
-// tensor -> file, of the text of an index. Corrupt, said of what comes before the message: it is
-// none, or names a file of another directory.
+// Parses an index into tensor -> file. Fails with Corrupt if it is not an index or names a file of
+// another directory; callers put the path in front of the message.
 Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 
-// The weight files of a directory, in order, and, with an index, which tensors each should hold.
+// The weight files of a directory in order and, if there is an index, the file of each tensor.
 struct HfWeights {
     std::vector<std::string> files;
     std::map<std::string, std::string> index;  // tensor -> file; empty without an index
 };
 
-// NotFound: no weights. Corrupt: an index that names files outside the directory or not there.
+// Fails with NotFound without weights, with Corrupt if an index names files that are missing or
+// outside the directory.
 Result<HfWeights> find_hf_weights(const std::filesystem::path& directory);
 
-// Tensors of one file, mapped: safetensors or a torch file with a state dict (pytorch_model.bin).
-// The views live as long as `keep`.
+// The mapped tensors of one file: safetensors, or a torch file with a state dict
+// (pytorch_model.bin). The views are valid while `keep` lives.
 struct HfFile {
     std::vector<tensor::StridedView> tensors;
     std::shared_ptr<const void> keep;
 };
 Result<HfFile> open_hf_file(const std::filesystem::path& path);
 
-// Splits tensors (in order) over files of at most `bytes_max` of content; a larger tensor has a
-// file of its own. Sizes in bytes; returns each tensor's shard, counted from 0.
+// Splits tensors, in order, over files with at most `bytes_max` bytes; a larger tensor gets its own
+// file. `sizes` are in bytes. Returns each tensor's shard, counted from 0.
 std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64_t bytes_max);
 
-// What weights are kept in: "model" and ".safetensors", or "pytorch_model" and ".bin".
+// The file names of a weight format: "model" and ".safetensors", or "pytorch_model" and ".bin".
 struct HfContainer {
     const char* stem;
     const char* ending;
@@ -52,21 +53,22 @@ struct HfContainer {
 constexpr HfContainer kSafetensors{"model", ".safetensors"};
 constexpr HfContainer kTorchFiles{"pytorch_model", ".bin"};
 
-// "model.safetensors", or "model-00001-of-00002.safetensors"; "model.safetensors.index.json".
+// Return "model.safetensors" or "model-00001-of-00002.safetensors", and
+// "model.safetensors.index.json".
 std::string shard_name(const HfContainer& container, int shard, int shards);
 std::string index_name(const HfContainer& container);
 
-// The index's content as transformers writes it.
+// Returns the index as transformers writes it.
 std::string index_text(const std::map<std::string, std::string>& weight_map,
                        std::int64_t total_bytes, std::int64_t total_parameters);
 
-// Says in a config what type its weights have, under the key that it has for that.
+// Sets the dtype in a config, under the key that the config uses (dtype or torch_dtype).
 void set_dtype(Json& hf_config, tensor::DType dtype);
 
-// Whether a file beside the weights belongs to the model: tokenizer, generation config, chat
+// True if a file beside the weights belongs to the model: tokenizer, generation config, chat
 // templates, processors, remote code. `name` is relative to the directory.
 bool is_companion(const std::string& name);
-// Those that the directory has, sorted.
+// Returns the directory's companion files, sorted.
 std::vector<std::string> companion_files(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

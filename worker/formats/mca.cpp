@@ -14,7 +14,7 @@ constexpr const char* kFirstLayers = "num_layers_in_first_pipeline_stage";
 constexpr const char* kLastLayers = "num_layers_in_last_pipeline_stage";
 constexpr const char* kTrackerFile = "latest_checkpointed_iteration.txt";
 
-// A parallel size: null and absent are 1.
+// Reads a parallel size; null and absent mean 1.
 Result<int> size_of(const Json& json, const char* key, int otherwise = 1) {
     const auto found = json.find(key);
     if (found == json.end() || found->is_null()) return otherwise;
@@ -94,7 +94,7 @@ std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
     if (!json.contains("name_or_path")) json["name_or_path"] = "";
     json["tensor_model_parallel_size"] = layout.tp;
     json["pipeline_model_parallel_size"] = layout.pp;
-    // 1 is written as null: ROLL looks for "model0" as soon as there is a number.
+    // vpp 1 is written as null: if a number is given, ROLL looks for "model0".
     json["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
     json["expert_model_parallel_size"] = layout.ep;
     json["expert_tensor_parallel_size"] = layout.expert_tp();
@@ -120,7 +120,7 @@ Result<void> write_mca_root(const std::filesystem::path& directory, const McaCon
 }
 
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank) {
-    // Of processes tp + k TP, ep is (tp / ETP + k TP / ETP) % EP for some k.
+    // The processes with rank tp are tp + k * TP; their ep is (tp / ETP + k * TP / ETP) % EP.
     const int etp = layout.expert_tp();
     return (rank.ep - rank.tp / etp) % std::gcd(layout.tp / etp, layout.ep) == 0;
 }
@@ -147,7 +147,8 @@ Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::pat
         std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!number)
         return fail(ErrorCode::Corrupt, (directory / kTrackerFile).string() + " says \"" +
-                                            word.substr(0, 40) + "\"; it must be a number");
+                                            word.substr(0, 40) +
+                                            "\"; it must name an iteration number");
     return directory / ("iter_" + padded(std::stoi(word), 7));
 }
 

@@ -4,7 +4,7 @@
 //   mca_config.json   latest_checkpointed_iteration.txt
 //   iter_0000001/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt
 //
-// A rank's file is {"model": {name: tensor}}, or {"model0": ..., "model1": ...} with virtual
+// The file of a rank is {"model": {name: tensor}}, or {"model0": ..., "model1": ...} with virtual
 // stages.
 #pragma once
 
@@ -20,16 +20,17 @@
 
 namespace roll::formats {
 
-// How a model is cut. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"); empty: even.
+// The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"); empty:
+// equal stages.
 struct McaLayout {
     int tp = 1;
     int pp = 1;
     int vpp = 1;
     int ep = 1;
-    int etp = 0;  // expert tensor parallel; 0: as tp
+    int etp = 0;  // expert tensor parallel size; 0: tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
-    int first_layers = 0;  // of the first and the last stage, all their chunks; 0: as the others
+    int first_layers = 0;  // in all chunks of the first and last stage; 0: as the others
     int last_layers = 0;
     std::string pipeline = {};
     friend bool operator==(const McaLayout&, const McaLayout&) = default;
@@ -38,22 +39,23 @@ struct McaLayout {
 };
 
 struct McaConfig {
-    std::int64_t padded_vocab = 0;  // rows of embedding and output layer; 0: one for each token
-    std::string model_type;         // HuggingFace's; names the family
+    std::int64_t padded_vocab = 0;  // rows of embedding and output layer; 0: the vocabulary size
+    std::string model_type;         // HuggingFace's model_type; selects the family
     Json hf_config;                 // the config.json of the exported model
-    Json native;                    // Megatron's fields as the file has them
+    Json native;                    // Megatron's config fields, as in the file
     McaLayout layout;
     bool grouped_experts = false;  // experts.linear_fc1.weightN; else experts.local_experts.N
-    bool local_names = false;      // norms named as without TransformerEngine
+    bool local_names = false;      // norms are named as without TransformerEngine
 };
 
-// Tolerant: unknown fields are kept in `native`, missing ones take defaults. Corrupt if there is no
-// model type or HuggingFace config in it, or a size is no size.
+// Keeps unknown fields in `native`; missing fields take defaults. Fails with Corrupt if there is no
+// model type or HuggingFace config, or a size is invalid.
 Result<McaConfig> parse_mca_config(std::string_view json);
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
 
-// The file's text. The names say TransformerEngine: ROLL's default, and with it its loader wants
-// the norms under linear_qkv and linear_fc1 (`local_names` off). `dtype` is F32, F16 or BF16.
+// Returns the file's text. With `local_names` off, names are TransformerEngine's: this is ROLL's
+// default, and its loader then needs the norms under linear_qkv and linear_fc1. `dtype` is F32, F16
+// or BF16.
 std::string mca_config_text(const McaConfig& config, tensor::DType dtype);
 
 // Writes mca_config.json and the tracker file.
@@ -67,10 +69,10 @@ struct McaRank {
     friend auto operator<=>(const McaRank&, const McaRank&) = default;
 };
 
-// If a run of this layout has a process of that rank. Megatron numbers the processes of a stage
-// once by (tp, …) and once by (etp, ep, …), tp and etp fastest: process r is of tp r % TP, etp r %
-// ETP and ep r / ETP % EP. So where etp is not tp a tensor-parallel rank meets some of the ep ranks
-// only. TP is a multiple of ETP.
+// True if a run of this layout has a process with that rank. Megatron numbers the processes of a
+// stage twice: by (tp, …) and by (etp, ep, …), with tp and etp fastest. Process r has tp r % TP,
+// etp r % ETP and ep r / ETP % EP. So if etp differs from tp, a tensor-parallel rank occurs only
+// with some of the ep ranks. Requires TP to be a multiple of ETP.
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank);
 
 // "iter_0000001/mp_rank_00_001/model_optim_rng.pt"
@@ -79,7 +81,8 @@ std::string mca_rank_file(const McaLayout& layout, const McaRank& rank);
 // "model", or "model1" with virtual stages.
 std::string mca_chunk_key(const McaLayout& layout, int chunk);
 
-// The directory of the iteration that the tracker names ("release" counts), or of the only one.
+// Returns the directory of the iteration that the tracker names (a number or "release"), or the
+// only one.
 Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

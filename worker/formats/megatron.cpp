@@ -8,7 +8,7 @@ namespace {
 constexpr int kRanksMax = 4096;
 constexpr std::size_t kDepthMax = 4;
 
-// Numbers, words and lists of them; null for whatever else a run's arguments hold.
+// Converts numbers, text and lists of them to JSON; other values in the arguments become null.
 Json plain(const Pickle& pickle, PickleId id, std::size_t depth = 0) {
     const PickleNode& node = pickle.at(id);
     switch (node.kind) {
@@ -28,7 +28,7 @@ Json plain(const Pickle& pickle, PickleId id, std::size_t depth = 0) {
     }
 }
 
-// A Namespace's attributes.
+// Returns a Namespace's attributes, or nullptr.
 const PickleNode* attributes(const Pickle& pickle, PickleId id) {
     const PickleNode& node = pickle.at(id);
     const bool is_namespace = pickle.arguments_of(id, "argparse Namespace") != nullptr ||
@@ -75,7 +75,7 @@ Result<McaLayout> layout_of(const Json& args) {
     return layout;
 }
 
-// Native fields that Megatron's arguments call otherwise.
+// Native fields with another name in Megatron's arguments.
 constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{
     {{"max_sequence_length", "max_position_embeddings"},
      {"layernorm_zero_centered_gamma", "apply_layernorm_1p"},
@@ -83,7 +83,7 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{
      {"num_moe_experts", "num_experts"},
      {"rotary_scaling", "use_rope_scaling"},
      {"rotary_scaling_factor", "rope_scaling_factor"}}};
-// Of a HuggingFace config, or of ROLL's alone.
+// Native fields that only HuggingFace configs or ROLL have.
 constexpr std::array<const char*, 4> kForeign{"hf_config_json", "hf_model_type", "name_or_path",
                                               "tie_embeddings_and_output_weights"};
 
@@ -203,7 +203,7 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
 
 namespace {
 
-// Megatron's own rule for a number n: each n-th layer from the first has experts.
+// Megatron's meaning of a number n: every n-th layer, from the first, has experts.
 Json expert_layers(const Json& frequency, std::int64_t layers) {
     if (!frequency.is_number_integer() || frequency <= 1) return frequency;
     Json list = Json::array();
@@ -222,14 +222,14 @@ Json native_of_args(const Json& args) {
         !is_true(args, "untie_embeddings_and_output_weights");
     if (!is_true(args, "group_query_attention"))
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-    const Json tokens = args.value("vocab_size", Json());  // without the rows that pad them
+    const Json tokens = args.value("vocab_size", Json());  // without padding rows
     const Json rows = args.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && tokens > 0 && (rows.is_null() || tokens <= rows))
         native["padded_vocab_size"] = tokens;
     if (is_true(args, "multi_latent_attention")) {
         native.erase("kv_channels");
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-        if (args.contains("rotary_scaling_factor"))  // its own; the renamed one is Llama 3's
+        if (args.contains("rotary_scaling_factor"))  // not the renamed one of Llama 3
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }
     if (native.value("num_moe_experts", Json()).is_null()) {

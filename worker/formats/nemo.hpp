@@ -1,5 +1,5 @@
-// What is particular to NeMo's checkpoints: a YAML beside the weights, names from before Megatron's
-// core with gate and up apart.
+// Parts specific to NeMo's checkpoints: a YAML file beside the weights, and names older than
+// Megatron core's, with gate and up apart.
 #pragma once
 
 #include <filesystem>
@@ -15,21 +15,22 @@ struct NemoConfig {
     bool rows_by_part = false;  // megatron_legacy: all queries, then all keys, then all values
 };
 
-// Of model_config.yaml, or of a training config with a "model" in it. Corrupt: not YAML.
+// Parses model_config.yaml, or a training config with a "model" in it. Fails with Corrupt if it is
+// not YAML.
 Result<NemoConfig> parse_nemo_config(const std::string& yaml, const std::string& where);
 
-// A training config that trlX and NeMo 1.x start from, `name` in it; and its "model" alone, which
-// is the model_config.yaml of an archive.
+// `training` is a training config for trlX and NeMo 1.x, with `name` in it. `model` is only its
+// "model" part: the model_config.yaml of an archive.
 struct NemoFiles {
     std::string training;
     std::string model;
 };
 NemoFiles nemo_configs(const McaConfig& config, const std::string& name);
 
-// A native name in the layout of trlX's converter; empty if that has none.
+// Returns a native name's spelling in the layout of trlX's converter; empty if it has none.
 std::string nemo_name(const std::string& native);
 
-// By its name: a `.nemo` is a tar of the files.
+// True if the name ends in `.nemo`: such a file is a tar of the checkpoint's files.
 bool is_nemo_archive(const std::filesystem::path& path);
 
 }  // namespace roll::formats

@@ -37,7 +37,7 @@ double number_or(const Json& config, const char* key, double otherwise) {
     return found != config.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
-// PEFT's rule: the pattern, a regular expression, is the module's name or its ending after a dot.
+// PEFT's rule: the regular expression matches the whole module name or its part after a dot.
 bool matches(const std::string& pattern, const std::string& module) {
     if (pattern.size() > kPatternMax || module.size() > kPatternMax) return false;
     try {
@@ -56,8 +56,8 @@ double pattern_or(const Json& config, const char* key, const std::string& module
     return otherwise;
 }
 
-// Some ways to start an adapter change the base model, too: such an adapter is not the difference
-// from the model that the user has, and its files do not hold the one that it started from.
+// Refuses adapters whose initialization also changed the base model: the adapter is then not
+// relative to the user's model, and its files do not contain the changed base.
 Result<void> check_start(const Json& config) {
     const Json start = config.value("init_lora_weights", Json(true));
     if (!start.is_string()) return {};
@@ -69,8 +69,8 @@ Result<void> check_start(const Json& config) {
     const bool quantizes = word == "loftq";
     return fail(ErrorCode::InvalidArgument,
                 "adapter_config.json: init_lora_weights is " + start.dump() +
-                    ", which changed the base model when the adapter started; the adapter's files "
-                    "do not say how",
+                    ", which also changed the base model; the adapter's files "
+                    "do not contain that change",
                 quantizes ? "merge into the base that LoftQ left (save_pretrained() of it), with "
                             "init_lora_weights set to true"
                           : "save it with PEFT's save_pretrained(DIR, "
@@ -112,8 +112,8 @@ struct Halves {
     bool embedding = false;
 };
 
-// The tensors of a file by module; what is no part of LoRA is a module saved whole: one to save, or
-// an embedding's own weight, which PEFT keeps beside its LoRA.
+// Groups a file's tensors by module. Tensors that are not LoRA's go to `whole`: modules_to_save, or
+// an embedding's own weight, which PEFT stores beside its LoRA.
 Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::StridedView>& tensors,
                                                    std::vector<tensor::StridedView>& whole) {
     std::map<std::string, Halves> modules;
@@ -147,8 +147,9 @@ Result<std::map<std::string, Halves>> sort_tensors(const std::vector<tensor::Str
     return modules;
 }
 
-// PEFT's rule: the last word of a target parameter is its name, and the words before it end its
-// module's. A parameter named weight is that of a linear layer.
+// PEFT's rule: a target parameter ends in the parameter's name, and the words before it are the
+// ending of its module's name. A parameter named "weight" belongs to a linear layer, so it is not
+// stacked.
 bool is_stacked(const Json& config, std::string module) {
     const Json targets = config.value("target_parameters", Json());
     if (!targets.is_array()) return false;
@@ -164,7 +165,7 @@ bool is_stacked(const Json& config, std::string module) {
 
 Result<LoraModule> module_of(const std::string& name, const Halves& halves, const Json& config) {
     if (!halves.a || !halves.b)
-        return fail(ErrorCode::Corrupt, "adapter module " + name + " has only one of A and B");
+        return fail(ErrorCode::Corrupt, "adapter module " + name + " lacks one of A and B");
     const tensor::Shape& a = halves.a->info.shape;
     const tensor::Shape& b = halves.b->info.shape;
     if (a.size() != 2 || b.size() != 2 || a[0] != b[1] || a[0] < 1)

@@ -13,41 +13,41 @@
 
 namespace roll::formats {
 
-// What LoRA does to one module of the base model. Views are of the adapter's file.
+// LoRA of one module of the base model. The views point into the adapter's file.
 struct LoraModule {
     std::string module;     // "model.layers.0.self_attn.q_proj"
-    tensor::StridedView a;  // [lora_rank, in]; of an embedding [lora_rank, vocabulary]
-    tensor::StridedView b;  // [out, lora_rank]; of an embedding [hidden, lora_rank]
+    tensor::StridedView a;  // [lora_rank, in]; for an embedding [lora_rank, vocabulary]
+    tensor::StridedView b;  // [out, lora_rank]; for an embedding [hidden, lora_rank]
     std::optional<tensor::StridedView> magnitude;  // DoRA: [out]
     double scale = 0;
     bool embedding = false;
     bool transposed = false;     // the base weight is [in, out]
-    std::int64_t lora_rank = 0;  // of a stacked module, where known
-    std::string parameter = {};  // of a stacked module, where known: "…mlp.experts.gate_up_proj"
+    std::int64_t lora_rank = 0;  // for a stacked module, if known
+    std::string parameter = {};  // for a stacked module, if known: "…mlp.experts.gate_up_proj"
 };
 
 struct Adapter {
     Json config;  // adapter_config.json
     std::vector<LoraModule> modules;
-    // Of target_parameters, which hold all experts of a layer: A [experts * r, in] and
-    // B [out, r * experts]. Of two on one module the inner is named "MODULE.base_layer".
+    // Modules of target_parameters, which stack all experts of a layer: A [experts * r, in] and B
+    // [out, r * experts]. If a module has two, the inner one is named "MODULE.base_layer".
     std::vector<LoraModule> stacked;
     std::vector<tensor::StridedView> whole;  // modules_to_save; info.name is the base tensor's
     HfFile file;
 };
 
-// adapter_config.json of a directory. InvalidArgument names what of it we do not merge.
+// Reads adapter_config.json. Fails with InvalidArgument and the setting that cannot be merged.
 Result<Json> read_adapter_config(const std::filesystem::path& directory);
 
-// The rank that the config gives a module (or a parameter), by its patterns.
+// Returns the rank that the config, with its patterns, gives a module or parameter.
 double lora_rank(const Json& config, const std::string& module);
 
-// What a module's B A is multiplied with: alpha / r, or with rsLoRA alpha / sqrt(r); alpha by the
-// config's patterns.
+// Returns the factor of a module's B A: alpha / r, or alpha / sqrt(r) with rsLoRA. Alpha comes from
+// the config and its patterns.
 double lora_scale(const Json& config, const std::string& module, double lora_rank);
 
-// InvalidArgument names what we do not merge: another method than LoRA, or a feature of it that
-// would change the result. Corrupt: a half of a pair is missing, or ranks disagree.
+// Fails with InvalidArgument for a method other than LoRA or a feature that would change the
+// result, and with Corrupt if one of A and B is missing or ranks disagree.
 Result<Adapter> read_adapter(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

@@ -10,7 +10,7 @@
 
 namespace roll::formats {
 
-// The stack machine.
+// Interprets the pickle's opcodes as a stack machine.
 class PickleMachine {
   public:
     PickleMachine(std::span<const std::byte> bytes, std::size_t values_max)
@@ -31,7 +31,7 @@ class PickleMachine {
   private:
     using Kind = PickleKind;
     static constexpr std::size_t kSmallInts = 256;
-    static constexpr std::size_t kSparseBytes = 64;  // of an entry of a std::map
+    static constexpr std::size_t kSparseBytes = 64;  // estimated size of a std::map entry
 
     void wrong(const char* what) {
         if (problem_.empty()) problem_ = what;
@@ -65,7 +65,7 @@ class PickleMachine {
         return rest.substr(0, end);
     }
 
-    // Counts memory that is kept until the end.
+    // Charges memory that is kept until the end.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
             wrong("takes more memory than the limit for its size");
@@ -89,7 +89,7 @@ class PickleMachine {
         stack_.push_back(static_cast<PickleId>(out_.nodes_.size() - 1));
     }
     void push(Kind kind) { push(of(kind)); }
-    // None, booleans and small numbers cannot change: one node each, however often they occur.
+    // Shares one node per value for None, booleans and small numbers, which are immutable.
     void push_shared(Kind kind, std::size_t value) {
         PickleId& id = small_[kind == Kind::Int ? value : kSmallInts + value];
         if (id != kNoPickle) return stack_.push_back(id);
@@ -138,8 +138,8 @@ class PickleMachine {
         marks_.pop_back();
         return items;
     }
-    // Adds to the container on top of the stack. A Call (an OrderedDict, a subclass of list) gets a
-    // container of its own.
+    // Adds items to the container on top of the stack. A Call (an OrderedDict, a subclass of list)
+    // gets its own container.
     void add_to_top(Kind kind, const std::vector<PickleId>& items) {
         PickleId target = pop();
         stack_.push_back(target);
@@ -207,7 +207,7 @@ class PickleMachine {
         const PickleId state = pop();
         const PickleId top = pop();
         stack_.push_back(top);
-        if (out_.nodes_[top].kind != Kind::Call) return;  // e.g. a plain dict's attributes
+        if (out_.nodes_[top].kind != Kind::Call) return;  // such as a plain dict's attributes
         out_.nodes_[top].state = state;
     }
     void put_double() {
@@ -329,9 +329,9 @@ class PickleMachine {
     std::size_t memory_left_;
     std::vector<PickleId> stack_;
     std::vector<std::size_t> marks_;
-    std::vector<PickleId> memo_;                       // of indices that come in order
-    std::map<std::uint64_t, PickleId> sparse_memo_;    // of the others
-    std::array<PickleId, kSmallInts + 3> small_ = {};  // push_shared()'s, or kNoPickle
+    std::vector<PickleId> memo_;                       // indices that come in order
+    std::map<std::uint64_t, PickleId> sparse_memo_;    // other indices
+    std::array<PickleId, kSmallInts + 3> small_ = {};  // nodes of push_shared(), or kNoPickle
     std::string problem_;
     bool stopped_ = false;
 };
@@ -356,7 +356,7 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    if (node.contents == kNoPickle) return &at(node.items[1]).items;  // called with nothing: empty
+    if (node.contents == kNoPickle) return &at(node.items[1]).items;  // no arguments: empty
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }
 

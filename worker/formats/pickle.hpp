@@ -1,7 +1,7 @@
-// Python pickles, protocols 0 to 5, read as plain data: nothing named in one is ever looked up or
-// called. Calls and classes become nodes that say what would have been called.
+// Reads Python pickles, protocols 0 to 5, as plain data: never looks up or calls a name in them.
+// Calls and classes become nodes that describe the call.
 //
-// Size, values and the memory that they take are limited; nothing recurses.
+// Size, number of values and memory are limited; nothing recurses.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace roll::formats {
 enum class PickleKind : std::uint8_t {
     None,
     Bool,       // integer
-    Int,        // integer; a number beyond 64 bits is Bytes, as pickle has it
+    Int,        // integer; beyond 64 bits it becomes Bytes, pickle's own form
     Float,      // number
     Text,       // text, UTF-8
     Bytes,      // text
@@ -27,7 +27,7 @@ enum class PickleKind : std::uint8_t {
     Set,        // items
     Dict,       // items: key, value, key, value, ...
     Global,     // text: "module name"
-    Call,       // items: what is called, its arguments; contents and state as below
+    Call,       // items: callee, arguments; contents and state as below
     Persistent  // items: the persistent id
 };
 
@@ -40,21 +40,23 @@ struct PickleNode {
     double number = 0;
     std::string text;
     std::vector<PickleId> items;
-    PickleId contents = kNoPickle;  // of a Call that was filled like a List, Dict or Set: that one
-    PickleId state = kNoPickle;     // of a Call: what the last BUILD gave it
+    PickleId contents = kNoPickle;  // for a Call filled like a List, Dict or Set: that container
+    PickleId state = kNoPickle;     // for a Call: the argument of the last BUILD
 };
 
 constexpr std::size_t kPickleBytesMax = 256U << 20U;
 constexpr std::size_t kPickleNodesMax = 16U << 20U;
-// Memory in bytes: pickles of checkpoints take about 25 times their size.
+// Memory in bytes. Pickles of checkpoints take about 25 times their size.
 constexpr std::size_t kPickleMemoryMin = 16U << 20U;
 constexpr std::size_t kPickleMemoryPerByte = 32;
 
-// A graph: nodes may be shared, and a hostile file may make cycles, so walkers limit their depth.
+// A graph of nodes. Nodes may be shared; a hostile file may contain cycles, so walkers limit their
+// depth.
 class Pickle {
   public:
-    // Corrupt: not a pickle, an opcode we do not read, or over the limits: `values_max` values, and
-    // kPickleMemoryMin + kPickleMemoryPerByte * bytes.size() bytes of memory.
+    // Fails with Corrupt if the bytes are not a pickle, contain an unsupported opcode or exceed the
+    // limits: `values_max` values, and kPickleMemoryMin + kPickleMemoryPerByte * bytes.size() bytes
+    // of memory.
     static Result<Pickle> parse(std::span<const std::byte> bytes,
                                 std::size_t values_max = kPickleNodesMax);
 
@@ -65,11 +67,11 @@ class Pickle {
     bool is_global(PickleId id, std::string_view module_and_name) const {
         return is(id, PickleKind::Global) && at(id).text == module_and_name;
     }
-    // A Call of this global, or nullptr: its arguments.
+    // Returns the arguments if the node is a Call of this global, else nullptr.
     const PickleNode* arguments_of(PickleId id, std::string_view module_and_name) const;
-    // The entries (key, value, ...) of a dict or of an OrderedDict; null if it is neither.
+    // Returns the entries (key, value, ...) of a dict or an OrderedDict; nullptr for other nodes.
     const std::vector<PickleId>* entries_of(PickleId id) const;
-    // The value at a text key of such a dict; null if there is none.
+    // Returns the value at a text key of such a dict; nullptr if there is none.
     const PickleId* find(PickleId dict, std::string_view key) const;
 
   private:

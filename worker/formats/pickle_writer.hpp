@@ -1,5 +1,5 @@
-// Writes pickles with the opcodes of protocol 2 that torch.load(weights_only=True) knows, which is
-// also what a plain pickle.load takes.
+// Writes pickles with the protocol 2 opcodes that torch.load(weights_only=True) accepts; plain
+// pickle.load reads them too.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace roll::formats {
 
-// Opcodes that a caller writes by name.
+// Opcodes that callers write themselves.
 namespace pickle_op {
 constexpr char kMark = '(';
 constexpr char kEmptyDict = '}';
 constexpr char kEmptyList = ']';
 constexpr char kEmptyTuple = ')';
-constexpr char kSetItems = 'u';  // (MARK key value ... on a dict)
-constexpr char kAppends = 'e';   // (MARK item ... on a list)
-constexpr char kTuple = 't';     // of all since MARK
+constexpr char kSetItems = 'u';  // MARK key value ..., for a dict
+constexpr char kAppends = 'e';   // MARK item ..., for a list
+constexpr char kTuple = 't';     // of all items since MARK
 constexpr char kTuple1 = '\x85';
 constexpr char kReduce = 'R';
 constexpr char kNewObject = '\x81';
@@ -38,15 +38,15 @@ class PickleWriter {
     }
     void op(char code) { out_ += code; }
     void text(std::string_view text);
-    // As text, but written once and then recalled.
+    // Like text(), but writes the text once and refers to it afterwards.
     void word(const std::string& text);
     void global(const std::string& module, const std::string& name);
     void integer(std::int64_t value);
     void number(double value);
     void boolean(bool value) { op(value ? pickle_op::kTrue : pickle_op::kFalse); }
-    // A tuple of integers.
+    // Writes a tuple of integers.
     void integers(const std::vector<std::int64_t>& values);
-    // An instance made without arguments, to be filled by a state and kBuild.
+    // Writes an instance made without arguments; a state and kBuild fill it.
     void object(const std::string& module, const std::string& name);
 
   private:
@@ -54,7 +54,7 @@ class PickleWriter {
     void fixed(T value) {
         out_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
-    // The first time what `make` writes, which is one value; later that value again.
+    // Calls `make`, which writes one value, the first time; afterwards refers to that value.
     template <class Make>
     void once(const std::string& what, Make make);
 

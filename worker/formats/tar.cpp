@@ -26,7 +26,7 @@ std::string text_field(std::span<const std::byte> block, std::size_t at, std::si
     return std::string(field.substr(0, field.find('\0')));
 }
 
-// Octal digits, or, of files of 8 GiB and more, a binary number after 0x80.
+// Octal digits or, for files of 8 GiB and more, a binary number after 0x80.
 std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     const auto first = static_cast<unsigned char>(block[124]);
     std::int64_t value = 0;
@@ -42,13 +42,13 @@ std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     return octal && *octal >= 0 ? octal : std::nullopt;
 }
 
-// What an entry before a member's own says of it, in the place of the member's header.
+// Fields from an entry in front of a member; they replace those of the member's header.
 struct Said {
     std::string name;
     std::optional<std::int64_t> size;
 };
 
-// A pax header's records: "27 path=some/long/name\n", where 27 counts the whole record.
+// Reads a pax header's records: "27 path=some/long/name\n", where 27 is the record's length.
 Result<void> read_pax(std::string_view records, Said& said) {
     while (!records.empty()) {
         const std::size_t space = records.find(' ');
@@ -86,7 +86,7 @@ void put_octal(std::string& block, std::size_t at, std::size_t digits, std::uint
     block.replace(at, digits, fmt::format("{:0{}o}", value, digits));
 }
 
-// As size_field() reads it.
+// Writes the size in the format that size_field() reads.
 void put_size(std::string& block, std::uint64_t size) {
     if (size < (std::uint64_t{1} << 33U)) return put_octal(block, 124, 11, size);
     block[124] = '\x80';
@@ -108,7 +108,7 @@ Result<std::string> header_of(const std::string& name, std::uint64_t size) {
                   std::string("ustar\0"
                               "00",
                               8));
-    block.replace(148, 8, 8, ' ');  // the sum counts itself as spaces
+    block.replace(148, 8, 8, ' ');  // the sum counts its own field as spaces
     std::uint64_t sum = 0;
     for (const char c : block) sum += static_cast<unsigned char>(c);
     put_octal(block, 148, 6, sum);
@@ -128,7 +128,7 @@ Result<std::vector<std::string>> files_below(const fs::path& directory) {
     return names;
 }
 
-// Returns the place after the member.
+// Returns the offset after the member.
 Result<std::int64_t> append(tensor::OutputFile& out, std::int64_t at, const fs::path& file,
                             const std::string& name, const std::function<bool()>& stopped) {
     ROLL_TRY(const MappedFile content, MappedFile::open(file));

@@ -1,4 +1,4 @@
-// Uncompressed tar archives, of which a `.nemo` is one.
+// Uncompressed tar archives, such as `.nemo` files.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 namespace roll::formats {
 
 struct TarMember {
-    std::string name;  // without "./" in front
+    std::string name;  // without a leading "./"
     std::int64_t begin = 0;
     std::int64_t size = 0;
 };
 
-// The files of a tar (POSIX ustar, GNU long names, pax paths and sizes). Corrupt: not a tar, a
-// member beyond its end. InvalidArgument: compressed.
+// Returns the files of a tar (POSIX ustar, GNU long names, pax paths and sizes). Fails with Corrupt
+// if it is not a tar or a member extends past its end, with InvalidArgument if it is compressed.
 Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive);
 
-// Moves a directory's files into a tar in it, whose name is `archive`: each file is gone as soon as
-// it is in the tar, so that no disk holds all of them twice. Synced. Unavailable: `stopped` says
-// so.
+// Moves a directory's files into a new tar in the directory, named `archive`. Removes each file
+// once it is in the tar, so the disk never holds all of them twice. Syncs the tar. Fails with
+// Unavailable if `stopped` returns true.
 Result<void> pack_tar(const std::filesystem::path& directory, const std::string& archive,
                       const std::function<bool()>& stopped);
 

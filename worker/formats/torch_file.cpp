@@ -9,7 +9,7 @@
 namespace roll::formats {
 namespace {
 
-// The number of storage elements that a view reaches into, or nothing if it leaves 64 bits.
+// Returns the number of storage elements up to the view's last; nullopt on 64-bit overflow.
 std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shape,
                                   const std::vector<std::int64_t>& strides) {
     if (offset < 0) return std::nullopt;
@@ -28,8 +28,8 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 
 // Writing ---------------------------------------------------------------------------------------
 
-// Tensors of which the names go on at `from`; those of one inner dict lie together. The key is that
-// of the first one's storage.
+// Writes a nested dict of the tensors' names from position `from`. Requires the tensors of one
+// inner dict to be adjacent. `key` is the storage key of the first tensor.
 void write_nested(PickleWriter& out, std::span<const tensor::TensorInfo> tensors, std::size_t from,
                   std::size_t key) {
     out.op(pickle_op::kEmptyDict);
@@ -107,9 +107,10 @@ Result<TorchFile> TorchFile::parse(const std::filesystem::path& path,
         return fail(ErrorCode::Corrupt, path.string() + ": " + what);
     };
     if (bytes.size() < 4 || bytes[0] != std::byte{'P'} || bytes[1] != std::byte{'K'})
-        return fail(ErrorCode::Corrupt,
-                    path.string() + ": not a zip; files of torch.save before 1.6 are not read",
-                    "torch.save(torch.load(FILE), FILE) by any torch since");
+        return fail(
+            ErrorCode::Corrupt,
+            path.string() + ": not a zip; the format of torch.save before 1.6 is not supported",
+            "convert it with a newer torch: torch.save(torch.load(FILE), FILE)");
     const auto members = parse_zip(bytes);
     if (!members) return refuse(members.error().message);
     const auto content = [&](const ZipMember& member) {
@@ -182,7 +183,7 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
 
 namespace {
 
-// A call that rebuilds something: what is called, and its arguments.
+// A call that rebuilds an object: the function and its arguments.
 struct Rebuild {
     std::string_view function;
     const PickleNode* arguments = nullptr;
@@ -190,7 +191,7 @@ struct Rebuild {
     bool is(std::string_view name) const { return function == name; }
 };
 
-// Of a tensor with attributes of its own (type v2) the call is one of the arguments: function,
+// A tensor with its own attributes (_rebuild_from_type_v2) has the call as arguments: function,
 // class, arguments, attributes.
 std::optional<Rebuild> rebuild_of(const Pickle& pickle, PickleId id) {
     const PickleNode& call = pickle.at(id);
@@ -256,8 +257,8 @@ Result<TorchFileWriter> TorchFileWriter::create(const std::filesystem::path& pat
     for (const TorchSection& section : sections) {
         for (const tensor::TensorInfo& info : section.tensors) {
             if (!is_torch_type(info.dtype))
-                return fail(ErrorCode::InvalidArgument, info.name + " is " + name_of(info.dtype) +
-                                                            ", which torch does not have");
+                return fail(ErrorCode::InvalidArgument,
+                            info.name + " is " + name_of(info.dtype) + ", a type that torch lacks");
             ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
             sizes.push_back(bytes);
         }

@@ -1,5 +1,5 @@
-// Files of torch.save: a zip with a pickle and one member for each storage. Read without executing
-// anything; written so that torch.load(weights_only=True) takes them.
+// Files of torch.save: a zip with a pickle and one member per storage. Reading executes nothing;
+// written files load with torch.load(weights_only=True).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace roll::formats {
 
-// A state dict; `others` are the keys of what is no tensor (None, TransformerEngine's
+// A state dict. `others` are the keys of entries that are not tensors (None, TransformerEngine's
 // _extra_state).
 struct StateDict {
     std::vector<tensor::StridedView> tensors;  // info.name is the key
@@ -33,19 +33,20 @@ struct StateDict {
 
 class TorchFile {
   public:
-    // Maps the file. Corrupt names the path.
+    // Maps the file. Fails with Corrupt and the path.
     static Result<TorchFile> open(const std::filesystem::path& path);
-    // A torch file inside another file, `path`, which must stay mapped as long as this lives.
+    // Reads a torch file inside the file `path`, whose mapping must outlive the result.
     static Result<TorchFile> parse(const std::filesystem::path& path,
                                    std::span<const std::byte> bytes);
 
     const Pickle& pickle() const { return pickle_; }
 
-    // The node as a tensor (a Parameter counts). Corrupt if it is a tensor with a hole in it;
-    // nothing if it is something else.
+    // Returns the node as a tensor or Parameter; nullopt if it is neither. Fails with Corrupt if
+    // the tensor is invalid.
     Result<std::optional<tensor::StridedView>> tensor(PickleId id) const;
 
-    // A dict of tensors. Corrupt if the node is not a dict with text keys, or has a key twice.
+    // Returns a dict of tensors. Fails with Corrupt if the node is not a dict with text keys or
+    // repeats a key.
     Result<StateDict> state_dict(PickleId id) const;
 
   private:
@@ -57,34 +58,34 @@ class TorchFile {
     Result<tensor::StridedView> rebuild(const PickleNode& arguments, bool typed) const;
 
     std::filesystem::path path_;
-    std::shared_ptr<const MappedFile> file_;  // of open()
+    std::shared_ptr<const MappedFile> file_;  // set by open()
     std::span<const std::byte> bytes_;
     Pickle pickle_;
     std::map<std::string, ZipMember, std::less<>> storages_;  // by key
 };
 
-// A dict of state dicts, {"model": {...}}; each tensor contiguous in a storage of its own. An empty
-// section name stands for a plain state dict, and is then the only one.
+// A state dict under a key, as in {"model": {...}}. Each tensor is contiguous in its own storage.
+// An empty key means that the file is a plain state dict; it is then the only section.
 struct TorchSection {
     std::string key;
     std::vector<tensor::TensorInfo> tensors;
-    std::vector<std::string> nones = {};  // further names, of None
-    bool nested = false;                  // a '/' in a name leads into a dict of its own
+    std::vector<std::string> nones = {};  // names with the value None
+    bool nested = false;                  // a '/' in a name starts a nested dict
 };
 
-// Writes tensor by tensor: tensors in any order, the bytes of one in order.
+// Writes a torch file. Tensors may come in any order, the bytes of one in order.
 class TorchFileWriter {
   public:
-    // InvalidArgument: a dtype that torch cannot store so. `more` writes further keys of the dict,
-    // each with its value. `earlier`: as of OutputFile.
+    // Fails with InvalidArgument if torch lacks a dtype. `more` writes further keys of the dict,
+    // each with its value. `earlier` is passed to OutputFile.
     static Result<TorchFileWriter> create(const std::filesystem::path& path,
                                           std::vector<TorchSection> sections,
                                           const std::function<void(PickleWriter&)>& more = {},
                                           const std::filesystem::path& earlier = {});
 
-    // `tensor` counts over all sections.
+    // `tensor` counts across all sections.
     Result<void> append(std::size_t tensor, std::span<const std::byte> bytes);
-    // Every tensor is complete: headers, fsync, close.
+    // Requires complete tensors. Writes the headers, syncs and closes.
     Result<void> finish();
 
   private:
@@ -103,11 +104,12 @@ class TorchFileWriter {
     std::vector<std::int64_t> written_;
 };
 
-// A whole file from memory: {key: {name: tensor, ...}}, or the inner dict alone if key is empty.
+// Writes a whole file from memory: {key: {name: tensor, ...}}, or the inner dict alone if `key` is
+// empty.
 Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
                               const std::vector<tensor::TensorView>& tensors);
 
-// A file of one value without tensors.
+// Writes a file of one value without tensors.
 Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle);
 
 }  // namespace roll::formats

@@ -58,7 +58,7 @@ bool is_torch_type(DType dtype) { return *tensor::torch_name_of(dtype) != '\0'; 
 
 namespace {
 
-// "FloatStorage", or nullptr for a type that has no storage class.
+// Returns a name like "FloatStorage"; nullptr if the type has no storage class.
 const char* storage_name_of(DType dtype) {
     for (const StorageRow& row : kStorages)
         if (row.dtype == dtype) return row.global + sizeof "torch";

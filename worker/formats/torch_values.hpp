@@ -1,4 +1,4 @@
-// torch's own values in pickles: element types, sizes, and the call that makes a tensor of a
+// torch's own values in pickles: element types, sizes, and the call that makes a tensor from a
 // storage.
 #pragma once
 
@@ -13,19 +13,20 @@
 
 namespace roll::formats {
 
-// Of a legacy storage class, "torch FloatStorage"; of a dtype, "torch float32".
+// Return the type of a legacy storage class ("torch FloatStorage") or of a dtype ("torch float32").
 std::optional<tensor::DType> dtype_of_storage(std::string_view global);
 std::optional<tensor::DType> dtype_of_torch(std::string_view global);
 
-// A tuple or list of integers, or a torch.Size of one.
+// Returns the values of a tuple or list of integers, or of a torch.Size.
 std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, PickleId id);
 
-// Whether torch has the type, so that write_tensor() can write one of it.
+// True if torch has the type, so that write_tensor() supports it.
 bool is_torch_type(tensor::DType dtype);
 
-// A contiguous tensor that fills the storage "data/KEY":
-// torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()); of a type that
-// has no storage class _rebuild_tensor_v3 of an untyped storage, with the type at the end.
+// Writes a contiguous tensor that fills the storage "data/KEY":
+// torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()). For a type
+// without a storage class writes _rebuild_tensor_v3 of an untyped storage, with the type at the
+// end.
 void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key);
 
 }  // namespace roll::formats

@@ -26,7 +26,7 @@ tl::unexpected<Error> corrupt(std::string what) {
     return fail(ErrorCode::Corrupt, "zip: " + std::move(what));
 }
 
-// Little-endian fields at checked places.
+// Reads little-endian fields with range checks.
 class Reader {
   public:
     explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -57,7 +57,7 @@ struct Directory {
     std::int64_t count = 0;
 };
 
-// Sizes beyond any file become -1, which no range check passes.
+// Returns -1 for sizes beyond any file, so that they fail every range check.
 std::int64_t as_signed(std::uint64_t value) {
     return value > (std::uint64_t{1} << 62U) ? -1 : static_cast<std::int64_t>(value);
 }
@@ -147,7 +147,7 @@ std::uint32_t saturated(std::int64_t value) {
     return value >= kMax32 ? kMax32 : static_cast<std::uint32_t>(value);
 }
 
-// Signature apart, what local and central headers share.
+// Writes the fields that local and central headers share, after the signature.
 void put_common(std::string& out, const ZipMember& member) {
     put<std::uint16_t>(out, 45);  // version needed: zip64
     put<std::uint16_t>(out, 0);   // flags
@@ -167,7 +167,7 @@ std::string local_header(const ZipMember& member, std::int64_t header) {
         put<std::int64_t>(extra, member.size);
         put<std::int64_t>(extra, member.size);
     }
-    // Padding in an extra field, as torch does it.
+    // Pads with an extra field, as torch does.
     const auto name_size = static_cast<std::int64_t>(member.name.size());
     const std::int64_t pad = member.begin - header - kLocalBytes - name_size -
                              static_cast<std::int64_t>(extra.size()) - 4;
