@@ -19,7 +19,7 @@ tl::unexpected<Error> wrong(const std::string& what, std::string hint = "") {
     return fail(ErrorCode::InvalidArgument, what, std::move(hint));
 }
 
-// The names in an expression, numbers left out.
+// Returns the names in an expression, without numbers.
 std::vector<std::string> names_in(const std::string& expression) {
     std::vector<std::string> names;
     std::string word;
@@ -65,7 +65,7 @@ std::set<std::string> fields_of(const Family& family) {
     return fields;
 }
 
-// Native fields, and the words between the dots of native tensors' names.
+// Native fields, and the dot-separated words of native tensor names.
 struct Names {
     std::set<std::string> fields;
     std::set<std::string> words;
@@ -86,7 +86,7 @@ Result<Names> built_in_names() {
     return names;
 }
 
-// Nothing if the built-in families have the name, or none that is nearly the same.
+// Returns the known name that `name` probably means; nullopt if `name` is known or none is similar.
 std::optional<std::string> meant_by(const std::string& name, const std::set<std::string>& known) {
     if (known.contains(name)) return std::nullopt;
     const std::vector<std::string> list(known.begin(), known.end());
@@ -136,14 +136,14 @@ Result<void> check_fields(const Family& family) {
     return {};
 }
 
-// Makes up the sizes that expressions use; a field that the family computes is computed.
+// Assigns sample values to the fields in expressions; fields that the family computes are computed.
 class SampleSizes {
   public:
     SampleSizes(const Family& family, std::size_t round) : family_(family), next_(round) {}
 
     Result<void> set(const std::string& expression, int depth = 0) {
         constexpr int kDepthMax = 8;
-        if (depth > kDepthMax) return wrong("the else of " + expression + " needs itself");
+        if (depth > kDepthMax) return wrong("the else of " + expression + " refers to itself");
         for (const std::string& name : names_in(expression)) {
             if (value_at(scope_, name) != nullptr) continue;
             const Json otherwise = family_.defaults.value(name, Json());
@@ -182,7 +182,7 @@ Result<void> try_rows(const Family& family, const WeightRule& rule, std::size_t 
     return {};
 }
 
-// Tried with several sizes: those that do not divide say nothing about the rows.
+// Tries several sizes: if a size does not divide, that try proves nothing about the rows.
 Result<void> check_rows(const Family& family, const WeightRule& rule) {
     if (rule.operation != Operation::Strands) return {};
     constexpr std::size_t kRounds = 8;

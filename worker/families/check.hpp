@@ -1,4 +1,4 @@
-// What is wrong with a family file beyond its grammar, for `families check`.
+// Checks a family file beyond its grammar, for `families check`.
 #pragma once
 
 #include "common/error.hpp"
@@ -6,9 +6,9 @@
 
 namespace roll::families {
 
-// InvalidArgument names the first of: a condition or arithmetic that uses a native field which
-// neither "config" nor "constants" sets; a native field or tensor whose name is nearly one of the
-// built-in families' (a misspelling); strands that leave out rows or take some twice, tried with
+// Fails with InvalidArgument and the first problem: a condition or arithmetic that uses a native
+// field which neither "config" nor "constants" sets; a native field or tensor name that looks like
+// a misspelt name of the built-in families; strands that omit rows or use some twice, tried with
 // sample sizes.
 Result<void> check_family(const Family& family);
 

@@ -1,4 +1,4 @@
-// The files of schemas/families as they were at build time. embedded.cpp is made by the build.
+// The files of schemas/families at build time. The build generates embedded.cpp.
 #pragma once
 
 #include <span>

@@ -96,7 +96,7 @@ class Parser {
 
 namespace {
 
-// nullptr if it is absent.
+// Returns nullptr if the value is absent.
 const Json* found_at(const Json& config, const std::string& path) {
     const Json* value = &config;
     std::size_t begin = 0;

@@ -1,6 +1,6 @@
-// The arithmetic of family files: "num_attention_heads * kv_channels" over a config's whole
-// numbers.
-// + - * / and parentheses; a division must come out even, a list counts its entries. Pure.
+// The arithmetic of family files, such as "num_attention_heads * kv_channels", over a config's
+// integers. It has + - * / and parentheses. A division must have no remainder; a list means its
+// length. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace roll::families {
 
-// Names are looked up in `values`, "hf.a.b" in the objects of it. InvalidArgument names what is
-// missing or does not divide.
+// Looks names up in `values`, and "hf.a.b" in its nested objects. Fails with InvalidArgument and
+// the name that is missing or the division with a remainder.
 Result<std::int64_t> evaluate(std::string_view expression, const Json& values);
 
-// The value at "a.b" of nested objects; nullptr if it is absent or null.
+// Returns the value at "a.b" in nested objects; nullptr if it is absent or null.
 const Json* value_at(const Json& config, const std::string& path);
 
-// Whether the value at "a.b" is null, and not absent.
+// True if the value at "a.b" is present and null.
 bool is_null_at(const Json& config, const std::string& path);
 
 }  // namespace roll::families

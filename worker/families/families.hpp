@@ -1,5 +1,5 @@
-// The families that this program knows: those of schemas/families, built in, and those of the
-// directories of ROLL_FAMILIES (colon-separated), which win over built-in ones of the same name.
+// The known families: the built-in ones from schemas/families, and those in the directories of
+// ROLL_FAMILIES (colon-separated), which override built-in ones with the same name.
 #pragma once
 
 #include <map>
@@ -12,12 +12,12 @@ namespace roll::families {
 
 class Families {
   public:
-    // Reads ROLL_FAMILIES from the environment. InvalidArgument names the file that is wrong.
+    // Reads ROLL_FAMILIES from the environment. Fails with InvalidArgument and the invalid file.
     static Result<Families> load();
-    // The same for who wants this one only, without reading the others where that will do.
+    // Loads the family of one model type; without ROLL_FAMILIES reads no other files.
     static Result<Families> load_for(const std::string& model_type);
 
-    // By HuggingFace model_type. NotFound lists what there is.
+    // Fails with NotFound and the list of families.
     Result<const Family*> find(const std::string& model_type) const;
     const std::map<std::string, Family>& all() const { return families_; }
 

@@ -40,7 +40,7 @@ std::optional<Value> by_name(const std::array<std::pair<const char*, Value>, n>&
     return std::nullopt;
 }
 
-// Reads one file; the first problem is kept, with its path.
+// Parses one file. Keeps the first problem with its path.
 class FamilyParser {
   public:
     explicit FamilyParser(std::string where) : where_(std::move(where)) {}
@@ -123,7 +123,8 @@ class FamilyParser {
         return result;
     }
 
-    // What a native field is read from, and perhaps what it is where HuggingFace is silent.
+    // Parses the sources of a native field and, optionally, its value if the HuggingFace config
+    // lacks it.
     void parse_config(const Json& config, Family& family) {
         for (const auto& [native, source] : config.items()) {
             const std::string path = "config." + native;
@@ -162,7 +163,7 @@ class FamilyParser {
         return kind;
     }
 
-    // 0 if it is absent.
+    // Returns 0 if the key is absent.
     std::int64_t number(const Json& json, const std::string& path, const char* key,
                         std::int64_t least) {
         if (!json.contains(key)) return 0;
@@ -301,13 +302,13 @@ class FamilyParser {
         return rule;
     }
 
-    // One shape, or a list of one for each source.
+    // Parses one shape, or a list with one shape per source.
     void parse_shapes(const Json& json, const std::string& path, WeightRule& rule) {
         const bool each = json.is_array() && !json.empty() && json[0].is_array();
         for (const Json& one : each ? json : Json::array({json}))
             rule.shapes.push_back(names(one, path));
         if (each && rule.shapes.size() != rule.hf.size())
-            note(path, "must be one list of dims, or one for each of hf");
+            note(path, "must be one list of dims, or one list for each name in hf");
     }
 
     void parse_strands(const Json& json, const std::string& path, WeightRule& rule) {
@@ -339,7 +340,8 @@ class FamilyParser {
         }
     }
 
-    // Without a spelling of their own they count on after the decoder's layers.
+    // Without mtp_from, MTP layers continue the numbers of the decoder's layers, so names need
+    // {layer}.
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)

@@ -1,9 +1,9 @@
-// A model family: how a HuggingFace config and its tensors map onto the native ones. The content of
-// a file of schemas/families; docs/families.md is its grammar. Pure: who reads the files is
-// worker/families.
+// A model family: maps a HuggingFace config and its tensors to the native ones. It is the content
+// of a file in schemas/families; docs/families.md describes the grammar. Pure: families.hpp reads
+// the files.
 //
-// "Native" are Megatron's names, which ROLL's checkpoints have too, TransformerEngine spelling:
-// config fields (hidden_size, num_query_groups, ...) and tensors
+// "Native" names are Megatron's, in TransformerEngine's spelling; ROLL's checkpoints use them too.
+// They name config fields (hidden_size, num_query_groups, ...) and tensors
 // (decoder.layers.0.mlp.linear_fc1.weight).
 #pragma once
 
@@ -19,26 +19,26 @@
 
 namespace roll::families {
 
-// How a native tensor is made of its HuggingFace sources.
+// How a native tensor is assembled from its HuggingFace sources.
 enum class Operation {
-    Copy,     // one source, as it is
-    Qkv,      // q, k, v: per key-value group its query heads, its key head, its value head
-    GateUp,   // gate, up: one above the other, in each tensor-parallel shard
-    Strands,  // any rows of the sources in any order: `strands`, below
+    Copy,     // one source, unchanged
+    Qkv,      // q, k, v: for each key-value group its query heads, key head, value head
+    GateUp,   // gate, then up, within each tensor-parallel shard
+    Strands,  // rows of the sources in the order that `strands` gives
 };
 
-// How tensor parallelism splits a native tensor: Column by dim 0, Row by dim 1 (as torch stores
-// them).
+// The dim that tensor parallelism splits, in torch's order: Column is dim 0, Row is dim 1.
 enum class Split { None, Column, Row };
 
-// Mtp: in the layers that predict further tokens, which follow the decoder's.
+// Mtp: the multi-token-prediction layers, which follow the decoder's layers.
 enum class Stage { Layer, First, Last, Mtp };
 
-// Which layers are of a kind, by the HuggingFace config. `in`: a list with one word a layer, of
-// which `value` counts. Without `in`, or where the config has no such list, one of: `from`, the
-// first layer's number, `from_else` if the config has none; `every`, each n-th layer (layer + 1
-// divides), those in the list `not_in` apart; `except_every`, all layers but each n-th. Any other
-// key that the config lacks: every layer is.
+// Selects the layers of a kind from the HuggingFace config. `in` names a list with a word per
+// layer; layers with the word `value` are selected. Without `in`, or if the config lacks the list,
+// a layer is selected if all other fields allow it: its number is at least `from` (`from_else` if
+// the config lacks the key), layer + 1 is divisible by `every`, `not_in` does not list it, and
+// layer + 1 is not divisible by `except_every`. A field that is empty, or whose key the config
+// lacks, allows every layer.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;
@@ -49,92 +49,92 @@ struct LayerKind {
     std::int64_t except_every = 0;
 };
 
-// Rows of one source in as many blocks as its rule has groups: of block g the rows
-// [begin + g * block + t * step, + rows) for t = 0 ... times - 1. All but `of` is arithmetic.
+// Selects rows of one source, which is divided into as many blocks as the rule has groups. Block g
+// gives rows [begin + g * block + t * step, + rows) for t = 0 ... times - 1. All fields but `of`
+// are arithmetic.
 struct StrandRule {
     std::size_t of = 0;  // the source's index
     std::string begin = "0";
     std::string rows;
     std::string times = "1";
     std::string step = "0";
-    std::string block;  // empty: rows
+    std::string block;  // empty: same as `rows`
 };
 
 struct WeightRule {
-    std::string native;  // may hold {layer} or {mtp}, {expert}, and names of `repeat`
+    std::string native;  // may contain {layer} or {mtp}, {expert}, and names in `repeat`
     std::vector<std::string> hf;
-    // Of each source, or of all if there is one; for Qkv that of one head.
+    // One shape per source, or one for all. Qkv: the shape of one head.
     std::vector<std::vector<std::string>> shapes;
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
-    std::string condition;  // a native config field, or !field; empty: always
+    std::string condition;  // a native config field, or !field; empty: always true
     std::string layers;     // a layer kind, or !kind; empty: every layer
-    // Of Strands: tensor parallelism splits the groups. Group by group, or strand by strand.
+    // For Strands. Tensor parallelism splits the groups. Rows are ordered by group or by strand.
     std::string groups;
     bool by_group = false;
     std::vector<StrandRule> strands;
-    // A name in braces -> how often: one tensor for each number from 0, of rules without a layer.
+    // Placeholder name -> count: adds one tensor per number from 0. Only for rules without a layer.
     std::map<std::string, std::string> repeat;
     double add = 0;           // native = HuggingFace + add, rounded to the tensor's type
     bool keeps_fp32 = false;  // a cast to another type leaves it F32
 };
 
-// How a HuggingFace tensor on disk holds those that the rules name. Stacked: [experts, ...], one
-// expert's tensors one above the other. Transposed: each expert's is turned. Interleaved: turned,
-// and its tensors' rows alternate.
+// How a HuggingFace tensor on disk packs the tensors of the rules. Stacked: [experts, ...], with an
+// expert's tensors one after the other. Transposed: the same with each expert transposed.
+// Interleaved: transposed, and the rows of an expert's tensors alternate.
 enum class Packing { Stacked, Transposed, Interleaved };
 
 struct PackedRule {
-    std::string hf;               // holds {layer}
-    std::vector<std::string> of;  // hold {layer} and {expert}
+    std::string hf;               // contains {layer}
+    std::vector<std::string> of;  // contain {layer} and {expert}
     Packing packing = Packing::Stacked;
-    std::string condition;  // a native config field; where it is false the tensors lie apart
+    std::string condition;  // a native config field; if false, the tensors are not packed
     std::string layers;
 };
 
-// HuggingFace tensors that travel with the model as they are found, under names that begin
-// otherwise.
+// HuggingFace tensors that are copied unchanged; only the prefix of their name changes.
 struct CarriedRule {
     std::string native;
     std::string hf;
     Stage stage = Stage::First;
 };
 
-// A HuggingFace file holds tensor `of` a second time under `hf`, for each layer of multi-token
-// prediction.
+// A HuggingFace file stores tensor `of` a second time under `hf`, for each multi-token-prediction
+// layer.
 struct CopyRule {
-    std::string hf;  // holds {layer}
+    std::string hf;  // contains {layer}
     std::string of;
-    std::string condition;  // a native config field; where it is false there is no copy
+    std::string condition;  // a native config field; if false, there is no copy
 };
 
 struct Family {
     std::string name;
-    std::string model_type;                // the first of model_types, which new configs get
-    std::vector<std::string> model_types;  // of the HuggingFace configs that the file covers
-    Json hf_defaults;                      // for configs made from sizes
+    std::string model_type;                // the first of model_types; new configs get it
+    std::vector<std::string> model_types;  // HuggingFace model types that the file covers
+    Json hf_defaults;                      // for configs created from sizes
     std::vector<std::pair<std::string, std::vector<std::string>>> config;  // native <- HF paths
-    Json defaults;         // native, where HF is silent
-    Json nulls;            // native, where HF says null and that is not the same as silence
+    Json defaults;         // native values if the HuggingFace key is absent
+    Json nulls;            // native values if the key is null, unlike absent
     Json constants;        // native
     Json requires_values;  // HF key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;
-    std::map<std::string, spec::RopeScaling::Kind> rope_types;  // by HF's word for it
+    std::map<std::string, spec::RopeScaling::Kind> rope_types;  // by HuggingFace's name
     std::vector<WeightRule> weights;
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;
     std::vector<CopyRule> copies;
-    // What a decoder layer's names begin with, and what those of a multi-token prediction's do
-    // instead. Empty: they go on counting layers.
+    // Prefix of a decoder layer's names, and the prefix that replaces it in multi-token-prediction
+    // layers. Empty: these layers continue the decoder's layer numbers.
     std::string mtp_from;
     std::string mtp_to;
-    std::vector<std::string> drop;  // HF tensors that carry nothing
-    // What HF names on disk may begin with -> what the rules' begin with instead.
+    std::vector<std::string> drop;  // HuggingFace tensors without content
+    // Prefix of HuggingFace names on disk -> prefix in the rules.
     std::map<std::string, std::string> spellings;
 };
 
-// InvalidArgument names `where` and the path of the first thing wrong.
+// Fails with InvalidArgument, `where` and the path of the first problem.
 Result<Family> parse_family(std::string_view json, const std::string& where);
 
 const char* name_of(Operation operation);

@@ -8,7 +8,7 @@
 namespace roll::families {
 namespace {
 
-// No model comes near these; a broken config must not make us list for ever.
+// Limits far above any model. They stop endless listing for a broken config.
 constexpr std::int64_t kLayersMax = 10'000;
 constexpr std::int64_t kExpertsMax = 100'000;
 constexpr std::int64_t kTensorsMax = 10'000'000;
@@ -26,7 +26,7 @@ bool is_true(const Json& value) {
     return !value.is_null();
 }
 
-// "field" or "!field". A field that the config lacks is false.
+// Evaluates "field" or "!field". A field that the config lacks is false.
 bool holds(const std::string& condition, const Json& native) {
     if (condition.empty()) return true;
     const bool negated = condition.front() == '!';
@@ -46,7 +46,7 @@ bool in_list(const Json* list, std::int64_t layer) {
     return std::find(list->begin(), list->end(), Json(layer)) != list->end();
 }
 
-// "kind", "!kind", or nothing: every layer.
+// Evaluates "kind" or "!kind"; empty means every layer.
 bool is_of_kind(const Family& family, const std::string& name, const Json& hf_config,
                 std::int64_t layer) {
     if (name.empty()) return true;
@@ -101,15 +101,15 @@ Result<std::int64_t> size_of(const Json& native, const char* key, std::int64_t l
                     std::string("the config needs a positive whole number ") + key);
     if (found->get<std::int64_t>() > largest)
         return fail(ErrorCode::InvalidArgument,
-                    std::string(key) + " is " + found->dump() + ", which no model has");
+                    std::string(key) + " is " + found->dump() + ", too large for any model");
     return found->get<std::int64_t>();
 }
 
-// One layer's number and one expert's, where a rule has them.
+// The numbers that replace a rule's placeholders.
 struct Instance {
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;
-    std::optional<std::int64_t> mtp;  // the layer's number after the decoder's
+    std::optional<std::int64_t> mtp;  // number within the MTP layers
     std::vector<std::pair<std::string, std::int64_t>> repeats = {};
 
     std::string name(std::string pattern) const {
@@ -120,7 +120,7 @@ struct Instance {
         if (mtp) pattern = replace(std::move(pattern), "{mtp}", *mtp);
         return pattern;
     }
-    // A decoder layer's rule tells the names of a multi-token prediction's too.
+    // Multi-token prediction reuses a decoder layer's rules with another prefix.
     std::string hf_name(const Family& family, std::string pattern) const {
         if (mtp && !family.mtp_from.empty() && pattern.starts_with(family.mtp_from))
             pattern.replace(0, family.mtp_from.size(), family.mtp_to);
@@ -163,7 +163,7 @@ Result<void> add_strands(const WeightRule& rule, const Json& scope, NativeTensor
     return check_strands(tensor);
 }
 
-// `scope` is the native config with the HuggingFace one under "hf".
+// `scope` is the native config with the HuggingFace config under "hf".
 Result<NativeTensor> expand(const Family& family, const WeightRule& rule, const Json& scope,
                             const Instance& instance) {
     NativeTensor result;
@@ -213,8 +213,8 @@ const std::vector<std::string>* paths_of(const Family& family, std::string_view 
     return nullptr;
 }
 
-// Sizes without key-value heads mean as many as query heads, whatever the family's own default is.
-// The config says so, because transformers reads it with that default.
+// If sizes omit key-value heads, sets them to the number of query heads, ignoring the family's
+// default. Writes the value to the config because transformers would apply that default.
 void set_groups(const Family& family, Json& config) {
     const auto* groups = paths_of(family, "num_query_groups");
     const auto* heads = paths_of(family, "num_attention_heads");
@@ -275,7 +275,7 @@ namespace {
 
 using SilentFields = std::vector<std::pair<std::string, Json>>;
 
-// A text is arithmetic over the native fields, and "hf." ones.
+// Text is arithmetic over native fields and "hf." fields.
 Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Json& native) {
     Json scope = native;
     scope["hf"] = hf_config;
@@ -389,7 +389,7 @@ class Lister {
   private:
     using Repeat = std::map<std::string, std::string>::const_iterator;
 
-    // Once for each combination of the numbers that its names have.
+    // Adds the tensor once for each combination of the repeat numbers.
     Result<void> add_repeated(const WeightRule& rule, Repeat next, const Instance& instance) {
         if (next == rule.repeat.end()) return add(rule, instance);
         ROLL_TRY(const std::int64_t count, dim_of(next->second, scope_, rule.native, 0));

@@ -1,4 +1,4 @@
-// What a family makes of one model's config: the native config, and every tensor with its shape.
+// Applies a family to a model's config: derives the native config and every tensor with its shape.
 // Pure.
 #pragma once
 
@@ -15,21 +15,21 @@
 
 namespace roll::families {
 
-// A whole HuggingFace config from the sizes that a job file gives: the family's defaults, then
-// `sizes` over them, and model_type. InvalidArgument: a key that the family does not know, or one
-// missing.
+// Returns a complete HuggingFace config from the sizes in a job file: the family's defaults,
+// overridden by `sizes`, and model_type. Fails with InvalidArgument if a key is unknown to the
+// family or missing.
 Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 
-// Sets HuggingFace keys ("a.b" in objects) to other values, and the native fields that are read
-// from them. InvalidArgument: a key that the family does not know.
+// Sets HuggingFace keys ("a.b" for nested objects) and the native fields that derive from them.
+// Fails with InvalidArgument if a key is unknown to the family.
 Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, Json& native);
 
-// The native config of a HuggingFace config: the family's fields only. InvalidArgument names the
-// key that is missing or has a value that the family does not cover.
+// Returns the native config of a HuggingFace config, with the family's fields only. Fails with
+// InvalidArgument and the key that is missing or has a value that the family does not cover.
 Result<Json> native_config(const Family& family, const Json& hf_config);
 
-// The trainer's view of a native config (or of a whole mca_config.json) and of the tensors that the
-// family gives it. InvalidArgument names what the trainer does not build yet, a field or a tensor.
+// Returns the trainer's view of a native config (or of a whole mca_config.json) and its tensors.
+// Fails with InvalidArgument and the field or tensor that the trainer does not support.
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
 
 struct HfTensor {
@@ -37,7 +37,7 @@ struct HfTensor {
     tensor::Shape shape;
 };
 
-// A StrandRule in numbers.
+// A StrandRule with its expressions evaluated.
 struct Strand {
     std::size_t of = 0;
     std::int64_t begin = 0;
@@ -47,56 +47,55 @@ struct Strand {
     std::int64_t block = 0;
 };
 
-// One native tensor of the whole model, unsplit. `layer` is its decoder layer, counted over the
-// model.
+// One native tensor of the whole model, unsplit. `layer` is the decoder layer, counted over the
+// whole model.
 struct NativeTensor {
-    std::string name;  // {layer} replaced by `layer`
+    std::string name;  // placeholders replaced
     tensor::Shape shape;
     std::vector<HfTensor> sources;
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::optional<std::int64_t> layer;
-    std::optional<std::int64_t> expert;  // counted over the layer's experts
-    std::int64_t unit = 1;               // rows that stay together: of Qkv a head's
-    std::int64_t groups = 0;             // of Strands
+    std::optional<std::int64_t> expert;  // number within the layer
+    std::int64_t unit = 1;               // rows that stay together; for Qkv the rows of a head
+    std::int64_t groups = 0;             // for Strands
     bool by_group = false;
     std::vector<Strand> strands = {};
     double add = 0;           // native = HuggingFace + add
     bool keeps_fp32 = false;  // a cast to another type leaves it F32
 };
 
-// The tensor of one rule, of layer 0 and expert 0. `scope`: the native config, the HuggingFace one
-// under "hf". InvalidArgument: arithmetic that does not come out, or strands that do not take each
-// row once.
+// Returns the tensor of one rule for layer 0 and expert 0. `scope` is the native config with the
+// HuggingFace config under "hf". Fails with InvalidArgument if arithmetic has a remainder or
+// strands do not use each row once.
 Result<NativeTensor> tensor_of(const Family& family, const WeightRule& rule, const Json& scope);
 
-// A tensor on disk that holds others: those of expert e are members[e], all of one shape.
+// A tensor on disk that packs others. members[e] are the tensors of expert e, all of one shape.
 struct PackedTensor {
     std::string name;
     Packing packing = Packing::Stacked;
     std::vector<std::vector<std::string>> members;
-    std::string condition;  // the native field that says so
+    std::string condition;  // native field that says if it is packed
 };
 
-// All that the family knows of in decoder layers, whatever their conditions say.
+// Returns the packed tensors of all decoder layers, ignoring their conditions.
 Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config);
 
-// Tensor `of` is on disk a second time, under `name`.
+// Tensor `of` is stored a second time under `name`.
 struct CopiedTensor {
     std::string name;
     std::string of;
-    std::string condition;  // the native field that says so; empty: always
+    std::string condition;  // native field that says if the copy exists; empty: always
 };
 
-// The copies of every layer of multi-token prediction, whatever their conditions say.
+// Returns the copies of all multi-token-prediction layers, ignoring their conditions.
 Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Json& native);
 
-// Every tensor that a model of this config has, in the order of use in forward: embedding, layers,
-// final norm, output layer, and
-// the layers of multi-token prediction. A tied output layer is not listed. The HuggingFace config
-// decides which layers are of which kind; families with one kind need none.
+// Returns every tensor of a model with this config in forward order: embedding, layers, final norm,
+// output layer, multi-token-prediction layers. Omits a tied output layer. The HuggingFace config
+// gives each layer's kind; families with one kind do not need it.
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 

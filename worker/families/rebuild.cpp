@@ -10,13 +10,13 @@
 namespace roll::families {
 namespace {
 
-// Of a run, not of its model.
+// Fields of a run, not of its model.
 constexpr std::array<std::string_view, 7> kOfRuns{
     "attention_dropout",       "hidden_dropout",     "init_method_std",
     "mtp_loss_scaling_factor", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
     "rotary_scaling_factor"};
 
-// What a family that does not know of it cannot have.
+// Fields that a model cannot have if its family does not define them.
 constexpr std::array<std::string_view, 17> kOfOthers{
     "num_moe_experts",        "moe_shared_expert_intermediate_size",
     "multi_latent_attention", "mtp_num_layers",
@@ -32,7 +32,7 @@ bool is_said(const Json& value) {
     return !value.is_null() && value != false && value != 0 && value != Json::array();
 }
 
-// Of several keys the first that stands by itself, or in an object that is there.
+// Returns the first path that is top-level or whose parent object exists.
 const std::string* place_for(const Json& config, const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {
         const std::size_t dot = path.rfind('.');
@@ -47,7 +47,7 @@ void put(Json& config, std::string path, const Json& value) {
     config[Json::json_pointer("/" + path)] = value;
 }
 
-// A field that the family computes as "A * hf.KEY" says KEY.
+// If the family computes the field as "A * hf.KEY", sets KEY.
 bool put_factor(const Family& family, const std::string& name, const Json& native, Json& config) {
     constexpr std::string_view kTimes = " * hf.";
     const auto text = family.defaults.find(name);
@@ -62,7 +62,8 @@ bool put_factor(const Family& family, const std::string& name, const Json& nativ
     return true;
 }
 
-// Which layers are of the kind: 1, or a list of 0 and 1, as native_config() makes it.
+// Sets the keys that select the layers. `layers` is 1 or a list of 0 and 1, as native_config()
+// returns.
 void put_layers(const LayerKind& kind, const Json& layers, Json& config) {
     Json others = Json::array();
     if (layers.is_array())
@@ -104,7 +105,7 @@ Result<void> check(const Family& family, const Json& native, const Json& made) {
 Result<Json> hf_config_of(const Family& family, const Json& native) {
     Json config = family.hf_defaults;
     config["model_type"] = family.model_type;
-    for (const auto& [name, rule] : family.constants.items())  // objects for some of the others
+    for (const auto& [name, rule] : family.constants.items())  // creates parents of other keys
         if (native.contains(name)) put_constant(family, rule, native[name], config);
     for (const auto& [name, paths] : family.config) {
         const auto said = native.find(name);

@@ -1,5 +1,5 @@
-// The way back from a native config: a HuggingFace config for a checkpoint that has none, from what
-// a Megatron run says of its model. Pure.
+// Derives a HuggingFace config from a native config, for a checkpoint that has only a Megatron
+// run's arguments. Pure.
 #pragma once
 
 #include "common/error.hpp"
@@ -8,9 +8,9 @@
 
 namespace roll::families {
 
-// The inverse of native_config(), of native fields alone. What they do not say is as the family's
-// defaults have it. InvalidArgument: no config of this family becomes these fields; it names the
-// first that does not agree. Fields that only a run has (dropout, losses) need not.
+// The inverse of native_config(), from native fields alone; missing fields take the family's
+// defaults. Fails with InvalidArgument and the first differing field if no config of this family
+// gives these fields. Ignores fields that only a run has (dropout, losses).
 Result<Json> hf_config_of(const Family& family, const Json& native);
 
 }  // namespace roll::families

@@ -18,10 +18,10 @@ tl::unexpected<Error> wrong(const NativeTensor& tensor, std::size_t source,
     return fail(ErrorCode::InvalidArgument,
                 tensor.name + ": " + what + " of " + of.name + ", which has " +
                     std::to_string(of.shape[0]) + " rows",
-                "each row belongs to one strand: see begin, rows, times, step and block");
+                "each row must be in exactly one strand: check begin, rows, times, step and block");
 }
 
-// The last row that the strand takes, plus 1; in floating point, which cannot overflow.
+// Returns the end of the strand's last row range. Uses floating point, which cannot overflow.
 double end_of(const NativeTensor& tensor, const Strand& strand) {
     return static_cast<double>(strand.begin) +
            static_cast<double>(tensor.groups - 1) * static_cast<double>(strand.block) +
@@ -29,7 +29,7 @@ double end_of(const NativeTensor& tensor, const Strand& strand) {
            static_cast<double>(strand.rows);
 }
 
-// The runs of rows that the strands take of one source, by their first row.
+// Returns the row ranges that the strands use of one source, in ascending order.
 Result<std::vector<Run>> runs_of(const NativeTensor& tensor, std::size_t source) {
     std::vector<Run> runs;
     const auto rows = static_cast<double>(tensor.sources[source].shape[0]);

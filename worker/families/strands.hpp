@@ -1,4 +1,4 @@
-// The rows that the strands of a fused tensor take.
+// Checks the rows that the strands of a fused tensor use.
 #pragma once
 
 #include "common/error.hpp"
@@ -6,7 +6,7 @@
 
 namespace roll::families {
 
-// InvalidArgument names the first row of a source that no strand takes, or that two take. Requires
+// Fails with InvalidArgument and the first row that no strand uses, or that two use. Requires
 // positive sizes in `tensor`.
 Result<void> check_strands(const NativeTensor& tensor);
 

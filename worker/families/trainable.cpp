@@ -1,4 +1,4 @@
-// From a native config to what the trainer builds, and what it does not build yet, by name.
+// Maps a native config to the trainer's config; names the parts that the trainer does not support.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -36,19 +36,19 @@ Result<std::int64_t> size_of(const Json& native, const char* key) {
     return value->get<std::int64_t>();
 }
 
-// A number above `least`, or what is given where the config is silent.
+// Returns a number above `least`, or `otherwise` if the config lacks it.
 Result<double> number(const Json& native, const char* key, double otherwise,
                       double least = -std::numeric_limits<double>::infinity()) {
     const Json* value = field(native, key);
     if (value == nullptr) return otherwise;
     if (!value->is_number() || !(value->get<double>() > least))
         return fail(ErrorCode::InvalidArgument,
-                    std::string(key) + " is " + value->dump() + ", which is no number" +
+                    std::string(key) + " is " + value->dump() + "; it must be a number" +
                         (std::isfinite(least) ? " above " + Json(least).dump() : ""));
     return value->get<double>();
 }
 
-// A HuggingFace key that a native field is read from.
+// Returns the HuggingFace key of a native field.
 std::string key_of(const Family& family, std::string_view native) {
     for (const auto& [name, paths] : family.config)
         if (name == native) return paths.front();
@@ -74,7 +74,7 @@ Result<void> check_fields(const Family& family, const Json& native) {
     return {};
 }
 
-// The tensors of a layer say which optional parts it has; one that is not among them is refused.
+// Derives a layer's optional parts from its tensors. Refuses a tensor that is not listed here.
 Result<void> read_layer(const Family& family, const Json& native, spec::ModelConfig& config) {
     bool always = false;
     const std::array<std::pair<const char*, bool*>, 12> of_a_layer{
@@ -106,7 +106,7 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
     return {};
 }
 
-// transformers' names and defaults, of modeling_rope_utils.py.
+// Names and defaults are those of transformers' modeling_rope_utils.py.
 Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, double positions) {
     ROLL_TRY(scaling.factor, number(given, "factor", positions / scaling.original_positions, 0));
     ROLL_TRY(scaling.low_factor, number(given, "beta_slow", 1, 0));
@@ -148,14 +148,15 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
     return {};
 }
 
-// Positions before stretching. Beside the scaling, as older configs say it, they count first.
+// Returns the positions before stretching. Older configs have the key beside the scaling; it takes
+// precedence.
 Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
     const char* key = "original_max_position_embeddings";
     ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));
     return number(native, key, inside, 1);
 }
 
-// transformers 4 writes rope_scaling, transformers 5 rope_parameters; of both the first counts.
+// transformers 4 writes rope_scaling, transformers 5 rope_parameters. The first one found is used.
 const Json* rope_of(const Json& native) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
         const Json* one = field(native, key);
@@ -199,7 +200,7 @@ Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
     return scaling;
 }
 
-// Megatron's kind of list, 1 or 0 a layer; a single 1 is every layer, as no list is.
+// Reads Megatron's list, 1 or 0 per layer. A single 1 means every layer, like no list.
 Result<void> read_window(const Json& native, spec::ModelConfig& config) {
     if (const Json* use = field(native, "use_sliding_window"); use != nullptr && *use == false)
         return {};
