@@ -1,5 +1,5 @@
-// One writing thread beside training: at most one piece of work in flight, and its error comes out
-// at the next look. start, poll and wait are called from one thread.
+// Runs one task at a time on a thread beside training. poll() or wait() returns the task's error.
+// start, poll and wait must be called from one thread.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace roll::checkpoint {
 
-// What the work has to say when it is done: the directory that it made.
+// Returns the directory that the task created.
 using Work = std::function<Result<std::string>()>;
 
 class Background {
@@ -19,12 +19,12 @@ class Background {
     Background() = default;
     Background(const Background&) = delete;
     Background& operator=(const Background&) = delete;
-    ~Background();  // waits; the outcome is lost
+    ~Background();  // waits; discards the outcome
 
     bool busy() const { return outcome_.valid(); }
-    void start(Work work);                      // not while busy
-    std::optional<Result<std::string>> poll();  // the outcome, once, as soon as it is there
-    std::optional<Result<std::string>> wait();  // the outcome, once; nothing if not busy
+    void start(Work work);                      // requires !busy()
+    std::optional<Result<std::string>> poll();  // returns the outcome once, when available
+    std::optional<Result<std::string>> wait();  // returns the outcome once; nullopt if not busy
 
   private:
     std::future<Result<std::string>> outcome_;

@@ -1,4 +1,4 @@
-// Which checkpoint a run starts from, and which ones it may delete.
+// Chooses the checkpoint that a run starts from, and the checkpoints that may be deleted.
 #pragma once
 
 #include <cstdint>
@@ -13,49 +13,50 @@
 namespace roll::checkpoint {
 
 struct Choice {
-    std::optional<std::filesystem::path> directory;  // nothing: none verifies
-    Manifest manifest;                               // of the directory
-    std::vector<std::filesystem::path> skipped;      // those before it in the list, each with
-    std::vector<std::string> reasons;                // one sentence why
-    std::vector<std::filesystem::path> damaged;      // of the skipped, those that do not verify
+    std::optional<std::filesystem::path> directory;  // nullopt if none verifies
+    Manifest manifest;                               // manifest of `directory`
+    std::vector<std::filesystem::path> skipped;      // newer ones that were not chosen,
+    std::vector<std::string> reasons;                // each with one sentence why
+    std::vector<std::filesystem::path> damaged;      // skipped ones that do not verify
 };
 
-// The step of the lowest validation loss, as the newest state that can be read has it: a run
-// carries it on from attempt to attempt. Nothing: there was no validation.
+// Returns the step with the lowest validation loss, from the newest readable state; attempts pass
+// it on. Returns nullopt if there was no validation.
 std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
 
-// Those of that step before the others. Pure.
+// Moves the checkpoints of `step` to the front. Pure.
 std::vector<std::filesystem::path> with_step_first(
     std::span<const std::filesystem::path> newest_first, std::int64_t step);
 
-enum class For { Weights, Resume };  // what a checkpoint is wanted for
+enum class For { Weights, Resume };  // purpose of a checkpoint
 
-// The first of `newest_first` whose every byte verifies; to resume, one that still has its
-// optimizer state. Reads files.
+// Returns the first of `newest_first` whose bytes all verify; for Resume it must have optimizer
+// state. Reads files.
 Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use = For::Weights);
 
-// One recorded checkpoint of the job in retention's eyes.
+// A recorded checkpoint of the job, as retention sees it.
 struct Kept {
     Name name;
-    bool usable = true;     // false: found damaged at start
+    bool usable = true;     // false: was damaged at start
     bool optimizer = true;  // false: its optimizer state was dropped
     friend bool operator==(const Kept&, const Kept&) = default;
 };
 
-// Which checkpoints of a job stay. Newest is the highest step, then the latest writer.
+// The rule for keeping a job's checkpoints. The newest has the highest step, then the latest
+// writer.
 struct Retention {
-    std::int64_t keep = 2;        // the newest so many, at least 1
-    std::int64_t keep_every = 0;  // besides, the newest of each step that this divides; 0: none
-    std::int64_t optimizer = 0;   // of those that stay, the newest with optimizer state; 0: all
-    std::optional<Name> resumed_from = std::nullopt;       // stays until a newer one is recorded
-    std::optional<std::int64_t> best_step = std::nullopt;  // the newest of this step stays
+    std::int64_t keep = 2;        // keep this many of the newest, at least 1
+    std::int64_t keep_every = 0;  // also keep the newest of each multiple of this step; 0: none
+    std::int64_t optimizer = 0;   // keep optimizer state in this many of the newest; 0: in all
+    std::optional<Name> resumed_from = std::nullopt;       // kept until a newer one is recorded
+    std::optional<std::int64_t> best_step = std::nullopt;  // the newest of this step is kept
 };
 
-// Those of `recorded` that may be deleted. Damaged ones count for nothing and go as soon as there
-// is a usable one. Pure.
+// Returns the checkpoints of `recorded` that may be deleted. Damaged ones are not counted and may
+// be deleted once there is a usable one. Pure.
 std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule);
 
-// Those of `recorded` whose optimizer state may be dropped. Pure.
+// Returns the checkpoints of `recorded` whose optimizer state may be dropped. Pure.
 std::vector<Name> to_strip(std::vector<Kept> recorded, const Retention& rule);
 
 }  // namespace roll::checkpoint

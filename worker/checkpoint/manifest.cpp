@@ -37,7 +37,7 @@ Result<FileEntry> decode_entry(const Json& json) {
     const auto hash = reader.get<std::string>("xxh3_64");
     ROLL_TRY_VOID(reader.finish());
     if (!stays_inside(entry.path))
-        return fail(ErrorCode::Corrupt, "manifest: a path leads out of it: " + entry.path);
+        return fail(ErrorCode::Corrupt, "manifest: path leaves the checkpoint: " + entry.path);
     ROLL_TRY(entry.hash, parse_hex(hash));
     return entry;
 }
@@ -45,7 +45,8 @@ Result<FileEntry> decode_entry(const Json& json) {
 Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) {
     std::ifstream file(directory / path, std::ios::binary);
     if (!file) return fail(ErrorCode::NotFound, "cannot open " + (directory / path).string());
-    // Read, not mapped: a mapped file counts as this process's memory, as large as the model.
+    // Reads instead of mapping: mapped pages would count as this process's memory, up to the
+    // model's size.
     std::vector<char> block(1 << 20);
     FileEntry entry{path, 0, 0};
     Hash64 hash;
@@ -145,10 +146,11 @@ Result<Manifest> verify(const fs::path& directory) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + ": " + manifest.error().message);
     }
-    // Encoding again computes the manifest's own checksum: any changed byte makes another text.
+    // Encoding the manifest again recomputes its own checksum, so any changed byte changes the
+    // text.
     if (encode(*manifest) != text) {
         return fail(ErrorCode::Corrupt,
-                    (directory / kManifestFile).string() + " is not as it was written");
+                    (directory / kManifestFile).string() + " was changed after it was written");
     }
     for (const FileEntry& file : manifest->files) ROLL_TRY_VOID(check_file(directory, file));
     ROLL_TRY(const std::vector<std::string> present, list_files(directory));

@@ -1,5 +1,5 @@
-// The names of checkpoint directories: step-00000100.3-1 is step 100 by token 3-1, and
-// .step-00000100.3-1 is the same while it is being staged. Pure.
+// Names of checkpoint directories: step-00000100.3-1 is step 100 written by token 3-1;
+// .step-00000100.3-1 is the same while staged. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Name {
 std::string final_name(const Name& name);
 std::string staged_name(const Name& name);
 
-// Nothing if it is no such name. A staged or trashed name is not a final one.
+// Return nullopt for another kind of name. A staged or trashed name is not a final name.
 std::optional<Name> parse_final_name(std::string_view text);
 std::optional<Name> parse_staged_name(std::string_view text);
 

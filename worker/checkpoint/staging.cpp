@@ -27,7 +27,7 @@ tl::unexpected<Error> failed(const std::string& what, const fs::path& path,
                 what + " " + path.string() + ": " + error.message());
 }
 
-// Removes the directory unless it is told to keep it.
+// Removes the directory in its destructor unless keep() was called.
 class Leftover {
   public:
     explicit Leftover(fs::path directory) : directory_(std::move(directory)) {}
@@ -115,7 +115,7 @@ Result<void> drop_optimizer(const fs::path& checkpoints, const Name& name) {
     ROLL_TRY(Manifest manifest, decode_manifest(text));
     std::erase_if(manifest.files,
                   [](const FileEntry& entry) { return entry.path == kOptimizerFile; });
-    // Made outside, because a checkpoint holds no file that its manifest does not list.
+    // Written outside the checkpoint, which may not contain files that its manifest does not list.
     const fs::path draft = checkpoints / (std::string(kTrashPrefix) + "manifest");
     ROLL_TRY_VOID(write_file_atomically(draft, encode(manifest)));
     fs::rename(draft, directory / kManifestFile, error);

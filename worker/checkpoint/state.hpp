@@ -1,5 +1,5 @@
-// roll/state.json: where training stands, besides weights and moments. Everything random is a
-// function of the seed and of counters, so these few numbers are all that a bitwise resume needs.
+// roll/state.json: the training state besides weights and moments. All randomness is a function of
+// the seed and counters, so these numbers suffice for a bitwise resume.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace roll::checkpoint {
 
 inline constexpr const char* kStateFile = "roll/state.json";
 inline constexpr const char* kOptimizerFile = "roll/optimizer.safetensors";
-inline constexpr const char* kJobFile = "roll/job.json";  // the job that wrote it
+inline constexpr const char* kJobFile = "roll/job.json";  // the job that wrote the checkpoint
 
 struct Layout {
     int dp = 1;
@@ -28,27 +28,27 @@ struct Layout {
 
 struct State {
     std::int64_t step = 0;     // optimizer steps done
-    std::int64_t samples = 0;  // sequences consumed: the sampler's next index
+    std::int64_t samples = 0;  // sequences consumed; also the sampler's next index
     std::int64_t tokens = 0;   // tokens consumed
     std::uint64_t seed = 0;
     std::string dtype;                      // train.precision: "fp32", "fp64", "bf16"
-    Layout layout;                          // that wrote it; another may read it
-    std::int64_t train_tokens = 0;          // of the corpus: another number means other data
-    std::int64_t seq_length = 0;            // likewise; 0: not said
-    std::vector<std::string> data;          // likewise, of each training file: the hash of samples
-                                            // and, if it is known, of all; empty: not said
-    double loss = 0;                        // of the last step
-    std::optional<double> valid_loss;       // the last validation's, nats a token
+    Layout layout;                          // of the writer; a reader may have another
+    std::int64_t train_tokens = 0;          // tokens in the corpus; another number means other data
+    std::int64_t seq_length = 0;            // the same check; 0: unknown
+    std::vector<std::string> data;          // the same check, per training file: hash of samples
+                                            // and, if known, of the whole file; empty: unknown
+    double loss = 0;                        // loss of the last step
+    std::optional<double> valid_loss;       // of the last validation, in nats per token
     std::optional<double> best_valid_loss;  // the lowest so far
     std::int64_t best_step = 0;
-    std::int64_t clipped_steps = 0;      // whose gradient was cut to the largest norm
-    std::int64_t stale_validations = 0;  // in a row that were no better than the best before
-    std::vector<std::int64_t> left_out;  // samples that are not trained on, ascending
+    std::int64_t clipped_steps = 0;      // steps whose gradient was clipped
+    std::int64_t stale_validations = 0;  // consecutive validations without improvement
+    std::vector<std::int64_t> left_out;  // sample indices excluded from training, ascending
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Counts a validation; whether its loss is the lowest so far. A lowest one that is so by less than
-// min_delta (0: by any amount) still counts as stale; a loss that is not finite is stale.
+// Counts a validation. Returns true if its loss is the lowest so far. The validation counts as
+// stale unless its loss is below the best by more than `min_delta`; a non-finite loss is stale.
 bool note_validation(State& state, double loss, double min_delta);
 
 std::string encode(const State& state);
