@@ -9,7 +9,8 @@
 namespace roll::tokenizer {
 namespace {
 
-// Properties of the first, and place of the last character of a text that is not empty.
+// Returns the properties of the first character, and the offset of the last. Require a non-empty
+// text.
 Properties first_of(std::string_view text) {
     const char* at = text.data();
     return PropertyTable::get().of(next_code_point(at));

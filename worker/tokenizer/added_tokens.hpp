@@ -1,6 +1,7 @@
-// Tokens that stand beside the model's: found in the text before it is split, the leftmost first
-// and the longest of those. Two passes: tokens with `normalized` false are looked for in the text
-// as it came, the others in the normalized text. Immutable; any thread may search.
+// Added tokens, which supplement the model's vocabulary. They are found before the text is split:
+// the leftmost match first, and the longest at that place. Two passes: tokens with `normalized`
+// false are searched in the original text, the others in the normalized text. Immutable; any thread
+// may search.
 #pragma once
 
 #include <array>
@@ -20,22 +21,22 @@ namespace roll::tokenizer {
 struct AddedToken {
     std::string content;
     std::uint32_t id = 0;
-    bool single_word = false;  // not beside a word character
-    bool lstrip = false;       // takes the white space before it
-    bool rstrip = false;       // and after it
+    bool single_word = false;  // does not match next to a word character
+    bool lstrip = false;       // also takes the white space before it
+    bool rstrip = false;       // also takes the white space after it
     bool normalized = false;
     bool special = false;
-    std::string spelling = {};  // what is looked for: the content, normalized if `normalized`
+    std::string spelling = {};  // the searched text: the content, normalized if `normalized`
 };
 
-// One pass's tokens.
+// The tokens of one pass.
 class TokenFinder {
   public:
     void add(const AddedToken& token);
     bool empty() const { return tokens_.empty(); }
 
     // Calls piece(begin, end, token or null) for every part of the text, in order. A token with
-    // rstrip may end beyond where the next one starts.
+    // rstrip may end after the start of the next token.
     template <class Piece>
     void split(std::string_view text, Piece&& piece) const {
         std::size_t done = 0;
@@ -72,15 +73,15 @@ class TokenFinder {
 
 class AddedTokens {
   public:
-    // Ids are given as the tokenizers package gives them: the model's own id for a token that it
-    // has, else the next free one. Error InvalidArgument if the file says another.
+    // Assigns ids like the tokenizers package: the model's own id if it has the token, else the
+    // next free id. Fails with InvalidArgument if the file gives another id.
     static Result<AddedTokens> parse(const Json& json, const Model& model,
                                      const Normalizer& normalizer);
 
     const TokenFinder& raw() const { return raw_; }
     const TokenFinder& normalized() const { return normalized_; }
     const std::vector<AddedToken>& all() const { return tokens_; }
-    const AddedToken* find(std::uint32_t id) const;  // null: not an added one
+    const AddedToken* find(std::uint32_t id) const;  // null if it is not an added token
 
   private:
     std::vector<AddedToken> tokens_;

@@ -11,7 +11,7 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::int32_t kGone = -2;
-constexpr std::size_t kShortWord = 40;  // symbols; above, a heap is faster than looking at all
+constexpr std::size_t kShortWord = 40;  // in symbols; longer words use a heap instead of scanning
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";  // U+2581
@@ -42,7 +42,7 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // A cut is where U+2581 follows another character.
+        // Cuts where U+2581 follows another character.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());
@@ -81,7 +81,7 @@ void Bpe::encode_part(std::string_view part, BpeWork& work, std::vector<std::uin
     std::copy(work.ids_.begin(), work.ids_.end(), seen->ids.begin());
 }
 
-// One id a symbol: a byte's in byte-level vocabularies, else a character's.
+// Writes one id per symbol: a byte in byte-level vocabularies, else a character.
 void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     int unknown = 0;  // unknown symbols not yet written
     const auto flush = [&] {
@@ -109,7 +109,8 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// As the tokenizers package does: bytes go before unknown symbols that still wait.
+// Like the tokenizers package: byte tokens are written before unknown symbols that are still
+// pending.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };
@@ -125,7 +126,7 @@ void Bpe::spell_missing(std::string_view symbol, int& unknown,
 
 void Bpe::merge_short(BpeWork& work) const {
     std::vector<std::uint32_t>& ids = work.ids_;
-    std::vector<Merge>& pairs = work.merges_;  // pairs[i]: of ids[i] and ids[i + 1]
+    std::vector<Merge>& pairs = work.merges_;  // pairs[i] merges ids[i] and ids[i + 1]
     constexpr Merge none{.rank = kNoRank};
     const auto pair_at = [&](std::size_t i) {
         const Merge* merge = merges_.find(ids[i], ids[i + 1]);
@@ -176,7 +177,7 @@ void Bpe::merge_long(BpeWork& work) const {
         heap.pop_back();
         auto& left = symbols[top.place];
         const Merge* merge = merge_of(top.place);
-        if (merge == nullptr || merge->id != top.id) continue;  // one of the two has merged since
+        if (merge == nullptr || merge->id != top.id) continue;  // stale: one has merged since
         auto& right = symbols[left.next];
         left.id = top.id;
         left.next = right.next;

@@ -1,7 +1,7 @@
 // Byte pair encoding of one word: the `model` of a tokenizer file. Pairs merge in the order of the
-// file's merges, leftmost first, until none is left. Characters that the vocabulary lacks become
-// their bytes (byte_fallback), the unknown token, or nothing, as the file says. Immutable; any
-// thread may encode, each with a BpeWork of its own.
+// file's merges, leftmost first, until none is left. A character that the vocabulary lacks becomes
+// its bytes (byte_fallback), the unknown token, or nothing, as the file says. Immutable; any thread
+// may encode with its own BpeWork.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@
 
 namespace roll::tokenizer {
 
-// The visible character for a byte in byte-level vocabularies: itself if it is one in Latin-1, else
-// the next code point from 256 on; and back (-1: no such byte).
+// Map a byte to its visible character in byte-level vocabularies (printable Latin-1 bytes to
+// themselves, the others to the code points from 256 on), and back (-1 if it is no such character).
 const std::array<std::string, 256>& visible_bytes();
 int byte_of_visible(char32_t code);
 
@@ -27,7 +27,7 @@ struct Merge {
     std::uint32_t id = 0;
 };
 
-// Open addressing by the pair of ids; loaded to a half at most.
+// A hash table from a pair of ids, with open addressing. It is at most half full.
 class MergeTable {
   public:
     explicit MergeTable(std::size_t count = 0);
@@ -45,7 +45,7 @@ class MergeTable {
     std::vector<Slot> slots_;
 };
 
-// What one thread needs: words it has seen lately, and buffers that keep their size.
+// One thread's cache of recent words, and buffers that keep their capacity.
 class BpeWork {
   public:
     BpeWork();
@@ -55,7 +55,7 @@ class BpeWork {
     static constexpr std::size_t kWordMax = 30;
     static constexpr std::size_t kIdsMax = 8;
     struct Seen {
-        std::uint8_t size = 0;  // 0: free
+        std::uint8_t size = 0;  // 0 if the slot is free
         std::uint8_t count = 0;
         std::array<char, kWordMax> word = {};
         std::array<std::uint32_t, kIdsMax> ids = {};
@@ -63,7 +63,7 @@ class BpeWork {
     struct Symbol {
         std::uint32_t id = 0;
         std::int32_t previous = -1;
-        std::int32_t next = -1;  // kGone: merged away
+        std::int32_t next = -1;  // kGone after it was merged into another
     };
     struct Candidate {
         std::uint32_t rank = 0;
@@ -79,14 +79,14 @@ class BpeWork {
 
 class Bpe {
   public:
-    // Error InvalidArgument or Corrupt: what the model has that is not built, or is not right.
+    // Fails with InvalidArgument or Corrupt and the part that is unsupported or invalid.
     static Result<Bpe> parse(const Json& json, bool byte_level);
 
-    // Appends the word's ids. REQUIRES: a word that is not empty, of valid UTF-8.
+    // Appends the word's ids. Requires a non-empty word of valid UTF-8.
     void encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const;
 
     std::optional<std::uint32_t> id_of(std::string_view token) const;
-    const std::string* token_of(std::uint32_t id) const;  // null: no token has this id
+    const std::string* token_of(std::uint32_t id) const;  // null if no token has this id
     std::uint32_t ids_end() const { return static_cast<std::uint32_t>(tokens_.size()); }
     std::size_t size() const { return ids_.size(); }
 
@@ -107,9 +107,9 @@ class Bpe {
     Ids ids_;
     std::vector<const std::string*> tokens_;
     MergeTable merges_;
-    Ids words_;                              // whole words that need no merges; else empty
-    std::array<std::int64_t, 256> bytes_{};  // id of a byte's symbol, or of an ASCII character; -1
-    std::array<std::int64_t, 256> fallback_{};  // id of <0xXX>; -1
+    Ids words_;                              // whole words that need no merges; may be empty
+    std::array<std::int64_t, 256> bytes_{};  // id of a byte's symbol or an ASCII character; or -1
+    std::array<std::int64_t, 256> fallback_{};  // id of <0xXX>; or -1
     std::optional<std::uint32_t> unknown_;
     bool byte_level_ = false;
     bool byte_fallback_ = false;

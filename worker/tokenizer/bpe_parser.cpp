@@ -1,4 +1,4 @@
-// Bpe::parse and the tables it fills.
+// Implements Bpe::parse and fills its tables.
 #include <bit>
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ tl::unexpected<Error> refuse(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "model BPE: " + what);
 }
 
-// "left right" or ["left", "right"].
+// Parses "left right" or ["left", "right"].
 Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& json) {
     if (json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_string()) {
         return std::pair<std::string_view, std::string_view>(json[0].get_ref<const std::string&>(),
@@ -31,7 +31,7 @@ Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& js
     return refuse("a merge is not a pair of tokens: " + dump(json).substr(0, 60));
 }
 
-// The bytes that a byte-level token spells; none if it has another character.
+// Returns the bytes that a byte-level token spells; nullopt if it has another character.
 std::optional<std::string> spelled_bytes(const std::string& token) {
     std::string bytes;
     for (const char* at = token.data(); at < token.data() + token.size();) {
@@ -128,7 +128,7 @@ void Bpe::index_words(bool byte_level) {
     }
 }
 
-// Whether text may be cut wherever U+2581 follows another character: no token holds such a place.
+// True if no token has U+2581 after another character: text may then be cut at all such places.
 bool Bpe::never_merges_over_spaces() const {
     if (!ids_.contains(kVisibleSpace)) return false;
     for (const auto& [token, id] : ids_) {
@@ -146,10 +146,10 @@ Result<Bpe> Bpe::parse(const Json& json, bool byte_level) {
     Bpe bpe;
     ROLL_TRY_VOID(bpe.read_vocabulary(reader.raw("vocab")));
     ROLL_TRY_VOID(bpe.read_merges(reader.raw("merges")));
-    if (reader.get_or("dropout", 0.0) != 0.0) return refuse("dropout is not built");
+    if (reader.get_or("dropout", 0.0) != 0.0) return refuse("dropout is not supported");
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
         if (!reader.get_or<std::string>(affix, "").empty())
-            return refuse(std::string(affix) + " is not built");
+            return refuse(std::string(affix) + " is not supported");
     bpe.byte_fallback_ = reader.get_or("byte_fallback", false);
     bpe.fuse_unknown_ = reader.get_or("fuse_unk", false);
     if (const auto unknown = reader.get_or<std::string>("unk_token", ""); !unknown.empty()) {

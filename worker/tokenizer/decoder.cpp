@@ -19,7 +19,7 @@ std::string join(const std::vector<std::string>& tokens, const char* between) {
     return text;
 }
 
-// The byte that <0xXX> means, or -1.
+// Returns the byte of <0xXX>, or -1.
 int fallback_byte(const std::string& token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
     const std::size_t sign = token[3] == '+' ? 1 : 0;
@@ -28,7 +28,8 @@ int fallback_byte(const std::string& token) {
     return value ? static_cast<int>(*value) : -1;
 }
 
-// What a byte-level token spells; a token with another character stands for itself.
+// Appends the bytes that a byte-level token spells; a token with another character is appended
+// unchanged.
 void append_spelled(std::string& bytes, const std::string& token) {
     const std::size_t start = bytes.size();
     for (const char* at = token.data(); at < token.data() + token.size();) {
@@ -140,7 +141,7 @@ Result<void> Decoder::add(const Json& json, int depth) {
         ROLL_TRY(const Json* parts, parse_list(reader.raw("decoders"), "decoder Sequence"));
         for (const Json& part : *parts) ROLL_TRY_VOID(add(part, depth + 1));
     } else {
-        return fail(ErrorCode::InvalidArgument, "decoder \"" + type + "\" is not built");
+        return fail(ErrorCode::InvalidArgument, "decoder \"" + type + "\" is not supported");
     }
     return reader.finish();
 }

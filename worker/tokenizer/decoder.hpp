@@ -1,5 +1,5 @@
-// How tokens become text again: the `decoder` of a tokenizer file. Built are ByteLevel,
-// ByteFallback, Fuse, Strip, Replace, Metaspace and Sequence. Immutable; any thread may use it.
+// Turns tokens into text: the `decoder` of a tokenizer file. Supports ByteLevel, ByteFallback,
+// Fuse, Strip, Replace, Metaspace and Sequence. Immutable; any thread may use it.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace roll::tokenizer {
 
 class Decoder {
   public:
-    // Error InvalidArgument: a kind that is not built, by name.
+    // Fails with InvalidArgument and the name of an unsupported kind.
     static Result<Decoder> parse(const Json& json);
 
-    // The text of the tokens. Bytes that are no UTF-8 become U+FFFD, as the kinds say.
+    // Returns the text of the tokens. Invalid UTF-8 becomes U+FFFD, as the kinds specify.
     std::string apply(std::vector<std::string> tokens) const;
 
   private:
@@ -47,7 +47,7 @@ class Decoder {
     Result<void> add(const Json& json, int depth);
 
     std::vector<std::variant<ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace>> steps_;
-    bool present_ = false;  // without a decoder, tokens are joined by spaces
+    bool present_ = false;  // false: tokens are joined by spaces
 };
 
 }  // namespace roll::tokenizer

@@ -11,18 +11,18 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTokenizerFile = "tokenizer.json";
 
-// A JSON object of the directory; empty if it has no such file.
+// Reads a JSON object from a file; empty if the file does not exist.
 Result<Json> read_object(const fs::path& path) {
     std::error_code error;
     if (!fs::exists(path, error)) return Json::object();
     ROLL_TRY(const std::string text, read_file(path));
     auto json = parse_json(text);
     if (!json || !json->is_object())
-        return fail(ErrorCode::Corrupt, path.string() + " is no JSON object");
+        return fail(ErrorCode::Corrupt, path.string() + " is not a JSON object");
     return *std::move(json);
 }
 
-// "</s>" or {"content": "</s>", ...}; empty if there is none.
+// Returns the text of "</s>" or {"content": "</s>", ...}; empty if there is none.
 std::string content_of(const Json& config, const char* key) {
     const auto found = config.find(key);
     if (found == config.end()) return "";
@@ -40,11 +40,11 @@ Result<std::optional<std::uint32_t>> token(const Tokenizer& tokenizer, const fs:
     const auto id = tokenizer.id_of(content);
     if (!id)
         return fail(ErrorCode::InvalidArgument, directory.string() + ": " + key + " is " + content +
-                                                    ", which tokenizer.json does not have");
+                                                    ", which tokenizer.json lacks");
     return id;
 }
 
-// eos_token_id of a config: a number or a list of them.
+// Returns eos_token_id of a config: a number or a list of them.
 std::vector<std::uint32_t> ids_of(const Json& config) {
     const auto found = config.find("eos_token_id");
     if (found == config.end()) return {};

@@ -1,6 +1,6 @@
-// The tokenizer of a HuggingFace directory: tokenizer.json, and what the files beside it say about
-// where a text ends. As transformers 5 reads them: tokenizer.json alone says what is put around a
-// text (add_bos_token and add_eos_token of tokenizer_config.json are not asked).
+// The tokenizer of a HuggingFace directory: tokenizer.json, and the end-of-text tokens from the
+// files beside it. Like transformers 5, takes the tokens around a text only from tokenizer.json and
+// ignores add_bos_token and add_eos_token of tokenizer_config.json.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace roll::tokenizer {
 
 struct TextTokenizer {
     Tokenizer tokenizer;
-    std::string identity;              // equal for equal tokenizers; "bytes" for bytes
+    std::string identity;              // equal for equal tokenizers; "bytes" for the byte tokenizer
     std::optional<std::uint32_t> bos;  // bos_token and eos_token of tokenizer_config.json, or of
     std::optional<std::uint32_t> eos;  // special_tokens_map.json
-    std::vector<std::uint32_t> stops;  // what ends generated text: eos_token_id, or eos
+    std::vector<std::uint32_t> stops;  // tokens that end generated text: eos_token_id, or eos
 };
 
 bool has_tokenizer(const std::filesystem::path& directory);
 
-// Of the tokenizer in it, which is not parsed.
+// Returns the identity of the directory's tokenizer without parsing it.
 Result<std::string> identity_of(const std::filesystem::path& directory);
 
-// Errors name the file: NotFound, Corrupt, InvalidArgument (a part that is not built, or a token
-// that the vocabulary lacks).
+// Fails with NotFound, Corrupt or InvalidArgument (an unsupported part, or a token that the
+// vocabulary lacks) and the file's name.
 Result<TextTokenizer> load_directory(const std::filesystem::path& directory);
 
 TextTokenizer bytes_tokenizer();

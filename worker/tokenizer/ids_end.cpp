@@ -7,14 +7,14 @@
 namespace roll::tokenizer {
 namespace {
 
-// Walks over JSON. After the first thing that is none, everything is empty and ok() false.
+// Scans JSON. After the first syntax error every result is empty and ok() is false.
 class Scan {
   public:
     explicit Scan(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
     bool ok() const { return ok_; }
 
-    // Calls on_member(key) for each member of the object here, on_element() for each element of the
-    // array; each takes the value.
+    // Calls on_member(key) for each member of the object at this place, on_element() for each
+    // element of the array. The callback must consume the value.
     template <class F>
     void members(const F& on_member) {
         if (!take('{') || take('}')) return;
@@ -37,7 +37,7 @@ class Scan {
         while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
         return at_ < end_ ? *at_ : '\0';
     }
-    // A whole number that is an id; other values are passed over.
+    // Reads an id, a whole number; skips other values.
     void id(std::uint32_t& ids_end) {
         constexpr std::uint32_t kMax = 1U << 30;
         next();
@@ -47,7 +47,7 @@ class Scan {
         at_ = rest;
         ids_end = std::max(ids_end, value + 1);
     }
-    // The value here, whatever it is.
+    // Skips the value at this place.
     void skip() {
         int depth = 0;
         do {
@@ -79,7 +79,7 @@ class Scan {
         ok_ = ok_ && take(one);
         return ok_;
     }
-    // As it is written; no key of interest has an escape.
+    // Returns the string without unescaping; no searched key has an escape.
     std::string_view string() {
         if (!need('"')) return {};
         const char* const begin = at_;
@@ -90,7 +90,7 @@ class Scan {
         if (ok_) ++at_;
         return text;
     }
-    // A number, true, false, null.
+    // Skips a number, true, false or null.
     void word() {
         const char* const begin = at_;
         while (at_ < end_ && std::strchr(" \n\r\t,:]}[{\"", *at_) == nullptr) ++at_;
@@ -110,7 +110,7 @@ Result<std::uint32_t> ids_end(std::string_view json) {
     const auto vocabulary = [&](std::string_view key) {
         if (key != "vocab") return scan.skip();
         if (scan.next() == '{') return scan.members([&](std::string_view) { scan.id(end); });
-        scan.elements([&] {  // of pieces with scores, whose numbers are their places
+        scan.elements([&] {  // pieces with scores; the index is the id
             scan.skip();
             ++listed;
         });
@@ -118,13 +118,13 @@ Result<std::uint32_t> ids_end(std::string_view json) {
     const auto added = [&] {
         scan.members([&](std::string_view key) { key == "id" ? scan.id(end) : scan.skip(); });
     };
-    if (scan.next() != '{') return fail(ErrorCode::Corrupt, "is no JSON object");
+    if (scan.next() != '{') return fail(ErrorCode::Corrupt, "is not a JSON object");
     scan.members([&](std::string_view key) {
         if (key == "model" && scan.next() == '{') return scan.members(vocabulary);
         if (key == "added_tokens" && scan.next() == '[') return scan.elements(added);
         scan.skip();
     });
-    if (!scan.ok() || scan.next() != '\0') return fail(ErrorCode::Corrupt, "is no JSON object");
+    if (!scan.ok() || scan.next() != '\0') return fail(ErrorCode::Corrupt, "is not a JSON object");
     return std::max(end, listed);
 }
 

@@ -1,5 +1,5 @@
-// How many rows an embedding needs for a tokenizer.json, by a scan of its text: nothing of it is
-// built, so it takes a hundredth of the time that loading it does.
+// Computes the rows that an embedding needs for a tokenizer.json by scanning its text. Takes a
+// hundredth of the time that loading the tokenizer takes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace roll::tokenizer {
 
-// One more than the largest id, as Tokenizer::vocab_size() of the same text has it. Corrupt: it is
-// no JSON of a tokenizer. A part that is not built is not noticed.
+// Returns the largest id plus one, equal to Tokenizer::vocab_size() for the same text. Fails with
+// Corrupt if it is not a tokenizer's JSON. Does not detect unsupported parts.
 Result<std::uint32_t> ids_end(std::string_view json);
 
 }  // namespace roll::tokenizer

@@ -14,7 +14,7 @@ Result<Model> Model::parse(const Json& json, bool byte_level) {
         return Model(std::move(unigram));
     }
     return fail(ErrorCode::InvalidArgument,
-                "model " + type + (byte_level ? " over bytes" : "") + " is not built");
+                "model " + type + (byte_level ? " over bytes" : "") + " is not supported");
 }
 
 }  // namespace roll::tokenizer

@@ -1,5 +1,5 @@
-// The `model` of a tokenizer file: what encodes one word. Immutable; any thread may encode, each
-// with a ModelWork of its own.
+// The `model` of a tokenizer file, which encodes one word. Immutable; any thread may encode with
+// its own ModelWork.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct ModelWork {
 
 class Model {
   public:
-    // Error InvalidArgument: a kind that is not built, by name; Corrupt: no model.
+    // Fails with InvalidArgument and the name of an unsupported kind, or Corrupt if there is no
+    // model.
     static Result<Model> parse(const Json& json, bool byte_level);
 
     void encode(std::string_view word, ModelWork& work, std::vector<std::uint32_t>& out) const {

@@ -1,4 +1,4 @@
-// Unicode normal form C, as the tokenizers package composes: by Unicode 9.
+// Unicode normal form C by Unicode 9, like the tokenizers package.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,26 @@
 
 namespace roll::tokenizer {
 
-// Immutable once built; any thread may use it.
+// Immutable after construction; any thread may use it.
 class Composer {
   public:
     static const Composer& get();
 
-    // The text in form C. REQUIRES: valid UTF-8.
+    // Returns the text in form C. Requires valid UTF-8.
     std::string compose(std::string_view text) const;
 
   private:
     Composer();
     void decompose(char32_t code, std::vector<char32_t>& out) const;
-    // The character that the two make, or 0.
+    // Returns the composition of the two characters, or 0.
     char32_t pair(char32_t first, char32_t second) const;
 
     struct Parts {
         char32_t first = 0;
-        char32_t second = 0;  // 0: none
+        char32_t second = 0;  // 0 if there is none
     };
     std::unordered_map<char32_t, Parts> parts_;
-    std::unordered_map<std::uint64_t, char32_t> composites_;  // by first << 32 | second
+    std::unordered_map<std::uint64_t, char32_t> composites_;  // key: first << 32 | second
     std::unordered_map<char32_t, std::uint8_t> classes_;      // canonical combining class, if not 0
 };
 

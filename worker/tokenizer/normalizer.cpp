@@ -18,7 +18,7 @@ Result<Pattern> parse_pattern(const Json& json, const std::string& owner) {
         if (json.begin().key() == "Regex") return Pattern::compile(text);
     }
     return fail(ErrorCode::InvalidArgument,
-                owner + " has a pattern that is no String and no Regex");
+                owner + " has a pattern that is neither a String nor a Regex");
 }
 
 Result<const Json*> parse_list(const Json& json, const std::string& owner) {
@@ -47,7 +47,7 @@ Result<void> Normalizer::add(const Json& json, int depth) {
         ROLL_TRY(const Json* parts, parse_list(reader.raw("normalizers"), "normalizer Sequence"));
         for (const Json& part : *parts) ROLL_TRY_VOID(add(part, depth + 1));
     } else {
-        return fail(ErrorCode::InvalidArgument, "normalizer \"" + type + "\" is not built");
+        return fail(ErrorCode::InvalidArgument, "normalizer \"" + type + "\" is not supported");
     }
     return reader.finish();
 }
@@ -80,7 +80,7 @@ std::string Normalizer::apply(const Replace& replace, std::string_view text) {
 
 std::string Normalizer::apply(const Strip& strip, std::string_view text) {
     const PropertyTable& table = PropertyTable::get();
-    std::size_t begin = text.size();  // of what is no white space
+    std::size_t begin = text.size();  // first byte that is not white space
     std::size_t end = 0;
     for (const char* at = text.data(); at < text.data() + text.size();) {
         const auto place = static_cast<std::size_t>(at - text.data());
@@ -93,7 +93,7 @@ std::string Normalizer::apply(const Strip& strip, std::string_view text) {
     return begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
 }
 
-// Of the other steps none makes words of a character.
+// No other step turns one character into several words.
 std::size_t Normalizer::head(std::string_view text) const {
     std::size_t head = 1;
     for (const Step& step : steps_)

@@ -1,4 +1,4 @@
-// What is done to text before it is split: the `normalizer` of a tokenizer file. Built are NFC,
+// Normalizes text before it is split: the `normalizer` of a tokenizer file. Supports NFC,
 // Precompiled, Prepend, Replace, Strip and Sequence. Immutable; any thread may use it.
 #pragma once
 
@@ -15,13 +15,14 @@ namespace roll::tokenizer {
 
 class Normalizer {
   public:
-    // Error InvalidArgument: a kind that is not built, by name.
+    // Fails with InvalidArgument and the name of an unsupported kind.
     static Result<Normalizer> parse(const Json& json);
 
     bool is_identity() const { return steps_.empty(); }
     std::string apply(std::string_view text) const;
 
-    // How many of apply(text)'s first bytes stand where the text begins; at least 1.
+    // Returns the number of leading bytes of apply(text) that come from the text's first character;
+    // at least 1.
     std::size_t head(std::string_view text) const;
 
   private:
@@ -49,16 +50,16 @@ class Normalizer {
     std::vector<Step> steps_;
 };
 
-// {"String": "text"} or {"Regex": "expression"}, as Split and Replace hold it.
+// Parses {"String": "text"} or {"Regex": "expression"} of Split and Replace.
 Result<Pattern> parse_pattern(const Json& json, const std::string& owner);
 
-// The kind that an object names, or an Error that names the owner.
+// Returns the object's type; the error names `owner`.
 Result<std::string> parse_type(const Json& json, const std::string& owner);
 
-// The value if it is an array, else an Error that names the owner.
+// Returns the value if it is an array; the error names `owner`.
 Result<const Json*> parse_list(const Json& json, const std::string& owner);
 
-// Sequences within sequences, at most.
+// Largest nesting depth of Sequences.
 constexpr int kNestingMax = 8;
 
 }  // namespace roll::tokenizer

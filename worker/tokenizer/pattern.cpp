@@ -34,7 +34,7 @@ bool Pattern::take(const CharacterSet& set, const char*& at) const {
     return true;
 }
 
-// As many as there are; then one less as long as the rest does not match.
+// Takes as many characters as possible, then gives back one at a time until the rest matches.
 const char* Pattern::run_set(const PatternNode& node, const char* at, const char* end) const {
     const CharacterSet& set = sets_[node.set];
     const char* least = at;
@@ -52,7 +52,7 @@ const char* Pattern::run_set(const PatternNode& node, const char* at, const char
     }
 }
 
-// Recursion is bounded by the expression: no node is reached again from itself.
+// The expression bounds the recursion: a node never reaches itself.
 const char* Pattern::run(std::uint32_t index, const char* at, const char* end) const {
     while (true) {
         const PatternNode& node = nodes_[index];
@@ -85,7 +85,7 @@ std::size_t Pattern::match_at(std::string_view text, std::size_t at) const {
     return kNone;
 }
 
-// Which bytes a match of the node may start with; all if it may be empty.
+// Marks the bytes that a match of the node may start with; all of them if it may be empty.
 void Pattern::first_bytes(std::uint32_t index, std::array<bool, 129>& first) const {
     const PatternNode& node = nodes_[index];
     switch (node.kind) {

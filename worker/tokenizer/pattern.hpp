@@ -1,8 +1,8 @@
-// The regular expressions of tokenizer files, compiled for matching at a place.
+// Regular expressions of tokenizer files, compiled for matching at a given place.
 //
-// Built are: alternatives, sets of characters and categories, \s \S \w \d \r \n \t, . , groups (?:)
-// (?i:), optional groups, greedy and possessive counts of one character, (?=) and (?!). The rest
-// (repeated groups, lazy counts, anchors, back references, scripts) is refused by name: so matching
+// Supports alternatives, sets of characters and categories, \s \S \w \d \r \n \t, . , groups (?:)
+// (?i:), optional groups, greedy and possessive counts of one character, (?=) and (?!). Refuses the
+// rest by name (repeated groups, lazy counts, anchors, back references, scripts): matching then
 // needs no stack that grows with the text. Immutable; any thread may match.
 #pragma once
 
@@ -18,8 +18,8 @@
 namespace roll::tokenizer {
 
 struct CharacterSet {
-    std::array<bool, 128> ascii{};  // whole answer for ASCII, negation applied
-    Properties properties = 0;      // for the rest: any of these, or a range, then negation
+    std::array<bool, 128> ascii{};  // complete answer for ASCII, with negation applied
+    Properties properties = 0;      // other characters: any of these or a range, then negation
     std::vector<std::pair<char32_t, char32_t>> ranges = {};
     bool negated = false;
 
@@ -28,7 +28,7 @@ struct CharacterSet {
 
 struct PatternNode {
     // Set: min..max characters of a set. Choice: the first branch that leads to a match. Look: a
-    // branch that must match, or must not, here. Jump: go on at next. Accept: a match.
+    // branch that must match here, or must not. Jump: continue at next. Accept: a match.
     enum class Kind : std::uint8_t { Set, Choice, Look, Jump, Accept };
     Kind kind = Kind::Accept;
     bool possessive = false;
@@ -44,12 +44,12 @@ class Pattern {
   public:
     static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-    // Error InvalidArgument: what the expression uses that is not built.
+    // Fails with InvalidArgument and the unsupported part of the expression.
     static Result<Pattern> compile(std::string_view expression);
     static Pattern literal(std::string_view text);
 
-    // Where the match that starts at `at` ends, or kNone. An empty match counts as none.
-    // REQUIRES: valid UTF-8, `at` at a character.
+    // Returns the end of the match that starts at `at`, or kNone. An empty match counts as none.
+    // Requires valid UTF-8 and `at` at the start of a character.
     std::size_t match_at(std::string_view text, std::size_t at) const;
 
     // Calls piece(begin, end, is_match) for every match and every gap, in order.
@@ -82,7 +82,7 @@ class Pattern {
     std::vector<PatternNode> nodes_;
     std::vector<CharacterSet> sets_;
     std::uint32_t root_ = 0;  // a Choice
-    // Branches of the root that may match where this byte stands; the last entry: not ASCII.
+    // The root's branches that can match at this byte; the last entry is for non-ASCII bytes.
     std::array<std::vector<std::uint32_t>, 129> by_first_byte_;
 };
 

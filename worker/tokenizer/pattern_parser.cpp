@@ -1,4 +1,4 @@
-// Pattern::compile: a recursive descent over the expression's characters.
+// Implements Pattern::compile as a recursive descent over the expression's characters.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -11,9 +11,9 @@ namespace {
 constexpr int kDepthMax = 32;
 constexpr std::uint32_t kMany = 0xFFFFFFFF;
 constexpr std::uint32_t kCountMax = 1000;
-constexpr int kGroupsMax = 16;  // each may double the ways to fail
+constexpr int kGroupsMax = 16;  // each may double the number of ways to fail
 
-// Word characters to a bare \w of the tokenizers package, but not to [\w].
+// The tokenizers package counts these as word characters in a bare \w, but not in [\w].
 constexpr std::pair<char32_t, char32_t> kLatinNumbers[] = {
     {0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
 
@@ -37,7 +37,7 @@ class PatternParser {
     explicit PatternParser(std::string_view expression) : text_(expression) {}
 
     Result<Pattern> parse() {
-        if (valid_prefix(text_) != text_.size()) return refuse("bytes that are no UTF-8");
+        if (valid_prefix(text_) != text_.size()) return refuse("invalid UTF-8");
         ROLL_TRY(const std::uint32_t root, alternatives(add({}), false, 0));
         if (at_ != text_.size()) return refuse("a ) without (");
         pattern_.root_ = root;
@@ -51,7 +51,7 @@ class PatternParser {
 
     tl::unexpected<Error> refuse(const std::string& what) const {
         return fail(ErrorCode::InvalidArgument, "the regular expression " + std::string(text_) +
-                                                    " has " + what + ", which is not built");
+                                                    " has " + what + ", which is not supported");
     }
     bool more() const { return at_ < text_.size(); }
     bool eat(std::string_view token) {
@@ -70,7 +70,7 @@ class PatternParser {
         return static_cast<std::uint32_t>(pattern_.nodes_.size() - 1);
     }
 
-    // A Choice whose branches go on at `after`.
+    // Parses a Choice whose branches continue at `after`.
     Result<std::uint32_t> alternatives(std::uint32_t after, bool fold, int depth) {
         if (depth > kDepthMax) return refuse("groups nested too deeply");
         std::vector<std::uint32_t> branches;
@@ -81,7 +81,7 @@ class PatternParser {
         return add({.kind = Kind::Choice, .branches = std::move(branches)});
     }
 
-    // Starts with a Jump, so that an empty sequence is a node too.
+    // Starts with a Jump, so that an empty sequence has a node too.
     Result<std::uint32_t> sequence(std::uint32_t after, bool fold, int depth) {
         const std::uint32_t start = add({.kind = Kind::Jump});
         std::uint32_t last = start;
@@ -122,7 +122,7 @@ class PatternParser {
         return choice;
     }
 
-    // One set of characters and its count.
+    // Parses one set of characters and its count.
     Result<std::uint32_t> characters(bool fold) {
         CharacterSet set;
         if (eat("[")) {
@@ -189,7 +189,7 @@ class PatternParser {
         return set;
     }
 
-    // A character, a range of them (in brackets) or a class, into the set.
+    // Adds a character, a range (in brackets) or a class to the set.
     Result<void> item(CharacterSet& set, bool fold, bool in_bracket) {
         ROLL_TRY(const char32_t first, member(set, in_bracket));
         if (first == kClass) return {};
@@ -197,7 +197,7 @@ class PatternParser {
         if (in_bracket && at_ + 1 < text_.size() && text_[at_] == '-' && text_[at_ + 1] != ']') {
             ++at_;
             ROLL_TRY(last, member(set, in_bracket));
-            if (last == kClass || last < first) return refuse("a range that is none");
+            if (last == kClass || last < first) return refuse("an invalid range");
         }
         set.ranges.emplace_back(first, last);
         if (fold) return add_other_cases(set, first, last);
@@ -215,7 +215,7 @@ class PatternParser {
         return {};
     }
 
-    // The character that stands here; kClass if it was a class, which is in the set now.
+    // Returns the next character; kClass if it was a class, which is then already in the set.
     Result<char32_t> member(CharacterSet& set, bool in_bracket) {
         if (!eat("\\")) return character();
         if (!more()) return refuse("a \\ at its end");

@@ -58,7 +58,7 @@ Result<void> add(const Json& json, int depth, PostProcessor& result) {
         for (const Json& part : *parts) ROLL_TRY_VOID(add(part, depth + 1, result));
         return reader.finish();
     }
-    return fail(ErrorCode::InvalidArgument, "post_processor \"" + type + "\" is not built");
+    return fail(ErrorCode::InvalidArgument, "post_processor \"" + type + "\" is not supported");
 }
 
 }  // namespace

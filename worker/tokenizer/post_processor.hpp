@@ -1,5 +1,5 @@
-// What is put around the ids of one text: the `post_processor` of a tokenizer file. Built are
-// TemplateProcessing, ByteLevel (which moves offsets only) and Sequence.
+// The ids put before and after one text's ids: the `post_processor` of a tokenizer file. Supports
+// TemplateProcessing, ByteLevel (which only moves offsets) and Sequence.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct PostProcessor {
     std::vector<std::uint32_t> before = {};
     std::vector<std::uint32_t> after = {};
 
-    // Error InvalidArgument: a kind or a template that is not built, by name.
+    // Fails with InvalidArgument and the name of an unsupported kind or template.
     static Result<PostProcessor> parse(const Json& json);
 };
 

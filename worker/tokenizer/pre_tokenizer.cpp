@@ -11,12 +11,12 @@ namespace {
 constexpr const char* kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Of the text's head, what lies behind `begin`.
+// Returns the part of the text's head that is after `begin`.
 std::size_t rest_of(std::size_t head, std::size_t begin) { return head - std::min(head, begin); }
 
 }  // namespace
 
-// Depth first: a word leaves before the next is looked for, so nothing is kept but the place.
+// Works depth first: emits a word before searching for the next, so it stores only its position.
 struct PreTokenizer::Run {
     const PreTokenizer& owner;
     Scratch& scratch;
@@ -79,7 +79,7 @@ struct PreTokenizer::Run {
     }
 
     void apply(const Split& split, std::size_t index, std::string_view text, std::size_t head) {
-        std::size_t held_begin = 0;  // a piece that the next may join
+        std::size_t held_begin = 0;  // start of a piece that the next may join
         std::size_t held_end = 0;
         bool previous = false;
         const auto leave = [&] {
@@ -135,7 +135,7 @@ Result<void> PreTokenizer::add_metaspace(JsonReader& reader) {
     const auto scheme = schemes.find(fields.prepend_scheme);
     if (scheme == schemes.end()) {
         return fail(ErrorCode::InvalidArgument,
-                    "Metaspace prepend_scheme \"" + fields.prepend_scheme + "\" is not built");
+                    "Metaspace prepend_scheme \"" + fields.prepend_scheme + "\" is not supported");
     }
     steps_.emplace_back(Metaspace{std::move(fields.replacement), scheme->second, fields.split});
     return reader.finish();
@@ -163,7 +163,7 @@ Result<void> PreTokenizer::add_split(JsonReader& reader) {
         {"Contiguous", Behavior::Contiguous}};
     const auto behavior = behaviors.find(name);
     if (behavior == behaviors.end())
-        return fail(ErrorCode::InvalidArgument, "Split behavior \"" + name + "\" is not built");
+        return fail(ErrorCode::InvalidArgument, "Split behavior \"" + name + "\" is not supported");
     steps_.emplace_back(
         Split{std::move(pattern), behavior->second, reader.get_or("invert", false)});
     return reader.finish();
@@ -178,7 +178,7 @@ Result<void> PreTokenizer::add_whitespace_split(JsonReader& reader) {
 Result<void> PreTokenizer::add(const Json& json, int depth) {
     ROLL_TRY(const std::string type, parse_type(json, "the pre_tokenizer"));
     if (byte_level_)
-        return fail(ErrorCode::InvalidArgument, "a pre_tokenizer after ByteLevel is not built");
+        return fail(ErrorCode::InvalidArgument, "a pre_tokenizer after ByteLevel is not supported");
     JsonReader reader(json, "pre_tokenizer " + type);
     reader.get<std::string>("type");
     if (type == "ByteLevel") return add_byte_level(reader);
@@ -195,7 +195,7 @@ Result<void> PreTokenizer::add(const Json& json, int depth) {
         for (const Json& part : *parts) ROLL_TRY_VOID(add(part, depth + 1));
         return reader.finish();
     }
-    return fail(ErrorCode::InvalidArgument, "pre_tokenizer \"" + type + "\" is not built");
+    return fail(ErrorCode::InvalidArgument, "pre_tokenizer \"" + type + "\" is not supported");
 }
 
 Result<PreTokenizer> PreTokenizer::parse(const Json& json) {

@@ -1,6 +1,6 @@
-// How text is cut into words, which the model then encodes one by one: the `pre_tokenizer` of a
-// tokenizer file. Built are ByteLevel, Split, Digits, Metaspace, WhitespaceSplit and Sequence.
-// Immutable; any thread may use it, each with scratch texts of its own.
+// Splits text into words, which the model then encodes one by one: the `pre_tokenizer` of a
+// tokenizer file. Supports ByteLevel, Split, Digits, Metaspace, WhitespaceSplit and Sequence.
+// Immutable; any thread may use it with its own scratch texts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace roll::tokenizer {
 
-// Takes one word. The view holds for the call only.
+// Receives one word. The view is valid during the call only.
 class WordSink {
   public:
     virtual ~WordSink() = default;
@@ -23,17 +23,17 @@ class WordSink {
 
 class PreTokenizer {
   public:
-    using Scratch = std::vector<std::string>;  // one text a step
+    using Scratch = std::vector<std::string>;  // one text per step
 
-    // Error InvalidArgument: a kind that is not built, by name.
+    // Fails with InvalidArgument and the name of an unsupported kind.
     static Result<PreTokenizer> parse(const Json& json);
 
-    // Whether the model's vocabulary spells bytes as visible characters. Words stay plain bytes
-    // here all the same.
+    // True if the model's vocabulary spells bytes as visible characters. Words are plain bytes here
+    // nevertheless.
     bool byte_level() const { return byte_level_; }
 
-    // Every word in order. `head`: so many of the text's first bytes stand at the input's start,
-    // being what its first character became; 0 where the text does not begin there.
+    // Emits every word in order. `head` is the number of leading bytes that come from the input's
+    // first character; 0 if the text does not start at the input's start.
     void split(std::string_view text, std::size_t head, Scratch& scratch, WordSink& sink) const;
 
   private:
@@ -53,7 +53,7 @@ class PreTokenizer {
         Prepend prepend = Prepend::Always;
         bool split = true;
     };
-    struct Run;  // one text's way through the steps
+    struct Run;  // one text's pass through the steps
 
     Result<void> add(const Json& json, int depth);
     Result<void> add_byte_level(JsonReader& reader);
@@ -65,7 +65,7 @@ class PreTokenizer {
     bool byte_level_ = false;
 };
 
-// As decoders read it too: the character, and whether one is put before the text.
+// The fields of Metaspace, for pre-tokenizers and decoders.
 struct MetaspaceFields {
     std::string replacement;
     std::string prepend_scheme;  // always, first or never

@@ -7,7 +7,7 @@
 namespace roll::tokenizer {
 namespace {
 
-constexpr std::size_t kWholeCluster = 6;  // bytes; longer clusters go by character
+constexpr std::size_t kWholeCluster = 6;  // in bytes; longer clusters are replaced by character
 
 Result<std::string> from_base64(std::string_view text) {
     constexpr std::string_view kDigits =
@@ -36,13 +36,13 @@ std::uint32_t little_endian(std::string_view bytes, std::size_t at) {
     return value;
 }
 
-// The bits of a unit, by darts-clone's include/darts.h.
+// Fields of a trie unit, as in darts-clone's include/darts.h.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t value_of(std::uint32_t unit) { return unit & 0x7FFFFFFF; }
 std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000FF; }
 std::uint32_t offset_of(std::uint32_t unit) { return unit >> 10 << ((unit & 0x200) >> 6); }
 
-// Where the grapheme cluster that starts the text ends (UAX 29).
+// Returns the size of the text's first grapheme cluster (UAX 29).
 std::size_t cluster_size(std::string_view text) {
     const char* at = text.data();
     const char* const end = text.data() + text.size();
@@ -72,7 +72,7 @@ Result<Precompiled> Precompiled::parse(std::string_view base64) {
         map.trie_.push_back(little_endian(bytes, at));
     map.replacements_ = bytes.substr(4 + trie_size);
     if (valid_prefix(map.replacements_) != map.replacements_.size())
-        return fail(ErrorCode::Corrupt, "precompiled_charsmap holds text that is no UTF-8");
+        return fail(ErrorCode::Corrupt, "precompiled_charsmap contains invalid UTF-8");
     return map;
 }
 
@@ -109,8 +109,7 @@ std::string Precompiled::apply(std::string_view text) const {
         return found.has_value();
     };
     while (!text.empty()) {
-        // Two such bytes never share a cluster, which spares most texts the look at Unicode's
-        // rules.
+        // Two such bytes are never in one cluster; the check avoids Unicode's rules for most texts.
         const bool plain = is_plain(text[0]) && (text.size() == 1 || is_plain(text[1]));
         const std::size_t size = plain ? 1 : cluster_size(text);
         std::string_view cluster = text.substr(0, size);

@@ -1,8 +1,7 @@
-// SentencePiece's compiled table of characters and what they become (nmt_nfkc and its like): the
-// normalizer `Precompiled` of a tokenizer file. Layout (sentencepiece/src/normalizer.cc): the
-// trie's size in bytes as a little-endian u32, the trie as a double array of u32 units
-// (darts-clone), then the replacements, each ended by a zero byte. Immutable; any thread may use
-// it.
+// SentencePiece's compiled table of character replacements (such as nmt_nfkc): the normalizer
+// `Precompiled` of a tokenizer file. Layout (sentencepiece/src/normalizer.cc): the trie's size in
+// bytes as a little-endian u32; the trie as a double array of u32 units (darts-clone); the
+// replacements, each terminated by a zero byte. Immutable; any thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +16,19 @@ namespace roll::tokenizer {
 
 class Precompiled {
   public:
-    // From base64, as tokenizer.json holds it. Error InvalidArgument or Corrupt.
+    // Parses the base64 text in tokenizer.json. Fails with InvalidArgument or Corrupt.
     static Result<Precompiled> parse(std::string_view base64);
 
-    // As the tokenizers package does: a grapheme cluster of less than six bytes is looked up whole,
-    // and where that finds nothing each character by itself. REQUIRES: valid UTF-8.
+    // Replaces like the tokenizers package: looks up a grapheme cluster of less than six bytes as a
+    // whole and, if it is not found, each of its characters. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
-    // How many of apply(text)'s first bytes stand where the text begins: all that its first
-    // character became, which may be several words; 1 where it became part of a cluster's.
+    // Returns the number of leading bytes of apply(text) that come from the text's first character,
+    // which may become several words; 1 if it became part of a cluster's replacement.
     std::size_t head(std::string_view text) const;
 
   private:
-    // What the shortest prefix of the text that the trie holds becomes.
+    // Returns the replacement of the shortest prefix of the text in the trie.
     std::optional<std::string_view> find(std::string_view text) const;
 
     std::vector<std::uint32_t> trie_;

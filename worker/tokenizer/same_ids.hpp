@@ -1,4 +1,4 @@
-// Whether two tokenizers speak of the same tokens by the same ids.
+// Compares the tokens that two tokenizers give the same ids.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 namespace roll::tokenizer {
 
 struct IdsCompared {
-    std::uint32_t looked_at = 0;  // ids that both have: all of them, or some thousands evenly
-    std::uint32_t differ = 0;     // which stand for another text
+    std::uint32_t looked_at = 0;  // ids in both: all, or some thousands evenly spaced
+    std::uint32_t differ = 0;     // ids with different texts
 
-    // A few tokens may have been named anew on purpose; no more than a tenth.
+    // Allows a tenth to differ: a few tokens may have been renamed on purpose.
     bool of_one_vocabulary() const { return 10 * differ <= looked_at; }
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kByteValues = 256;
 
-// What one call of encode needs; kept for the next.
+// The buffers of one call of encode, kept for the next.
 struct Workspace {
     ModelWork model;
     PreTokenizer::Scratch scratch;
@@ -26,7 +26,7 @@ struct Workspace {
 
 Result<void> refuse_if_set(JsonReader& reader, const char* key) {
     if (reader.raw(key).is_null()) return {};
-    return fail(ErrorCode::InvalidArgument, std::string(key) + " is not built");
+    return fail(ErrorCode::InvalidArgument, std::string(key) + " is not supported");
 }
 
 }  // namespace
@@ -51,10 +51,10 @@ class Tokenizer::Impl {
           decoder_(std::move(decoder)) {}
     void index_ids();
 
-    // A text without added tokens of the first pass. `first`: it starts the input.
+    // Encodes text without added tokens of the first pass. `first`: it starts the input.
     void encode_raw(std::string_view text, bool first, Workspace& work,
                     std::vector<std::uint32_t>& ids) const;
-    // Normalized text without added tokens; `head` as PreTokenizer::split has it.
+    // Encodes normalized text without added tokens. `head` is the one of PreTokenizer::split.
     void encode_plain(std::string_view text, std::size_t head, Workspace& work,
                       std::vector<std::uint32_t>& ids) const;
 
@@ -70,7 +70,7 @@ class Tokenizer::Impl {
     std::uint32_t vocab_size_ = 0;
     std::vector<std::uint32_t> special_ids_ = {};
 
-    // As many as calls have ever run at once.
+    // At most as many as calls have run at once.
     mutable std::mutex mutex_;
     mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };

@@ -22,8 +22,8 @@ constexpr Range kAlphabeticSymbols[] = {
     {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
 constexpr Range kNumericSince17[] = {{0x11DE0, 0x11DE9}, {0x16FF4, 0x16FF6}};
 
-// Bytes of the sequence that starts at `at`: its size if it is whole and valid, else minus the
-// number of bytes that one U+FFFD stands for.
+// Returns the size of the UTF-8 sequence at `at` if it is complete and valid; else minus the number
+// of bytes that one U+FFFD replaces.
 int sequence(const std::uint8_t* at, std::size_t left) {
     const std::uint8_t lead = at[0];
     if (lead < 0x80) return 1;
@@ -55,7 +55,7 @@ PropertyTable::PropertyTable() : values_(kCodePoints) {
 }
 
 const PropertyTable& PropertyTable::get() {
-    static const PropertyTable table;  // a constant, too large to spell out
+    static const PropertyTable table;  // constant, but too large to write out
     return table;
 }
 

@@ -1,4 +1,4 @@
-// UTF-8 and the properties of code points, by Unicode 16. Knows nothing of tokenizers.
+// UTF-8 and the properties of code points by Unicode 16. Independent of tokenizers.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ enum class Category : std::uint8_t {
 };
 // clang-format on
 
-// A set of properties: bit i is Category i; two bits are no categories.
+// A set of properties: bit i is Category i; bits 30 and 31 are other properties.
 using Properties = std::uint32_t;
 constexpr Properties bit(Category category) { return 1U << static_cast<unsigned>(category); }
 constexpr Properties kOtherAlphabetic = 1U << 30;  // alphabetic, but a symbol
@@ -30,7 +30,7 @@ constexpr Properties kSymbol = 0xF << 18;
 constexpr Properties kWord =
     kLetter | kMark | bit(Category::Nd) | bit(Category::Nl) | bit(Category::Pc) | kOtherAlphabetic;
 
-// The properties of every code point: 1.1 MB, unpacked once. Immutable: any thread may read it.
+// The properties of every code point: 1.1 MB, unpacked once. Immutable; any thread may read it.
 class PropertyTable {
   public:
     static const PropertyTable& get();
@@ -45,23 +45,24 @@ class PropertyTable {
     std::vector<std::uint8_t> values_;  // category | 0x40 other alphabetic | 0x80 space
 };
 
-// Numeric as the Digits pre-tokenizer sees it: \p{N} of Unicode 17.
+// Numeric for the Digits pre-tokenizer: \p{N} of Unicode 17.
 bool is_numeric(char32_t code, const PropertyTable& table);
 
-// The code point at `at`, which moves past it. REQUIRES: whole, valid UTF-8 before `end`.
+// Returns the code point at `at` and advances `at`. Requires a complete, valid UTF-8 sequence.
 char32_t next_code_point(const char*& at);
 void append_utf8(std::string& text, char32_t code);
 
-// Bytes of the character that starts with this byte of valid UTF-8.
+// Returns the size in bytes of the character that starts with this byte of valid UTF-8.
 constexpr std::size_t character_size(char lead) {
     const auto byte = static_cast<std::uint8_t>(lead);
     return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// Where the text's first byte that is no UTF-8 stands; its size if there is none.
+// Returns the offset of the first byte that is not valid UTF-8; the text's size if there is none.
 std::size_t valid_prefix(std::string_view text);
 
-// Each maximal part of a broken sequence becomes one U+FFFD, as Unicode 16 section 3.9 advises.
+// Replaces each maximal part of a broken sequence by one U+FFFD, as Unicode 16 section 3.9
+// recommends.
 std::string replace_broken(std::string_view text);
 
 }  // namespace roll::tokenizer

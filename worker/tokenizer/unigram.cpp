@@ -9,7 +9,7 @@
 namespace roll::tokenizer {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // below the worst token, as SentencePiece has it
+constexpr double kUnknownPenalty = 10;  // below the worst token's score, as in SentencePiece
 
 tl::unexpected<Error> refuse(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "model Unigram: " + what);
@@ -17,10 +17,10 @@ tl::unexpected<Error> refuse(const std::string& what) {
 
 }  // namespace
 
-// ["token", score]
+// Adds an entry ["token", score].
 Result<void> Unigram::add(const Json& entry) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
-        return refuse("vocab has an entry that is no token with a score");
+        return refuse("vocab has an entry that is not [token, score]");
     const auto id = static_cast<std::uint32_t>(tokens_.size());
     tokens_.push_back(entry[0].get<std::string>());
     scores_.push_back(entry[1].get<double>());
@@ -53,7 +53,7 @@ Result<Unigram> Unigram::parse(const Json& json) {
     return model;
 }
 
-// Walks over the characters; from each, every token that begins there offers a way to its end.
+// Visits each character; every token that starts there offers a path to its end.
 void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     work.ends_.assign(word.size() + 1, {});
     work.ends_[0].start = 0;
@@ -65,7 +65,7 @@ void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     };
     for (std::size_t start = 0; start < word.size();) {
         const std::size_t size = character_size(word[start]);
-        bool whole = false;  // a token is this very character
+        bool whole = false;  // a token is exactly this character
         std::uint32_t node = 0;
         for (std::size_t at = start; at < word.size(); ++at) {
             const auto found = edges_.find(edge(node, word[at]));
@@ -99,7 +99,7 @@ void Unigram::append(std::string_view piece, std::vector<std::uint32_t>& out) co
 void Unigram::encode(std::string_view word, UnigramWork& work,
                      std::vector<std::uint32_t>& out) const {
     find_best(word, work);
-    auto& pieces = work.pieces_;  // from the last to the first; unknown ones that touch are one
+    auto& pieces = work.pieces_;  // from last to first; adjacent unknown ones are merged
     pieces.clear();
     bool joins = false;
     for (std::size_t end = word.size(); end > 0;) {

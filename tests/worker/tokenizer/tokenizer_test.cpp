@@ -178,9 +178,9 @@ TEST(Tokenizer, RefusesWhatIsNotBuiltByName) {
     };
     const Json foo{{"type", "Foo"}};
     for (const char* part : {"normalizer", "pre_tokenizer", "decoder", "post_processor"})
-        EXPECT_EQ(with(part, foo), std::string(part) + " \"Foo\" is not built");
-    EXPECT_EQ(with("model", foo), "model \"Foo\" is not built");
-    EXPECT_EQ(with("truncation", Json{{"max_length", 3}}), "truncation is not built");
+        EXPECT_EQ(with(part, foo), std::string(part) + " \"Foo\" is not supported");
+    EXPECT_EQ(with("model", foo), "model \"Foo\" is not supported");
+    EXPECT_EQ(with("truncation", Json{{"max_length", 3}}), "truncation is not supported");
     EXPECT_NE(with("surprise", 1).find("surprise"), std::string::npos);
     Json file = small_file();
     file["model"]["merges"].push_back("a x");
