@@ -57,6 +57,9 @@ STANDARD = {
 
 HOST = re.compile(r'https?://[^\s"]+|--(extra-)?index-url\b')
 
+OPENING = re.compile(r'^[ \t]*//[ \t]*(Of|What|Who|Whose|Whom|Where|Whether|Those|That)\b', re.M)
+OPENINGS_MAX = 465  # comment lines outside tests
+
 LINE_MAX, FILE_MAX, HEADER_MAX, FUNCTION_MAX = 100, 500, 150, 70
 TABLE_LINE_MAX = 140  # between clang-format off and on: one line a kind
 SCRIPT_LINE_MAX = 120  # nothing formats scripts
@@ -260,6 +263,21 @@ def banned_names(tree):
                 yield path, 1, 'a header without #pragma once'
 
 
+def comment_openings(tree):
+    """A comment begins with a subject or a verb; few begin with a word that is neither."""
+    found = {}
+    for path, text in tree.items():
+        if is_cpp(path) and not path.startswith('tests/'):
+            lines = [line_of(text, match.start(1)) for match in OPENING.finditer(text)]
+            found.update({path: lines} if lines else {})
+    total = sum(map(len, found.values()))
+    if total > OPENINGS_MAX:
+        path = max(found, key=lambda path: len(found[path]))
+        yield path, found[path][0], (
+            f'{total} comment lines begin with Of, What, Who, Whose, Whom, Where, Whether, Those '
+            f'or That, {len(found[path])} of them here; at most {OPENINGS_MAX}: use subject and verb')
+
+
 def family_tables(tree):
     for path, text in tree.items():
         trains = path.startswith('schemas/families/') and '"rope_types"' in text
@@ -331,5 +349,6 @@ def parses(tree):
 
 
 ALL = [sizes, function_sizes, arrows, includes, own_includes, third_parties, purity, co_awaits,
-       banned_names, family_names, family_tables, dead_headers, one_target_a_file, package_hosts,
+       banned_names, family_names, family_tables, comment_openings,
+       dead_headers, one_target_a_file, package_hosts,
        parses]

@@ -3,6 +3,7 @@
 import unittest
 
 import checks
+import sample
 
 LIBRARY = {
     'common/CMakeLists.txt': 'roll_library(common LINK tl::expected)\n',
@@ -123,6 +124,26 @@ class Tidy(unittest.TestCase):
         self.passes(checks.own_includes, {'a/a.hpp': '// std::vector'})
         self.caught(checks.own_includes, {'a/a.hpp': '', 'a/a.cpp': '#include <map>\n#include "a/a.hpp"'})
         self.passes(checks.own_includes, {'a/a.hpp': '', 'a/a.cpp': '#include "a/a.hpp"\n#include <map>'})
+
+    def test_comments_without_a_subject_are_counted(self):
+        many = checks.OPENINGS_MAX * '// Of those.\n'
+        self.passes(checks.comment_openings, {'a/a.cpp': many, 'tests/a.cpp': '// What\n'})
+        for bad in ('    // Whose', '//What', '// Whether it is.'):
+            self.caught(checks.comment_openings, {'a/a.cpp': many, 'a/b.hpp': bad})
+        for good in ('// Offers', '// It is what', 'f();  // Of it', '"// Of it"'):
+            self.passes(checks.comment_openings, {'a/a.cpp': many, 'a/b.hpp': good})
+
+    def test_a_sample_has_comments_messages_and_sentences(self):
+        code = ('// Adds\n// them.\nint add(int a,\n        int b);\nint c = 1;  // the first\n'
+                'f("not // one", "no {} was\\n"\n  "found", R"(of no words at all)");  // NOLINT\n')
+        self.assertEqual(sample.comments(code), [(1, 'Adds them.', 'int add(int a, int b);'),
+                                                 (5, 'the first', 'int c = 1;')])
+        self.assertEqual(sample.messages(code.replace('was', 'was it')),
+                         [(6, 'no {} was it\\nfound', 'f("not // one", "no {} was it\\n"')])
+        page = '# Head\nOne two three four. Five six\nseven eight.\n\n| a b c d | e |\n```\nf g h i\n```\n'
+        self.assertEqual(sample.sentences(page), [(2, 'One two three four.', 'Head'),
+                                                  (2, 'Five six seven eight.', 'Head'),
+                                                  (5, 'a b c d', 'Head')])
 
     def test_dead_headers_are_caught(self):
         self.caught(checks.dead_headers, {'a/a.hpp': '', 'a/b.cpp': '#include "a/b.hpp"'})
