@@ -12,7 +12,7 @@
 namespace roll::cli {
 namespace {
 
-// One command line: the options that CLI11 fills, and what the chosen command does with them.
+// Parses one command line with CLI11 and runs the chosen command.
 class Parser {
   public:
     explicit Parser(std::vector<std::string> program) {
@@ -21,8 +21,8 @@ class Parser {
         app_.add_flag("--json", context_.json, "Print one JSON value; errors are {\"error\": ...}");
         app_.add_flag("--parsable", context_.parsable, "Print ids only");
         app_.add_option("--dir", context_.directory,
-                        "The state directory [ROLL_DIR, else $XDG_STATE_HOME/roll]");
-        app_.add_option("--color", color_, "auto, always or never")
+                        "State directory [$ROLL_DIR, else $XDG_STATE_HOME/roll]");
+        app_.add_option("--color", color_, "Colour the output: auto, always or never [auto]")
             ->check(CLI::IsMember({"auto", "always", "never"}));
         app_.failure_message(CLI::FailureMessage::simple);
     }
@@ -32,7 +32,7 @@ class Parser {
         add_commands(first_word(argc, argv));
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
-        // For what goes wrong while parsing.
+        // A preliminary value, for errors that parsing itself reports.
         context_.json = usual == "json" || has_flag(argc, argv, "--json");
         try {
             app_.parse(argc, argv);
@@ -52,7 +52,8 @@ class Parser {
   private:
     using Action = std::function<Result<int>()>;
 
-    // What ends with a job's exit code has one of its own for all that is not the job's.
+    // Prints the error and returns the exit status. `wait` and `submit --wait` return the job's
+    // exit code, so their own failures return kOwnTrouble.
     int failed(const Error& error, int argc, char** argv) const {
         static constexpr std::array kQueue = {"submit", "resume", "resubmit", "convert", "merge"};
         const std::string_view asked = first_word(argc, argv);
@@ -63,7 +64,7 @@ class Parser {
         return exit_code(error.code);
     }
 
-    // What ROLL_OUTPUT_MODE says; --json and --parsable win over it.
+    // Applies ROLL_OUTPUT_MODE. --json and --parsable override it.
     Result<void> set_mode(const std::string& mode) {
         if (mode == "json" || mode == "parsable" || mode == "text" || mode.empty()) {
             const bool flags = app_.count("--json") + app_.count("--parsable") > 0;
@@ -79,7 +80,7 @@ class Parser {
         return std::any_of(argv, argv + argc, [&](const char* word) { return word == flag; });
     }
 
-    // The command, as it seems before anything is parsed.
+    // Guesses the command before parsing: the first argument that is no option.
     static std::string_view first_word(int argc, char** argv) {
         for (int i = 1; i < argc; ++i) {
             const std::string_view word = argv[i];
@@ -89,8 +90,8 @@ class Parser {
         return "";
     }
 
-    // Only those among which `asked` is: all of them with their options take longer to make than a
-    // job takes to be queued. All, where it is in no list, or help or completion is asked for.
+    // Adds only the group of commands that contains `asked`, because building all of them takes
+    // longer than submitting a job. Adds every group if none contains it (help, completion, typos).
     void add_commands(std::string_view asked) {
         struct Group {
             void (Parser::*add)();
@@ -123,7 +124,7 @@ class Parser {
         return sub;
     }
 
-    // A command of a command: `keys add`.
+    // Adds a subcommand of a subcommand, e.g. `keys add`.
     CLI::App* command_of(CLI::App* above, const std::string& name, const std::string& what,
                          Action action) {
         above->require_subcommand(1);
@@ -159,9 +160,9 @@ class Parser {
             if (std::find(known.begin(), known.end(), word) != known.end()) {
                 error.hint = "rollctl " + word + " --help";
             } else if (app_.get_subcommands().empty()) {
-                error.message = fmt::format("{} is no command", word);
+                error.message = fmt::format("unknown command `{}`", word);
                 const auto near = spec::nearest(word, known);
-                if (near) error.message += fmt::format("; did you mean {}?", *near);
+                if (near) error.message += fmt::format("; did you mean `{}`?", *near);
             }
             break;
         }
@@ -170,98 +171,101 @@ class Parser {
 
     void add_submit_options(CLI::App* sub) {
         add_queue_options(*sub, submit_.job);
-        sub->add_option("--key", submit_.key, "The same key queues the same job once");
-        sub->add_flag("--wait", submit_.wait, "End with the job's exit code");
-        sub->add_flag("--follow", submit_.follow, "Watch it; end with the job's exit code");
-        sub->add_flag("--dry-run", submit_.dry_run, "Check and print what would be queued");
+        sub->add_option("--key", submit_.key, "Idempotency key: submits one job per key");
+        sub->add_flag("--wait", submit_.wait, "Wait for the job and exit with its exit code");
+        sub->add_flag("--follow", submit_.follow, "Like --wait, and show the job's progress");
+        sub->add_flag("--dry-run", submit_.dry_run, "Check the job and print it; queue nothing");
         sub->add_flag("--strict", submit_.strict,
-                      "Refuse what nothing that is connected or ordered can run");
+                      "Reject a job that no connected node or ordered allocation can ever run");
     }
 
     void add_local() {
         CLI::App* up = command("up", "Start a private rolld and worker on this machine",
                                [this] { return run_up(context_, up_); });
-        up->add_option("--slots", up_.slots, "CPU slots [one a core]")->check(CLI::PositiveNumber);
-        up->add_option("--gpus", up_.gpus, "GPUs")->check(CLI::NonNegativeNumber);
-        up->add_option("--endpoint", up_.endpoint, "Where rolld listens, e.g. tcp://0.0.0.0:7070");
-        up->add_option("--shared", up_.shared, "A directory on a volume of the nodes, for pilots");
-        up->add_option("--slurm-poll", up_.slurm_poll, "Seconds between two squeue [20]");
-        up->add_flag("--no-worker", up_.no_worker, "rolld alone: its workers come from Slurm");
-        CLI::App* down = command("down", "End both; running jobs checkpoint first",
+        up->add_option("--slots", up_.slots, "CPU slots of the worker [1 per core]")
+            ->check(CLI::PositiveNumber);
+        up->add_option("--gpus", up_.gpus, "GPUs of the worker [all]")
+            ->check(CLI::NonNegativeNumber);
+        up->add_option("--endpoint", up_.endpoint, "rolld's address, e.g. tcp://0.0.0.0:7070");
+        up->add_option("--shared", up_.shared, "Directory that all Slurm nodes mount, for pilots");
+        up->add_option("--slurm-poll", up_.slurm_poll, "Seconds between two squeue calls [20]");
+        up->add_flag("--no-worker", up_.no_worker, "Start only rolld; workers come from Slurm");
+        CLI::App* down = command("down", "Stop rolld and the worker; running jobs save first",
                                  [this] { return run_down(context_, now_); });
         down->add_flag("--now", now_, "Do not wait for checkpoints");
-        CLI::App* doctor = command("doctor", "What is missing or odd, with a remedy each",
+        CLI::App* doctor = command("doctor", "Check the installation and suggest fixes",
                                    [this] { return run_doctor(context_, slurm_); });
-        doctor->add_flag("--slurm", slurm_, "Whether pilots can work from here, too");
-        command("version", "Versions of rollctl and rolld",
+        doctor->add_flag("--slurm", slurm_, "Also check that Slurm pilot jobs can run from here");
+        command("version", "Print the versions of rollctl and rolld",
                 [this] { return run_version(context_); });
-        CLI::App* completion = command("completion", "A completion script: bash, zsh or fish",
+        CLI::App* completion = command("completion", "Print a completion script: bash, zsh or fish",
                                        [this] { return run_completion(word_, commands()); });
         completion->add_option("SHELL", word_)->required();
     }
 
     void add_keys() {
-        CLI::App* keys = app_.add_subcommand("keys", "Who may connect: list, add, revoke");
-        command_of(keys, "list", "The keys that may connect",
+        CLI::App* keys = app_.add_subcommand("keys", "Manage the keys that may connect to rolld");
+        command_of(keys, "list", "List the authorized keys",
                    [this] { return run_keys_list(context_); });
         CLI::App* add =
-            command_of(keys, "add", "Let a user NAME (or a worker) connect, with new keys",
+            command_of(keys, "add", "Create and authorize a key for the user (or worker) NAME",
                        [this] { return run_keys_add(context_, keys_); });
         add->add_option("NAME", keys_.name)->required();
-        add->add_option("--out", keys_.out, "Directory to make: the state directory of its holder")
+        add->add_option("--out", keys_.out,
+                        "New directory to create; the key's holder uses it as --dir or ROLL_DIR")
             ->required();
-        add->add_flag("--worker", keys_.worker, "A worker's key, not a user's");
-        CLI::App* revoke = command_of(keys, "revoke", "Cut a key off, at once",
+        add->add_flag("--worker", keys_.worker, "Create a worker's key instead of a user's");
+        CLI::App* revoke = command_of(keys, "revoke", "Revoke a key; takes effect at once",
                                       [this] { return run_keys_revoke(context_, word_); });
-        revoke->add_option("NAME", word_, "As `rollctl keys list` shows it")->required();
+        revoke->add_option("NAME", word_, "Name as `rollctl keys list` shows it")->required();
     }
 
     void add_secret() {
-        CLI::App* secret = app_.add_subcommand("secret", "What jobs name and only they find");
-        CLI::App* set = command_of(secret, "set", "Keep a value; it is read from stdin",
+        CLI::App* secret = app_.add_subcommand(
+            "secret", "Manage secrets that jobs receive as environment variables");
+        CLI::App* set = command_of(secret, "set", "Store a secret; the value is read from stdin",
                                    [this] { return run_secret_set(context_, word_, file_); });
-        set->add_option("NAME", word_, "Of the environment variable")->required();
-        set->add_option("--from", file_, "The file that holds the value");
-        command_of(secret, "list", "Names, and the jobs that wait for or use them",
+        set->add_option("NAME", word_, "Name of the environment variable")->required();
+        set->add_option("--from", file_, "Read the value from this file instead of stdin");
+        command_of(secret, "list", "List secrets and the jobs that use or wait for them",
                    [this] { return run_secret_list(context_); });
-        CLI::App* remove = command_of(secret, "remove", "Forget one; jobs that name it wait",
+        CLI::App* remove = command_of(secret, "remove", "Delete a secret; jobs that need it wait",
                                       [this] { return run_secret_remove(context_, word_); });
         remove->add_option("NAME", word_)->required();
     }
 
     void add_submit() {
         CLI::App* submit = command(
-            "submit", "Queue jobs: FILE..., or -- PROGRAM ARGUMENT..., or SCRIPT [-- ARGUMENT...]",
+            "submit", "Submit jobs: FILE..., or -- PROGRAM ARGUMENT..., or SCRIPT [-- ARGUMENT...]",
             [this] { return run_submit(context_, submit_); });
         submit->add_option(
             "FILE", submit_.files,
-            "Job files, YAML, JSON or .toml; - is stdin; scripts that start with #!");
+            "Job files (YAML, JSON or .toml; - reads stdin), or a script that starts with #!");
         add_submit_options(submit);
     }
 
     void add_open() {
-        CLI::App* open = command("open", "A job that others are put into: submit --into",
+        CLI::App* open = command("open", "Create a job group; add jobs with `submit --into ID`",
                                  [this] { return run_open(context_, submit_, word_); });
         open->add_option("NAME", word_)->required();
-        open->add_option("--account", submit_.job.account, "Whose quota and share it uses");
-        open->add_option("--key", submit_.key, "The same key opens the same job once");
-        CLI::App* close =
-            command("close", "Put nothing more into open jobs: they end with the last",
-                    [this] { return run_close(context_, word_); });
+        open->add_option("--account", submit_.job.account, "Account whose quota the group uses");
+        open->add_option("--key", submit_.key, "Idempotency key: opens one group per key");
+        CLI::App* close = command("close", "Close job groups; each ends when its last job ends",
+                                  [this] { return run_close(context_, word_); });
         close->add_option("JOBS", word_)->required();
     }
 
     void add_resubmit() {
-        CLI::App* resubmit =
-            command("resubmit", "Queue jobs that are over once more; --failed: those that failed",
-                    [this] { return run_resubmit(context_, word_, failed_, submit_); });
+        CLI::App* resubmit = command("resubmit", "Resubmit finished jobs", [this] {
+            return run_resubmit(context_, word_, failed_, submit_);
+        });
         resubmit->add_option("JOBS", word_)->required();
-        resubmit->add_flag("--failed", failed_, "Only those that did not end well");
+        resubmit->add_flag("--failed", failed_, "Only jobs that failed or were cancelled");
         add_submit_options(resubmit);
     }
 
     void add_resume() {
-        CLI::App* resume = command("resume", "Queue a job that continues JOB's newest checkpoint",
+        CLI::App* resume = command("resume", "Submit a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
         resume->add_option("JOB", word_)->required();
         add_submit_options(resume);
@@ -269,58 +273,59 @@ class Parser {
 
     static void add_format(CLI::App* sub, std::string& format, const std::string& variable) {
         sub->add_option("-o,--format", format,
-                        "What to show: id,name (help: all there is), '{id} {name:<20}' for a line "
-                        "each, or a name of formats.yaml")
+                        "Fields to show: a list such as id,name; a pattern such as "
+                        "'{id} {name:<20}'; or a name from formats.yaml. `help` lists all fields")
             ->envname(variable);
     }
 
     void add_queries() {
-        CLI::App* jobs = command("jobs", "The queue; -a: its history too",
+        CLI::App* jobs = command("jobs", "List queued and running jobs; -a also lists finished",
                                  [this] { return run_jobs(context_, jobs_); });
-        jobs->add_option("JOBS", jobs_.selector, "7, 3-9, 1,4, last, all, @me, a name with globs");
-        jobs->add_flag("-a,--all", jobs_.all, "Finished ones too");
+        jobs->add_option("JOBS", jobs_.selector, "7, 3-9, 1,4, last, all, @me, or a name glob");
+        jobs->add_flag("-a,--all", jobs_.all, "Also list finished jobs");
         jobs->add_option("--state", jobs_.state)
             ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
         jobs->add_option("--user", jobs_.user);
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
-        CLI::App* show = command("show", "One job: attempts, checkpoints, export",
+        CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_); });
         show->add_option("JOB", word_)->required();
-        CLI::App* explain = command("explain", "Why a job waits, and what would let it run",
+        CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
         explain->add_option("JOB", word_)->required();
-        CLI::App* logs = command("logs", "What a job's rank wrote",
+        CLI::App* logs = command("logs", "Print the log of a job's ranks",
                                  [this] { return run_logs(context_, logs_); });
         logs->add_option("JOB", logs_.selector)->required();
-        logs->add_flag("-f,--follow", logs_.follow, "Until the job is over");
-        logs->add_option("--rank", logs_.ranks, "0, 0,2-3 or all [0]; several are marked [RANK]");
-        logs->add_option("--attempt", logs_.attempt)->check(CLI::PositiveNumber);
-        CLI::App* events = command("events", "What happened, of one job or all",
+        logs->add_flag("-f,--follow", logs_.follow, "Keep printing until the job ends");
+        logs->add_option("--rank", logs_.ranks, "Ranks: 0, 0,2-3 or all [0]");
+        logs->add_option("--attempt", logs_.attempt, "Attempt [newest]")
+            ->check(CLI::PositiveNumber);
+        CLI::App* events = command("events", "List events of one job or of all jobs",
                                    [this] { return run_events(context_, events_); });
         events->add_option("JOB", events_.selector);
-        events->add_flag("-f,--follow", events_.follow, "As it happens");
-        events->add_flag("--jsonl", events_.lines, "A JSON value a line, however many there are");
-        CLI::App* metrics = command("metrics", "Loss, learning rate, speed; --plot: a curve",
+        events->add_flag("-f,--follow", events_.follow, "Keep printing new events");
+        events->add_flag("--jsonl", events_.lines, "Print one JSON value per line");
+        CLI::App* metrics = command("metrics", "Print a training job's loss, learning rate, speed",
                                     [this] { return run_metrics(context_, metrics_); });
         metrics->add_option("JOB", metrics_.selector)->required();
-        metrics->add_flag("-f,--follow", metrics_.follow, "Until the job is over");
-        metrics->add_flag("--plot", metrics_.plot, "A curve in the terminal");
-        metrics->add_option("--key", metrics_.key, "What to plot [loss]");
-        command("top", "A live view of nodes, jobs and events; q ends it",
+        metrics->add_flag("-f,--follow", metrics_.follow, "Keep printing until the job ends");
+        metrics->add_flag("--plot", metrics_.plot, "Plot a curve in the terminal");
+        metrics->add_option("--key", metrics_.key, "Metric to plot [loss]");
+        command("top", "Show nodes, jobs and events live; press q to quit",
                 [this] { return run_top(context_); });
-        add_format(command("nodes", "The workers", [this] { return run_nodes(context_, word_); }),
+        add_format(command("nodes", "List nodes", [this] { return run_nodes(context_, word_); }),
                    word_, "ROLL_NODES_FORMAT");
     }
 
     void add_steering() {
-        CLI::App* wait = command("wait", "Until jobs are over; ends with their exit code",
+        CLI::App* wait = command("wait", "Wait until jobs end and exit with their exit code",
                                  [this] { return run_wait(context_, words_, follow_); });
         wait->add_option("JOBS", words_)->required();
-        wait->add_flag("-f,--follow", follow_, "Show how they go, one after the other");
-        CLI::App* cancel =
-            command("cancel", "End jobs", [this] { return run_cancel(context_, word_, reason_); });
+        wait->add_flag("-f,--follow", follow_, "Show the progress of each job in turn");
+        CLI::App* cancel = command("cancel", "Cancel queued and running jobs",
+                                   [this] { return run_cancel(context_, word_, reason_); });
         cancel->add_option("JOBS", word_)->required();
-        cancel->add_option("--reason", reason_, "Shown with the job");
+        cancel->add_option("--reason", reason_, "Reason to show with the job");
         CLI::App* hold = command("hold", "Keep queued jobs from starting",
                                  [this] { return run_hold(context_, word_, true); });
         hold->add_option("JOBS", word_)->required();
@@ -333,38 +338,39 @@ class Parser {
         update->add_option("JOBS", word_)->required();
         update->add_option("SETTING", words_)->required();
         CLI::App* checkpoint =
-            command("checkpoint", "Have a training job save now; prints the directory",
+            command("checkpoint", "Save a checkpoint of a running job now; print its directory",
                     [this] { return run_checkpoint(context_, word_, timeout_); });
         checkpoint->add_option("JOB", word_)->required();
-        checkpoint->add_option("--timeout", timeout_, "How long to wait for it [10m]");
-        CLI::App* drain = command("drain", "Give a node, or all, nothing new",
+        checkpoint->add_option("--timeout", timeout_, "How long to wait for the checkpoint [10m]");
+        CLI::App* drain = command("drain", "Stop scheduling new jobs on a node",
                                   [this] { return run_drain(context_, word_, true, reason_); });
-        CLI::App* undrain = command("undrain", "Use a node, or all, again, and forget its faults",
+        CLI::App* undrain = command("undrain", "Schedule jobs on a node again; clear its faults",
                                     [this] { return run_drain(context_, word_, false); });
         for (CLI::App* one : {drain, undrain}) {
             CLI::Option* node = one->add_option("NODE", word_);
-            one->add_flag("--all", all_, "All nodes, those to come too")->excludes(node);
+            one->add_flag("--all", all_, "All nodes, also ones that join later")->excludes(node);
             one->require_option(1, 0);
         }
-        drain->add_option("-m,--message", reason_, "Why; with --all every waiting job tells it")
+        drain->add_option("-m,--message", reason_, "Reason; every waiting job shows it")
             ->needs("--all");
     }
 
     void add_alloc() {
-        CLI::App* alloc = app_.add_subcommand("alloc", "What rolld may order from Slurm");
+        CLI::App* alloc = app_.add_subcommand("alloc", "Manage queues of Slurm allocations");
         const auto sub = [&](const std::string& name, const std::string& what, Action action) {
             return command_of(alloc, name, what, std::move(action));
         };
-        add_format(sub("list", "Queues and allocations",
+        add_format(sub("list", "List allocation queues and their allocations",
                        [this] { return run_alloc_list(context_, word_); }),
                    word_, "ROLL_ALLOC_FORMAT");
-        add_alloc_options(*sub("add", "A queue to order allocations from, when jobs need them",
+        add_alloc_options(*sub("add", "Add a queue; rolld orders from it when jobs need nodes",
                                [this] { return run_alloc_add(context_, alloc_); }),
                           alloc_);
-        for (const auto& [verb, what] : {std::pair{"pause", "Order nothing more from a queue"},
-                                         {"resume", "Order again, failures forgotten"},
-                                         {"remove", "Give all of a queue back, then forget it"},
-                                         {"dry-run", "Print the command and script of an order"}}) {
+        for (const auto& [verb, what] :
+             {std::pair{"pause", "Stop ordering allocations from a queue"},
+              {"resume", "Order from a queue again; clear its failures"},
+              {"remove", "Cancel a queue's allocations and delete the queue"},
+              {"dry-run", "Print the sbatch command and script of an order"}}) {
             sub(verb, what,
                 [this, name = std::string(verb)] { return run_alloc_steer(context_, name, word_); })
                 ->add_option("QUEUE", word_)
@@ -372,25 +378,26 @@ class Parser {
         }
     }
 
-    // Programs that lie beside this one do the work; their words pass through.
+    // Adds commands that other installed programs carry out; their arguments are passed through.
     void add_checkpoint_work() {
-        CLI::App* plan = command("plan", "What a train job would do; nothing runs",
+        CLI::App* plan = command("plan", "Show what a training job would do, without running it",
                                  [this] { return run_plan(context_, word_, submit_.job); });
         plan->add_option("FILE", word_)->required();
         add_job_options(*plan, submit_.job);
-        add_conversion("convert", "A checkpoint in another format: SRC DST [--to FORMAT] ...");
-        add_conversion("merge", "A LoRA adapter into its base: BASE ADAPTER DST");
-        pass("inspect", "What a checkpoint holds: DIR", "roll-convert");
-        pass("verify", "Check a checkpoint: DIR", "roll-convert");
+        add_conversion("convert", "Convert a checkpoint: SRC DST [--to FORMAT] ...");
+        add_conversion("merge", "Merge a LoRA adapter into its base: BASE ADAPTER DST");
+        pass("inspect", "Show what a checkpoint contains: DIR", "roll-convert");
+        pass("verify", "Check a checkpoint for damage: DIR", "roll-convert");
         pass("diff", "Compare two checkpoints: A B", "roll-convert");
-        pass("rename", "Tensors under other names: SRC DST OLD=NEW ...", "roll-convert");
-        pass("remove", "A checkpoint without some tensors: SRC DST NAME ...", "roll-convert");
-        pass("families", "Model families, or what is wrong with one: [check FILE]", "roll-convert");
-        pass("generate", "Sample from a checkpoint or HF directory: DIR \"prompt\" ...",
+        pass("rename", "Copy a checkpoint, renaming tensors: SRC DST OLD=NEW ...", "roll-convert");
+        pass("remove", "Copy a checkpoint without some tensors: SRC DST NAME ...", "roll-convert");
+        pass("families", "List model families, or check a family file: [check FILE]",
+             "roll-convert");
+        pass("generate", "Generate text with a checkpoint or HF directory: DIR \"prompt\" ...",
              "roll-rank");
     }
 
-    // roll-convert's words, and with --submit those of a job.
+    // Adds `convert` or `merge`: roll-convert's arguments, and with --submit a job's options.
     void add_conversion(const std::string& name, const std::string& what) {
         CLI::App* sub = app_.add_subcommand(name, what);
         sub->allow_extras();
@@ -418,7 +425,7 @@ class Parser {
         const bool said = std::find(words.begin(), words.end(), "--json") != words.end();
         if (context_.json && !said) words.emplace_back("--json");
         context_.json |= said;
-        // A NeMo target has a name of its own; the job may have the same.
+        // `--name` also names a NeMo target, so roll-convert gets it too.
         const bool nemo = std::find(words.begin(), words.end(), "nemo") != words.end();
         if (!submit_.job.name.empty() && (nemo || !submits_))
             words.insert(words.end(), {"--name", submit_.job.name});
@@ -427,7 +434,7 @@ class Parser {
         for (const char* option : {"--slots", "--nodes", "--time", "--after", "--hold", "--key",
                                    "--wait", "--follow", "--parsable", "--dir"}) {
             if (sub->count(option) == 0) continue;
-            return fail(ErrorCode::InvalidArgument, fmt::format("{} goes with --submit", option),
+            return fail(ErrorCode::InvalidArgument, fmt::format("{} requires --submit", option),
                         fmt::format("rollctl {} --help", name));
         }
         return tl::unexpected(become("roll-convert", words));
@@ -450,7 +457,7 @@ class Parser {
         });
     }
 
-    CLI::App app_{"rollctl: queue, watch and inspect LLM training jobs", "rollctl"};
+    CLI::App app_{"rollctl: submit, watch and inspect LLM training jobs", "rollctl"};
     Context context_;
     std::string color_ = "auto";
     UpOptions up_;
@@ -478,7 +485,7 @@ class Parser {
 }  // namespace
 
 int run(int argc, char** argv) {
-    // `submit [options] -- PROGRAM ARGUMENT...`: everything after -- is the program's own.
+    // In `submit [options] -- PROGRAM ARGUMENT...`, rollctl does not parse what follows --.
     int own = argc;
     for (int i = argc - 1; i > 0; --i) {
         if (std::string_view(argv[i]) == "--") own = i;

@@ -33,9 +33,9 @@ TerminalSize terminal_size() {
 
 namespace {
 
-int print_errno = 0;  // of the first print() that failed
+int print_errno = 0;  // errno of the first print() that failed
 
-// A value of 90,000 digits hides what is wrong with it.
+// Shortens words over kLongest bytes: a value of 90,000 digits would hide the rest of the message.
 std::string with_short_words(std::string_view text) {
     constexpr std::size_t kLongest = 1000;
     constexpr std::size_t kShown = 60;
@@ -63,10 +63,10 @@ void print(const std::string& text) {
 int check_stdout(int status) {
     if (print_errno == 0 && !std::cout.flush()) print_errno = EIO;  // --help
     if (print_errno == 0) return status;
-    say(fmt::format("rollctl: standard output could not be written: {}; the command itself {}",
+    say(fmt::format("rollctl: cannot write to standard output: {}; the command itself {}",
                     std::generic_category().message(print_errno),
-                    status == 0 ? "was carried out" : "failed"));
-    say("  next: rollctl jobs, or rollctl show last, shows what a submission has queued");
+                    status == 0 ? "succeeded" : "failed"));
+    say("  next: if you submitted jobs, `rollctl jobs` and `rollctl show last` list them");
     return status == 0 ? 1 : status;
 }
 

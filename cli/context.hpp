@@ -1,5 +1,5 @@
-// What every command is given: where the daemon is and how to print. stdout is data, stderr is
-// talk.
+// The context of a command: the state directory and how to print. Data goes to stdout, messages for
+// people go to stderr.
 #pragma once
 
 #include <chrono>
@@ -14,30 +14,31 @@ namespace roll::cli {
 enum class Color { Auto, Always, Never };
 
 struct Context {
-    std::string directory;  // --dir; empty: the default
+    std::string directory;  // --dir; empty selects the default
     bool json = false;
     bool parsable = false;
     bool color = false;     // stdout may be coloured
-    bool terminal = false;  // stdout is a terminal: a line may be overwritten
+    bool terminal = false;  // stdout is a terminal, so a line may be overwritten
 };
 
-// Colour and terminal as the flag, NO_COLOR and stdout say.
+// Sets `color` and `terminal` of the context from `color`, NO_COLOR and the type of stdout.
 void look_at_stdout(Context& context, Color color);
 
-// Columns and rows of the terminal that stdout is; 80 x 24 if it is none.
+// The size of the terminal on stdout; 80 x 24 if stdout is no terminal.
 struct TerminalSize {
     std::size_t columns = 80;
     std::size_t rows = 24;
 };
 TerminalSize terminal_size();
 
-void print_json(const Json& value);  // indented, for one value
-// On one line, for streams; each value says what it is.
+void print_json(const Json& value);  // indented
+// Prints one line, for streams. Adds the field "schema" if the value has none.
 void print_json_line(Json value, const char* schema);
-void print(const std::string& text);  // to stdout, and flushed
-// The exit status: `status`, or 1 if that is 0 and a print() failed, which it says on stderr.
+void print(const std::string& text);  // writes to stdout and flushes
+// Returns the exit status: `status`, or 1 if that is 0 and a print() failed. Reports a failed
+// print() on stderr.
 int check_stdout(int status);
-void say(const std::string& text);  // a line to stderr
+void say(const std::string& text);  // prints a line to stderr
 void print_error(const Context& context, const Error& error);
 
 void pause(std::chrono::milliseconds duration);

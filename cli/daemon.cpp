@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kRestart{20};
 
 namespace {
 
-// A key's holder has no rolld to start or to mend: its operator has.
+// Replaces the hint for a key's holder, who cannot start rolld: only its operator can.
 Error for_holder(Error error, const io::StateDirectory& directory) {
     if (error.code == ErrorCode::Unavailable && directory.is_key_holders())
         error.hint = kAskOperator;
@@ -44,7 +44,7 @@ Result<Daemon> Daemon::connect_for_change(const Context& context) {
             std::chrono::steady_clock::now() > deadline)
             return daemon;
         if (!std::exchange(told, true))
-            say(fmt::format("rolld does not answer; waits up to {} s for it to come back",
+            say(fmt::format("rolld does not answer; waiting up to {} s for it to restart",
                             kRestart.count()));
         pause(std::chrono::milliseconds(200));
     }
@@ -134,7 +134,7 @@ Result<Json> change(const Context& context, const std::string& op, Json args) {
     args["wait_ms"] = 500;
     auto reply = daemon.ask_patiently(op, args, kRestart);
     while (reply && reply->value("schema", "") == "roll.progress/1") {
-        say(fmt::format("{}: {} of {} jobs; the rest follows, also without this command", op,
+        say(fmt::format("{}: {} of {} jobs done; rolld continues even if you stop this command", op,
                         reply->value("done", std::uint64_t{0}),
                         reply->value("jobs", std::uint64_t{0})));
         const Json again = {{"ticket", reply->value("ticket", std::uint64_t{0})},
@@ -160,7 +160,7 @@ Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector) {
                     "rollctl jobs -a");
     }
     return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} names {} jobs; this command takes one", selector, jobs.size()),
+                fmt::format("{} matches {} jobs; this command takes one", selector, jobs.size()),
                 fmt::format("rollctl jobs -a '{}'", selector));
 }
 

@@ -1,4 +1,4 @@
-// A connection to rolld that a command asks.
+// A command's connection to rolld.
 #pragma once
 
 #include <chrono>
@@ -18,41 +18,43 @@
 
 namespace roll::cli {
 
-// The advice to the holder of a key if rolld does not answer.
+// The hint for a key's holder if rolld does not answer.
 constexpr const char* kAskOperator =
-    "ask the operator of that rolld whether it runs and whether `rollctl keys list` has your key";
+    "ask the operator whether rolld runs and whether `rollctl keys list` shows your key";
 
 class Daemon {
   public:
-    // Error Unavailable if no rolld has started there.
+    // Fails with Unavailable if rolld was never started in the context's state directory.
     static Result<Daemon> connect(const Context& context);
 
-    // For what changes something: a rolld that ended without being asked to, or that is starting,
-    // is waited for 20 s, which is said on stderr.
+    // Connects for an operation that changes state. Waits up to 20 s for a rolld that is starting
+    // or has crashed, and says so on stderr.
     static Result<Daemon> connect_for_change(const Context& context);
 
-    // Says whose @me is meant where there is a selector.
+    // Sends one request and returns the reply. If `args` has a selector, adds the user name that
+    // @me stands for.
     Result<Json> ask(const std::string& op, Json args = Json::object());
 
-    // Calls `visit` with each reply of `jobs`, a page of the jobs each, as it comes.
+    // Calls `visit` with each page of the operation `jobs`.
     Result<void> each_page(Json args, const std::function<void(Json& page)>& visit);
-    // The reply of `jobs` with the jobs of all its pages.
+    // Returns the reply of `jobs` with the jobs of all pages.
     Result<Json> jobs(Json args);
 
-    // The same as ask(), once more after each break until `patience` is over: for what may be asked
-    // twice, while rolld restarts.
+    // Like ask(), but reconnects and retries for up to `patience` while rolld restarts. Requires an
+    // idempotent operation.
     Result<Json> ask_patiently(const std::string& op, Json args, std::chrono::seconds patience);
 
-    // The same for many at once; each has a reply or an error of its own, in their order.
+    // Like ask_patiently() for many requests at once. Returns a reply or an error for each of
+    // `args`, in order.
     std::vector<Result<Json>> ask_each_patiently(const std::string& op,
                                                  const std::vector<Json>& args,
                                                  std::chrono::seconds patience);
 
-    // The user that rolld, and with it the jobs, run as: the owner of the state directory; asked of
-    // rolld where that is a key's holder's. nullopt if it does not say.
+    // Returns the user that rolld and its jobs run as: the owner of the state directory or, if that
+    // belongs to a key's holder, what rolld reports. nullopt if rolld does not report it.
     std::optional<uid_t> runs_as();
 
-    // The job's summary and more (`show`), a rolld restart waited for.
+    // Returns the job as the operation `show` describes it. Retries while rolld restarts.
     Result<Json> show(std::uint64_t id);
 
   private:
@@ -64,15 +66,15 @@ class Daemon {
     std::optional<io::Client> client_;
 };
 
-// Asks for a change, which may be said twice: connects as connect_for_change(), and rides out a
-// restart for 20 s. The reply once all is done; how far many jobs are is said on stderr.
+// Carries out an idempotent change: connects as connect_for_change() and retries for 20 s while
+// rolld restarts. Returns the reply once the change is complete; reports progress on stderr.
 Result<Json> change(const Context& context, const std::string& op, Json args);
 
-// The name of the user that runs this program.
+// Returns the name of the user that runs this program.
 std::string user_name();
 
-// The number of the one job that a selector names. Error NotFound; InvalidArgument if it names
-// more.
+// Returns the id of the one job that `selector` matches. Fails with NotFound if it matches none,
+// InvalidArgument if it matches several.
 Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector);
 
 }  // namespace roll::cli

@@ -1,4 +1,4 @@
-// The files in a job's output directory that commands follow: logs and metrics.
+// Reads the files in a job's output directory: logs and metrics.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace roll::cli {
 
-// The ranks whose logs are meant by "0,2-3", or by "all": those that the job has, one a slot or GPU
-// where it trains, else one a node. Where the ranks of a node share a log, the first of them.
-// `job`: what `show` tells.
+// Returns the ranks that `text` selects: "0,2-3", or "all" ranks of the job. A training job has one
+// rank per GPU or slot, any other job one per node. If the ranks of a node share a log, returns the
+// first rank of each node. `job` is a reply of `show`.
 Result<std::vector<int>> log_ranks(const Json& job, const std::string& text);
 
-// The log of one rank: the attempt given, or the newest one that has logs. Error NotFound names
-// what there is instead.
+// Returns the log of one rank in `attempt`, or in the newest attempt that has logs. Fails with
+// NotFound if there is no such file.
 Result<std::filesystem::path> log_file(const std::filesystem::path& output,
                                        std::optional<int> attempt, int rank);
 
-// Reads what was appended to a file since the last call, whole lines only. A file that is not there
-// yet reads as empty; one whose head was cut is read on from where it was.
+// Follows a file. lines() returns the whole lines appended since the last call. A missing file
+// counts as empty. If the head of the file was cut, reading continues at the same text.
 class Tail {
   public:
     explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
     std::vector<std::string> lines();
-    std::string rest();  // the unfinished last line, and the end of it
+    std::string rest();  // returns and forgets the unfinished last line
     const std::filesystem::path& file() const { return file_; }
 
   private:
@@ -37,11 +37,11 @@ class Tail {
 
     std::filesystem::path file_;
     std::uint64_t offset_ = 0;
-    std::string seen_;  // the bytes before it, by which it is found in a file whose head was cut
+    std::string seen_;  // the bytes before offset_, to find the place again after a cut
     std::string partial_;
 };
 
-// The new rows of a metrics.jsonl; a line that is no JSON object is left out.
+// Returns the new rows of a metrics.jsonl. Skips lines that are no JSON object.
 std::vector<Json> metric_rows(Tail& tail);
 
 }  // namespace roll::cli

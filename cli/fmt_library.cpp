@@ -1,6 +1,7 @@
-// {fmt} in rollctl itself. Debian has it as a shared library alone, and that one wants libstdc++'s:
-// loading the two takes a quarter of what `rollctl submit` takes. What is missing here is taken
-// from the shared library, so nothing breaks with another version of {fmt}.
+// Compiles the parts of {fmt} that rollctl uses into rollctl. Debian ships {fmt} only as a shared
+// library, which loads the shared libstdc++: both take a quarter of the run time of
+// `rollctl submit`. A symbol missing here comes from the shared library, so other versions of {fmt}
+// work too.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -15,15 +15,16 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
 constexpr auto kHoldBack = std::chrono::seconds(5);
-constexpr auto kProgress = std::chrono::milliseconds(500);  // progress is no event
+constexpr auto kProgress = std::chrono::milliseconds(500);  // progress creates no event
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
-// The terminal's width; 0 if stdout is no terminal.
+// Returns the terminal's width in columns; 0 if stdout is no terminal.
 std::size_t width_of(const Context& context) {
     return context.terminal ? terminal_size().columns : 0;
 }
 
-// "5.56 at step 1 to 2.31 at step 300": the first and last value of a metric; empty if it has none.
+// Returns the first and last value of a metric, "5.56 at step 1 to 2.31 at step 300"; empty if
+// there is none.
 std::string span_text(const std::vector<Json>& rows, const std::string& key) {
     const Json* first = nullptr;
     const Json* last = nullptr;
@@ -53,7 +54,7 @@ std::string export_text(Daemon& daemon, const Json& job) {
                        follows.dump());
 }
 
-// Prints the results of a job that is over: its losses and its export.
+// Prints the results of a finished job: its losses and its export.
 void print_result(Daemon& daemon, const Json& job) {
     Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
     const std::string kind = field_text(job, "kind");
@@ -67,14 +68,15 @@ void print_result(Daemon& daemon, const Json& job) {
     put("export", export_text(daemon, job));
 }
 
-// Read by the signal handler; set before that is installed.
+// The signal handler reads this. It is set before the handler is installed.
 std::string on_interrupt_text;  // NOLINT
 void tell_and_end(int signal) {
     static_cast<void>(!::write(STDERR_FILENO, on_interrupt_text.data(), on_interrupt_text.size()));
     ::raise(signal);  // SA_RESETHAND: the default action follows once this returns
 }
 
-// The exit status of two jobs. A job that never ran tells less than one that failed.
+// Combines the exit statuses of two jobs: the higher one, but any failure outranks kOwnTrouble
+// because it says more.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;
@@ -87,9 +89,9 @@ InterruptNote::InterruptNote(const std::vector<std::uint64_t>& ids) {
     const std::string which = ids_text(Json(ids));
     const bool one = ids.size() == 1;
     on_interrupt_text = fmt::format(
-        "\njob{} {} go{} on; only this command ends\n  next: rollctl {} {}, rollctl "
+        "\njob{} {} continue{}; only this command ends\n  next: rollctl {} {}, rollctl "
         "wait {}, or rollctl cancel {}\n",
-        one ? "" : "s", which, one ? "es" : "", one ? "logs -f" : "jobs", which, which, which);
+        one ? "" : "s", which, one ? "s" : "", one ? "logs -f" : "jobs", which, which, which);
     struct sigaction note {};
     note.sa_handler = tell_and_end;
     note.sa_flags = SA_RESETHAND;

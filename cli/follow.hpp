@@ -1,4 +1,4 @@
-// Watching a job until it is over.
+// Watches jobs until they end.
 #pragma once
 
 #include <chrono>
@@ -11,24 +11,24 @@
 
 namespace roll::cli {
 
-// Looks at a job when something happened to it: rolld holds each answer back until then.
+// Polls a job for changes; rolld delays each reply until the job has a new event.
 class JobWatch {
   public:
     JobWatch(Daemon& daemon, std::uint64_t id) : daemon_(daemon), id_(id) {}
 
-    // The job as `show` tells it: at once the first time, then after its next event, or after
-    // `at_most` if nothing happens.
+    // Returns the reply of `show`. The first call returns at once, each later one after the job's
+    // next event or after `at_most`.
     Result<Json> look(std::chrono::milliseconds at_most);
 
   private:
     Daemon& daemon_;
     std::uint64_t id_;
-    std::int64_t seen_ = 0;  // sequence of the newest event that was heard of
+    std::int64_t seen_ = 0;  // sequence number of the newest event received
     bool looked_ = false;
 };
 
-// While this object lives, Ctrl-C ends the program after a note on stderr: the jobs go on, and how
-// to come back to them. At most one lives at a time.
+// While this object lives, Ctrl-C prints that the jobs continue and how to watch them again, then
+// ends the program. At most one such object may exist.
 class InterruptNote {
   public:
     explicit InterruptNote(const std::vector<std::uint64_t>& ids);
@@ -40,14 +40,15 @@ class InterruptNote {
     struct sigaction before_ {};
 };
 
-// Returns the job once it is over. Prints for people why it did not end well.
+// Returns the job once it has ended. Prints the reason of a failure, unless the output is JSON.
 Result<Json> await_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
-// The same, printing how it goes: one line that is overwritten on a terminal, else a line when the
-// state or the progress changed.
+// Like await_job(), and prints the progress: one line that is overwritten on a terminal, otherwise
+// a line whenever the state or the progress changes.
 Result<Json> follow_job(const Context& context, Daemon& daemon, std::uint64_t id);
 
-// The highest exit status of the jobs, each followed or awaited; they are appended to `ended`.
+// Awaits (or follows) the jobs in turn and appends them to `ended`. Returns the highest exit
+// status.
 Result<int> watch_jobs(const Context& context, Daemon& daemon,
                        const std::vector<std::uint64_t>& ids, bool follow, Json& ended);
 

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kBySet = 0;  // in the place of a line
+constexpr int kBySet = 0;  // the line of a key that --set gives
 
 std::string file_name(const std::string& program) {
     std::string name = fs::path(program).filename();
@@ -34,7 +34,8 @@ bool is_utf8(const std::string& text) {
     return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
 }
 
-// The library throws when it writes such strings, and replacing bytes would change an argument.
+// Reports strings that are not UTF-8: the JSON library throws when it writes them, and replacing
+// bytes would change an argument.
 void find_bytes(const Json& value, const std::string& path, std::vector<spec::Problem>& found) {
     const auto refuse = [&](const std::string& text) {
         if (is_utf8(text)) return;
@@ -54,7 +55,7 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     }
 }
 
-// The script as it is now: what is edited later does not change the job.
+// Makes a job of a script. It copies the script's text, so later edits do not change the job.
 Result<Source> script_source(const std::string& text, const std::string& file) {
     ROLL_TRY(Source source, command_source({file}));
     source.label = file;
@@ -74,8 +75,8 @@ spec::ParsedJob parse_source(const Source& source) {
     return spec::parse_job(source.document.dump(), source.base);
 }
 
-// The program whose configuration this document is, by the keys at its top (x-foreign of the
-// schema). nullopt if it has too few of any program's keys.
+// Returns the name of another program whose configuration this document seems to be, judged by its
+// top-level keys (x-foreign in the schema); nullopt if no program matches.
 std::optional<std::string> foreign_format(const Json& document) {
     for (const spec::EmbeddedJson format : spec::job_schema()["x-foreign"]) {
         double found = 0;
@@ -88,7 +89,8 @@ std::optional<std::string> foreign_format(const Json& document) {
 
 using Lines = std::map<std::string, int>;
 
-// Finding them takes as long as reading the file did: only for one with problems.
+// Returns the line of each key. This takes as long as reading the file, so it is called only for a
+// source with problems.
 Lines lines_of(const Source& source) {
     Lines lines = source.lines;
     if (!source.yaml) return lines;
@@ -97,7 +99,7 @@ Lines lines_of(const Source& source) {
     return lines;
 }
 
-// "line 7: ", of the key or of what it would stand in; nothing where neither is in the file.
+// Returns "line 7: " for the key at `path` or its nearest parent; empty if neither is in the file.
 std::string line_of(const Lines& lines, std::string path) {
     while (!path.empty()) {
         const auto found = lines.find(path);
@@ -111,8 +113,8 @@ std::string line_of(const Lines& lines, std::string path) {
 
 }  // namespace
 
-// YAML documents, or JSON: one, or one a line. None in a text of empty lines, comments and marks of
-// documents.
+// Reads YAML documents, or JSON: one value, or one per line. Returns none for a text that has only
+// empty lines, comments and document marks.
 static Result<std::vector<Json>> read_documents(const std::string& text, const std::string& file) {
     std::vector<Json> documents;
     for (std::size_t from = 0; from < text.size();) {
@@ -133,7 +135,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
     if (fs::is_directory(file, error)) {
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("{} is a directory; submit takes job files, YAML, JSON or TOML, and "
+            fmt::format("{} is a directory; submit takes job files (YAML, JSON or TOML) and "
                         "scripts that start with #!",
                         file),
             fmt::format("rollctl submit {}/*.yaml", fs::path(file).lexically_normal().string()));
@@ -165,10 +167,10 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
     }
     if (sources.empty()) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} holds no job: it is empty, or has comments only; a job needs "
+                    fmt::format("{} contains no job: it is empty or has only comments; a job needs "
                                 "at least `name` and `kind`",
-                                file == "-" ? "the standard input" : file),
-                    "docs/job-file.md has all keys; rollctl submit -- PROGRAM needs no file");
+                                file == "-" ? "standard input" : file),
+                    "see docs/job-file.md for all keys; rollctl submit -- PROGRAM needs no file");
     }
     return sources;
 }
@@ -192,7 +194,7 @@ Result<std::string> working_directory() {
     if (!error) return here;
     return fail(ErrorCode::InvalidArgument,
                 "the working directory cannot be read: " + error.message(),
-                "cd to a directory that exists, and try again");
+                "cd to an existing directory and try again");
 }
 
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources) {
@@ -208,7 +210,7 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
                 fmt::format("{}{} cannot be queued:", problems.empty() ? "" : "\n", source.label);
             if (const auto format = foreign_format(source.document))
                 problems += fmt::format(
-                    "\n  it is a file of {}; Roll reads job files of its own (docs/job-file.md)",
+                    "\n  this is a configuration of {}; write a Roll job file (docs/job-file.md)",
                     *format);
         }
         const Lines lines = job.ok() ? Lines() : lines_of(source);

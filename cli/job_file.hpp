@@ -1,4 +1,4 @@
-// From what the user typed to JobSpecs: files, --set and the options that stand for keys.
+// Turns job files, --set and other options into JobSpecs.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,27 @@
 
 namespace roll::cli {
 
-// A document and the directory that its relative paths are taken from.
+// One job document and the directory that its relative paths start from.
 struct Source {
     std::string label;  // the file, for messages
     Json document;
     std::string base;
-    std::map<std::string, int> lines = {};         // of its keys, by their paths
-    std::shared_ptr<const std::string> yaml = {};  // where the others are, if there is one
-    std::size_t document_index = 0;                // of those in it
-    std::vector<std::string> notes = {};           // lines to say beside the submission
+    std::map<std::string, int> lines = {};         // key path -> line number
+    std::shared_ptr<const std::string> yaml = {};  // text to find other keys' lines in; may be null
+    std::size_t document_index = 0;                // index of this document in `yaml`
+    std::vector<std::string> notes = {};           // notes to print on submission
 };
 
 Result<std::vector<Source>> read_job_file(const std::string& file);
-// Puts the options into its document, and says of a --set that it has no line.
+// Applies the options to the source's document. Marks keys from --set as having no line.
 Result<void> apply_options(const JobOptions& options, Source& source);
 Result<Source> command_source(const std::vector<std::string>& program);
 
-// Error InvalidArgument if the directory was deleted.
+// Returns the working directory. Fails with InvalidArgument if it was deleted.
 Result<std::string> working_directory();
 
-// Every source's spec, or one Error InvalidArgument that holds all problems of all of them, those
-// of the models that they start from too.
+// Returns the spec of every source. Fails with one InvalidArgument that lists all problems of all
+// sources, including problems of the models that they start from.
 Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sources);
 
 }  // namespace roll::cli

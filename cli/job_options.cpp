@@ -17,7 +17,7 @@ Result<void> set_key(Json& document, const std::string& assignment) {
     if (equals == std::string::npos || equals == 0) {
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("--set {} is no KEY=VALUE; for example --set train.steps=600", assignment));
+            fmt::format("--set {}: expected KEY=VALUE, e.g. --set train.steps=600", assignment));
     }
     ROLL_TRY(Json value, yaml::read_value(assignment.substr(equals + 1)));
     const std::string path = assignment.substr(0, equals);
@@ -28,7 +28,9 @@ Result<void> set_key(Json& document, const std::string& assignment) {
         if (place->is_null()) *place = Json::object();
         if (!place->is_object() || key.empty()) {
             return fail(ErrorCode::InvalidArgument,
-                        fmt::format("--set {}: {} is no key of a mapping", assignment, path));
+                        fmt::format("--set {}: a key on the path {} is empty, or its parent is "
+                                    "not a mapping",
+                                    assignment, path));
         }
         place = &(*place)[key];
         if (dot == std::string::npos) break;
@@ -49,8 +51,8 @@ Result<void> parse_words(const std::string& words, JobOptions& options) {
     } catch (const CLI::ParseError& e) {
         return fail(
             ErrorCode::InvalidArgument, e.what(),
-            "#ROLL lines and ROLL_SUBMIT take the options of `rollctl submit --help` that a "
-            "job file has a key for");
+            "#ROLL lines and ROLL_SUBMIT take those options of `rollctl submit --help` that set a "
+            "key of the job file");
     }
     return {};
 }
@@ -58,13 +60,14 @@ Result<void> parse_words(const std::string& words, JobOptions& options) {
 }  // namespace
 
 void add_job_options(CLI::App& app, JobOptions& options) {
-    app.add_option("--set", options.sets, "KEY=VALUE of the job file, e.g. train.steps=600")
+    app.add_option("--set", options.sets,
+                   "Override a key of the job file: KEY=VALUE, e.g. train.steps=600; repeatable")
         ->allow_extra_args(false);
-    app.add_option("--slots", options.slots, "CPU slots of each node");
-    app.add_option("--gpus", options.gpus, "GPUs of each node, or a part of one: 0.5");
-    app.add_option("--nodes", options.nodes, "Nodes");
-    app.add_option("--time", options.time, "Limit of one attempt: 90s, 1h 30m, 1-12:00:00");
-    app.add_option("--name", options.name, "The job's name");
+    app.add_option("--slots", options.slots, "CPU slots per node");
+    app.add_option("--gpus", options.gpus, "GPUs per node, or a fraction of one GPU, e.g. 0.5");
+    app.add_option("--nodes", options.nodes, "Number of nodes");
+    app.add_option("--time", options.time, "Time limit per attempt: 90s, 1h 30m, 1-12:00:00");
+    app.add_option("--name", options.name, "Name of the job");
 }
 
 void add_queue_options(CLI::App& app, JobOptions& options) {
@@ -73,19 +76,20 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
         "--verify-data", [&options] { options.sets.emplace_back("data.verify=true"); },
         "Read and check all training data before the first step: data.verify");
     app.add_option("--after", options.after,
-                   "ok:ID, any:ID, failed:ID or exported:ID; again for more")
+                   "Start after job ID: ok:ID, any:ID, failed:ID or exported:ID; repeatable")
         ->allow_extra_args(false);
-    app.add_option("--begin", options.begin, "Not before: 2026-11-22T08:00:00Z, or +2h");
-    app.add_option("--deadline", options.deadline, "Ended if not over by then");
-    app.add_option("--array", options.array, "A job for each index: 0-15, 1,4-9, 0-15%4");
-    app.add_option("--cron", options.cron, "Again and again, in UTC: '30 3 * * 1-5', @daily");
-    app.add_option("--account", options.account, "Whose quota and share it uses");
-    app.add_option("--into", options.into, "The open job that it belongs to (rollctl open)");
+    app.add_option("--begin", options.begin, "Earliest start: 2026-11-22T08:00:00Z, or +2h");
+    app.add_option("--deadline", options.deadline,
+                   "Time at which an unfinished job is cancelled; same forms as --begin");
+    app.add_option("--array", options.array, "Submit a job per index: 0-15, 1,4-9, 0-15%4");
+    app.add_option("--cron", options.cron, "Repeat on a schedule, in UTC: '30 3 * * 1-5', @daily");
+    app.add_option("--account", options.account, "Account whose quota and fair share the job uses");
+    app.add_option("--into", options.into, "ID of the job group to add the job to (rollctl open)");
     app.add_option("--secret", options.secrets,
-                   "A secret that its programs find in their environment; again for more")
+                   "Secret to put into the job's environment (rollctl secret); repeatable")
         ->allow_extra_args(false);
-    app.add_option("--priority", options.priority, "Higher starts first; 0 if it is not said");
-    app.add_flag("--hold", options.hold, "Wait until rollctl release");
+    app.add_option("--priority", options.priority, "Jobs of higher priority start first [0]");
+    app.add_flag("--hold", options.hold, "Do not start the job before `rollctl release`");
 }
 
 Result<Time> parse_when(const std::string& text, Time now) {
@@ -95,7 +99,7 @@ Result<Time> parse_when(const std::string& text, Time now) {
     return now + from_now;
 }
 
-// A whole number as one: the schema's words are of those.
+// Returns a whole number as a JSON integer, so that the schema's messages show it without ".0".
 static Json number_json(double number) {
     const bool whole = number == std::floor(number) && std::abs(number) < 1e6;
     return whole ? Json(static_cast<int>(number)) : Json(number);
@@ -113,8 +117,8 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     if (options.slots) resource("slots_per_node", *options.slots);
     if (options.gpus && !std::isfinite(*options.gpus)) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("--gpus is {}; allowed: a whole number, or a part of one GPU such "
-                                "as 0.5",
+                    fmt::format("--gpus is {}; allowed: a whole number, or a fraction of one GPU "
+                                "such as 0.5",
                                 *options.gpus));
     }
     if (options.gpus) resource("gpus_per_node", number_json(*options.gpus));
@@ -160,7 +164,7 @@ Result<JobOptions> read_directives(std::string_view script, const std::string& f
     for_each_head_line(script, [&](int number, std::string_view line) {
         if (wrong || !line.starts_with(kDirective)) return;
         const std::string words(line.substr(kDirective.size()));
-        JobOptions alone;  // read by itself, an error has a line
+        JobOptions alone;  // parsing line by line gives an error its line number
         if (auto read = parse_words(words, alone); !read) {
             wrong = std::move(read).error();
             wrong->message = fmt::format("{}:{}: {}", file, number, wrong->message);

@@ -1,5 +1,5 @@
-// The options of submit, resume and plan that stand for keys of a job file, on a command line and
-// on a script's #ROLL lines alike.
+// The options of submit, resume and plan that set keys of a job file. They may stand on the command
+// line, on a script's #ROLL lines or in ROLL_SUBMIT.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ class App;
 
 namespace roll::cli {
 
-// What is set wins over the file.
+// An option that is set overrides the job file.
 struct JobOptions {
     std::vector<std::string> sets;   // "a.b=value"
     std::vector<std::string> after;  // "ok:ID"
@@ -25,36 +25,38 @@ struct JobOptions {
     bool hold = false;
     std::string name;
     std::string time;
-    std::string begin;     // an instant, or "+2h" from now
-    std::string deadline;  // the same
+    std::string begin;     // as parse_when() reads it
+    std::string deadline;  // as parse_when() reads it
     std::string array;
     std::string cron;
     std::string account;
     std::optional<int> into;
     std::optional<int> priority;
     std::optional<int> slots;
-    std::optional<double> gpus;  // 0.5: half of one
+    std::optional<double> gpus;  // 0.5 means half of one GPU
     std::optional<int> nodes;
 };
 
-void add_job_options(CLI::App& app, JobOptions& options);    // what plan takes too
-void add_queue_options(CLI::App& app, JobOptions& options);  // and what only queueing needs
+void add_job_options(CLI::App& app, JobOptions& options);    // the options that `plan` takes too
+void add_queue_options(CLI::App& app, JobOptions& options);  // all options
 
-// "2026-11-22T08:00:00Z", "+2h" from `now`, or "now".
+// Reads "2026-11-22T08:00:00Z", "+2h" from `now`, or "now".
 Result<Time> parse_when(const std::string& text, Time now);
 
-// Error InvalidArgument: a --set that is no a.b=value, or goes through what is no mapping.
+// Sets the document's keys from the options. Fails with InvalidArgument if a --set has not the form
+// a.b=value or descends into a value that is no mapping.
 Result<void> apply_options(const JobOptions& options, Json& document);
 
-// The options on the "#ROLL ..." lines in the comments at a script's head: they end at the first
-// line that is none. Error InvalidArgument, "FILE:LINE: ...".
+// Reads the "#ROLL ..." lines among the comments at a script's head, up to the first line that is
+// neither a comment nor empty. Fails with InvalidArgument, "FILE:LINE: ...".
 Result<JobOptions> read_directives(std::string_view script, const std::string& file);
 
-// A note with the "#SBATCH ..." lines in the same comments, which are not read; none without any.
+// Returns a note that lists the "#SBATCH ..." lines at the script's head, which Roll ignores; empty
+// if there are none.
 std::vector<std::string> slurm_directives(std::string_view script, const std::string& file);
 
-// The options in ROLL_SUBMIT, which win over a file and its #ROLL lines; the command line's win
-// over them.
+// Reads the options in ROLL_SUBMIT. They override a job file and its #ROLL lines; the command line
+// overrides them.
 Result<JobOptions> options_of_environment();
 
 }  // namespace roll::cli

@@ -15,7 +15,7 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Waiting since it was queued, running since it was started, or as long as it took.
+// Returns how long the job has been queued or running, or how long it ran; empty if it never did.
 std::string time_text(const Json& job, Time now) {
     const auto submitted = parse_time(job.value("submitted_at", Json()));
     const auto started = parse_time(job.value("started_at", Json()));
@@ -36,7 +36,7 @@ std::string info_text(const Json& job) {
     return text;
 }
 
-// The progress object, whether it came as one or as its text.
+// Returns the progress object, which may come as an object or as JSON text.
 Json progress_of(const Json& job) {
     const Json progress = job.value("progress", Json());
     if (!progress.is_string()) return progress;
@@ -144,7 +144,7 @@ std::string progress_text(const Json& job) {
 
 namespace {
 
-// "[########------------]  40 %" of what is done; empty if that is not known.
+// Returns a progress bar, "[########------------]  40 %"; empty if the share is unknown.
 std::string bar_text(const Json& progress, std::size_t cells) {
     if (!progress.is_object()) return "";
     for (const auto& [done, all] : {std::pair{"step", "steps"}, {"bytes", "bytes_total"}}) {
@@ -158,7 +158,7 @@ std::string bar_text(const Json& progress, std::size_t cells) {
     return "";
 }
 
-// At most so many bytes, and no character in part.
+// Cuts UTF-8 text to at most `bytes` bytes, at a character's boundary.
 std::string cut(std::string text, std::size_t bytes) {
     if (text.size() <= bytes) return text;
     while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
@@ -272,7 +272,8 @@ std::string job_text(const Json& job, Time now, bool color) {
     return text;
 }
 
-// A node without slots is the last word of a reaper: its roll-worker was killed.
+// Returns the node's state for people. A node with 0 slots is a reaper's last report after its
+// roll-worker was killed.
 static std::string node_state(const Json& node) {
     if (node.value("slots", Json()) == 0) return "ended";
     if (node.value("draining", Json()) == true) return "draining";

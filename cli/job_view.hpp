@@ -1,4 +1,4 @@
-// What rolld says about jobs, nodes and events, as text. Pure.
+// Formats rolld's replies about jobs, nodes and events as text. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace roll::cli {
 
-const Fields& job_fields();   // what -o may name of a job: keys of a summary, `time` and `info`
-const Fields& node_fields();  // and of a node: keys, `state` in words and `heard`
+const Fields& job_fields();   // fields that -o accepts for jobs: a summary's keys, `time`, `info`
+const Fields& node_fields();  // fields that -o accepts for nodes: their keys, `state`, `heard`
 
-// The keys of a summary that jobs_text() reads: no other need be asked for.
+// Returns the keys of a job's summary that jobs_text() reads with this format.
 std::vector<std::string> asked_fields(const Format& format);
 
-// `jobs` and `nodes` are the replies' lists.
+// `jobs` and `nodes` are the lists in rolld's replies.
 std::string jobs_text(const Json& jobs, const Format& format, Time now, bool color);
 std::string job_text(const Json& job, Time now, bool color);
 std::string nodes_text(const Json& nodes, const Format& format = {});
@@ -25,14 +25,16 @@ std::string event_text(const Json& event);
 
 bool is_over(const Json& job);
 
-// The status that `wait` ends with: the job's own code; 1 if a job that did not end well has none.
+// Returns the exit status of `wait`: 0 if the job is done, else the job's exit code, or 1 if it has
+// none.
 int exit_status(const Json& job);
 
-// "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if nothing is known yet.
+// Returns "step 120/300  loss 2.310  41.2k tokens/s  1m 05s left"; empty if there is no progress.
 std::string progress_text(const Json& job);
 
-// How a job stands, in a line; on a terminal, `width` columns wide (0: none), with a bar where
-// there is room, and cut to fit unless the job is over.
+// Returns the job's state and progress in one line. `width` is the terminal's width, 0 if there is
+// no terminal. On a terminal the line has a bar if there is room, and is cut to `width` until the
+// job ends.
 std::string job_line(const Json& job, std::size_t width, bool color);
 
 }  // namespace roll::cli

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 Result<std::string> program_path(const std::string& name) {
     const fs::path beside = fs::path(io::own_program()).parent_path() / name;
     if (::access(beside.c_str(), X_OK) == 0) return beside.string();
-    return fail(ErrorCode::NotFound, "there is no program " + beside.string(),
+    return fail(ErrorCode::NotFound, "program not found: " + beside.string(),
                 "cmake --build --preset release --target " + name);
 }
 

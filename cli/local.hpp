@@ -1,4 +1,4 @@
-// The private pair on this machine: finding, starting and ending rolld and roll-worker.
+// Helpers to find, start and stop a private rolld and roll-worker on this machine.
 #pragma once
 
 #include <chrono>
@@ -12,17 +12,18 @@
 
 namespace roll::cli {
 
-// The path of a program that was installed with this one. Error NotFound.
+// Returns the path of a program installed beside this one. Fails with NotFound.
 Result<std::string> program_path(const std::string& name);
 
-// Starts a program in a session of its own, its output appended to `log`. It goes on without us.
+// Starts a program in a session of its own and appends its output to `log`. It outlives rollctl.
 Result<pid_t> start_in_background(const std::vector<std::string>& arguments,
                                   const std::filesystem::path& log);
 
-// True once the process is gone.
+// Waits up to `patience` for the process to end; returns whether it did.
 bool wait_gone(pid_t pid, std::chrono::milliseconds patience);
 
-// The last lines of a file behind its first `since` bytes, for telling why a program did not start.
+// Returns the last `count` lines of a file, ignoring its first `since` bytes. They show why a
+// program did not start.
 std::string last_lines(const std::filesystem::path& file, std::size_t count, std::uintmax_t since);
 
 }  // namespace roll::cli

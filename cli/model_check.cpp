@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kByteValues = 256;
 
-// A file may also say "{previous.result}", which is nowhere yet.
+// Returns whether this machine can read the directory. A placeholder such as "{previous.result}"
+// is not visible.
 bool is_visible(const std::string& directory) {
     return ::access(directory.c_str(), R_OK | X_OK) == 0;
 }
@@ -43,14 +44,14 @@ Json object_of(const Json& document, const char* key) {
     return value.is_object() ? value : Json::object();
 }
 
-// What a HuggingFace directory says of itself; empty: it does not, or is none.
+// Returns the `model_type` in a HuggingFace directory's config; empty if there is none.
 std::string type_of(const fs::path& directory) {
     const auto config = formats::read_hf_config(directory);
     const Json type = config ? config->value("model_type", Json()) : Json();
     return type.is_string() ? type.get<std::string>() : "";
 }
 
-// The config alone, so that sizes can be judged where the weights are damaged.
+// Reads the config only, so that sizes can be checked even if the weights are damaged.
 Result<void> read_config(convert::Source& source, const families::Families& families) {
     ROLL_TRY(source.format, convert::detect_format(source.directory));
     if (source.format == convert::Format::Mca)
@@ -65,7 +66,7 @@ Result<void> read_config(convert::Source& source, const families::Families& fami
 struct CheckedJob {
     const Json& document;
     const std::string& base;
-    std::string prefix;  // of paths: "then[0]."
+    std::string prefix;  // put before each path, e.g. "then[0]."
     bool whole;
     std::vector<spec::Problem>& found;
 
@@ -80,7 +81,7 @@ struct CheckedJob {
     void note(const std::string& path, const std::string& message) const {
         found.push_back({prefix + path, message});
     }
-    // A resumed job has the checkpoint's model, and may do without what it once started from.
+    // A resumed job has the checkpoint's model, so `model.from` may no longer exist.
     bool resumes() const { return kind == "resume"; }
 };
 
@@ -125,7 +126,7 @@ const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
     return &model;
 }
 
-// Of sizes in the file, as the ranks will complete them.
+// Returns the model that the sizes in the job file describe, completed as the ranks complete them.
 std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
                                                          std::optional<std::int64_t> ids) {
     const Json name = job.model.value("family", Json());
@@ -135,7 +136,7 @@ std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
         return known.find(model_type);
     });
     if (!family) {
-        job.note("model.family", fmt::format("is {}, but {}", model_type, family.error().message));
+        job.note("model.family", fmt::format("is {}: {}", model_type, family.error().message));
         return std::nullopt;
     }
     if (!job.whole) return std::nullopt;
@@ -153,7 +154,7 @@ std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
         return {};
     };
     if (const auto built = build(); !built)
-        job.note("model", "does not work: " + built.error().message);
+        job.note("model", "is invalid: " + built.error().message);
     return model;
 }
 
@@ -171,8 +172,9 @@ ModelCheck::Tokens ModelCheck::tokens(const CheckedJob& job, const Model* model)
     const std::string file = directory + "/tokenizer.json";
     std::error_code error;
     if (!fs::is_regular_file(file, error)) {
-        tokens.problem =
-            directory + " has no tokenizer.json; name a directory that has one, or bytes";
+        tokens.problem = directory +
+                         " has no tokenizer.json; set tokenizer to a directory that has one, or "
+                         "to bytes";
         return tokens;
     }
     const auto text = read_file(file);
@@ -191,16 +193,17 @@ void check_rows(const CheckedJob& job, std::int64_t rows, std::int64_t ids) {
     if (asked && !job.from.empty() && *asked < rows)
         return job.note(
             "model.vocab_size",
-            fmt::format("is {}; allowed: at least {}, the rows that the model has", *asked, rows));
+            fmt::format("is {}; allowed: at least {}, the model's vocabulary size", *asked, rows));
     if (asked.value_or(rows) >= ids) return;
     const std::string enough = fmt::format("model.vocab_size {}", (ids + 63) / 64 * 64);
     if (asked)
-        job.note("model.vocab_size",
-                 fmt::format("is {}; allowed: at least {}, the tokenizer's ids", *asked, ids));
+        job.note(
+            "model.vocab_size",
+            fmt::format("is {}; allowed: at least {}, the tokenizer's number of ids", *asked, ids));
     else
         job.note("tokenizer",
-                 fmt::format("has ids up to {}, but the model's embedding has {} rows; name the "
-                             "tokenizer that belongs to the model, or more rows: {}",
+                 fmt::format("has ids up to {}, but the model's embedding has {} rows; use the "
+                             "model's own tokenizer, or set {}",
                              ids - 1, rows, enough));
 }
 
@@ -218,12 +221,12 @@ void check_freeze(const CheckedJob& job, const std::vector<std::string>& paramet
         }
         if (!used)
             job.note(fmt::format("model.freeze[{}]", i),
-                     fmt::format("is {}, and no parameter is called so; there are {}, {} and "
-                                 "others",
+                     fmt::format("is {}, which matches no parameter; parameters are named {}, {} "
+                                 "and so on",
                                  glob, parameters[0], parameters[1]));
     }
     if (std::ranges::all_of(frozen, std::identity()))
-        job.note("model.freeze", "keeps all parameters, so there is nothing to train");
+        job.note("model.freeze", "freezes all parameters, so there is nothing to train");
 }
 
 }  // namespace
@@ -232,7 +235,7 @@ void ModelCheck::check(const CheckedJob& job) {
     const Model* model = job.from.empty() ? nullptr : given_model(job);
     if (model != nullptr && !job.resumes())
         for (const std::string& problem : model->problems)
-            job.note("model.from", fmt::format("is {}, but {}", job.from, problem));
+            job.note("model.from", fmt::format("is {}: {}", job.from, problem));
     const Tokens tokens = this->tokens(job, model);
     if (!tokens.problem.empty() && !job.resumes())
         job.note("tokenizer", "cannot be used: " + tokens.problem);
@@ -248,7 +251,7 @@ void ModelCheck::check(const CheckedJob& job) {
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    const bool said = job.model.contains("max_position_embeddings");  // then it has been compared
+    const bool said = job.model.contains("max_position_embeddings");  // then sized_model() checked
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",
                  fmt::format("is {}; allowed: at most {}, the model's max_position_embeddings",

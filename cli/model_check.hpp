@@ -1,6 +1,5 @@
-// What is wrong with the model that a training job starts from, as far as configs and the heads of
-// files tell: said before the job is queued, not hours later by its ranks, which check all of it
-// again. No weight is read.
+// Checks the model that a training job starts from, before the job is queued rather than hours
+// later in its ranks (which check it again). Reads configs and file headers, no weights.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +15,25 @@
 
 namespace roll::cli {
 
-struct CheckedJob;  // one document, and where its problems go
+struct CheckedJob;  // one job document and the list that collects its problems
 
-// A directory is opened once, however many jobs name it.
+// Opens each directory once, however many jobs name it.
 class ModelCheck {
   public:
-    // Every problem of a job's document as its file has it, and of the jobs of its `then`. What has
-    // another type than the schema says is the schema's to refuse, and a directory that cannot be
-    // seen from here the rank's. `whole`: the schema found nothing, so sizes can be judged.
+    // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a
+    // wrong type, which the schema reports, and directories that this machine cannot see, which the
+    // ranks check. `whole` says that the schema found no problem, so that sizes can be checked.
     std::vector<spec::Problem> problems(const Json& document, const std::string& base, bool whole);
 
   private:
     struct Model {
-        std::optional<spec::ModelConfig> config;  // none: a problem says why
-        std::vector<std::string> parameters;      // native names; empty: not known
-        bool reads_bytes = false;                 // it was trained on bytes
+        std::optional<spec::ModelConfig> config;  // nullopt: `problems` says why
+        std::vector<std::string> parameters;      // native names; empty if unknown
+        bool reads_bytes = false;                 // the model was trained on bytes
         std::vector<std::string> problems;
     };
     struct Tokens {
-        std::optional<std::int64_t>
-            ids;  // none: a problem says why, or it cannot be seen from here
+        std::optional<std::int64_t> ids;  // nullopt: see `problem`, or the tokenizer is not visible
         std::string problem;
     };
 
@@ -45,7 +43,7 @@ class ModelCheck {
     Tokens tokens(const CheckedJob& job, const Model* model);
     const Result<families::Families>& families(const std::string& model_type);
 
-    std::map<std::string, Result<families::Families>> families_;  // by who asked for them
+    std::map<std::string, Result<families::Families>> families_;  // by model_type
     std::map<std::string, Model> models_;
     std::map<std::string, Tokens> tokenizers_;
 };

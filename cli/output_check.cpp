@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLevelsUp = 2;  // `runs/NAME-ID` beside a job file: `runs` need not be there yet
+constexpr int kLevelsUp = 2;  // `runs/NAME-ID` beside a job file: `runs` may not exist yet
 
 std::string user_text(uid_t uid) {
     const passwd* const entry = ::getpwuid(uid);
@@ -27,7 +27,7 @@ std::string user_text(uid_t uid) {
                             : fmt::format("{} (uid {})", entry->pw_name, uid);
 }
 
-// nullopt if the user is not known here.
+// Returns nullopt if this machine does not know the user.
 std::optional<bool> is_in_group(uid_t uid, gid_t group) {
     const passwd* const entry = ::getpwuid(uid);
     if (entry == nullptr) return std::nullopt;
@@ -44,7 +44,7 @@ bool has_acl(const fs::path& path) {
            ::getxattr(path.c_str(), "system.nfs4_acl", nullptr, 0) > 0;
 }
 
-// Returns what the mode bits allow; true if something else may decide.
+// Returns what the mode bits allow; true if something else (root, an ACL) may decide.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
@@ -56,7 +56,7 @@ bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) 
     return in_group ? (*in_group ? group : others) : group || others;
 }
 
-// Why the user cannot write there; nullopt if nothing is known to stand against it.
+// Returns why the user cannot write to `output`; nullopt if no reason is known.
 std::optional<std::string> obstacle(const std::string& output, uid_t uid) {
     fs::path place(output);
     struct stat status {};
@@ -64,13 +64,13 @@ std::optional<std::string> obstacle(const std::string& output, uid_t uid) {
         place = place.parent_path();
         if (level == kLevelsUp || !place.has_relative_path()) return std::nullopt;
     }
-    if (!S_ISDIR(status.st_mode)) return fmt::format("{} is no directory", place.string());
+    if (!S_ISDIR(status.st_mode)) return fmt::format("{} is not a directory", place.string());
     struct statvfs volume {};
     if (::statvfs(place.c_str(), &volume) == 0 && (volume.f_flag & ST_RDONLY) != 0)
         return fmt::format("{} is on a read-only file system", place.string());
     if (may_write(place, status, uid)) return std::nullopt;
     return fmt::format(
-        "{}, who runs the jobs of this rolld, may not write in {} (owner {}, mode "
+        "rolld runs jobs as {}, who may not write to {} (owner {}, mode "
         "{:04o})",
         user_text(uid), place.string(), user_text(status.st_uid), status.st_mode & 07777U);
 }
@@ -79,8 +79,9 @@ Result<void> check_output(const spec::JobSpec& spec, uid_t uid) {
     const auto why = spec.output.empty() ? std::nullopt : obstacle(spec.output, uid);
     if (!why) return {};
     return fail(ErrorCode::Refused,
-                fmt::format("{} cannot write its output {}: {}", spec.name, spec.output, *why),
-                "chmod or chown that directory, or give another: --set output=DIR");
+                fmt::format("job {} cannot write to its output directory {}: {}", spec.name,
+                            spec.output, *why),
+                "chmod or chown that directory, or use another: --set output=DIR");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whether jobs may write to their output directories, as far as this machine sees those.
+// Checks that jobs may write to their output directories, as far as this machine can tell.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace roll::cli {
 
-// Error Refused names the first job whose output directory user `uid`, who runs the jobs, may not
-// make or write to. A directory of which this machine knows neither itself nor its parent nor the
-// one above counts as writable: it may lie on a volume of the nodes alone.
+// Fails with Refused at the first job whose output directory user `uid` (who runs the jobs) may not
+// create or write to. If the directory, its parent and its grandparent do not exist here, it counts
+// as writable: it may be on a file system that only the nodes mount.
 Result<void> check_outputs(const std::vector<spec::JobSpec>& specs, uid_t uid);
 
 }  // namespace roll::cli

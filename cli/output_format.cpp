@@ -29,11 +29,11 @@ tl::unexpected<Error> no_such_field(const std::string& text, const std::string& 
     return fail(ErrorCode::InvalidArgument,
                 fmt::format("-o {}: {} has no {}{}", text, fields.row, field,
                             near ? "; did you mean " + *near + "?" : ""),
-                fmt::format("allowed, with commas between or each in braces: {}",
+                fmt::format("fields, separated by commas or each in braces: {}",
                             fmt::join(fields.known, ", ")));
 }
 
-// ">8", ".20", "^10.4".
+// Reads the alignment and widths after the colon: ">8", ".20", "^10.4".
 bool read_shape(std::string_view shape, Part& part) {
     if (!shape.empty() && std::string_view("<>^").find(shape[0]) != std::string_view::npos) {
         part.align = shape[0];
@@ -51,7 +51,7 @@ bool read_shape(std::string_view shape, Part& part) {
     return part.most.has_value();
 }
 
-// The field between braces: "id", "name:<20".
+// Reads the field between braces: "id", "name:<20".
 Result<void> read_field(const std::string& text, std::string_view inner, const Fields& fields,
                         Part& part) {
     const std::size_t colon = std::min(inner.find(':'), inner.size());
@@ -59,8 +59,9 @@ Result<void> read_field(const std::string& text, std::string_view inner, const F
     if (!is_known(part.field, fields)) return no_such_field(text, part.field, fields);
     if (colon < inner.size() && !read_shape(inner.substr(colon + 1), part)) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("-o {}: {{{}}} is no field", text, inner),
-                    "allowed: {FIELD}, {FIELD:<20} (or > or ^) at least so wide, {FIELD:.8} cut");
+                    fmt::format("-o {}: {{{}}} is not a valid field", text, inner),
+                    "allowed: {FIELD}, {FIELD:<20} (or > or ^) to pad to 20 characters, "
+                    "{FIELD:.8} to cut to 8");
     }
     return {};
 }
@@ -78,9 +79,8 @@ Result<Format> read_pattern(const std::string& text, const Fields& fields) {
         }
         const std::size_t end = text.find('}', i);
         if (text[i] == '}' || end == std::string::npos) {
-            return fail(ErrorCode::InvalidArgument,
-                        fmt::format("-o {}: a brace has no other", text),
-                        "{{ and }} stand for braces themselves");
+            return fail(ErrorCode::InvalidArgument, fmt::format("-o {}: unmatched brace", text),
+                        "write {{ and }} for literal braces");
         }
         ROLL_TRY_VOID(
             read_field(text, std::string_view(text).substr(i + 1, end - i - 1), fields, part));
@@ -103,7 +103,7 @@ Result<std::map<std::string, std::string>> names_in(const std::string& file, con
                        std::ranges::all_of(list, [](const Json& one) { return one.is_string(); });
     if (!texts) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{}: {} is no mapping of names to formats", file, fields.list),
+                    fmt::format("{}: {} must map names to formats", file, fields.list),
                     fmt::format("for example {}: {{short: \"{{{}}}\"}}", fields.list,
                                 fields.known.front()));
     }
@@ -123,7 +123,7 @@ Result<Format> read_list(const std::string& text, const Fields& fields) {
     return format;
 }
 
-// Of characters, not of bytes: none is cut in two.
+// Returns the offset in bytes after the first `characters` characters of UTF-8 text.
 std::size_t end_of(const std::string& text, std::size_t characters) {
     std::size_t at = 0;
     for (; at < text.size(); ++at) {

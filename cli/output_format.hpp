@@ -1,6 +1,6 @@
-// How the rows of a list are printed: -o of `jobs`, `nodes` and `alloc list`. Either a table of
-// fields, "id,name,state", or a line a row after a pattern, "{id} {name:<20} {state:.4}", or the
-// name of one of these in formats.yaml.
+// The option -o of `jobs`, `nodes` and `alloc list`. It takes a list of fields for a table,
+// "id,name,state"; a pattern for one line per row, "{id} {name:<20} {state:.4}"; or the name that
+// formats.yaml gives to one of these.
 #pragma once
 
 #include <functional>
@@ -14,43 +14,43 @@
 
 namespace roll::cli {
 
-// What rows there are, and what they have.
+// Describes a kind of rows.
 struct Fields {
     std::string row;   // "a job"
-    std::string list;  // "jobs": where formats.yaml has the names of its formats
-    std::vector<std::string> known;
+    std::string list;  // "jobs": the key in formats.yaml with named formats for these rows
+    std::vector<std::string> known;  // the fields' names
 };
 
-// Text, and after it a field; the last part of a pattern may have none.
+// A part of a pattern: literal text, then a field. The last part may have no field.
 struct Part {
     std::string text{};
     std::string field{};
     char align = '<';  // or '>', '^'
     std::size_t width = 0;
-    std::optional<std::size_t> most{};  // what is longer is cut
+    std::optional<std::size_t> most{};  // cut longer values to this many characters
 };
 
-// Nothing: the list's own table.
+// A parsed -o. Without fields, the list prints its default table.
 struct Format {
-    std::vector<std::string> fields{};  // "resources.nodes": a key of a field that is a mapping
-    std::vector<Part> pattern{};        // empty: a table of the fields
+    std::vector<std::string> fields{};  // "resources.nodes" is a key inside the field `resources`
+    std::vector<Part> pattern{};        // empty for a table of `fields`
 };
 
-// Error InvalidArgument: a field that such a row does not have (with those that it has), a pattern
-// that is none. Names are looked up in `file` once all else has failed.
+// Reads a list of fields, a pattern, or else a name from `file`. Fails with InvalidArgument on an
+// unknown field (and lists the fields) or a malformed pattern.
 Result<Format> parse_format(const std::string& text, const Fields& fields, const std::string& file);
 
-// ROLL_FORMATS, else formats.yaml of the user's own configuration.
+// Returns ROLL_FORMATS, else the path of formats.yaml in the user's configuration directory.
 std::string formats_file();
 
-// What -o help prints: the fields, and the names in `file`.
+// Returns the text that `-o help` prints: the fields and the named formats in `file`.
 Result<std::string> format_help(const Fields& fields, const std::string& file);
 
-// `cell` makes the text of a row's field. Colour: as table().
+// Formats the rows. `cell` returns the text of a row's field; `color` as in table().
 std::string rows_text(const Format& format, const Json& rows, bool color,
                       const std::function<std::string(const Json&, const std::string&)>& cell);
 
-// A field of a row for people; of "a.b" the key b of its field a.
+// Returns a field of a row as text; "a.b" is the key b inside the field a.
 std::string deep_field_text(const Json& row, const std::string& field);
 
 }  // namespace roll::cli

@@ -83,7 +83,7 @@ std::string amount_text(double amount) {
 std::string number_text(const Json& value) {
     if (value.is_number_integer()) return value.dump();
     if (!value.is_number()) return "";
-    constexpr double kLarge = 1e4;  // from here on four digits would be an exponent
+    constexpr double kLarge = 1e4;  // from here on {:.4g} would print an exponent
     const double real = value.get<double>();
     return real >= kLarge && real < 1e12 ? fmt::format("{:.0f}", real)
                                          : fmt::format("{:.4g}", real);
@@ -138,12 +138,12 @@ std::string field_text(const Json& object, const std::string& key) {
 
 namespace {
 
-constexpr std::size_t kAxis = 11;  // characters of a line before the curve: "   2.3101 |"
+constexpr std::size_t kAxis = 11;  // width of the label before the curve: "   2.3101 |"
 
 struct Range {
     double low = 0;
     double high = 0;
-    // The cell of `value` among `cells`.
+    // Returns the index of the cell that `value` falls into, of `cells` equal cells.
     std::size_t cell(double value, std::size_t cells) const {
         if (high <= low || cells < 2) return 0;
         const double share = (value - low) / (high - low);
@@ -160,7 +160,7 @@ Range range_of(const Values& values, Member member) {
     return {(*low).*member, (*high).*member};
 }
 
-// A point for each column that has any: x is the column, y the mean.
+// Returns a point for each column that has any points: x is the column, y the mean.
 std::vector<Point> column_means(const std::vector<Point>& points, std::size_t width) {
     const Range x = range_of(points, &Point::x);
     std::vector<double> sums(width, 0.0);
@@ -177,7 +177,7 @@ std::vector<Point> column_means(const std::vector<Point>& points, std::size_t wi
     return means;
 }
 
-// The axis for x and its labels: both ends, and the middle where there is room.
+// Draws the x axis with labels at both ends, and in the middle if there is room.
 std::string x_axis(const Range& x, std::size_t width) {
     std::string labels(width, ' ');
     const auto put = [&](double value, std::size_t cell, bool ends_there) {

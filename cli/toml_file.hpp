@@ -1,4 +1,4 @@
-// Job files in TOML, as JSON.
+// Reads job files in TOML.
 #pragma once
 
 #include <map>
@@ -11,10 +11,11 @@ namespace roll::cli {
 
 struct TomlFile {
     Json document = Json::object();
-    std::map<std::string, int> lines{};  // of its keys, by their paths: as yaml::key_lines
+    std::map<std::string, int> lines{};  // key path -> line number, as in yaml::key_lines
 };
 
-// Dates and times become text. Error InvalidArgument, "FILE:LINE: not TOML: ...".
+// Reads TOML as JSON; dates and times become strings. Fails with InvalidArgument,
+// "FILE:LINE: not TOML: ...".
 Result<TomlFile> read_toml(const std::string& text, const std::string& file);
 
 }  // namespace roll::cli

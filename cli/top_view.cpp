@@ -12,9 +12,9 @@ namespace roll::cli {
 namespace {
 
 constexpr std::size_t kSpark = 16;
-constexpr std::size_t kEventsLeast = 4;  // lines kept for events where there are many jobs
+constexpr std::size_t kEventsLeast = 4;  // lines reserved for events, however many jobs there are
 
-// The first `width` characters of UTF-8 text.
+// Returns the first `width` characters of UTF-8 text.
 std::string cut(const std::string& text, std::size_t width) {
     std::size_t characters = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -51,7 +51,7 @@ std::size_t characters_of(const std::string& text) {
         text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// Two lines where the curves do not fit beside the rest.
+// Returns one line for the job, or two if its curves do not fit on the first.
 std::vector<std::string> job_lines(const Json& job, const TopData& data, std::size_t width,
                                    Time now) {
     const auto curve = data.curves.find(job.value("id", std::uint64_t{0}));
@@ -109,7 +109,7 @@ std::vector<std::string> top_lines(const TopData& data, std::size_t width, std::
     std::size_t told = 0;
     for (; told < data.jobs.size(); ++told) {
         const auto more = job_lines(data.jobs[told], data, width, now);
-        if (more.size() + (told + 1 < jobs ? 1 : 0) > room) break;  // a line says what is left out
+        if (more.size() + (told + 1 < jobs ? 1 : 0) > room) break;  // leave a line for "and N more"
         room -= more.size();
         lines.insert(lines.end(), more.begin(), more.end());
     }

@@ -1,4 +1,4 @@
-// Allocation queues: what rolld may order from Slurm, and how that stands.
+// `rollctl alloc`: manages allocation queues, from which rolld orders Slurm allocations.
 #include "cli/commands/alloc.hpp"
 
 #include <cmath>
@@ -100,7 +100,7 @@ Result<Json> queue_of(const AllocOptions& options) {
     return parse_json(spec::to_json(queue));
 }
 
-// The command as it could be typed, then the script that it reads.
+// Returns the sbatch command line as a comment, then the script that sbatch reads.
 std::string dry_run_text(const Json& reply) {
     std::string text = "#";
     for (const Json& word : reply.value("command", Json::array()))
@@ -112,28 +112,32 @@ std::string dry_run_text(const Json& reply) {
 
 void add_alloc_options(CLI::App& sub, AllocOptions& a) {
     sub.add_option("NAME", a.name)->required();
-    sub.add_option("--time", a.time, "Of an allocation: 90m, 12h, 1-12:00:00")->required();
-    sub.add_option("--nodes", a.nodes, "Of an allocation [1]");
-    sub.add_option("--gpus", a.gpus, "Of a node [0]");
-    sub.add_option("--slots", a.slots, "CPU slots of a node [one a GPU]");
+    sub.add_option("--time", a.time, "Time limit per allocation: 90m, 12h, 1-12:00:00")->required();
+    sub.add_option("--nodes", a.nodes, "Nodes per allocation [1]");
+    sub.add_option("--gpus", a.gpus, "GPUs per node [0]");
+    sub.add_option("--slots", a.slots, "CPU slots per node [1 per GPU, at least 1]");
     sub.add_option("--partition", a.partition);
     sub.add_option("--account", a.account);
     sub.add_option("--qos", a.qos);
     sub.add_option("--constraint", a.constraint);
-    sub.add_option("--sbatch-arg", a.sbatch_args, "For sbatch, e.g. --sbatch-arg=--exclusive")
+    sub.add_option("--sbatch-arg", a.sbatch_args,
+                   "Argument to pass to sbatch, e.g. --sbatch-arg=--exclusive; repeatable")
         ->allow_extra_args(false);
-    sub.add_option("--setup", a.setup, "A shell line before the worker, e.g. 'module load x'")
+    sub.add_option("--setup", a.setup,
+                   "Shell line to run before the worker, e.g. 'module load x'; repeatable")
         ->allow_extra_args(false);
-    sub.add_option("--max-jobs", a.max_jobs, "Allocations at once [10; 0: no limit]");
-    sub.add_option("--max-nodes", a.max_nodes, "Nodes at once [no limit]");
-    sub.add_option("--max-gpu-hours", a.max_gpu_hours, "Over the queue's life [no limit]");
-    sub.add_option("--backlog", a.backlog, "Ordered and not yet granted [4]");
+    sub.add_option("--max-jobs", a.max_jobs, "Most allocations at once [10]; 0 means no limit");
+    sub.add_option("--max-nodes", a.max_nodes, "Most nodes at once [no limit]");
+    sub.add_option("--max-gpu-hours", a.max_gpu_hours,
+                   "Most GPU-hours over the queue's life [no limit]");
+    sub.add_option("--backlog", a.backlog, "Most allocations that wait in Slurm's queue [4]");
     sub.add_option("--min-utilization", a.min_utilization,
-                   "Order only what waiting jobs use so much of: 0 to 1 [0]")
+                   "Order only if waiting jobs fill this share of the allocation: 0 to 1 [0]")
         ->check(CLI::Range(0.0, 1.0));
-    sub.add_option("--idle", a.idle, "Without work for so long: given back [5m]");
-    sub.add_option("--handover", a.handover, "Jobs leave so long before the end [2m]");
-    sub.add_flag("--dry-run", a.dry_run, "Print what an order would be; add nothing");
+    sub.add_option("--idle", a.idle, "Give an allocation back after this long without jobs [5m]");
+    sub.add_option("--handover", a.handover,
+                   "Stop jobs (with a checkpoint) this long before the allocation ends [2m]");
+    sub.add_flag("--dry-run", a.dry_run, "Print the sbatch command and script; add no queue");
 }
 
 Result<int> run_alloc_add(const Context& context, const AllocOptions& options) {

@@ -1,4 +1,4 @@
-// `rollctl alloc`: queues of allocations that rolld may order from Slurm.
+// `rollctl alloc`: manages allocation queues, from which rolld orders Slurm allocations.
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ struct AllocOptions {
 };
 Result<int> run_alloc_add(const Context& context, const AllocOptions& options);
 Result<int> run_alloc_list(const Context& context, const std::string& format);
-// pause, resume, remove, dry-run.
+// Runs `verb` on the queue `name`: pause, resume, remove or dry-run.
 Result<int> run_alloc_steer(const Context& context, const std::string& verb,
                             const std::string& name);
 void add_alloc_options(CLI::App& sub, AllocOptions& options);

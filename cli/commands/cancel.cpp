@@ -14,7 +14,7 @@ Result<int> run_cancel(const Context& context, const std::string& selector,
     }
     print(jobs_text(reply.value("cancelled", Json::array()), "cancelled", context.parsable));
     const std::string over = ids_text(reply.value("over", Json::array()));
-    if (!over.empty()) say("over already: " + over);
+    if (!over.empty()) say("already finished: " + over);
     return 0;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kHoldBack = std::chrono::seconds(5);
 
-// The recorded checkpoint that answers the request, or one that was asked for later.
+// Returns the checkpoint that answers request number `asked` or a later one; nullptr if none does.
 const Json* answering(const Json& checkpoints, const std::string& token, std::uint64_t asked) {
     for (const Json& one : checkpoints) {
         if (field_text(one, "token") == token && one.value("asked", std::uint64_t{0}) >= asked)
@@ -39,13 +39,13 @@ Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& requ
         if (const Json* found = answering(checkpoints, token, asked)) return *found;
         if (!runs(job, token))
             return fail(ErrorCode::Failed,
-                        fmt::format("the attempt of job {} ended before it could save", id),
+                        fmt::format("the attempt of job {} ended before it saved a checkpoint", id),
                         fmt::format("rollctl show {}", id));
         if (std::chrono::steady_clock::now() >= until)
             return fail(ErrorCode::Failed,
-                        fmt::format("job {} has saved nothing within {} s; it still may", id,
-                                    patience.count()),
-                        fmt::format("rollctl show {}, or again with a longer --timeout", id));
+                        fmt::format("job {} saved no checkpoint within {} s; it may still save one",
+                                    id, patience.count()),
+                        fmt::format("rollctl show {}, or try again with a longer --timeout", id));
     }
 }
 

@@ -1,5 +1,5 @@
 // The commands of rollctl, one file each. A command prints its data and returns the exit status, or
-// an Error that run() prints and turns into one.
+// an Error that run() prints and maps to an exit status.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace roll::cli {
 
-constexpr int kOwnTrouble = 125;  // of what ends with a job's exit code: an Error
+constexpr int kOwnTrouble = 125;  // exit status of an Error in commands that return a job's status
 
 struct UpOptions {
     std::optional<int> slots;
@@ -30,24 +30,24 @@ Result<int> run_doctor(const Context& context, bool slurm);
 
 struct SubmitOptions {
     std::vector<std::string> files;
-    std::vector<std::string> program;  // what stood after "--"
+    std::vector<std::string> program;  // the arguments after "--"
     JobOptions job;
     std::string key;
     bool wait = false;
     bool follow = false;
     bool dry_run = false;
-    bool strict = false;  // refuse what nothing that is connected or ordered can run
+    bool strict = false;  // reject jobs that no connected node or ordered allocation can run
 };
 Result<int> run_submit(const Context& context, const SubmitOptions& options);
 Result<int> run_resume(const Context& context, const std::string& selector,
                        const SubmitOptions& options);
-// Queues jobs that are over once more; `failed_only`: those that did not end well.
+// Submits finished jobs again; with `failed_only`, only those that failed or were cancelled.
 Result<int> run_resubmit(const Context& context, const std::string& selector, bool failed_only,
                          const SubmitOptions& options);
-// `words` are those of roll-convert: "convert" or "merge" and what follows.
+// Submits a conversion. `words` are roll-convert's arguments, from "convert" or "merge" on.
 Result<int> run_submit_conversion(const Context& context, const std::vector<std::string>& words,
                                   const SubmitOptions& options);
-// Checks and queues documents; --dry-run prints them.
+// Checks and submits job documents; with --dry-run, prints them instead.
 Result<int> submit_sources(const Context& context, const SubmitOptions& options,
                            std::vector<Source> sources);
 
@@ -61,10 +61,10 @@ struct JobsOptions {
 Result<int> run_jobs(const Context& context, const JobsOptions& options);
 struct KeysOptions {
     std::string name;
-    std::string out;  // directory that becomes the key holder's state directory
+    std::string out;  // new directory, which becomes the key holder's state directory
     bool worker = false;
 };
-// Says under which user the jobs of a key's holder run, and what they can therefore read.
+// Returns a warning: the user that the jobs of a key's holder run as and what they can read.
 std::string trust_text(const std::string& holder);
 Result<int> run_keys_list(const Context& context);
 Result<int> run_keys_add(const Context& context, const KeysOptions& options);
@@ -82,9 +82,9 @@ struct LogsOptions {
 };
 Result<int> run_logs(const Context& context, const LogsOptions& options);
 struct EventsOptions {
-    std::string selector;  // empty: of all jobs
+    std::string selector;  // empty selects all jobs
     bool follow = false;
-    bool lines = false;  // one JSON value a line, as they are read
+    bool lines = false;  // print one JSON value per line
 };
 Result<int> run_events(const Context& context, const EventsOptions& options);
 
@@ -96,11 +96,11 @@ struct MetricsOptions {
 };
 Result<int> run_metrics(const Context& context, const MetricsOptions& options);
 
-// The highest exit status of the jobs; `follow` shows how they go.
+// Waits for the jobs and returns their highest exit status; `follow` prints their progress.
 Result<int> run_wait(const Context& context, const std::vector<std::string>& selectors,
                      bool follow);
 
-// An open job: `submit --into` puts jobs into it until it is closed.
+// Opens a job group: `submit --into` adds jobs to it until run_close().
 Result<int> run_open(const Context& context, const SubmitOptions& options, const std::string& name);
 Result<int> run_close(const Context& context, const std::string& selector);
 
@@ -109,26 +109,27 @@ Result<int> run_cancel(const Context& context, const std::string& selector,
 Result<int> run_hold(const Context& context, const std::string& selector, bool held);
 Result<int> run_update(const Context& context, const std::string& selector,
                        const std::vector<std::string>& settings);
-// Asks a training job for a checkpoint, waits for it at most `timeout`, and prints its directory.
+// Requests a checkpoint of a training job, waits up to `timeout` for it and prints its directory.
 Result<int> run_checkpoint(const Context& context, const std::string& selector,
                            const std::string& timeout);
 Result<int> run_nodes(const Context& context, const std::string& format);
-// What -o help prints.
+// Prints the text of `-o help`.
 Result<int> print_format_help(const Fields& fields);
-// Without a node: all that are and will be there.
+// Drains or undrains a node. An empty `node` means all nodes, including nodes that join later.
 Result<int> run_drain(const Context& context, const std::string& node, bool draining,
                       const std::string& message = {});
 Result<int> run_plan(const Context& context, const std::string& file, const JobOptions& options);
-// Commands and, of those that have any, their verbs.
+// Maps each command to its subcommands, which may be none.
 using Commands = std::map<std::string, std::vector<std::string>>;
 Result<int> run_completion(const std::string& shell, const Commands& commands);
 Result<int> run_version(const Context& context);
 
-// "job:12", "job:last" and the like among words become that job's newest checkpoint or, where it
-// has none, the model that it made. NotFound: neither is there.
+// Replaces "job:12", "job:last" and the like in `words` by the directory of that job's newest
+// checkpoint or, without one, of the model that it exported. Fails with NotFound if it has neither.
 Result<void> replace_jobs(const Context& context, std::vector<std::string>& words);
 
-// Becomes a program that lies beside this one (or is in PATH), with these arguments.
+// Replaces this process by `program`, which is installed beside rollctl or is in PATH. Returns only
+// on an error.
 Error become(const std::string& program, const std::vector<std::string>& arguments);
 
 }  // namespace roll::cli

@@ -6,11 +6,11 @@
 namespace roll::cli {
 namespace {
 
-// Commands whose first argument is a job: completed from the queue.
+// Commands whose first argument is a job; completed with job ids.
 constexpr std::string_view kOnJobs =
     "jobs|show|explain|logs|events|metrics|wait|cancel|close|hold|release|update|resume|resubmit|"
     "checkpoint";
-constexpr std::string_view kOnQueues = "pause|resume|remove|dry-run";  // of `alloc`
+constexpr std::string_view kOnQueues = "pause|resume|remove|dry-run";  // subcommands of `alloc`
 
 constexpr const char* kBash = R"sh(# rollctl completion bash > /etc/bash_completion.d/rollctl
 _rollctl() {
@@ -66,7 +66,7 @@ std::string put_in(std::string text, std::string_view mark, std::string_view wor
     return at == std::string::npos ? text : text.replace(at, mark.size(), words);
 }
 
-// "a|b" with `between` for each bar and `after` at the end of each word.
+// Rewrites "a|b": replaces each bar by `between` and appends `after` to each word.
 std::string spell(std::string_view words, std::string_view between, std::string_view after) {
     std::string text;
     for (const char c : words) {
@@ -78,7 +78,8 @@ std::string spell(std::string_view words, std::string_view between, std::string_
     return text.append(after);
 }
 
-// A line for each command with verbs, from `line`: {0} the command, {1} its verbs.
+// Returns a line for each command with subcommands. In `line`, {0} is the command and {1} its
+// subcommands.
 std::string verb_lines(const Commands& commands,
                        fmt::format_string<const std::string&, const std::string&> line) {
     std::string text;
@@ -121,7 +122,7 @@ Result<int> run_completion(const std::string& shell, const Commands& commands) {
     const auto script = script_of(shell, commands);
     if (!script) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("there is no completion for {}; allowed: bash, zsh, fish", shell));
+                    fmt::format("no completion for the shell {}; allowed: bash, zsh, fish", shell));
     }
     std::vector<std::string> names;
     for (const auto& [name, verbs] : commands) names.push_back(name);

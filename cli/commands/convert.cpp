@@ -11,7 +11,8 @@
 namespace roll::cli {
 namespace {
 
-// A job's name from its target's: what a name may not have becomes a dash.
+// Makes a job's name from its target's name. Replaces characters that a name must not have by
+// dashes.
 std::string job_name(const std::string& kind, const std::filesystem::path& target) {
     constexpr std::size_t kLongest = 64;
     std::string name = kind + "-" + target.lexically_normal().filename().string();
@@ -32,8 +33,8 @@ Result<int> run_submit_conversion(const Context& context, const std::vector<std:
         return 0;
     }
     if (!command->request.part.alone())
-        return fail(ErrorCode::InvalidArgument, "a job has no --part",
-                    "--nodes N has N nodes write the target together");
+        return fail(ErrorCode::InvalidArgument, "--part cannot be used with --submit",
+                    "use --nodes N to let N nodes write the target together");
     for (const std::string& name : command->ignored)
         say(fmt::format("--{} has no effect on a conversion", name));
     Json document = Json::parse(spec::document_of(convert::spec_of(command->request)));

@@ -24,24 +24,25 @@ Finding check_directory(const io::StateDirectory& state) {
     const fs::path& root = state.root();
     struct stat status {};
     if (::stat(root.c_str(), &status) != 0) {
-        return {"state directory", false, root.string() + " is not there", "rollctl up"};
+        return {"state directory", false, root.string() + " does not exist", "rollctl up"};
     }
     if (status.st_uid != ::getuid()) {
         return {"state directory", false, root.string() + " belongs to another user",
                 "use --dir with a directory of your own"};
     }
     if ((status.st_mode & 077) != 0) {
-        return {"state directory", false, root.string() + " is open to others",
+        return {"state directory", false, root.string() + " is accessible to other users",
                 "chmod 700 " + root.string()};
     }
     if (::access(root.c_str(), W_OK) != 0) {
-        return {"state directory", false, root.string() + " cannot be written",
+        return {"state directory", false, root.string() + " is not writable",
                 "chmod u+w " + root.string()};
     }
     return {"state directory", true, root.string(), ""};
 }
 
-// A pair of each name has to be there. The holder of a key has one, a client's or a worker's.
+// Checks that the key pairs exist: all three for an operator; only the client's or the worker's for
+// a key's holder.
 Finding check_keys(const io::StateDirectory& state) {
     std::vector<std::string> names = {"server", "client", "worker"};
     if (state.is_key_holders()) {
@@ -54,26 +55,26 @@ Finding check_keys(const io::StateDirectory& state) {
         if (keys.error().code == ErrorCode::Refused)
             return {"keys", false, keys.error().message,
                     fmt::format("chmod 600 {}/{}.key", state.keys().string(), name)};
-        return {
-            "keys", false, keys.error().message,
-            state.is_key_holders() ? "ask the operator of that rolld for a new key" : "rollctl up"};
+        return {"keys", false, keys.error().message,
+                state.is_key_holders() ? "ask the operator of rolld for a new key" : "rollctl up"};
     }
     const std::string whose =
-        state.is_key_holders() ? fmt::format(": a {}'s, for a rolld elsewhere", names[0]) : "";
+        state.is_key_holders() ? fmt::format(" (a {} key for another user's rolld)", names[0]) : "";
     return {"keys", true, state.keys().string() + whose, ""};
 }
 
-// No wall stands between the users of one rolld.
+// Reports who shares this rolld: users of one rolld are not isolated from each other.
 Finding check_users(const io::StateDirectory& state) {
     if (state.is_key_holders())
         return {"users", true,
-                "jobs of all users of that rolld run as one Unix user: they can read each other's "
-                "files and keys",
+                "all users' jobs run as one Unix user, so they can read each other's files and "
+                "keys",
                 ""};
     std::string names;
     for (const auto& [key, name] : io::read_authorized(state.authorized()))
         if (name.starts_with("client-")) names += (names.empty() ? "" : ", ") + name;
-    if (names.empty()) return {"users", true, user_name() + " alone: no other user has a key", ""};
+    if (names.empty())
+        return {"users", true, "only " + user_name() + ": nobody else has a key", ""};
     return {"users", true, trust_text(names), ""};
 }
 
@@ -97,10 +98,10 @@ Finding check_daemon(const Context& context, const io::StateDirectory& state) {
 Finding check_worker(const Context& context, const io::StateDirectory& state) {
     const std::string remedy = state.is_key_holders() ? kAskOperator : "rollctl up";
     auto daemon = Daemon::connect(context);
-    if (!daemon) return {"worker", false, "unknown, as there is no rolld", remedy};
+    if (!daemon) return {"worker", false, "unknown, because rolld does not run", remedy};
     const Json reply = daemon->ask("nodes").value_or(Json::object());
     const Json nodes = reply.value("nodes", Json::array());
-    if (nodes.empty()) return {"worker", false, "none is registered", remedy};
+    if (nodes.empty()) return {"worker", false, "no worker is registered", remedy};
     std::string names;
     for (const Json& node : nodes) names += (names.empty() ? "" : ", ") + field_text(node, "node");
     return {"worker", true, names, ""};
@@ -113,10 +114,10 @@ Finding check_space(const io::StateDirectory& state) {
     while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
     const fs::space_info space = fs::space(place, error);
     if (error) return {"disk space", false, "unknown: " + error.message(), "df " + place.string()};
-    const std::string left = amount_text(static_cast<double>(space.available)) + "B are left";
+    const std::string left = amount_text(static_cast<double>(space.available)) + "B free";
     if (space.available >= kLeast) return {"disk space", true, left, ""};
-    return {"disk space", false, "only " + left + " at " + place.string(),
-            "free some: a full volume refuses new jobs"};
+    return {"disk space", false, "only " + left + " on the volume of " + place.string(),
+            "free some space: rolld rejects new jobs when this volume is full"};
 }
 
 Finding check_processor() {
@@ -135,10 +136,10 @@ std::vector<Finding> check_programs() {
     return findings;
 }
 
-// By nodes that rolld hears: an older roll-worker does not say.
+// Reports how each node's worker confines its jobs' processes. Older workers do not report it.
 Finding check_walls(const Context& context) {
     auto daemon = Daemon::connect(context);
-    if (!daemon) return {"wall", true, "unknown, as there is no rolld", ""};
+    if (!daemon) return {"wall", true, "unknown, because rolld does not run", ""};
     const Json reply = daemon->ask("nodes").value_or(Json::object());
     std::string walls;
     bool weak = false;
@@ -148,22 +149,22 @@ Finding check_walls(const Context& context) {
         weak |= wall == "marks";
         walls += (walls.empty() ? "" : ", ") + field_text(node, "node") + ": " + wall;
     }
-    if (walls.empty()) return {"wall", true, "not known of any worker", ""};
+    if (walls.empty()) return {"wall", true, "no worker reports it", ""};
     return {"wall", true, walls,
-            weak ? "marks: a process without ROLL_* in its environment stays if roll-worker and "
-                   "guard are killed at once; give roll-worker a cgroup v2 of its own "
-                   "(systemd: Delegate=yes)"
+            weak ? "give roll-worker a cgroup v2 of its own (systemd: Delegate=yes). With `marks`, "
+                   "a process that cleared ROLL_* from its environment survives if roll-worker and "
+                   "its guard are killed together"
                  : ""};
 }
 
-// The loader says which library is missing without running the program.
+// Checks roll-rank's shared libraries with ldd, without running roll-rank.
 Finding check_libtorch() {
     const auto rank = program_path("roll-rank");
-    if (!rank) return {"LibTorch", false, "unknown, as there is no roll-rank", rank.error().hint};
+    if (!rank)
+        return {"LibTorch", false, "unknown, because roll-rank is missing", rank.error().hint};
     const std::string command = "ldd '" + *rank + "' 2>&1";
     FILE* pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr)
-        return {"LibTorch", false, "ldd cannot be run", "apt-get install libc-bin"};
+    if (pipe == nullptr) return {"LibTorch", false, "cannot run ldd", "apt-get install libc-bin"};
     std::array<char, 4096> line{};
     std::string missing;
     while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
@@ -173,7 +174,7 @@ Finding check_libtorch() {
     }
     ::pclose(pipe);
     if (missing.empty()) return {"LibTorch", true, "all libraries of roll-rank are found", ""};
-    return {"LibTorch", false, missing + " is not found", "packaging/setup"};
+    return {"LibTorch", false, missing + " not found", "packaging/setup"};
 }
 
 }  // namespace
@@ -181,7 +182,7 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // A worker's key asks nothing of rolld: its holder sees in the worker's log how it goes.
+    // A worker's key cannot query rolld; its holder reads the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));
@@ -192,7 +193,7 @@ Result<int> run_doctor(const Context& context, bool slurm) {
     findings.push_back(check_libtorch());
     findings.push_back(check_processor());
     if (slurm) {
-        // Workers come from Slurm: none needs to be there now.
+        // Workers come from Slurm on demand, so there may be none now.
         std::erase_if(findings, [](const Finding& finding) { return finding.what == "worker"; });
         for (Finding& finding : slurm_findings(context)) findings.push_back(std::move(finding));
     }

@@ -1,4 +1,4 @@
-// What `rollctl doctor` finds, one line each.
+// The findings of `rollctl doctor`, one line each.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct Finding {
     std::string what;
     bool good = true;
     std::string detail;
-    std::string remedy;  // a command, if it is not good
+    std::string remedy;  // a command or advice; never empty if not `good`
 };
 
 std::vector<Finding> slurm_findings(const Context& context);

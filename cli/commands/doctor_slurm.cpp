@@ -1,4 +1,4 @@
-// `rollctl doctor --slurm`: whether pilots can work from here, and what to change.
+// `rollctl doctor --slurm`: checks that pilot jobs can run from this machine.
 #include <fmt/format.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -28,15 +28,15 @@ slurm::Site here(const Context& context) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Each program by its own --version: none of them asks slurmctld for that.
+// Runs each program with --version, which does not contact slurmctld.
 Finding check_commands(const slurm::Site& site) {
     std::string version;
     for (const char* program : {"sbatch", "squeue", "scancel", "sinfo", "srun"}) {
         const slurm::Command command{{program, "--version"}, slurm::scrub(site.environment), {}};
         const auto done = slurm::run(command, kPatience);
         if (done.exit_code != 0 || done.timed_out)
-            return {"Slurm commands", false, fmt::format("{} cannot be run here", program),
-                    "apt-get install slurm-client, or put Slurm's bin directory into PATH"};
+            return {"Slurm commands", false, fmt::format("cannot run {} on this machine", program),
+                    "apt-get install slurm-client, or add Slurm's bin directory to PATH"};
         version = first_line(done.output);
     }
     return {"Slurm commands", true, version, ""};
@@ -48,8 +48,10 @@ Finding check_controller(const slurm::Site& site) {
     if (done.timed_out || done.exit_code != 0)
         return {"slurmctld", false,
                 done.timed_out ? "does not answer within 20 s" : first_line(done.errors),
-                "scontrol ping; is SLURM_CONF right, does munged run?"};
-    if (!rows) return {"slurmctld", false, rows.error().message, "squeue --version; report this"};
+                "run `scontrol ping`; check SLURM_CONF and that munged runs"};
+    if (!rows)
+        return {"slurmctld", false, rows.error().message,
+                "please report this with the output of `squeue --version`"};
     return {"slurmctld", true, fmt::format("answers; {} jobs of yours", rows->size()), ""};
 }
 
@@ -57,7 +59,7 @@ Finding check_partitions(const slurm::Site& site) {
     const auto done = slurm::run(slurm::partitions_command(site), kPatience);
     const auto rows = slurm::parse_partitions(done.output);
     if (done.timed_out || done.exit_code != 0 || !rows || rows->empty())
-        return {"partitions", false, "sinfo shows none", "sinfo"};
+        return {"partitions", false, "sinfo shows no partition", "sinfo"};
     std::string text;
     bool any = false;
     for (const slurm::PartitionRow& row : *rows) {
@@ -67,21 +69,21 @@ Finding check_partitions(const slurm::Site& site) {
     }
     if (any) return {"partitions", true, text, ""};
     return {"partitions", false, text,
-            "scontrol update partition=NAME state=up (an administrator)"};
+            "ask an administrator to run `scontrol update partition=NAME state=up`"};
 }
 
-// Names of file systems that only this machine sees.
+// Checks that `path` is on a file system that other nodes may see: not /tmp, /run or in memory.
 Finding check_shared(const char* what, const std::string& path, const std::string& remedy) {
     constexpr long kTmpfs = 0x01021994;
     constexpr long kRamfs = 0x858458f6;
     struct statfs info {};
-    if (path.empty()) return {what, false, "unknown, as there is no rolld", "rollctl up"};
+    if (path.empty()) return {what, false, "unknown, because rolld does not run", "rollctl up"};
     if (::statfs(path.c_str(), &info) != 0)
-        return {what, false, path + " cannot be looked at", remedy};
+        return {what, false, path + " cannot be accessed", remedy};
     const bool local = path.starts_with("/tmp/") || path.starts_with("/run/") ||
                        info.f_type == kTmpfs || info.f_type == kRamfs;
-    if (local) return {what, false, path + " is on this machine only", remedy};
-    return {what, true, path + " (must be the same on every node)", ""};
+    if (local) return {what, false, path + " exists on this machine only", remedy};
+    return {what, true, path + " (must be the same directory on every node)", ""};
 }
 
 Finding check_endpoint(const Context& context) {
@@ -91,11 +93,11 @@ Finding check_endpoint(const Context& context) {
     const bool local = endpoint->starts_with("ipc:") || endpoint->starts_with("tcp://127.") ||
                        endpoint->starts_with("tcp://localhost");
     if (!local) return {"endpoint", true, *endpoint, ""};
-    return {"endpoint", false, *endpoint + " cannot be reached from other nodes",
+    return {"endpoint", false, *endpoint + " is not reachable from other nodes",
             "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070"};
 }
 
-// sbatch itself judges an order of each queue, and queues nothing.
+// Checks each queue with `sbatch --test-only`, which submits nothing.
 std::vector<Finding> check_queues(const Context& context, const slurm::Site& site) {
     std::vector<Finding> findings;
     auto daemon = Daemon::connect(context);
@@ -113,7 +115,7 @@ std::vector<Finding> check_queues(const Context& context, const slurm::Site& sit
         const std::string detail =
             paused ? "paused: " + field_text(queue, "reason") : first_line(done.errors);
         findings.push_back({"queue " + name, good && !paused, detail,
-                            !good    ? "rollctl alloc remove " + name + ", then add it anew"
+                            !good    ? "rollctl alloc remove " + name + ", then add it again"
                             : paused ? "rollctl alloc resume " + name
                                      : ""});
     }
@@ -133,9 +135,9 @@ std::vector<Finding> slurm_findings(const Context& context) {
     findings.push_back(check_partitions(site));
     findings.push_back(
         check_shared("shared directory", site.directory,
-                     "rollctl down; rollctl up --shared DIR, on a volume of theirs"));
+                     "rollctl down; rollctl up --shared DIR, on a volume that all nodes mount"));
     findings.push_back(
-        check_shared("roll-worker", site.worker, "install Roll on a volume that the nodes mount"));
+        check_shared("roll-worker", site.worker, "install Roll on a volume that all nodes mount"));
     findings.push_back(check_endpoint(context));
     for (Finding& finding : check_queues(context, site)) findings.push_back(std::move(finding));
     return findings;

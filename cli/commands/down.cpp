@@ -13,8 +13,8 @@ namespace {
 constexpr auto kCheckpointPatience = std::chrono::minutes(10);
 constexpr auto kPatience = std::chrono::seconds(20);
 
-// The worker ends its attempts in order: a checkpoint at the next step boundary first. A second
-// signal cuts that short.
+// Stops the worker and returns whether it was running. It saves a checkpoint of each attempt at the
+// next step boundary first; a second signal skips that.
 Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     const auto pid = io::running(state.pid("worker"), "roll-worker");
     if (!pid) return false;
@@ -27,7 +27,7 @@ Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     }
     if (wait_gone(*pid, now ? kPatience : kCheckpointPatience)) return true;
     return fail(ErrorCode::Failed,
-                fmt::format("roll-worker (process {}) is still checkpointing its jobs", *pid),
+                fmt::format("roll-worker (process {}) is still saving its jobs' checkpoints", *pid),
                 "rollctl down --now");
 }
 
@@ -36,9 +36,9 @@ Result<bool> end_rolld(const io::StateDirectory& state) {
     if (!pid) return false;
     ::kill(*pid, SIGTERM);
     if (wait_gone(*pid, kPatience)) return true;
-    ::kill(*pid, SIGKILL);  // it loses nothing: what it acknowledged is in the ledger
+    ::kill(*pid, SIGKILL);  // loses nothing: the ledger has everything that rolld acknowledged
     if (wait_gone(*pid, kPatience)) return true;
-    return fail(ErrorCode::Failed, fmt::format("rolld (process {}) does not end", *pid));
+    return fail(ErrorCode::Failed, fmt::format("rolld (process {}) does not stop", *pid));
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Result<int> run_down(const Context& context, bool now) {
     if (context.json) {
         print_json({{"schema", "roll.down/1"}, {"rolld", rolld}, {"worker", worker}});
     } else if (rolld || worker) {
-        say(fmt::format("ended {}{}{}; queued jobs wait for the next rollctl up",
+        say(fmt::format("stopped {}{}{}; queued jobs wait for the next rollctl up",
                         worker ? "the worker" : "", worker && rolld ? " and " : "",
                         rolld ? "rolld" : ""));
     } else {

@@ -13,11 +13,11 @@ Result<int> print_format_help(const Fields& fields) {
 
 namespace {
 
-// Prints one reply with the jobs of all pages, as print_json() would; holds one page at a time.
+// Prints one JSON value with the jobs of all pages, but keeps only one page in memory.
 Result<int> print_whole(Daemon& daemon, Json args) {
-    constexpr int kPage = 4000;  // some 30 MB as values
+    constexpr int kPage = 4000;  // about 30 MB in memory
     args["limit"] = kPage;
-    Json rest;  // of the first reply
+    Json rest;  // the other fields of the first reply
     bool any = false;
     ROLL_TRY_VOID(daemon.each_page(std::move(args), [&](Json& page) {
         std::string text = rest.is_null() ? "{\n  \"jobs\": [" : "";
@@ -48,11 +48,11 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     Json args = Json::object();
     if (!options.selector.empty()) args["selector"] = options.selector;
-    // Who names a job or a state means finished ones too.
+    // A selector or a state includes finished jobs.
     args["all"] = options.all || !options.selector.empty() || !options.state.empty();
     if (!options.state.empty()) args["state"] = options.state;
     if (!options.user.empty()) args["user"] = options.user;
-    // A long queue is many times as fast without what is not shown.
+    // Requesting only the fields to show makes a long queue many times faster.
     if (context.parsable)
         args["fields"] = {"id"};
     else if (!context.json)
@@ -70,7 +70,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
         shown += jobs.size();
     }));
     if (!context.parsable && shown == 0 && !options.all)
-        say("nothing is queued or running; rollctl jobs -a");
+        say("no job is queued or running; rollctl jobs -a also lists finished jobs");
     return 0;
 }
 

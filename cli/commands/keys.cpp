@@ -1,5 +1,5 @@
-// Who may connect, as files of the state directory: no daemon is asked, and rolld sees a change at
-// once.
+// `rollctl keys`: manages the authorized keys, which are files in the state directory. It does not
+// contact rolld, which notices changes at once.
 #include <fmt/format.h>
 
 #include "cli/commands/commands.hpp"
@@ -21,8 +21,8 @@ Result<void> check_name(const std::string& name) {
                       });
     if (good) return {};
     return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} is no name for a key; allowed: up to 64 letters, digits, dots, "
-                            "dashes and underscores",
+                fmt::format("{} is not a valid name of a key; allowed: 1 to 64 letters, digits, "
+                            "dots, dashes and underscores, not starting with a dot",
                             name));
 }
 
@@ -31,12 +31,13 @@ std::string role_of(const std::string& file) {
     return file == "client" ? "operator" : "user";
 }
 
-// A Unix socket takes peers of its own uid and root alone, who need no key: a key is for others.
+// Fails if rolld listens on a Unix socket: only its own user and root can connect to that, and they
+// need no key.
 Result<void> check_reachable(const std::string& endpoint) {
     if (!endpoint.starts_with("ipc://")) return {};
     return fail(ErrorCode::Refused,
-                fmt::format("rolld listens on {}, a socket that only user {} can reach; the holder "
-                            "of a key needs TCP",
+                fmt::format("rolld listens on {}, which only user {} can connect to; other users "
+                            "need TCP",
                             endpoint, user_name()),
                 "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070; then add the key");
 }
@@ -45,8 +46,8 @@ Result<void> check_reachable(const std::string& endpoint) {
 
 std::string trust_text(const std::string& holder) {
     return fmt::format(
-        "jobs of {} run as user {}, as all jobs of this rolld do: they can read the operator's key "
-        "and the files of all its users, who must trust each other",
+        "jobs of {} run as user {}, like all jobs of this rolld. They can read the operator's key "
+        "and the files of all users, so all users of this rolld must trust each other",
         holder, user_name());
 }
 
@@ -73,8 +74,8 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     ROLL_TRY(const auto directory, io::StateDirectory::find(context.directory));
     const io::StateDirectory bundle(fs::absolute(options.out).lexically_normal());
     if (fs::exists(bundle.root())) {
-        return fail(ErrorCode::Refused, bundle.root().string() + " exists",
-                    "--out takes a directory that is not there yet");
+        return fail(ErrorCode::Refused, bundle.root().string() + " already exists",
+                    "use --out with a directory that does not exist yet");
     }
     ROLL_TRY(const std::string server, read_file(directory.keys() / "server.pub"));
     ROLL_TRY(const std::string endpoint, directory.read_endpoint());
@@ -84,7 +85,7 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
     ROLL_TRY(const io::CurveKeys pair, io::load_or_make_curve_keys(bundle.keys(), role));
     ROLL_TRY_VOID(write_file_atomically(bundle.keys() / "server.pub", server));
     ROLL_TRY_VOID(write_file_atomically(bundle.endpoint_file(), endpoint + "\n"));
-    // Last: from here on the key may connect, and an older one of that name no more.
+    // Authorize the key last. This replaces an older key of that name.
     const std::string file = role + "-" + options.name;
     const bool replaced = fs::exists(directory.authorized() / (file + ".pub"));
     ROLL_TRY_VOID(
@@ -95,8 +96,8 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
                     {"out", bundle.root().string()},
                     {"replaced", replaced}});
     } else {
-        if (replaced) say(fmt::format("the earlier key of {} may not connect any more", file));
-        print(fmt::format("{} may connect; {} is its state directory (--dir, ROLL_DIR)\n", file,
+        if (replaced) say(fmt::format("the earlier key of {} is revoked", file));
+        print(fmt::format("{} may connect; give {} to its holder as --dir or ROLL_DIR\n", file,
                           bundle.root().string()));
         if (!options.worker) say(trust_text(options.name));
     }
@@ -116,7 +117,7 @@ Result<int> run_keys_revoke(const Context& context, const std::string& name) {
     if (context.json) {
         print_json({{"schema", "roll.key/1"}, {"name", name}, {"revoked", true}});
     } else {
-        print(fmt::format("{} may not connect any more\n", name));
+        print(fmt::format("{} is revoked and can no longer connect\n", name));
     }
     return 0;
 }

@@ -15,13 +15,13 @@ namespace {
 
 constexpr auto kBetweenReads = std::chrono::milliseconds(250);
 
-// A log and how its lines are told from those of other ranks: "[3] ", or nothing for one alone.
+// A rank's log and the mark before its lines: "[3] ", or empty if only one rank is shown.
 struct Log {
     Tail tail;
     std::string mark;
 };
 
-// Prints what is new. In JSON a line is {"schema", "file", "line"}: a log may grow for ever.
+// Prints the new lines. JSON output has one value {"schema", "file", "line"} per line of the log.
 void print_new(const Context& context, Log& log, bool to_the_end) {
     const auto put = [&](const std::string& line, const char* newline) {
         if (!context.json) return print(log.mark + line + newline);
@@ -32,7 +32,8 @@ void print_new(const Context& context, Log& log, bool to_the_end) {
     if (!rest.empty()) put(rest, log.mark.empty() ? "" : "\n");
 }
 
-// A command's log is made once it says something. Whether this is one that ran and said nothing.
+// Returns whether the job is a command that ran but printed nothing: its log is created with its
+// first output.
 bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     const Json attempts = job.value("attempts", Json::array());
     const bool ran = std::ranges::any_of(attempts, [&](const Json& attempt) {
@@ -42,7 +43,7 @@ bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     return field_text(job, "kind") == "command" && ran && rank < nodes;
 }
 
-// Between the logs of two attempts.
+// Returns the separator between the logs of two attempts.
 std::string superseded_text(const Json& job) {
     const Json attempts = job.value("attempts", Json::array());
     if (attempts.size() < 2) return "-- another attempt";
@@ -62,7 +63,7 @@ Result<int> follow_logs(const Context& context, Daemon& daemon, std::uint64_t id
     std::map<int, Log> logs;
     JobWatch watch(daemon, id);
     for (;;) {
-        // The job is asked first: what it wrote before it was over is then read for certain.
+        // Query the job before reading its logs, so that nothing written before its end is missed.
         ROLL_TRY(const Json job, watch.look(kBetweenReads));
         ROLL_TRY(const std::vector<int> ranks, log_ranks(job, options.ranks));
         std::optional<Error> missing;

@@ -22,8 +22,8 @@ constexpr std::array kNotForPeople = {
     "memory_bytes",  "memory_peak_bytes", "peak_tflops",
     "clipped_share", "valid_perplexity",  "tokens_per_second_per_rank"};
 
-// "step 100  loss 1.23  lr 0.003": a line for any row, whatever it holds. Nothing for the head of
-// an attempt, which holds no step.
+// Formats a row of metrics as "step 100  loss 1.23  lr 0.003". Empty for an attempt's first row,
+// which has no step.
 std::string row_text(const Json& row) {
     if (!row.contains("step")) return "";
     static const std::vector<std::string> kFirst = {"step", "loss", "lr", "grad_norm"};
@@ -74,9 +74,10 @@ Result<int> run_metrics(const Context& context, const MetricsOptions& options) {
     Tail tail(std::filesystem::path(field_text(job, "output")) / "metrics.jsonl");
     std::vector<Json> rows = metric_rows(tail);
     if (rows.empty() && !options.follow) {
-        return fail(ErrorCode::NotFound,
-                    fmt::format("job {} has written no metrics yet ({})", id, tail.file().string()),
-                    fmt::format("rollctl show {}", id));
+        return fail(
+            ErrorCode::NotFound,
+            fmt::format("job {} has written no metrics to {} yet", id, tail.file().string()),
+            fmt::format("rollctl show {}", id));
     }
     if (options.plot && !options.follow && !context.json) {
         print(plot_text(rows, options.key));

@@ -18,7 +18,8 @@ Result<int> run_nodes(const Context& context, const std::string& shown) {
     } else {
         print(nodes_text(nodes, format));
         const std::string stopped = field_text(reply, "stopped");
-        if (!stopped.empty()) say("no job is started: " + stopped + "; rollctl undrain --all");
+        if (!stopped.empty())
+            say("rolld starts no jobs: " + stopped + "; next: rollctl undrain --all");
     }
     return 0;
 }
@@ -32,8 +33,8 @@ Result<int> run_drain(const Context& context, const std::string& node, bool drai
     if (context.json) {
         print_json(reply);
     } else {
-        print(node.empty() ? draining ? "no job is started\n" : "jobs are started again\n"
-                           : node + (draining ? " starts nothing new\n" : " is in use again\n"));
+        print(node.empty() ? draining ? "no node gets new jobs\n" : "nodes get new jobs again\n"
+                           : node + (draining ? " gets no new jobs\n" : " gets new jobs again\n"));
     }
     return 0;
 }

@@ -8,7 +8,7 @@
 namespace roll::cli {
 namespace {
 
-// A file that is gone when its last reader is, however that program ends.
+// Returns the path of a file in memory, which disappears when the last process closes it.
 Result<std::string> in_memory(const std::string& content) {
     const int fd = ::memfd_create("roll-plan", 0);
     if (fd < 0) return fail(ErrorCode::Failed, "cannot make a file in memory");
@@ -30,11 +30,11 @@ Result<int> run_plan(const Context& context, const std::string& file, const JobO
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
     if (specs.size() != 1) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} holds {} jobs; plan takes one", file, specs.size()));
+                    fmt::format("{} contains {} jobs; plan takes one", file, specs.size()));
     }
     if (specs[0].kind != spec::JobKind::Train && specs[0].kind != spec::JobKind::Resume) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} is a {} job; only training has a plan", file,
+                    fmt::format("{} is a {} job; plan takes train and resume jobs", file,
                                 spec::name_of(specs[0].kind)));
     }
     ROLL_TRY(const std::string document, in_memory(specs[0].document));

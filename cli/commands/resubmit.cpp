@@ -8,13 +8,16 @@
 namespace roll::cli {
 namespace {
 
-// The job again, as a job of its own: a task of an array is queued alone, and beside the first
-// one's directory.
+// Returns the job's document for a new submission, without schedule and dependencies. An array's
+// task becomes a single job. The output directory is new, next to the first one.
 Result<Source> again(const Json& job) {
     const std::string id = field_text(job, "id");
     Json document = job.value("spec", Json());
     if (!document.is_object() || !document.contains("kind"))
-        return fail(ErrorCode::NotFound, fmt::format("job {} has no job file any more", id));
+        return fail(ErrorCode::NotFound,
+                    fmt::format("job {} cannot be submitted again: its job file is no longer "
+                                "stored",
+                                id));
     for (const char* key : {"begin", "deadline", "array", "cron", "then"}) document.erase(key);
     document["after"] = Json::array();
     document["hold"] = false;
@@ -39,10 +42,10 @@ Result<int> run_resubmit(const Context& context, const std::string& selector, bo
         sources.push_back(std::move(source));
     }
     if (sources.empty())
-        return fail(
-            ErrorCode::NotFound,
-            fmt::format("none of the jobs {} {}", selector, failed_only ? "has failed" : "is over"),
-            "rollctl jobs -a " + selector);
+        return fail(ErrorCode::NotFound,
+                    fmt::format("none of the jobs {} has {}", selector,
+                                failed_only ? "failed" : "finished"),
+                    "rollctl jobs -a " + selector);
     return submit_sources(context, options, std::move(sources));
 }
 

@@ -1,5 +1,5 @@
-// Secrets of a user's jobs. A value comes from stdin or a file, never from the command line, which
-// every user of the machine may read.
+// `rollctl secret`: manages the secrets of a user's jobs. A value is read from stdin or a file, not
+// from the command line, which every user of the machine can see.
 #include "cli/commands/secret.hpp"
 
 #include <iostream>
@@ -16,7 +16,7 @@
 namespace roll::cli {
 namespace {
 
-// A line that is not shown as it is typed.
+// Reads a line from the terminal without echo.
 std::string ask_for(const std::string& name) {
     termios shown{};
     ::tcgetattr(STDIN_FILENO, &shown);
@@ -31,7 +31,8 @@ std::string ask_for(const std::string& name) {
     return line;
 }
 
-// Without the newline at its end, which `echo` and editors add.
+// Reads the value from `file`, the terminal or stdin. Removes a newline at its end, which `echo`
+// and editors add.
 Result<std::string> read_value(const std::string& name, const std::string& file) {
     std::string value;
     if (!file.empty()) {

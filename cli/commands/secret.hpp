@@ -7,7 +7,7 @@
 
 namespace roll::cli {
 
-// A value that jobs which name it find in their environment: of a file, else of stdin.
+// Stores the secret `name`. Reads its value from `file`, or from stdin if `file` is empty.
 Result<int> run_secret_set(const Context& context, const std::string& name,
                            const std::string& file);
 Result<int> run_secret_list(const Context& context);

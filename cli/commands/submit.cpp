@@ -22,7 +22,7 @@ std::string draw_key() {
     return to_hex(draw()) + to_hex(draw());
 }
 
-// Asked again with the same keys after a break, so a job is queued once however often it is sent.
+// Submits the jobs. Retries send the same keys, so each job is queued once.
 std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>& specs,
                                const std::string& key, bool strict) {
     const std::string user = user_name();
@@ -36,11 +36,11 @@ std::vector<Result<Json>> send(Daemon& daemon, const std::vector<spec::JobSpec>&
     return daemon.ask_each_patiently("submit", args, std::chrono::seconds(20));
 }
 
-// Such a job is queued all the same: a worker that can run it may connect next.
+// Warns about a job that nothing can run now. It is queued anyway: a suitable worker may connect.
 void warn_of_never(const Json& reply) {
     const Json hold = reply.value("cannot_run", Json());
     if (!hold.is_object()) return;
-    say(fmt::format("job {}: nothing that is connected or ordered can run it: {}; {}",
+    say(fmt::format("job {}: no connected node or ordered allocation can run it: {}; {}",
                     field_text(reply, "id"), field_text(hold, "why"), field_text(hold, "remedy")));
 }
 
@@ -55,7 +55,7 @@ void print_queued(const Context& context, const Json& reply, const spec::JobSpec
     const std::string which =
         jobs == 1 ? fmt::format("job {}", id) : fmt::format("jobs {}-{}", id, id + jobs - 1);
     print(fmt::format("{} {}{}\n", which, reply.value("name", spec.name),
-                      reply.value("repeated", false) ? " (queued before with this key)"
+                      reply.value("repeated", false) ? " (already queued with this key)"
                       : jobs == 1                    ? " is queued"
                                                      : " are queued"));
     if (!context.terminal) return;
@@ -68,8 +68,8 @@ void print_queued(const Context& context, const Json& reply, const spec::JobSpec
     say(fmt::format("  cancel  rollctl cancel {}", id));
 }
 
-// What became of a submission, one value; of --follow each job's lines were it. What is queued is
-// told beside what went wrong: it is queued all the same.
+// Prints a submission's outcome as one JSON value; with --follow the progress lines were the
+// output. After an error, the value has both the error and the jobs that are queued nevertheless.
 void print_outcome(const SubmitOptions& options, const Json& replies, const Json& ended,
                    const std::optional<Error>& trouble) {
     Json value = {{"schema", "roll.submits/1"}, {"submitted", replies}};
@@ -81,7 +81,7 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
-// The keys of further jobs are longer by a dot and a number.
+// Fails if the key is too long. Later jobs of a submission append a dot and a number to it.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};
@@ -97,7 +97,7 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     const std::string key = options.key.empty() ? draw_key() : options.key;
     std::vector<std::uint64_t> ids;
     Json replies = Json::array();
-    std::optional<Error> trouble;  // the first
+    std::optional<Error> trouble;  // the first error
     const std::vector<Result<Json>> answers = send(daemon, specs, key, options.strict);
     for (std::size_t i = 0; i < specs.size(); ++i) {
         if (!answers[i]) {
@@ -126,8 +126,8 @@ Result<int> submit_specs(const Context& context, const SubmitOptions& options,
     return status;
 }
 
-// What would be queued: the documents with every default in them, and where a rolld can be asked,
-// what it would do with each now.
+// Prints the jobs for --dry-run with all defaults filled in and, if rolld runs, its forecast for
+// each job.
 Result<int> print_specs(const Context& context, const std::vector<spec::JobSpec>& specs) {
     auto daemon = Daemon::connect(context);
     const auto uid = daemon ? daemon->runs_as() : std::nullopt;
@@ -177,8 +177,8 @@ Result<int> run_submit(const Context& context, const SubmitOptions& options) {
             sources[0].document["command"].push_back(word);
     } else if (options.files.empty() == options.program.empty()) {
         return fail(ErrorCode::InvalidArgument,
-                    "submit takes job files, or a program after --, or a script and after -- its "
-                    "arguments",
+                    "submit takes job files, a program after --, or a script with its arguments "
+                    "after --",
                     "rollctl submit train.yaml, or rollctl submit -- sh -c 'echo hello'");
     } else if (!options.program.empty()) {
         ROLL_TRY(Source program, command_source(options.program));
@@ -210,14 +210,14 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
     if (kind != "train" && kind != "resume") {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("job {} is no train job; only those are resumed", id));
+                    fmt::format("job {} is not a training job; resume continues only those", id));
     }
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};
     document["hold"] = false;
     for (const char* key : {"begin", "deadline", "array", "cron"}) document.erase(key);
     document["after"] = Json::array();
-    // A directory of its own, beside the one that it goes on from.
+    // Write to a new directory next to that of the job it continues.
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;

@@ -1,4 +1,4 @@
-// ncurses holds the screen; what stands on it is cli/top_view.
+// `rollctl top`: draws the lines of cli/top_view with ncurses.
 #include <clocale>
 
 #include <ncurses.h>
@@ -13,9 +13,9 @@
 namespace roll::cli {
 namespace {
 
-constexpr int kWaitMs = 500;  // for an event; then progress is looked at, and the keyboard
+constexpr int kWaitMs = 500;  // longest wait for an event between two looks at keys and progress
 constexpr int kEventsRead = 1000;
-constexpr int kJobsRead = 100;  // of those that run, and of those that wait
+constexpr int kJobsRead = 100;  // limit for running jobs, and for queued jobs
 constexpr std::size_t kEventsKept = 100;
 constexpr std::size_t kPlainHeight = 60;
 constexpr std::size_t kPlainWidth = 160;
@@ -44,15 +44,15 @@ void draw(const TopData& data) {
     refresh();
 }
 
-constexpr std::size_t kClock = 11;  // where it begins in "2026-11-22T14:31:15Z"
+constexpr std::size_t kClock = 11;  // offset of the time of day in "2026-11-22T14:31:15Z"
 
 class Watch {
   public:
-    // `nodes`: so many of them are looked at; 0: all.
+    // `nodes` limits how many nodes are requested; 0 means all.
     Watch(Daemon& daemon, int nodes) : daemon_(daemon), nodes_(nodes) {}
     const TopData& data() const { return data_; }
 
-    // What happened since the last call, waiting for it at most `wait_ms`; then everything anew.
+    // Waits up to `wait_ms` for new events, then refreshes all data.
     Result<void> look(int wait_ms) {
         ROLL_TRY_VOID(read_events(wait_ms));
         data_.jobs = Json::array();
@@ -83,9 +83,9 @@ class Watch {
 
   private:
     static constexpr auto kPatience = std::chrono::seconds(60);
-    static constexpr auto kGpuLooks = std::chrono::seconds(2);  // roll-worker looks as often
+    static constexpr auto kGpuLooks = std::chrono::seconds(2);  // roll-worker samples as often
 
-    // At first the newest ones; then what came since, in pages.
+    // Reads the newest events on the first call, then all that are new, in pages.
     Result<void> read_events(int wait_ms) {
         for (bool more = true; more;) {
             Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
@@ -95,7 +95,7 @@ class Watch {
             for (const Json& event : events) {
                 std::string line = event_text(event);
                 line.pop_back();
-                line.erase(kClock + 8, 1).erase(0, kClock);  // of its time the clock's alone
+                line.erase(kClock + 8, 1).erase(0, kClock);  // keep only the time of day
                 data_.events.push_back(std::move(line));
                 if (data_.events.size() > kEventsKept) data_.events.pop_front();
             }
@@ -142,7 +142,7 @@ Result<int> run_top(const Context& context) {
             {{"schema", "roll.top/1"}, {"jobs", watch.data().jobs}, {"nodes", watch.data().nodes}});
         return 0;
     }
-    if (!context.terminal) {  // one picture
+    if (!context.terminal) {  // print the view once
         for (const std::string& line :
              top_lines(watch.data(), kPlainWidth, kPlainHeight, wall_clock_now()))
             print(line + "\n");

@@ -17,7 +17,7 @@ constexpr auto kStartPatience = std::chrono::seconds(60);
 constexpr auto kPause = std::chrono::milliseconds(50);
 constexpr double kJustNowMs = 3000;
 
-// Where a program's output goes, and how much of it is there from earlier starts.
+// A program's output file and its size before this start.
 struct Output {
     std::filesystem::path path;
     std::uintmax_t earlier = 0;
@@ -28,7 +28,8 @@ struct Output {
     }
 };
 
-// Waits until `ready` says something; an Error if the program ends first or takes too long.
+// Polls until `ready` returns a value other than null. Fails if the program ends first or takes too
+// long.
 template <class Ready>
 Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log,
                         const Ready& ready) {
@@ -39,8 +40,8 @@ Result<Json> wait_ready(const std::string& program, pid_t pid, const Output& log
         if (gone || std::chrono::steady_clock::now() > deadline) {
             constexpr std::size_t kLines = 5;
             return fail(ErrorCode::Failed,
-                        fmt::format("{} {}; the end of {}:\n{}", program,
-                                    gone ? "ended as soon as it had started" : "does not answer",
+                        fmt::format("{} {}; the last lines of {}:\n{}", program,
+                                    gone ? "ended right after its start" : "does not answer",
                                     log.path.string(), last_lines(log.path, kLines, log.earlier)),
                         "rollctl doctor");
         }
@@ -58,7 +59,7 @@ Result<Json> ensure_rolld(const Context& context, const UpOptions& options,
     const Output log(state.root() / "rolld.out");
     if (const auto pid = io::running(state.pid("rolld"), "rolld")) {
         if (!options.endpoint.empty())
-            say("rolld runs already; --endpoint takes effect after rollctl down");
+            say("rolld already runs; --endpoint takes effect after rollctl down");
         return wait_ready("rolld", *pid, log, version);
     }
     ROLL_TRY(const std::string program, program_path("rolld"));
@@ -78,7 +79,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
         auto daemon = Daemon::connect(context);
         if (!daemon) return nullptr;
         const Json reply = daemon->ask("nodes").value_or(Json::object());
-        // The ledger knows workers that are gone, too: one counts that was heard just now.
+        // The ledger also lists workers that are gone, so require a recent heartbeat.
         Json list = Json::array();
         for (const Json& node : reply.value("nodes", Json::array())) {
             const Json heard = node.value("heard_ms_ago", Json());
@@ -89,7 +90,7 @@ Result<Json> ensure_worker(const Context& context, const UpOptions& options,
     const Output log(state.root() / "worker.out");
     if (const auto pid = io::running(state.pid("worker"), "roll-worker")) {
         if (options.slots || options.gpus) {
-            say("a worker runs already; --slots and --gpus take effect after rollctl down");
+            say("a worker already runs; --slots and --gpus take effect after rollctl down");
         }
         return wait_ready("roll-worker", *pid, log, nodes);
     }

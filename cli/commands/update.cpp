@@ -16,7 +16,7 @@ tl::unexpected<Error> no_setting(const std::string& text) {
                             text));
 }
 
-// The arguments of the operation `update`.
+// Returns the arguments of the operation `update` for settings such as "priority=3".
 Result<Json> read_settings(const std::vector<std::string>& settings) {
     if (settings.empty()) return no_setting("nothing");
     Json args = Json::object();

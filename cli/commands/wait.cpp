@@ -14,7 +14,7 @@ Result<int> run_wait(const Context& context, const std::vector<std::string>& sel
             ids.push_back(job.value("id", std::uint64_t{0}));
         }
     }
-    if (ids.empty()) return fail(ErrorCode::NotFound, "there is no such job", "rollctl jobs -a");
+    if (ids.empty()) return fail(ErrorCode::NotFound, "no job matches", "rollctl jobs -a");
     Json ended = Json::array();
     ROLL_TRY(const int status, watch_jobs(context, daemon, ids, follow, ended));
     if (context.json && !follow) print_json({{"schema", "roll.jobs/1"}, {"jobs", ended}});

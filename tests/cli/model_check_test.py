@@ -114,24 +114,24 @@ class ModelCheck(unittest.TestCase):
         os.makedirs(large)
         write_tokenizer(large, 600)
         cases = [
-            (r'model\.from is \S+, but .*two\.safetensors, which is not there', {'from': self.model('lost', lose)}, {}),
-            (r'model\.from is \S+, but .*config\.json', {'from': self.model('broken', break_config)}, {}),
-            (r'model\.from is \S+, but no family file covers odd', {'from': self.model('odd', model_type='odd')}, {}),
-            (r'model\.from is \S+, but .*the config says', {'from': self.model('other', intermediate_size=64)}, {}),
-            (r'model\.from is \S+, but the trainer does not build models with attention_dropout 0\.5',
+            (r'model\.from is \S+: .*two\.safetensors, which is not there', {'from': self.model('lost', lose)}, {}),
+            (r'model\.from is \S+: .*config\.json', {'from': self.model('broken', break_config)}, {}),
+            (r'model\.from is \S+: no family file covers odd', {'from': self.model('odd', model_type='odd')}, {}),
+            (r'model\.from is \S+: .*the config says', {'from': self.model('other', intermediate_size=64)}, {}),
+            (r'model\.from is \S+: the trainer does not build models with attention_dropout 0\.5',
              {'from': self.model('dropout', attention_dropout=0.5)}, {}),
             (r'tokenizer cannot be used: \S+ has no tokenizer\.json', {'from': self.model('mute', untokenize)}, {}),
             (r'tokenizer cannot be used: \S+/tokenizer\.json is no JSON object', {'from': self.model('torn', garble)},
              {}),
-            (r'model\.freeze\[0\] is decoder\.layers\.7\.\*, and no parameter is called so; there are embedding',
+            (r'model\.freeze\[0\] is decoder\.layers\.7\.\*, which matches no parameter; parameters are named',
              {'from': good, 'freeze': ['decoder.layers.7.*']}, {}),
-            (r'model\.freeze keeps all parameters', {'from': good, 'freeze': ['*']}, {}),
+            (r'model\.freeze freezes all parameters', {'from': good, 'freeze': ['*']}, {}),
             (r'model\.vocab_size is 500; allowed: at least 512', {'from': good, 'vocab_size': 500}, {}),
             (r'tokenizer has ids up to 599', {'from': good}, {'tokenizer': 'large'}),
             (r'model\.vocab_size is 576; allowed: at least 600', {'from': good, 'vocab_size': 576},
              {'tokenizer': 'large'}),
             (r'train\.seq_length is 4096; allowed: at most 2048', {'from': good}, {'seq_length': 4096}),
-            (r'objective: sft learns from \.jsonl files', {'from': good}, {'objective': 'sft'}),
+            (r'objective sft needs \.jsonl files', {'from': good}, {'objective': 'sft'}),
         ]
         for pattern, model, changes in cases:
             found = self.problems(self.job(model, **changes))
@@ -140,9 +140,9 @@ class ModelCheck(unittest.TestCase):
         sizes = {'family': 'llama', 'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2,
                  'num_attention_heads': 2}
         for pattern, model, changes in [
-                (r'^model\.family is lama, but no family file covers lama; there are .*llama',
+                (r'^model\.family is lama: no family file covers lama; there are .*llama',
                  {**sizes, 'family': 'lama'}, {}),
-                (r'model does not work: family llama has no config key sliding_window',
+                (r'model is invalid: family llama has no config key sliding_window',
                  {**sizes, 'sliding_window': 8}, {}),
                 (r'model\.freeze\[1\] is x\*', {**sizes, 'freeze': ['embedding*', 'x*']}, {}),
                 (r'model\.vocab_size is 300; allowed: at least 600', {**sizes, 'vocab_size': 300},

@@ -38,9 +38,10 @@ class Outputs : public ::testing::Test {
 TEST_F(Outputs, ADirectoryThatTheUserOfJobsMayNotWriteInIsRefusedByName) {
     for (const std::string& output : {base, base + "/x-{id}", base + "/runs/x-{id}"}) {
         const std::string text = refusal(output, kOther);
-        EXPECT_TRUE(text.starts_with("x cannot write its output " + output + ": uid 54321, who "))
+        EXPECT_TRUE(text.starts_with("job x cannot write to its output directory " + output +
+                                     ": rolld runs jobs as uid 54321, who "))
             << text;
-        EXPECT_NE(text.find("may not write in " + base + " (owner "), std::string::npos) << text;
+        EXPECT_NE(text.find("may not write to " + base + " (owner "), std::string::npos) << text;
         EXPECT_NE(text.find("mode 0755"), std::string::npos) << text;
         EXPECT_EQ(refusal(output, ::geteuid()), "");
     }
@@ -50,12 +51,12 @@ TEST_F(Outputs, ADirectoryThatTheUserOfJobsMayNotWriteInIsRefusedByName) {
 
 TEST_F(Outputs, AFileInTheWayIsNamed) {
     std::ofstream(base + "/runs") << "a file";
-    EXPECT_EQ(
-        refusal(base + "/runs/x-{id}", ::geteuid()),
-        "x cannot write its output " + base + "/runs/x-{id}: " + base + "/runs is no directory");
+    EXPECT_EQ(refusal(base + "/runs/x-{id}", ::geteuid()),
+              "job x cannot write to its output directory " + base + "/runs/x-{id}: " + base +
+                  "/runs is not a directory");
 }
 
-// It may lie on a volume of the nodes alone.
+// The directory may be on a file system that only the nodes mount.
 TEST_F(Outputs, ADirectoryThatThisMachineDoesNotKnowIsLeftToTheNodes) {
     EXPECT_EQ(refusal(base + "/a/b/c/x-{id}", kOther), "");
     EXPECT_EQ(refusal("/no-such-volume/x-{id}", kOther), "");

@@ -56,12 +56,12 @@ TEST(OutputFormat, RefusesWhatARowDoesNotHaveInOneSentence) {
     EXPECT_EQ(unknown.error().code, ErrorCode::InvalidArgument);
     EXPECT_EQ(unknown.error().message, "-o id,stat: a job has no stat; did you mean state?");
     EXPECT_TRUE(
-        unknown.error().hint.starts_with("allowed, with commas between or each in braces: id"));
+        unknown.error().hint.starts_with("fields, separated by commas or each in braces: id"));
     EXPECT_EQ(shown("{id} {stat}"), "-o {id} {stat}: a job has no stat; did you mean state?");
-    EXPECT_EQ(shown("{id"), "-o {id: a brace has no other");
-    EXPECT_EQ(shown("{id} }"), "-o {id} }: a brace has no other");
-    EXPECT_EQ(shown("{id:wide}"), "-o {id:wide}: {id:wide} is no field");
-    EXPECT_EQ(shown("{id:.x}"), "-o {id:.x}: {id:.x} is no field");
+    EXPECT_EQ(shown("{id"), "-o {id: unmatched brace");
+    EXPECT_EQ(shown("{id} }"), "-o {id} }: unmatched brace");
+    EXPECT_EQ(shown("{id:wide}"), "-o {id:wide}: {id:wide} is not a valid field");
+    EXPECT_EQ(shown("{id:.x}"), "-o {id:.x}: {id:.x} is not a valid field");
     EXPECT_FALSE(parse_format("id,", job_fields(), ""));
     EXPECT_TRUE(parse_format("", job_fields(), "")->fields.empty());
 }
@@ -78,7 +78,7 @@ TEST(OutputFormat, NamesAreInAFileOfTheUsers) {
     EXPECT_EQ(shown("none", file), "-o none: a job has no none");
     EXPECT_NE(format_help(job_fields(), file)->find("\nshort: {id} {state}\n"), std::string::npos);
     EXPECT_EQ(parse_format("short", node_fields(), file).error().message,
-              file + ": nodes is no mapping of names to formats");
+              file + ": nodes must map names to formats");
     std::filesystem::remove(file);
 }
 

@@ -85,7 +85,8 @@ TEST_F(Rollctl, UsageErrorsEndWithTwoAndAWayOn) {
     EXPECT_EQ(run("").status, 2);
     const Ended typo = run("sumbit x.yaml");
     EXPECT_EQ(typo.status, 2);
-    EXPECT_NE(typo.output.find("sumbit is no command; did you mean submit?"), std::string::npos);
+    EXPECT_NE(typo.output.find("unknown command `sumbit`; did you mean `submit`?"),
+              std::string::npos);
     const Ended missing = run("show");
     EXPECT_EQ(missing.status, 2);
     EXPECT_NE(missing.output.find("rollctl show --help"), std::string::npos);
@@ -126,7 +127,8 @@ TEST_F(Rollctl, AFileWithoutAJobIsRefused) {
         std::ofstream(base + "/empty.yaml") << text;
         const Ended ended = run("submit empty.yaml");
         EXPECT_EQ(ended.status, 2) << text;
-        EXPECT_TRUE(ended.output.starts_with("rollctl: empty.yaml holds no job")) << ended.output;
+        EXPECT_TRUE(ended.output.starts_with("rollctl: empty.yaml contains no job"))
+            << ended.output;
     }
     EXPECT_EQ(run("submit -").status, 2);
     EXPECT_EQ(run("plan empty.yaml").status, 2);
@@ -141,13 +143,14 @@ TEST_F(Rollctl, AFileOfAnotherProgramIsNamedAndItsKeysAreToldOnce) {
     EXPECT_EQ(ended.status, 2);
     EXPECT_EQ(ended.output,
               "rollctl: sft.yaml cannot be queued:\n"
-              "  it is a file of LLaMA-Factory; Roll reads job files of its own "
+              "  this is a configuration of LLaMA-Factory; write a Roll job file "
               "(docs/job-file.md)\n"
               "  name is missing; allowed: 1 to 64 letters, digits, dots, dashes and underscores, "
               "starting with a letter or digit\n"
               "  kind is missing; allowed: train, resume, tokenize, convert, merge or command\n"
-              "  it has keys with other names here: cutoff_len -> train.seq_length, dataset -> "
-              "data.train, learning_rate -> train.optimizer.lr, model_name_or_path -> model.from, "
+              "  it has keys that Roll names differently: cutoff_len -> train.seq_length, "
+              "dataset -> data.train, learning_rate -> train.optimizer.lr, model_name_or_path -> "
+              "model.from, "
               "num_train_epochs -> train.steps, output_dir -> output, per_device_train_batch_size "
               "-> train.micro_batch_size, stage -> objective\n"
               "  it has unknown keys: do_train, finetuning_type, template\n");

@@ -141,13 +141,13 @@ class ConvertJobs(RollTest):
         self.model()
         for words, says in ((['hf', 'out', '--tp', '0'], '--tp is 1 to 4096'),
                             (['hf', 'out', '--to', 'gguf'], 'the format is'),
-                            (['nowhere', 'out'], 'there is no such file')):
+                            (['nowhere', 'out'], 'which does not exist')):
             done = self.ctl('convert', *words, '--submit', check=False)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(says, done.stderr)
         done = self.ctl('convert', 'hf', 'out', '--wait', check=False)
         self.assertEqual(done.returncode, 125)  # not a job's 2
-        self.assertIn('--wait goes with --submit', done.stderr)
+        self.assertIn('--wait requires --submit', done.stderr)
         planned = json.loads(self.ctl('convert', 'hf', 'out', '--tp', 4, '--submit', '--dry-run').stdout)
         self.assertEqual(planned['jobs'][0]['document']['convert']['tp'], 4)
         self.assertEqual(self.json('jobs', '-a')['jobs'], [])

@@ -33,7 +33,7 @@ class Limits(RollTest):
     def test_what_cannot_be_delivered_or_executed_is_refused_at_submit(self):
         self.up()
         long = 'x' * 1_300_000
-        limit = 'allowed: at most 131071 in one argument or variable'
+        limit = 'allowed: at most 131071 for one argument or environment variable'
         self.refused(r'command\[2\] has 1300000 bytes; ' + limit, self.job(command=['sh', '-c', long]))
         self.refused(r'env\.LONG has 1300005 bytes; ' + limit, self.job(command=['true'], env={'LONG': long}))
         self.refused('have 2000\\d* bytes; allowed: at most 1572864 for all', self.job(command=['x' * 100_000] * 20))
@@ -70,7 +70,7 @@ class Limits(RollTest):
                 done = subprocess.run([os.path.join(BIN, 'rollctl'), *words], env=self.env, stdout=full, text=True,
                                       stderr=subprocess.PIPE, check=False)
             self.assertEqual(done.returncode, 1, words)
-            self.assertIn('standard output could not be written', done.stderr)
+            self.assertIn('cannot write to standard output', done.stderr)
 
     def test_a_change_rides_out_a_restart(self):
         self.up()
@@ -85,7 +85,7 @@ class Limits(RollTest):
         done = self.ctl('cancel', job, check=False)
         again.join()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn('waits up to 20 s', done.stderr)
+        self.assertIn('waiting up to 20 s', done.stderr)
         self.assertEqual(self.show(job)['state'], 'cancelled')
 
     def test_the_jobs_of_many_pages_are_one_value(self):

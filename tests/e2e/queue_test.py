@@ -90,7 +90,7 @@ class Queue(RollTest):
         self.assertEqual(refused.returncode, 4, refused.stderr)
         self.ctl('cancel', his, env=as_bob)
         newer = self.ctl('keys', 'add', 'bob', '--out', bundle + '2')
-        self.assertIn('the earlier key of client-bob may not connect any more', newer.stderr)
+        self.assertIn('the earlier key of client-bob is revoked', newer.stderr)
         as_bob['ROLL_DIR'] = bundle + '2'
         self.assertEqual(self.ctl('jobs', env=as_bob).returncode, 0)
         self.ctl('keys', 'revoke', 'client-bob')
@@ -267,7 +267,7 @@ class Queue(RollTest):
         left.send_signal(signal.SIGINT)
         _, err = left.communicate(timeout=60)
         self.assertEqual(left.returncode, -signal.SIGINT)
-        self.assertIn(f'job {job} goes on; only this command ends\n  next: rollctl logs -f {job}, rollctl wait '
+        self.assertIn(f'job {job} continues; only this command ends\n  next: rollctl logs -f {job}, rollctl wait '
                       f'{job}, or rollctl cancel {job}\n', err)
         late = follow()
         open(gate, 'w', encoding='ascii').close()
