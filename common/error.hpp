@@ -1,4 +1,4 @@
-// Errors that the caller is expected to handle. A bug is a ROLL_CHECK, not an Error.
+// Errors that the caller is expected to handle. A bug fails a ROLL_CHECK instead.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 namespace roll {
 
 enum class ErrorCode {
-    InvalidArgument,  // the request cannot be right: usage, job file, sizes (exit 2)
+    InvalidArgument,  // the request can never succeed: usage, job file, sizes (exit 2)
     NotFound,         // no such job, file, node (exit 3)
     Refused,          // permission, quota, fenced, disk full (exit 4)
-    Unavailable,      // no daemon, peer gone, try again (exit 5)
-    Corrupt,          // bytes are not what was written (exit 1)
-    Failed            // everything else that went wrong (exit 1)
+    Unavailable,      // no daemon, or the peer is gone; a retry may succeed (exit 5)
+    Corrupt,          // stored or received bytes are damaged (exit 1)
+    Failed            // any other failure (exit 1)
 };
 
-// The message is one sentence: what is wrong, the value, what is allowed. The hint is the next
+// The message is one sentence: what is wrong, the value, what is allowed. The hint names the next
 // command.
 struct Error {
     ErrorCode code = ErrorCode::Failed;
@@ -32,7 +32,7 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::stri
     return tl::unexpected(Error{code, std::move(message), std::move(hint)});
 }
 
-// The exit status of a program that ends with this error (interface: exit codes).
+// Returns the exit status of a program that ends with this error.
 constexpr int exit_code(ErrorCode code) {
     switch (code) {
         case ErrorCode::InvalidArgument: return 2;
@@ -45,7 +45,7 @@ constexpr int exit_code(ErrorCode code) {
     return 1;
 }
 
-// "invalid_argument", "not_found", ...: the code's name in JSON.
+// Returns the code's name in JSON: "invalid_argument", "not_found", ...
 const char* name_of(ErrorCode code);
 
 }  // namespace roll
@@ -53,9 +53,9 @@ const char* name_of(ErrorCode code);
 // ROLL_TRY(const Spec spec, parse(text));            in a function returning Result
 // ROLL_CO_TRY(const Reply reply, co_await ask(job)); in a coroutine returning Task<Result>
 //
-// Declares the name from the value, or leaves with the Error. Statements, not expressions:
-// g++ 12 crashes on a statement-expression that holds co_return.
-// ROLL_TRY_VOID(call()); is the same for Result<void>.
+// Initializes the declaration with the value, or returns the Error. These are statements because
+// g++ 12 crashes on a statement expression that contains co_return.
+// ROLL_TRY_VOID(call()); does the same for Result<void>.
 #define ROLL_TRY(declaration, expression) \
     ROLL_TRY_(ROLL_CAT_(result_, __COUNTER__), return, declaration, expression)
 #define ROLL_CO_TRY(declaration, expression) \

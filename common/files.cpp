@@ -64,7 +64,7 @@ Result<void> write_temporary(const std::filesystem::path& path, std::string_view
 
 namespace {
 
-// InvalidArgument: it is not a regular file.
+// Returns the file's status. Fails with InvalidArgument if it is not a regular file.
 Result<struct stat> regular_stat(int fd, const std::filesystem::path& path) {
     struct stat info {};
     if (::fstat(fd, &info) != 0) return fail_errno("cannot stat", path);
@@ -102,7 +102,7 @@ Result<std::string> read_regular_file(const std::filesystem::path& path) {
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
     std::filesystem::path temporary = path;
-    // Others may write it just now, in a PID namespace under the same number.
+    // The pid alone is not unique: a process in another PID namespace may write the same file.
     temporary +=
         "." + std::to_string(::getpid()) + "-" + std::to_string(std::random_device{}()) + ".tmp";
     if (const auto written = write_temporary(temporary, content); !written) {
@@ -130,12 +130,12 @@ Result<std::string> read_private_file(const std::filesystem::path& path) {
     ROLL_TRY(std::string content, read_file(path));
     struct stat info {};
     if (::stat(path.c_str(), &info) != 0 || (info.st_mode & 077) != 0)
-        return fail(ErrorCode::Refused, path.string() + " is open to others",
+        return fail(ErrorCode::Refused, path.string() + " is accessible to other users",
                     "chmod 600 " + path.string());
     return content;
 }
 
-// From its end: mostly all but the last one or two are there.
+// Tries the last directory first, because usually only the last one or two are missing.
 Result<void> make_directories(const std::filesystem::path& path) {
     if (path.empty() || ::mkdir(path.c_str(), 0777) == 0) return {};
     if (errno == ENOENT && path.has_relative_path()) {
@@ -166,8 +166,8 @@ Result<void> rename_new(const std::filesystem::path& from, const std::filesystem
 
 namespace {
 
-// Every mapped file, for the SIGBUS handler. The signal comes from a read of a file's bytes, and
-// nobody reads those while holding the mutex.
+// All mapped files, for the SIGBUS handler. The handler may lock the mutex: reading a mapped page
+// raises the signal, and no thread does that while it holds the mutex.
 struct MappedFiles {
     struct Entry {
         std::size_t size = 0;
@@ -176,8 +176,8 @@ struct MappedFiles {
         ino_t number = 0;
     };
     std::mutex mutex;
-    std::map<const std::byte*, Entry> entries;  // by where they begin
-    std::optional<Entry> failed;                // the first that could not be read
+    std::map<const std::byte*, Entry> entries;  // by start address
+    std::optional<Entry> failed;                // the first file that could not be read
 };
 
 MappedFiles& mapped_files() {
@@ -185,7 +185,8 @@ MappedFiles& mapped_files() {
     return *files;
 }
 
-// True if the address is in a mapped file, of which the rest is zeros now.
+// Replaces the page at `address` and all later pages of its mapped file by zeros. Returns false if
+// the address is in no mapped file.
 bool replace_failed_pages(const std::byte* address) {
     MappedFiles& files = mapped_files();
     const std::lock_guard lock(files.mutex);
@@ -206,11 +207,12 @@ bool replace_failed_pages(const std::byte* address) {
 void on_failed_read(int /*signal*/, siginfo_t* info, void* /*context*/) {
     const int number = errno;
     if (!replace_failed_pages(static_cast<const std::byte*>(info->si_addr)))
-        ::signal(SIGBUS, SIG_DFL);  // it comes again, and ends the program
+        ::signal(SIGBUS, SIG_DFL);  // the signal is raised again and ends the program
     errno = number;
 }
 
-// A file that another one replaced is still whole for its mapping.
+// Fails if the mapped file has shrunk. A file replaced by rename is fine: the mapping keeps the old
+// one.
 Result<void> check_size(const MappedFiles::Entry& entry) {
     struct stat info {};
     if (::stat(entry.path.c_str(), &info) != 0 || info.st_ino != entry.number ||
@@ -219,7 +221,7 @@ Result<void> check_size(const MappedFiles::Entry& entry) {
     return fail(ErrorCode::Failed,
                 entry.path.string() + " shrank from " + std::to_string(entry.size) + " to " +
                     std::to_string(info.st_size) + " bytes while it was read",
-                "run it again when nothing writes to that file");
+                "try again when no other program writes to that file");
 }
 
 }  // namespace
@@ -238,7 +240,7 @@ Result<void> check_mapped_reads() {
     if (!files.failed) return {};
     ROLL_TRY_VOID(check_size(*files.failed));
     return fail(ErrorCode::Failed, "cannot read " + files.failed->path.string() +
-                                       ": its disk failed, or it shrank for a while");
+                                       ": its disk failed, or it was shortened for a while");
 }
 
 Result<void> check_mapped_files() {

@@ -1,5 +1,5 @@
-// Files that are either whole or absent, and mapped ones. Errors name the path and errno's text; a
-// full disk is ErrorCode::Refused, a missing file NotFound.
+// Reads, atomically writes and maps files. Errors contain the path and errno's text; a full disk is
+// ErrorCode::Refused, a missing file NotFound.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,15 @@ namespace roll {
 
 Result<std::string> read_file(const std::filesystem::path& path);
 
-// As read_file(). InvalidArgument: it is not a regular file (opening a FIFO would wait for ever).
+// Like read_file(), but fails with InvalidArgument unless it is a regular file (opening a FIFO
+// could block for ever).
 Result<std::string> read_regular_file(const std::filesystem::path& path);
 
-// Writes path.tmp, fsyncs it, renames it over path and fsyncs the directory.
+// Writes a temporary file, fsyncs it, renames it to `path` and fsyncs the directory.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Of this user alone (0600). Writing: Refused if it is there already; it is synced, its directory
-// is not. Reading: Refused, with the remedy, if others may.
+// Files with mode 0600. Writing fails with Refused if the file exists, and fsyncs the file but not
+// its directory. Reading fails with Refused if other users have access.
 Result<void> write_private_file(const std::filesystem::path& path, std::string_view content);
 Result<std::string> read_private_file(const std::filesystem::path& path);
 
@@ -32,10 +33,10 @@ Result<void> fsync_directory(const std::filesystem::path& path);
 // parent. Refused if the target exists.
 Result<void> rename_new(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// A whole file, mapped read-only for this object's life. Moves, does not copy.
+// Maps a whole file read-only while this object lives. Movable, not copyable.
 class MappedFile {
   public:
-    // InvalidArgument: it is not a regular file.
+    // Fails with InvalidArgument if it is not a regular file.
     static Result<MappedFile> open(const std::filesystem::path& path);
     MappedFile(MappedFile&& other) noexcept;
     MappedFile& operator=(MappedFile&& other) noexcept;
@@ -50,16 +51,17 @@ class MappedFile {
     std::span<const std::byte> bytes_;
 };
 
-// Handles SIGBUS, which the kernel sends to whoever reads a page of a mapped file that shrank, or
-// whose disk fails: the page and those behind it become zeros, and the file is noted. Call it once,
-// before any thread starts; from then on results count only while check_mapped_reads() succeeds.
+// Installs a SIGBUS handler. The kernel raises SIGBUS on reading a mapped page if the file shrank
+// or its disk fails; the handler replaces that page and all later ones by zeros and remembers the
+// file. Call it once before any thread starts. Results computed from mapped files are valid only
+// if check_mapped_reads() succeeds afterwards.
 void survive_failed_reads();
 
-// Failed: a page of a MappedFile could not be read since survive_failed_reads(). Names the file.
+// Fails, naming the file, if reading a MappedFile has failed since survive_failed_reads().
 Result<void> check_mapped_reads();
 
-// As check_mapped_reads(). Failed as well: a MappedFile that is open now is shorter than it was,
-// of which the kernel says nothing where the page itself remains.
+// Like check_mapped_reads(), and fails if an open MappedFile has shrunk: the kernel raises no
+// signal if the page itself still exists.
 Result<void> check_mapped_files();
 
 }  // namespace roll

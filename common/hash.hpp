@@ -1,4 +1,4 @@
-// XXH3-64: checksums of files and records. Not a signature.
+// XXH3-64 checksums of files and records. Not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace roll {
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0);
 
-// Of maps by name that are asked about parts of other texts, too.
+// A hash for maps with string keys that are also looked up by std::string_view.
 struct TextHash {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const { return hash64(text); }
 };
 
-// The same number of bytes that come in pieces.
+// Computes hash64() incrementally.
 class Hash64 {
   public:
     Hash64();
@@ -35,7 +35,7 @@ class Hash64 {
     XXH3_state_s* state_;
 };
 
-// Sixteen lower-case hex digits.
+// Returns 16 lower-case hex digits.
 std::string to_hex(std::uint64_t value);
 
 }  // namespace roll

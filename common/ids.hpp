@@ -1,5 +1,4 @@
-// Strong integer ids and the fencing token. Two ids of different kinds never compare, convert or
-// mix.
+// Strong integer ids and the fencing token. Ids of different kinds do not compare or convert.
 #pragma once
 
 #include <compare>
@@ -17,24 +16,24 @@ struct Id {
 };
 
 using JobId = Id<struct JobTag>;                // one submitted job: 1, 2, 3, ...
-using AllocationId = Id<struct AllocationTag>;  // one Slurm allocation, named by us before sbatch
+using AllocationId = Id<struct AllocationTag>;  // one Slurm allocation, numbered before sbatch
 using WorkerId = Id<struct WorkerTag>;          // one incarnation of a roll-worker process
 
 // The fencing token of an attempt: the incarnation of rolld that placed it, and the attempt's
-// number within its job (1, 2, ...). It is in every message, directory name and record about the
-// attempt: attempt numbers alone repeat after a ledger was restored from a backup. Later placements
-// compare greater.
+// number within its job (1, 2, ...). Every message, directory name and record about the attempt
+// contains it; attempt numbers alone would repeat after the ledger is restored from a backup. Later
+// placements compare greater.
 struct Token {
     std::uint64_t incarnation = 0;
     std::uint64_t attempt = 0;
     friend auto operator<=>(const Token&, const Token&) = default;
 };
 
-// "3-1": incarnation 3, attempt 1. The form in file names and messages.
+// Formats a token as "3-1" (incarnation 3, attempt 1) for file names and messages.
 std::string to_string(const Token& token);
 std::optional<Token> parse_token(std::string_view text);
 
-// What names one launch of one job, cluster-wide.
+// Identifies one attempt of one job in the whole cluster.
 struct AttemptKey {
     JobId job;
     Token token;

@@ -1,6 +1,6 @@
-// Strict reading of JSON objects: a missing field, a wrong type or an unknown key is an Error that
-// names the path. For messages and ledger rows; job files have their own checker (common/spec),
-// which reports every problem at once.
+// Strict reading of JSON objects for messages and ledger rows: a missing field, a wrong type or an
+// unknown key is an Error that names the path. Job files have their own checker (common/spec),
+// which reports all problems at once.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,19 @@
 
 namespace roll {
 
-using Json = nlohmann::json;                 // keys sorted: dump() is canonical
-using OrderedJson = nlohmann::ordered_json;  // keys as written: for what people read
+using Json = nlohmann::json;                 // sorts keys, so dump() is canonical
+using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for people
 
-// One line of UTF-8. Bytes that are no UTF-8 (a log line in a reason, say) become U+FFFD: never
-// throws.
+// Returns the value on one line. Replaces bytes that are not UTF-8 (e.g. from a log line) by U+FFFD
+// and never throws.
 std::string dump(const Json& json);
 
-// Error Corrupt with the byte position if the text is not JSON, or nests deeper than 100.
+// Fails with Corrupt if the text is not JSON (and names the byte) or is nested over 100 levels.
 Result<Json> parse_json(std::string_view text);
 
-// Whether a value is exactly a T: an integer in T's range (no 1.0, no true), a list of such, ...
-// The library's own conversions are lenient: they wrap -1, cut 2.5 and turn true into 1.
+// Returns whether a value is exactly a T: an integer in T's range (not 1.0 or true), a list of
+// those, ... The library's own conversions are lenient: they wrap -1, truncate 2.5 and turn true
+// into 1.
 template <class T>
 bool holds(const Json& json) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -48,7 +49,7 @@ bool holds(const Json& json) {
     }
 }
 
-// Reads the fields of one object; finish() refuses what was not read. Keeps the first error.
+// Reads the fields of one object and keeps the first error. finish() fails on fields not read.
 //
 //   JsonReader r(json, "heartbeat");
 //   hb.seq = r.get<std::uint64_t>("seq");
@@ -72,7 +73,7 @@ class JsonReader {
         const Json* field = find(key);
         return field == nullptr || field->is_null() ? std::move(fallback) : convert<T>(*field, key);
     }
-    // The field itself, or a null value. Counts as read.
+    // Returns the field, or a null value if it is missing. Counts as read.
     const Json& raw(const char* key);
     bool has(const char* key) const { return object_ != nullptr && object_->contains(key); }
 
@@ -86,7 +87,7 @@ class JsonReader {
     T convert(const Json& field, const char* key) {
         try {
             if (holds<T>(field)) return field.get<T>();
-        } catch (const Json::exception&) {  // a T with a reader of its own
+        } catch (const Json::exception&) {  // thrown by a T with its own from_json
         }
         note("field " + std::string(key) + " has the wrong type: " + field.dump().substr(0, 60));
         return T{};

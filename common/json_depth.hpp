@@ -1,4 +1,4 @@
-// JSON that may nest less deep than a message: what becomes a part of another.
+// Parses JSON with a lower depth limit, for values that become part of a message.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace roll {
 
-// As parse_json(), which lets it nest 100 levels deep.
+// Like parse_json(text), but allows at most `depth_max` levels instead of 100.
 Result<Json> parse_json(std::string_view text, int depth_max);
 
 }  // namespace roll

@@ -4,8 +4,7 @@
 
 namespace roll {
 
-// What is ASCII without control characters needs no more than backslashes; the rest is the
-// library's.
+// Printable ASCII needs only backslashes as escapes; the library writes everything else.
 void JsonText::append(std::string_view value) {
     if (!std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; })) {
         values_ += dump(Json(value));

@@ -1,4 +1,4 @@
-// The end of a program that met what nobody expected: one sentence instead of a core dump.
+// Ends a program on an unexpected exception with one line on stderr instead of a core dump.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// A program's log file: a JSON object a line, {"at", "level", "program", "text"}, appended. For the
-// edges of programs; what is pure returns its notes instead.
+// A program's log file. Each line is a JSON object {"at", "level", "program", "text"}. Pure code
+// does not log; it returns its notes instead.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,14 @@
 
 namespace roll {
 
-// A file that is renamed when it would pass so many bytes: NAME.log to NAME.1.log, that to
-// NAME.2.log, which goes. Throws spdlog_ex if it cannot be opened.
+// Rotates the file before it exceeds `bytes_max`: NAME.log becomes NAME.1.log, NAME.1.log becomes
+// NAME.2.log, and the old NAME.2.log is deleted. Throws spdlog_ex if the file cannot be opened.
 spdlog::sink_ptr log_file(const std::filesystem::path& path, std::size_t bytes_max = 64 << 20);
 
 class Log {
   public:
-    // program: who writes, "rolld" or "roll-worker@node-1". Refused or Failed if the file cannot be
-    // opened.
+    // `program` names the writer, e.g. "rolld" or "roll-worker@node-1". Fails with Refused if the
+    // file cannot be opened.
     static Result<Log> open(const std::filesystem::path& path, const std::string& program);
 
     template <class... Args>

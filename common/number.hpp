@@ -1,4 +1,4 @@
-// A number that a whole text says.
+// Parses integers.
 #pragma once
 
 #include <charconv>
@@ -8,7 +8,7 @@
 
 namespace roll {
 
-// None: the text is empty, says something else or more, or the number does not fit.
+// Returns nullopt unless the whole text is a number that fits the type.
 template <std::integral Number>
 std::optional<Number> parse_number(std::string_view text, int base = 10) {
     Number value{};

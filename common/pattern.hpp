@@ -1,4 +1,4 @@
-// Regular expressions of users (Perl's syntax), applied to lines of logs.
+// Users' regular expressions (Perl syntax) for lines of logs.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@ namespace roll {
 
 class Pattern {
   public:
-    // Error InvalidArgument: it is none.
+    // Fails with InvalidArgument if the expression is malformed.
     static Result<Pattern> make(std::string_view text);
 
-    // Whether it occurs in the line. One that would take for ever is given up and does not.
+    // Returns whether the line contains a match; false if the search gets too complex.
     bool occurs_in(std::string_view line) const;
 
   private:

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kChecksumBytes = 16;
 constexpr std::size_t kTextBytes = kBeaconRecordBytes - kChecksumBytes - 1;
-constexpr std::size_t kDirectBytes = 4096;  // O_DIRECT wants aligned memory and whole blocks
+constexpr std::size_t kDirectBytes = 4096;  // O_DIRECT requires aligned memory and whole blocks
 
 tl::unexpected<Error> fail_errno(const char* what, const std::filesystem::path& path) {
     const int number = errno;
@@ -33,7 +33,7 @@ struct Free {
     void operator()(void* memory) const { std::free(memory); }
 };
 
-// With O_DIRECT if the file system takes it.
+// Opens the file with O_DIRECT if the file system supports it.
 Descriptor open_fresh(const std::filesystem::path& path) {
     const int flags = O_RDONLY | O_CLOEXEC;
     Descriptor direct(::open(path.c_str(), flags | O_DIRECT));
@@ -70,7 +70,7 @@ Result<std::string> encode_beacon(const Beacon& beacon) {
 
 Result<Beacon> decode_beacon(std::string_view record) {
     if (record.size() != kBeaconRecordBytes || record.back() != '\n')
-        return fail(ErrorCode::Corrupt, "beacon record is not whole");
+        return fail(ErrorCode::Corrupt, "beacon record is incomplete");
     const std::string_view text = record.substr(0, kTextBytes);
     if (record.substr(kTextBytes, kChecksumBytes) != to_hex(hash64(text)))
         return fail(ErrorCode::Corrupt, "beacon record is torn: its checksum does not match");

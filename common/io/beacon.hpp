@@ -1,11 +1,10 @@
-// rolld's beacon: one file of two 512-byte records, by which a worker that hears nothing can tell a
-// rolld that is dead (the counter stands still) from one that it is cut off from (the counter
-// grows).
+// rolld's beacon: a file of two 512-byte records with a counter. A worker that has lost contact
+// reads it to tell a dead rolld (the counter stands still) from a network partition (it grows).
 //
-// A record is JSON padded with spaces and closed by its checksum and a newline, so `cat` shows it.
-// Records are written in place and in turn: a crash in mid-write leaves the other one readable. No
-// times in it. encode, decode and newest are pure; write and read block on the volume, and must not
-// be called from a loop that a hung volume may not stop.
+// A record is JSON padded with spaces, followed by its checksum and a newline, so `cat` shows it.
+// Writes alternate between the two records, in place: a crash during a write leaves the other one
+// readable. Records contain no times. encode, decode and newest are pure. write and read block if
+// the file system hangs, so do not call them from an event loop.
 #pragma once
 
 #include <cstddef>
@@ -22,36 +21,37 @@ constexpr std::size_t kBeaconRecordBytes = 512;
 constexpr std::size_t kBeaconFileBytes = 2 * kBeaconRecordBytes;
 
 struct Beacon {
-    std::string cluster;            // which ledger: drawn once, when it was made
-    std::uint64_t incarnation = 0;  // of rolld
-    std::string nonce;              // of this rolld process
+    std::string cluster;            // random id of the ledger, chosen at its creation
+    std::uint64_t incarnation = 0;  // rolld's incarnation
+    std::string nonce;              // random id of this rolld process
     std::string host;
     std::string endpoint;
-    std::string home{};         // names the state directory, not a copy of it; empty: not known
-    std::uint64_t counter = 0;  // beats published by this incarnation
-    // How long this rolld would go on without reading this file; 0: for ever.
+    std::string home{};         // tells the state directory from a copy of it; empty if unknown
+    std::uint64_t counter = 0;  // ticks published by this incarnation
+    // How long this rolld continues if it cannot read this file; 0 means for ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
 };
 
-// Exactly kBeaconRecordBytes. InvalidArgument if the names are too long for a record.
+// Returns exactly kBeaconRecordBytes. Fails with InvalidArgument if the fields do not fit.
 Result<std::string> encode_beacon(const Beacon& beacon);
 
-// Corrupt if the record is torn: another length, checksum or shape.
+// Fails with Corrupt if the record is torn: wrong length, checksum or fields.
 Result<Beacon> decode_beacon(std::string_view record);
 
-// Where the record with this counter lies in the file, in bytes.
+// Returns the byte offset in the file of the record with this counter.
 constexpr std::size_t beacon_offset(std::uint64_t counter) {
     return counter % 2 == 0 ? 0 : kBeaconRecordBytes;
 }
 
-// The later of a file's records by (incarnation, counter). Corrupt if none is readable.
+// Returns the record with the higher (incarnation, counter). Fails with Corrupt if none is
+// readable.
 Result<Beacon> newest_beacon(std::string_view file);
 
-// Writes one record into its slot and syncs it; makes the file if it is missing.
+// Writes one record at its offset and fsyncs it. Creates the file if it is missing.
 Result<void> write_beacon(const std::filesystem::path& path, const Beacon& beacon);
 
-// Opens the file anew and asks the server, not a cache, where the file system can do that.
+// Reads the newest record. Bypasses the client's cache if the file system supports it (NFS).
 Result<Beacon> read_beacon(const std::filesystem::path& path);
 
 }  // namespace roll::io

@@ -13,7 +13,8 @@ Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
 }
 
-// libzmq would try for ever to reach a socket that nobody listens on; the kernel knows at once.
+// Returns whether no process listens on an ipc:// endpoint. libzmq would retry for ever; the kernel
+// knows at once.
 bool nobody_listens(const std::string& endpoint) {
     constexpr std::string_view kIpc = "ipc://";
     if (!endpoint.starts_with(kIpc)) return false;
@@ -21,7 +22,7 @@ bool nobody_listens(const std::string& endpoint) {
            (errno == ENOENT || errno == ECONNREFUSED);
 }
 
-// libzmq connects again by itself where rolld was started again.
+// libzmq reconnects by itself after rolld restarts.
 class ZmqChannel final : public Channel {
   public:
     ZmqChannel(std::unique_ptr<ZmqContext> context, ZmqSocket socket, std::string endpoint)
@@ -34,7 +35,7 @@ class ZmqChannel final : public Channel {
     std::optional<std::string> receive(std::chrono::milliseconds timeout) override {
         if (!socket_.wait_input(timeout)) return std::nullopt;
         auto message = socket_.receive();
-        if (!message || message->frames.empty()) return std::string();  // no reply to anything
+        if (!message || message->frames.empty()) return std::string();  // matches no request
         return std::move(message->frames.back());
     }
 
@@ -54,7 +55,7 @@ class LocalChannel final : public Channel {
         : stream_(std::move(stream)),
           path_(std::move(path)) {}
 
-    // A rolld that was started again reads from a new connection, what is sent now as a whole.
+    // Reconnects if rolld has restarted and sends the whole frame on the new connection.
     bool send(const std::string& frame) override {
         if (!stream_.closed() && stream_.send(frame)) return true;
         auto again = LocalStream::connect(path_);
@@ -71,9 +72,9 @@ class LocalChannel final : public Channel {
         if (!stream_.closed()) return std::nullopt;
         if (!connect_unix(path_)) return no_daemon(path_);
         return Error{ErrorCode::Unavailable,
-                     "rolld closed the connection before it answered: it was started again, or has "
-                     "as many clients as its --max-connections lets in",
-                     "ask again: a job that is submitted again with its --key is queued once"};
+                     "rolld closed the connection before it answered: it restarted, or it has "
+                     "reached its --max-connections",
+                     "try again; a job submitted again with the same --key is queued only once"};
     }
 
   private:

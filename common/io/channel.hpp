@@ -1,5 +1,5 @@
-// How a client's frames get to a rolld and its replies back: over ZeroMQ with CURVE, from any host,
-// or over a Unix socket of this machine.
+// Carries a client's requests to rolld and the replies back: over ZeroMQ with CURVE from any host,
+// or over a Unix socket on the same machine.
 #pragma once
 
 #include <chrono>
@@ -15,19 +15,19 @@ namespace roll::io {
 class Channel {
   public:
     virtual ~Channel() = default;
-    // False: it cannot be sent now.
+    // Returns false if the frame cannot be sent now.
     virtual bool send(const std::string& frame) = 0;
-    // Nothing: the time is up, or nothing can come any more.
+    // Returns nullopt on a timeout or if the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
-    // Why nothing comes; nothing: not known.
+    // Returns why no reply arrives; nullopt if the reason is unknown.
     virtual std::optional<Error> trouble() const = 0;
 };
 
-// Error Unavailable: nobody listens there.
+// Fails with Unavailable if no rolld listens on an ipc:// endpoint.
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key);
 
-// Null: no rolld of this user listens there.
+// Returns null if no rolld of this user listens on `path`.
 std::unique_ptr<Channel> local_channel(const std::string& path);
 
 }  // namespace roll::io

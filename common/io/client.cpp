@@ -14,8 +14,8 @@ Result<Client> Client::connect(const std::string& endpoint, const CurveKeys& key
     return Client(std::move(channel), endpoint);
 }
 
-// What lies in `local` says where to ask on this machine; read on another one, it names nothing
-// there.
+// The file `local` names a socket of the machine that rolld runs on. Read from another machine, the
+// socket does not exist, and the endpoint is used.
 Result<Client> Client::connect(const StateDirectory& directory) {
     if (const auto path = read_file(directory.local_file())) {
         if (auto channel = local_channel(*path)) return Client(std::move(channel), *path);
@@ -28,13 +28,13 @@ Result<Client> Client::connect(const StateDirectory& directory) {
 
 namespace {
 
-// rolld drops the connection of a client that sends more.
+// Fails if the frame is too large: rolld would drop the connection.
 Result<void> check_size(const std::string& op, const std::string& frame) {
     if (frame.size() <= protocol::kFrameBytesMax) return {};
     return fail(ErrorCode::InvalidArgument,
                 "the request to " + op + " has " + std::to_string(frame.size()) +
                     " bytes; allowed: at most " + std::to_string(protocol::kFrameBytesMax),
-                "put large texts into files, or ask for less at once");
+                "put large texts into files, or request less at once");
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ Result<Json> Client::ask(const std::string& op, const Json& args,
         if (left.count() <= 0) break;
         const auto reply = channel_->receive(left);
         if (!reply) break;
-        // A reply to an earlier request that ran out of time is nobody's any more.
+        // Skip late replies to earlier requests that timed out.
         if (protocol::request_id(*reply) == id) return protocol::decode_reply(*reply, id);
     }
     return silent(timeout);
@@ -64,7 +64,7 @@ tl::unexpected<Error> Client::silent(std::chrono::milliseconds timeout) const {
                 "rolld on " + endpoint_ + " did not answer within " +
                     std::to_string(timeout.count()) +
                     " ms: it is busy, or this key is not authorized",
-                "look at rolld.log; keys that may connect lie in keys/authorized");
+                "check rolld.log; authorized keys are in keys/authorized");
 }
 
 std::vector<Result<Json>> Client::ask_all(const std::string& op, const std::vector<Json>& args,

@@ -1,4 +1,5 @@
-// Asks rolld, and waits for the reply. For rollctl and tests; blocks the caller's thread.
+// Sends requests to rolld and waits for the replies. Used by rollctl and tests. Blocks the calling
+// thread.
 #pragma once
 
 #include <chrono>
@@ -21,18 +22,18 @@ class Client {
     static Result<Client> connect(const std::string& endpoint, const CurveKeys& keys,
                                   const std::string& server_public_key);
 
-    // To the rolld of a state directory: over its Unix socket if it runs on this machine, else with
-    // the keys "client". Error Unavailable if none has started.
+    // Connects to the rolld of a state directory: over its Unix socket if it runs on this machine,
+    // else over its endpoint with the key pair "client". Fails with Unavailable if none has
+    // started.
     static Result<Client> connect(const StateDirectory& directory);
 
-    // The reply's `ok`, or its error. Error Unavailable, with a hint, if nobody answers in time:
-    // rolld is not there, or does not know this key. A request that ran out may have been carried
-    // out all the same.
+    // Returns the reply's `ok` or its error. Fails with Unavailable on a timeout: rolld does not
+    // run, or does not authorize this key. rolld may still carry out a request that timed out.
     Result<Json> ask(const std::string& op, const Json& args = Json::object(),
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
-    // The same for many at once, up to 64 of them under way: in their order, each with a reply or
-    // an error of its own. `timeout` is between two replies.
+    // Sends many requests with up to 64 in flight. Returns a reply or an error for each of `args`,
+    // in order. `timeout` limits the wait between two replies.
     std::vector<Result<Json>> ask_all(const std::string& op, const std::vector<Json>& args,
                                       std::chrono::milliseconds timeout = std::chrono::seconds(10));
 

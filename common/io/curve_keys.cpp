@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kKeyChars = 40;
 using KeyBuffer = std::array<char, kKeyChars + 1>;
 
-// The key in a file's text, or "" if it is none.
+// Returns the key in a file's text; empty if there is none.
 std::string key_in(std::string_view text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
     std::array<std::uint8_t, 32> bytes{};
@@ -34,7 +34,7 @@ std::string public_of(const std::string& secret) {
     return buffer.data();
 }
 
-// NAME.pub comes last: while it is missing, the pair was not finished.
+// Writes NAME.pub last: if it is missing, the creation of the pair was interrupted.
 Result<void> publish(const std::string& public_key, const std::filesystem::path& directory,
                      const std::string& name, const std::filesystem::path& authorized) {
     if (!authorized.empty())
@@ -49,7 +49,7 @@ Result<CurveKeys> make_pair(const std::filesystem::path& directory, const std::s
     const std::filesystem::path temporary =
         directory / ("." + name + ".key." + std::to_string(::getpid()));
     ROLL_TRY_VOID(write_private_file(temporary, keys.secret_key + "\n"));
-    // Whoever renames first has made the pair; the others take it.
+    // If several processes create the pair at once, the first rename wins and the others load it.
     if (const auto renamed = rename_new(temporary, file); !renamed) {
         ::unlink(temporary.c_str());
         if (::access(file.c_str(), F_OK) == 0) return load_curve_keys(directory, name);
@@ -73,8 +73,8 @@ Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const 
     ROLL_TRY(const std::string text, read_private_file(file));
     const std::string secret = key_in(text);
     if (secret.empty())
-        return fail(ErrorCode::Corrupt, "the file " + file.string() + " holds no CURVE key",
-                    "remove it, and a new pair is made on the next start");
+        return fail(ErrorCode::Corrupt, "the file " + file.string() + " contains no CURVE key",
+                    "delete it; the next start creates a new pair");
     return CurveKeys{public_of(secret), secret};
 }
 
@@ -82,7 +82,7 @@ Result<std::string> load_public_key(const std::filesystem::path& file) {
     ROLL_TRY(const std::string text, read_file(file));
     std::string key = key_in(text);
     if (key.empty())
-        return fail(ErrorCode::Corrupt, "the file " + file.string() + " holds no CURVE key");
+        return fail(ErrorCode::Corrupt, "the file " + file.string() + " contains no CURVE key");
     return key;
 }
 

@@ -1,5 +1,5 @@
-// CURVE key pairs in files of a state directory: NAME.key holds the secret (mode 0600), NAME.pub
-// the public half, each as 40 characters of Z85 and a newline.
+// CURVE key pairs in a state directory: NAME.key contains the secret key (mode 0600), NAME.pub the
+// public key, each as 40 characters of Z85 and a newline.
 #pragma once
 
 #include <filesystem>
@@ -17,20 +17,20 @@ struct CurveKeys {
 
 CurveKeys make_curve_keys();
 
-// Error NotFound if there is no such pair; Refused if others may read the secret; Corrupt if it is
-// no key.
+// Loads a pair. Fails with NotFound if it does not exist, Refused if other users can access the
+// secret key, Corrupt if the file contains no key.
 Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const std::string& name);
 Result<std::string> load_public_key(const std::filesystem::path& file);
 
-// Loads the pair, made on first use. Two processes that come first at once get the same pair. With
-// `authorized` (a directory) a pair that is made here may connect from then on; one whose file was
-// removed there since is not put back.
+// Loads a pair, or creates it if it does not exist; concurrent calls get the same pair. A pair
+// created here is also added to the directory `authorized`, if given. A pair that was removed from
+// there later is not added again.
 Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory,
                                           const std::string& name,
                                           const std::filesystem::path& authorized = {});
 
-// Public key -> NAME of each NAME.pub in the directory. Files that hold no key are left out; a
-// directory that cannot be read authorizes nobody.
+// Returns public key -> NAME for each NAME.pub in the directory. Ignores files without a key; empty
+// if the directory cannot be read.
 std::map<std::string, std::string> read_authorized(const std::filesystem::path& directory);
 
 }  // namespace roll::io

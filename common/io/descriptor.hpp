@@ -1,4 +1,4 @@
-// A file descriptor that closes itself. -1 is none.
+// Owns a file descriptor and closes it on destruction; -1 means none.
 #pragma once
 
 #include <utility>

@@ -16,7 +16,7 @@ namespace roll::io {
 namespace {
 
 constexpr std::size_t kLengthBytes = 4;
-constexpr timeval kSendPatience{10, 0};  // of a rolld that does not read
+constexpr timeval kSendPatience{10, 0};  // send timeout if rolld does not read
 
 }  // namespace
 
@@ -26,7 +26,7 @@ Result<std::optional<std::string>> FrameReader::next() {
     for (std::size_t i = 0; i < kLengthBytes && left >= kLengthBytes; ++i)
         size |= std::size_t{static_cast<unsigned char>(bytes_[begin_ + i])} << (8 * i);
     if (size > protocol::kFrameBytesMax)
-        return fail(ErrorCode::Corrupt, "a frame of " + std::to_string(size) + " bytes");
+        return fail(ErrorCode::Corrupt, "frame too large: " + std::to_string(size) + " bytes");
     if (left < kLengthBytes + size) {
         bytes_.erase(0, std::exchange(begin_, 0));
         return std::nullopt;
@@ -87,7 +87,7 @@ bool LocalStream::send(const std::string& frame) {
         if (some > 0)
             sent += static_cast<std::size_t>(some);
         else if (errno != EINTR)
-            socket_.reset();  // half a frame may be out: nothing can follow it
+            socket_.reset();  // part of the frame may have been sent, so the stream is unusable
     }
     return !closed();
 }

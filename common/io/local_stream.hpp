@@ -1,8 +1,8 @@
-// A client's connection to the rolld of its own machine: a Unix stream socket. The kernel tells
-// each side whose process the other is (SO_PEERCRED), so there are no keys and no handshake.
+// A client's connection to a rolld on the same machine over a Unix stream socket. The kernel
+// reports the peer's user (SO_PEERCRED), so there are no keys and no handshake.
 //
-// A frame is its length (4 bytes, the low one first) and so many bytes, at most kFrameBytesMax: the
-// same requests and replies as over ZeroMQ (common/protocol/client.hpp).
+// A frame is its length (4 bytes, little-endian), then that many bytes, at most kFrameBytesMax.
+// Requests and replies are the same as over ZeroMQ (common/protocol/client.hpp).
 #pragma once
 
 #include <chrono>
@@ -15,37 +15,39 @@
 
 namespace roll::io {
 
-// Takes frames out of a stream of bytes as they come.
+// Extracts frames from a stream of bytes.
 class FrameReader {
   public:
     void add(const char* bytes, std::size_t size) { bytes_.append(bytes, size); }
 
-    // The next whole frame; nothing: more is needed. Error Corrupt: it says that it is too large.
+    // Returns the next whole frame; nullopt if more bytes are needed. Fails with Corrupt if its
+    // length exceeds the limit.
     Result<std::optional<std::string>> next();
 
   private:
     std::string bytes_;
-    std::size_t begin_ = 0;  // of what was not taken yet
+    std::size_t begin_ = 0;  // offset of the first byte not yet returned
 };
 
-// Its length and itself, as sent.
+// Returns the frame's length and the frame, as they are sent.
 std::string with_length(const std::string& frame);
 
-// Whose process is at the other end; nothing: the kernel does not say.
+// Returns the user id of the process at the other end; nullopt if the kernel does not report it.
 std::optional<std::uint32_t> peer_uid(int socket);
 
-// A connected Unix stream socket, or none, with errno.
+// Returns a connected Unix stream socket; an empty Descriptor, with errno set, on failure.
 Descriptor connect_unix(const std::string& path);
 
-// Blocks its thread. Not thread-safe.
+// A client's end of the stream. Blocks the calling thread. Not thread-safe.
 class LocalStream {
   public:
-    // None where nobody listens, or somebody else than this user (for root: anybody) does.
+    // Returns nullopt if no process listens, or if the listener belongs to another user (root
+    // accepts any user).
     static std::optional<LocalStream> connect(const std::string& path);
 
-    // False: the other side is gone.
+    // Returns false if the connection is closed.
     bool send(const std::string& frame);
-    // Nothing: the time is up, or the other side is gone, which closed() tells.
+    // Returns nullopt on a timeout, or if the connection is closed (see closed()).
     std::optional<std::string> receive(std::chrono::milliseconds timeout);
     bool closed() const { return !socket_; }
 

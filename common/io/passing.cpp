@@ -13,7 +13,7 @@ Result<std::pair<Descriptor, Descriptor>> make_socket_pair() {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
         return fail(ErrorCode::Failed,
-                    "cannot make a socket: " + std::generic_category().message(errno));
+                    "cannot create a socket: " + std::generic_category().message(errno));
     return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
 }
 

@@ -1,4 +1,4 @@
-// Bytes and open descriptors from one process to another, over a Unix socket.
+// Sends bytes and open descriptors from one process to another over a Unix socket.
 #pragma once
 
 #include <span>
@@ -14,17 +14,19 @@
 
 namespace roll::io {
 
-// Both ends of a stream, close-on-exec.
+// Returns both ends of a stream socket, close-on-exec.
 Result<std::pair<Descriptor, Descriptor>> make_socket_pair();
 
-// As many of a message's descriptors as the kernel takes.
+// The most descriptors per message; the kernel's limit is 253.
 inline constexpr std::size_t kPassedMax = 250;
 
-// How many of the bytes were sent; the descriptors, at most kPassedMax, go with the first of them.
-// -1: none, and no descriptor (errno). Never raises SIGPIPE.
+// Sends bytes, and with the first of them the descriptors `passed` (at most kPassedMax). Returns
+// the number of bytes sent, which may be fewer, or -1 with errno if nothing was sent. Raises no
+// SIGPIPE.
 ssize_t send_with(const Descriptor& socket, std::string_view bytes, std::span<const int> passed);
 
-// What has come, appended; descriptors are close-on-exec. Bytes read, 0 at the end, -1 (errno).
+// Appends what has arrived to `bytes` and `passed` (close-on-exec). Returns the number of bytes
+// read, 0 at the end of the stream, -1 with errno on failure.
 ssize_t receive_with(int socket, std::string& bytes, std::vector<Descriptor>& passed);
 
 }  // namespace roll::io

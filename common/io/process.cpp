@@ -32,17 +32,17 @@ struct Failure {
     int number = 0;
 };
 
-// What the child needs, made before the clone: it shares our memory until it executes the program,
-// so nothing is copied for it, and only system calls are safe in it.
+// Everything the child needs, prepared before clone(). The child shares our memory until it calls
+// exec, so nothing is copied, and the child may only make system calls.
 struct Prepared {
     const Spawn& spawn;
-    std::vector<std::string> candidates{};  // where the program may be
+    std::vector<std::string> candidates{};  // paths to try, in order
     std::vector<char*> arguments{};
     std::vector<char*> environment{};
     std::vector<std::pair<int, int>> descriptors{};
     pid_t parent = 0;
-    int namespaces = 0;   // flags of clone
-    std::string uid_map;  // of a new user namespace: our ids mean themselves
+    int namespaces = 0;   // flags for clone()
+    std::string uid_map;  // for a new user namespace: maps our ids to themselves
     std::string gid_map;
     std::optional<Failure> failure{};  // set by the child
 };
@@ -56,7 +56,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
     return result;
 }
 
-// As execvp searches, but what has no interpreter is not handed to a shell.
+// Returns the paths that execvp would try. Unlike execvp, spawn() never falls back to a shell.
 std::vector<std::string> candidates_of(const Spawn& spawn) {
     const std::string& program = spawn.arguments[0];
     if (program.find('/') != std::string::npos) return {program};
@@ -77,7 +77,7 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
     ::_exit(127);
 }
 
-// Nobody here handles or ignores the real-time signals behind SIGSYS.
+// Resets all signals but the real-time ones after SIGSYS, which Roll neither handles nor ignores.
 void reset_signals() {
     for (int signal = 1; signal <= SIGSYS; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;
@@ -90,7 +90,7 @@ bool write_to(const char* path, const std::string& text) {
     return file >= 0 && ::write(file, text.data(), text.size()) == std::ssize(text);
 }
 
-// Mounts that the host makes later still arrive: only /proc is ours.
+// Sets up the id maps and a private /proc. Later mounts of the host still become visible.
 void enter_namespaces(Prepared& prepared) {
     if ((prepared.namespaces & CLONE_NEWUSER) != 0) {
         const bool mapped = write_to("/proc/self/setgroups", "deny") &&
@@ -120,7 +120,7 @@ void arrange_descriptors(Prepared& prepared) {
         if (::dup2(ours, theirs) < 0) give_up(prepared, Step::Descriptors);
 }
 
-// A CPU that has gone offline since must not keep a program from running: then it stays as we are.
+// Pins the child to `cpus`. Ignores failures: if a CPU went offline, the program runs unpinned.
 void pin(const std::vector<int>& cpus) {
     if (cpus.empty()) return;
     cpu_set_t set;
@@ -140,7 +140,7 @@ void pin(const std::vector<int>& cpus) {
     if (spawn.group && ::setpgid(0, *spawn.group) != 0) give_up(prepared, Step::Group);
     if (spawn.death_signal != 0) {
         ::prctl(PR_SET_PDEATHSIG, spawn.death_signal);
-        if (::getppid() != prepared.parent) ::_exit(127);  // it has died already
+        if (::getppid() != prepared.parent) ::_exit(127);  // the parent has already died
     }
     arrange_descriptors(prepared);
     if (!spawn.directory.empty() && ::chdir(spawn.directory.c_str()) != 0)
@@ -156,8 +156,8 @@ void pin(const std::vector<int>& cpus) {
 
 int run_prepared(void* prepared) { run_child(*static_cast<Prepared*>(prepared)); }
 
-// Returns once the child has executed the program or ended. No signal's handler of ours may run in
-// it meanwhile.
+// Clones the child and returns once it has called exec or ended. Blocks all signals meanwhile, so
+// that none of our handlers runs in the child.
 pid_t start_child(Prepared& prepared) {
     alignas(64) std::array<char, 64 << 10> stack;
     sigset_t all;
@@ -198,7 +198,7 @@ std::string map_of(unsigned id) {
 }
 
 std::optional<ProcessInfo> parse_stat(const std::string& stat) {
-    const auto name_end = stat.rfind(')');  // the name may hold anything
+    const auto name_end = stat.rfind(')');  // the name may contain any characters
     if (name_end == std::string::npos) return std::nullopt;
     ProcessInfo info;
     info.pid = std::atoi(stat.c_str());
@@ -260,7 +260,7 @@ Result<Pipe> make_pipe() {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0)
         return fail(ErrorCode::Failed,
-                    "cannot make a pipe: " + std::generic_category().message(errno));
+                    "cannot create a pipe: " + std::generic_category().message(errno));
     return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -279,8 +279,8 @@ std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::s
     std::ifstream in(pid_file);
     pid_t pid = 0;
     if (!(in >> pid) || pid <= 0 || !is_alive(pid)) return std::nullopt;
-    // A number may have been given to another process since. The name is that of the start: a
-    // program that was built anew meanwhile has another file behind it.
+    // The pid may have been reused, so compare the process's name. /proc/PID/exe would not do: the
+    // program's file may have been replaced by a new build.
     std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
     std::string name;
     if (!std::getline(comm, name) || name == program) return pid;
@@ -310,7 +310,7 @@ std::vector<ProcessInfo> descendants(pid_t ancestor) {
 
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    const auto info = find_process(pid);  // after the handle: it is this very process
+    const auto info = find_process(pid);  // read after opening the handle: both mean one process
     if (!handle || !info || info->started != started || info->state == 'Z') return true;
     pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};
     return ::poll(&waited, 1, static_cast<int>(timeout.count())) > 0;

@@ -1,4 +1,4 @@
-// Starting other programs and finding what they started. No shell is ever involved.
+// Starts programs, without a shell, and finds their descendants.
 #pragma once
 
 #include <chrono>
@@ -17,32 +17,33 @@
 namespace roll::io {
 
 struct Spawn {
-    std::vector<std::string>
-        arguments;  // the program first; without a '/' it is looked for in PATH
-    std::vector<std::string> environment;  // "NAME=value", all of it
-    std::string directory{};               // empty: ours
-    // {ours, theirs}. Standard ones not named are /dev/null; every other is closed.
+    std::vector<std::string> arguments;    // the program first; without a '/' PATH is searched
+    std::vector<std::string> environment;  // the whole environment as "NAME=value"
+    std::string directory{};               // working directory; empty keeps ours
+    // Pairs of our and the child's descriptor. Unlisted standard streams become /dev/null; all
+    // other descriptors are closed.
     std::vector<std::pair<int, int>> descriptors{};
-    std::optional<pid_t> group{};  // 0: a new process group; else it joins that one
+    std::optional<pid_t> group{};  // process group to join; 0 creates a new one
     bool new_session = false;
-    std::vector<int> cpus{};        // the only ones that it may run on; empty: as we may
-    std::optional<mode_t> umask{};  // none: ours
-    int death_signal = 0;           // what it gets when the thread that spawned it ends; 0: nothing
-    int cgroup = -1;                // its cgroup.procs, open for writing; -1: our cgroup
-    // It is process 1 of a new PID namespace with its own /proc: the kernel ends all others of the
-    // namespace before it ends. Without CAP_SYS_ADMIN in a new user namespace too, under our uid.
+    std::vector<int> cpus{};        // CPUs to run on; empty keeps ours
+    std::optional<mode_t> umask{};  // nullopt keeps ours
+    int death_signal = 0;           // signal to get when the spawning thread ends; 0 for none
+    int cgroup = -1;                // cgroup.procs to join, open for writing; -1 keeps our cgroup
+    // Makes the child process 1 of a new PID namespace with its own /proc: when it ends, the kernel
+    // kills all processes of the namespace first. Without CAP_SYS_ADMIN this also creates a user
+    // namespace, with the same uid.
     bool pid_namespace = false;
 };
 
-// Returns once the program runs. The caller waits for it (waitpid). The signal mask and handlers
-// are reset. Error NotFound: no such program or directory; InvalidArgument: it cannot be executed;
-// Failed: the host refuses what `cgroup` or `pid_namespace` asks for.
+// Starts a program with default signal mask and handlers, and returns its pid once it runs. The
+// caller must waitpid() it. Fails with NotFound if the program or directory does not exist,
+// InvalidArgument if it cannot be executed, Failed if the host denies `cgroup` or `pid_namespace`.
 Result<pid_t> spawn(const Spawn& spawn);
 
-// This process's environment as Spawn takes it.
+// Returns this process's environment as Spawn takes it.
 std::vector<std::string> current_environment();
 
-// The path of a program beside the running one.
+// Returns the path of the running program.
 std::string own_program();
 
 struct Pipe {
@@ -55,28 +56,27 @@ struct ProcessInfo {
     pid_t pid = 0;
     pid_t parent = 0;
     pid_t group = 0;
-    char state = '?';           // 'Z': ended and not yet waited for
-    std::uint64_t started = 0;  // clock ticks since boot: with the pid it names a process
+    char state = '?';           // as in /proc/PID/stat; 'Z' is a zombie
+    std::uint64_t started = 0;  // clock ticks since boot; unique together with the pid
 };
 std::optional<ProcessInfo> find_process(pid_t pid);
 
-// False once the process has ended. Reaps it if it is a child of this process.
+// Returns false once the process has ended. Reaps it if it is a child of this process.
 bool is_alive(pid_t pid);
 
-// The process that a pid file names, if it is alive and its program has this name.
+// Returns the pid in a pid file if that process is alive and runs `program`.
 std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::string& program);
 
-// All live processes below this one in the tree, whatever group or session they moved to.
+// Returns all live descendants of a process, in any process group or session.
 std::vector<ProcessInfo> descendants(pid_t ancestor);
 
-// True once the process has ended; false if it has not after that time. For processes that are not
-// our children too.
+// Waits until the process ends; returns false on a timeout. The process need not be our child.
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout);
 
-// Names this boot of the machine: process numbers of another one mean nothing.
+// Returns the id of this boot of the machine. Pids of another boot are meaningless.
 std::string boot_id();
 
-// Orphans below this process become its children.
+// Makes orphaned descendants of this process its children.
 void become_subreaper();
 
 }  // namespace roll::io

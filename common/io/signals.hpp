@@ -1,4 +1,4 @@
-// Signals as readable descriptors: no handlers, nothing happens behind the program's back.
+// Delivers signals through a readable descriptor instead of handlers.
 #pragma once
 
 #include <initializer_list>
@@ -8,11 +8,11 @@
 
 namespace roll::io {
 
-// Blocks these signals in this thread, and in those that it makes later, and queues them instead.
-// SIGPIPE is ignored besides. Call it before any thread is started.
+// Blocks these signals in this thread and in threads it starts later, and queues them on the
+// returned descriptor. Also ignores SIGPIPE. Call it before any thread is started.
 Descriptor queue_signals(std::initializer_list<int> signals);
 
-// The next queued signal; none if there is none. Never blocks.
+// Returns the next queued signal; nullopt if there is none. Never blocks.
 std::optional<int> next_signal(const Descriptor& queue);
 
 }  // namespace roll::io

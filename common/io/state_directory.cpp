@@ -15,7 +15,7 @@
 namespace roll::io {
 namespace {
 
-constexpr std::size_t kSocketPathMax = 100;  // sun_path holds 107 characters
+constexpr std::size_t kSocketPathMax = 100;  // sun_path has room for 107 characters
 
 std::string variable(const char* name) {
     const char* value = std::getenv(name);
@@ -33,8 +33,8 @@ std::string without_newline(std::string text) {
     return text;
 }
 
-// A directory for this user alone. One that exists must be ours: its owner could replace the
-// socket.
+// Creates a directory with mode 0700. An existing one must belong to this user, because its owner
+// could replace the socket.
 Result<void> make_private(const std::filesystem::path& path) {
     ROLL_TRY_VOID(make_directories(path.parent_path()));
     if (::mkdir(path.c_str(), 0700) == 0) return {};
@@ -47,7 +47,7 @@ Result<void> make_private(const std::filesystem::path& path) {
     if (info.st_uid != ::geteuid())
         return fail(ErrorCode::Refused,
                     "the directory " + path.string() + " belongs to another user",
-                    "choose another with --dir");
+                    "use another directory with --dir");
     return {};
 }
 
@@ -60,16 +60,16 @@ Result<StateDirectory> StateDirectory::find(const std::string& flag) {
         std::string base = variable("XDG_STATE_HOME");
         if (base.empty() && !home().empty()) base = home() + "/.local/state";
         if (base.empty())
-            return fail(ErrorCode::InvalidArgument, "there is no home directory to keep state in",
-                        "give --dir DIR or set ROLL_DIR");
+            return fail(ErrorCode::InvalidArgument,
+                        "no state directory: this user has no home directory",
+                        "use --dir DIR or set ROLL_DIR");
         root = base + "/roll";
     }
     std::error_code error;
     const auto absolute = std::filesystem::absolute(root, error);
-    if (error)
-        return fail(ErrorCode::InvalidArgument, "no directory for state: " + error.message());
+    if (error) return fail(ErrorCode::InvalidArgument, "no state directory: " + error.message());
     auto path = absolute.lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();  // "DIR/" is DIR
+    if (!path.has_filename()) path = path.parent_path();  // remove the slash of "DIR/"
     return StateDirectory(path);
 }
 
@@ -82,9 +82,9 @@ bool StateDirectory::is_key_holders() const {
 Result<void> StateDirectory::check_own() const {
     if (!is_key_holders()) return {};
     return fail(ErrorCode::Refused,
-                root_.string() + " holds a key for the rolld of " +
-                    "another directory; a rolld that starts here would cut it off",
-                "give --dir, or set ROLL_DIR, to start a rolld of your own elsewhere");
+                root_.string() + " contains a key for the rolld of " +
+                    "another directory; starting a rolld here would overwrite it",
+                "use --dir DIR or set ROLL_DIR to start your own rolld in another directory");
 }
 
 Result<void> StateDirectory::make() const {

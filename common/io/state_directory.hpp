@@ -1,5 +1,5 @@
-// Where the files of one rolld lie (docs/internals.md: a state directory), for rolld, its workers
-// and its clients.
+// The paths of the files in a state directory (docs/internals.md), for rolld, its workers and its
+// clients.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@ namespace roll::io {
 
 class StateDirectory {
   public:
-    // An absolute path; nothing is looked at or made.
+    // Requires an absolute path. Does not access the file system.
     explicit StateDirectory(std::filesystem::path root) : root_(std::move(root)) {}
 
-    // `flag` (--dir) if not empty, else ROLL_DIR, else $XDG_STATE_HOME/roll, else
+    // Returns `flag` (--dir) if not empty, else ROLL_DIR, else $XDG_STATE_HOME/roll, else
     // ~/.local/state/roll.
     static Result<StateDirectory> find(const std::string& flag);
 
@@ -34,27 +34,27 @@ class StateDirectory {
     std::filesystem::path local_file() const { return root_ / "local"; }
     std::filesystem::path worker() const { return root_ / "worker"; }
 
-    // True in a directory that `rollctl keys add` made: it holds the public key of a rolld
-    // elsewhere, and no key pair of a rolld of its own.
+    // Returns whether `rollctl keys add` made this directory: it has the public key of another
+    // user's rolld, but no rolld's key pair.
     bool is_key_holders() const;
 
-    // Error Refused if is_key_holders(): a rolld that starts there would replace that public key,
-    // and the holder could not connect any more.
+    // Fails with Refused if is_key_holders(): a rolld started here would overwrite that public key,
+    // and the holder could no longer connect.
     Result<void> check_own() const;
 
-    // Makes the directory and those of the keys, for this user alone (0700).
+    // Creates the directory and its key directories with mode 0700.
     Result<void> make() const;
 
-    // Where rolld listens unless told otherwise: ROOT/rolld.sock if a socket's name may be so long,
-    // else $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Makes the socket's
-    // directory.
+    // Returns rolld's default endpoint: ROOT/rolld.sock if that is short enough for a socket, else
+    // $XDG_RUNTIME_DIR/roll/HASH.sock, else /tmp/roll-UID/HASH.sock. Creates its directory.
     Result<std::string> default_endpoint() const;
 
-    // The socket for clients of this machine (local_stream.hpp), beside that of default_endpoint().
+    // Returns the socket for clients on this machine (local_stream.hpp), next to that of
+    // default_endpoint().
     Result<std::string> local_socket() const;
 
-    // What the running rolld wrote. Error Unavailable, with the hint `rollctl up`, if none has
-    // started here.
+    // Returns the endpoint that rolld wrote. Fails with Unavailable, and the hint `rollctl up`, if
+    // rolld was never started here.
     Result<std::string> read_endpoint() const;
 
   private:

@@ -1,6 +1,6 @@
-// Coroutines of this project: one io_context, one thread. The rule for g++ 12 (house style): the
-// full expression around a co_await holds only names, literals, calls and constructor-made
-// temporaries.
+// Roll's coroutines run on one io_context in one thread. g++ 12 miscompiles some temporaries in
+// co_await, so the full expression around it may contain only names, literals, calls and
+// temporaries made by constructors.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ namespace roll::io {
 template <class T = void>
 using Task = boost::asio::awaitable<T>;
 
-// Runs a coroutine on the context. One that lets an exception escape is a bug: it aborts.
+// Runs a coroutine on the context. Aborts if an exception escapes from it.
 inline void spawn(boost::asio::io_context& context, Task<void> task) {
     boost::asio::co_spawn(context, std::move(task),
                           [](std::exception_ptr escaped) { ROLL_CHECK(escaped == nullptr); });

@@ -15,14 +15,14 @@ ZmqReader::ZmqReader(asio::io_context& context, ZmqSocket socket)
       descriptor_(context, socket_.descriptor()) {}
 
 ZmqReader::~ZmqReader() {
-    descriptor_.release();  // it is libzmq's
+    descriptor_.release();  // libzmq closes it
 }
 
 Task<bool> ZmqReader::readable() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     co_await asio::post(asio::use_awaitable);
     while (!stopped_ && !socket_.input_ready()) {
-        // Ends by an edge, or by cancel() from look_again() and stop(): look in any case.
+        // Returns on an edge or after cancel() by look_again() or stop(); check in any case.
         co_await descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, token);
     }
     co_return !stopped_;

@@ -1,7 +1,7 @@
-// Waits on an io_context for the input of a ZmqSocket, which it owns.
+// Owns a ZmqSocket and waits for its input on an io_context.
 //
-// libzmq's descriptor is edge-triggered: any call on the socket may swallow the edge. Usage, one
-// coroutine a socket; who receives or sends elsewhere looks again afterwards:
+// libzmq's descriptor is edge-triggered, and any call on the socket may consume the edge. Use one
+// coroutine per socket, and call look_again() after sending or receiving elsewhere:
 //
 //   while (co_await reader.readable())
 //       while (auto message = reader.receive()) handle(*message);
@@ -26,7 +26,8 @@ class ZmqReader {
     ZmqReader(const ZmqReader&) = delete;
     ZmqReader& operator=(const ZmqReader&) = delete;
 
-    // True once there is input (others on the context get their turn first); false after stop().
+    // Returns true once there is input, false after stop(). Lets other handlers of the context run
+    // first.
     Task<bool> readable();
     void stop();
 

@@ -13,9 +13,9 @@ namespace {
 
 constexpr int kLingerMs = 1000;
 constexpr int kBacklog = 4096;  // after a restart a whole cluster connects at once
-constexpr int kFramesMax = 8;   // more is no message of ours
-// Where nobody is there to be asked about a peer, it is turned away, not let in unnamed. libzmq has
-// it since 4.3.1; zmq.h says its name, ZMQ_ZAP_ENFORCE_DOMAIN, to drafts only.
+constexpr int kFramesMax = 8;   // Roll's messages have fewer frames
+// ZMQ_ZAP_ENFORCE_DOMAIN: rejects peers if no authenticator runs, instead of accepting them
+// unauthenticated. In libzmq since 4.3.1, but zmq.h defines the name for drafts only.
 constexpr int kZapEnforceDomain = 93;
 
 int type_of(ZmqType type) {
@@ -27,7 +27,7 @@ int type_of(ZmqType type) {
     return ZMQ_DEALER;
 }
 
-// A received part, closed when done.
+// A received message part, closed on destruction.
 struct Part {
     zmq_msg_t message{};
     Part() { zmq_msg_init(&message); }
@@ -85,13 +85,13 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_ZAP_DOMAIN, domain);
     set(kZapEnforceDomain, 1);
     set(ZMQ_BACKLOG, kBacklog);
-    // A peer that vanished without a FIN is forgotten after half a minute, by the kernel: libzmq's
-    // own heartbeats walk the timers of all connections at each message of one.
+    // Let the kernel drop a vanished peer after 30 s. libzmq's own heartbeats are slow: each
+    // message of one connection walks the timers of all.
     set(ZMQ_TCP_KEEPALIVE, 1);
     set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
     set(ZMQ_TCP_KEEPALIVE_INTVL, 5);
     set(ZMQ_TCP_KEEPALIVE_CNT, 4);
-    set(ZMQ_TCP_MAXRT, 30'000);  // the same where something is on its way to it
+    set(ZMQ_TCP_MAXRT, 30'000);  // the same if unacknowledged data is in flight
 }
 
 void ZmqSocket::set_curve_client(const CurveKeys& keys, const std::string& server_public_key) {
@@ -118,7 +118,7 @@ std::string ZmqSocket::bound_endpoint() const {
     std::string endpoint(512, '\0');
     std::size_t size = endpoint.size();
     ROLL_CHECK(zmq_getsockopt(socket_, ZMQ_LAST_ENDPOINT, endpoint.data(), &size) == 0);
-    endpoint.resize(size > 0 ? size - 1 : 0);  // it counts the final zero
+    endpoint.resize(size > 0 ? size - 1 : 0);  // `size` counts the final zero
     return endpoint;
 }
 

@@ -1,7 +1,7 @@
 // One ZeroMQ socket: never blocks on send or receive, never throws. Not thread-safe.
 //
-// What a peer sends is limited to protocol::kFrameBytesMax a frame; libzmq closes the connection of
-// one that sends more. Closing drops what could not be sent within a second.
+// A peer may send frames of at most protocol::kFrameBytesMax; libzmq closes the connection of a
+// peer that sends more. Closing the socket drops messages that are not sent within a second.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace roll::io {
 
-// libzmq's own thread. Outlives its sockets.
+// Owns libzmq's I/O thread. Must outlive its sockets.
 class ZmqContext {
   public:
     ZmqContext();
@@ -30,8 +30,8 @@ class ZmqContext {
 enum class ZmqType { Dealer, Router, Reply };
 
 struct ZmqMessage {
-    std::vector<std::string> frames;  // a router's first is the sender's routing id
-    std::string user_id;              // what the authenticator said of the sender; empty: nothing
+    std::vector<std::string> frames;  // a router's first frame is the sender's routing id
+    std::string user_id;              // the authenticator's name for the sender; may be empty
 };
 
 class ZmqSocket {
@@ -43,21 +43,23 @@ class ZmqSocket {
     ZmqSocket(const ZmqSocket&) = delete;
     ZmqSocket& operator=(const ZmqSocket&) = delete;
 
-    // Before bind or connect. As a server every peer is asked about (ZAP) with this domain.
+    // Call before bind or connect. A server asks the authenticator (ZAP) about each peer, with this
+    // domain.
     void set_curve_server(const CurveKeys& keys, const std::string& domain);
     void set_curve_client(const CurveKeys& keys, const std::string& server_public_key);
 
-    // Error InvalidArgument: no such transport; Refused: the address is taken or may not be bound.
+    // Fails with InvalidArgument if the transport is unknown, Refused if the address is in use or
+    // may not be bound.
     Result<void> bind(const std::string& endpoint);
-    void unbind(const std::string& endpoint);  // nobody new comes; who is connected stays
+    void unbind(const std::string& endpoint);  // accepts no new peers; connected peers stay
     Result<void> connect(const std::string& endpoint);
-    std::string bound_endpoint() const;  // with the port that "tcp://127.0.0.1:*" got
+    std::string bound_endpoint() const;  // with the actual port for "tcp://127.0.0.1:*"
 
     std::optional<ZmqMessage> receive();
-    // False if it cannot be queued: no such peer, or too much is queued already.
+    // Returns false if the message cannot be queued: unknown peer, or the queue is full.
     bool send(const std::vector<std::string>& frames);
 
-    bool input_ready() const;  // by ZMQ_EVENTS, which also re-arms the descriptor
+    bool input_ready() const;  // reads ZMQ_EVENTS, which also re-arms the descriptor
     bool wait_input(std::chrono::milliseconds timeout) const;
     int descriptor() const;  // edge-triggered; see ZmqReader
     void* get() const { return socket_; }

@@ -15,7 +15,7 @@ ErrorCode code_of(std::string_view name) {
           ErrorCode::Unavailable, ErrorCode::Corrupt, ErrorCode::Failed}) {
         if (name == name_of(code)) return code;
     }
-    return ErrorCode::Failed;  // a newer rolld's code
+    return ErrorCode::Failed;  // a code of a newer rolld
 }
 
 Result<Error> read_error(const Json& json) {
@@ -28,7 +28,7 @@ Result<Error> read_error(const Json& json) {
     return error;
 }
 
-// Stops at the field "id" of the whole: a reply of megabytes is not parsed for it.
+// A SAX parser that stops at the top-level field "id", to avoid parsing a reply of megabytes.
 class IdFinder : public nlohmann::json_sax<Json> {
   public:
     std::uint64_t id = 0;
@@ -75,7 +75,7 @@ std::string encode(const Request& request) {
     return encode_request(request.id, request.op, request.args, request.version);
 }
 
-// As dump() would write it; but the arguments are not copied for it.
+// Writes the same text as dump(), without copying the arguments.
 std::string encode_request(std::uint64_t id, const std::string& op, const Json& args, int version) {
     return fmt::format(R"({{"args":{},"id":{},"op":{},"v":{}}})", dump(args), id, dump(Json(op)),
                        version);
@@ -109,7 +109,7 @@ Json error_json(const Error& error) {
 }
 
 std::string encode_reply(std::uint64_t id, const Json& ok, int version) {
-    // As dump() would write it; but a large value is not copied for it.
+    // Writes the same text as dump(), without copying a large value.
     return fmt::format(R"({{"id":{},"ok":{},"v":{}}})", id, dump(ok), version);
 }
 

@@ -1,5 +1,5 @@
-// What clients ask rolld: one request, one reply, both JSON. A reply's `ok` is the very value that
-// `rollctl --json` prints, with its "schema": "roll.NAME/1".
+// The protocol between clients and rolld: one request, one reply, both JSON. A reply's `ok` is
+// exactly the value that `rollctl --json` prints, with its "schema": "roll.NAME/1".
 //
 //   request  {"v":1, "id":7, "op":"submit", "args":{...}}
 //   reply    {"v":1, "id":7, "ok":{...}}   or   {"v":1, "id":7, "error":{"code","message","hint"}}
@@ -18,13 +18,13 @@
 namespace roll::protocol {
 
 constexpr std::size_t kFrameBytesMax = 16u << 20;
-constexpr std::size_t kKeyBytesMax = 256;  // of a submission's idempotency key
+constexpr std::size_t kKeyBytesMax = 256;  // limit of a submission's idempotency key
 
 struct Request {
     std::uint64_t id = 0;
     std::string op;
     Json args = Json::object();
-    int version = kVersion;  // of the client
+    int version = kVersion;  // the client's protocol version
 };
 
 std::string encode(const Request& request);
@@ -32,15 +32,15 @@ std::string encode_request(std::uint64_t id, const std::string& op, const Json& 
                            int version = kVersion);
 Result<Request> decode_request(std::string_view frame);
 
-// The id of a frame that decode_request refused, so that the refusal can be sent; 0 if there is
-// none.
+// Returns the id of a frame that decode_request() rejected, to answer it; 0 if it has none.
 std::uint64_t request_id(std::string_view frame);
 
-// In the version of the client that asked.
+// Encodes a reply in the client's protocol version.
 std::string encode_reply(std::uint64_t id, const Json& ok, int version = kVersion);
 std::string encode_reply(std::uint64_t id, const Error& error, int version = kVersion);
 
-// The reply's `ok`, or its error as an Error. Corrupt if the frame is no reply to `id`.
+// Returns the reply's `ok`, or its error as an Error. Fails with Corrupt if the frame is no reply
+// to `id`.
 Result<Json> decode_reply(std::string_view frame, std::uint64_t id);
 
 Json error_json(const Error& error);  // {"error": {"code", "message", "hint"}}

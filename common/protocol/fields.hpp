@@ -1,7 +1,7 @@
-// What the codecs of this folder share: strict readers of nested values, and the version check.
+// Helpers for the codecs of this folder: strict readers of nested values, and the version check.
 //
-// A missing field or a wrong type is Error Corrupt with the path; unknown fields are ignored, since
-// a newer peer may send more.
+// A missing field or a wrong type fails with Corrupt and the path. Unknown fields are ignored,
+// since a newer peer may send more.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 
 namespace roll::protocol {
 
-// Parses a frame whose "v" must be from kOldestVersion to kVersion. Refused names both versions;
-// Corrupt: not JSON, no object.
+// Parses a frame. Fails with Refused unless its "v" is from kOldestVersion to kVersion, Corrupt if
+// it is no JSON object.
 Result<Json> parse_frame(std::string_view frame, const char* what);
 
 Json to_json(const AttemptKey& key);  // {"job": 7, "token": "3-1"}
@@ -26,7 +26,7 @@ Result<Token> read_token(const Json& json, const std::string& path);
 Json to_json(const WrittenCheckpoint& checkpoint);
 Result<WrittenCheckpoint> read_written_checkpoint(const Json& json, const std::string& path);
 
-// The array of items that each have a to_json.
+// Returns the array of to_json() of each item.
 template <class T>
 Json to_json_list(const std::vector<T>& items) {
     Json list = Json::array();
@@ -34,7 +34,7 @@ Json to_json_list(const std::vector<T>& items) {
     return list;
 }
 
-// Reads an array with `read(item, path)` into `items`.
+// Appends `read(item, path)` of each element of an array to `items`.
 template <class T>
 Result<void> read_list(const Json& json, const std::string& path, std::vector<T>& items,
                        Result<T> (*read)(const Json&, const std::string&)) {

@@ -1,5 +1,5 @@
-// What a job's program says of its progress. Any program may say anything: it is passed on only in
-// a shape that every program of Roll can hold.
+// Validates the progress reports of a job's program. A program may send anything; only reports
+// within these limits are passed on.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,11 @@
 
 namespace roll::protocol {
 
-constexpr std::size_t kProgressBytesMax = 4096;     // of a program's own words
-constexpr std::size_t kHeardBytesMax = 512u << 10;  // with what roll-worker adds of each rank
+constexpr std::size_t kProgressBytesMax = 4096;     // a program's own report
+constexpr std::size_t kHeardBytesMax = 512u << 10;  // a report with roll-worker's data per rank
 
-// An object that does not nest deeper than 8 levels. Error Corrupt: something else, or larger.
+// Parses an object of at most 8 levels. Fails with Corrupt if it is anything else, or larger than
+// `bytes_max`.
 Result<Json> read_progress(std::string_view text, std::size_t bytes_max);
 
 }  // namespace roll::protocol

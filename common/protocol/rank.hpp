@@ -1,7 +1,8 @@
-// What roll-worker and the program that runs a job (roll-rank, roll-convert) say to each other.
+// The protocol between roll-worker and a job's program (roll-rank, roll-convert).
 //
-// Down: a launch file, then JSON lines on the program's stdin. Up: JSON lines on descriptor 3.
-// stdout and stderr are the log. Fields of each line: docs/internals.md.
+// roll-worker sends a launch file, then JSON lines (Command) on the program's stdin. The program
+// sends JSON lines (Report) on descriptor 3; its stdout and stderr are the log. docs/internals.md
+// lists the fields.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +20,24 @@ namespace roll::protocol {
 constexpr int kReportDescriptor = 3;
 
 // Exit statuses of a rank besides 0 and 1 (the program's own failure).
-constexpr int kExitInvalid = 2;    // the input can never work: not tried again
-constexpr int kExitDiverged = 3;   // loss or gradient is not finite: not tried again
-constexpr int kExitRefused = 4;    // the output takes no more: no fault of the machine
+constexpr int kExitInvalid = 2;    // the input can never work: no retry
+constexpr int kExitDiverged = 3;   // non-finite loss or gradient: no retry
+constexpr int kExitRefused = 4;    // the output cannot be written; not the machine's fault
 constexpr int kExitYielded = 75;   // stopped at a step boundary after a checkpoint
 constexpr int kExitPeerLost = 76;  // another rank died and broke a collective
-// Of an attempt, by roll-worker.
+// Exit statuses that roll-worker gives to an attempt.
 constexpr int kExitUnfit = 77;      // the job's check of the node failed
 constexpr int kExitUnhealthy = 78;  // the site's check of the node failed
 constexpr int kExitHung = 79;       // no step for too long
 
-// One per attempt and node: logs/attempt-N/launch-NODERANK.json, given as `--launch FILE --rank R`.
+// The launch file, one per attempt and node: logs/attempt-N/launch-NODERANK.json. Programs get it
+// as `--launch FILE --rank R`.
 struct Launch {
     AttemptKey attempt;
     std::string kind;
     std::string document;
     std::string output;
-    std::string logs;  // directory of this attempt's logs; the rendezvous file lies here too
+    std::string logs;  // directory of this attempt's logs and rendezvous file
     int nodes = 1;
     int node_rank = 0;
     int ranks_per_node = 1;
@@ -49,24 +51,24 @@ struct Launch {
 std::string encode(const Launch& launch);
 Result<Launch> decode_launch(std::string_view json);
 
-// Up.
-struct Ready {};  // this rank is up; all ranks ready = started
-// one object for people: step, steps, loss, tokens_per_second, eta_s, ...
+// The alternatives of Report, which the program sends.
+struct Ready {};  // this rank is up; the attempt has started once all ranks are ready
+// An object for people: step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;
 };
-// each rank, now and then: what straggles, and what hangs
+// Sent by each rank now and then, to detect stragglers and hangs.
 struct StepDone {
     std::int64_t step = 0;
-    std::int64_t steps = 0;   // of the job
-    std::int64_t own_ms = 0;  // of a step, waiting for other ranks not counted
+    std::int64_t steps = 0;   // total steps of the job
+    std::int64_t own_ms = 0;  // time of a step without waiting for other ranks
 };
-// whole, synced, under a name that starts with "."
+// A checkpoint is complete and synced, under a name that starts with ".".
 struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
-    std::uint64_t asked = 0;   // the SaveNow that it answers; 0: none
-    std::int64_t save_ms = 0;  // from the step boundary on; 0: not said
+    std::uint64_t asked = 0;   // number of the SaveNow that it answers; 0 if none
+    std::int64_t save_ms = 0;  // duration from the step boundary on; 0 if unknown
 };
 struct CheckpointPruned {
     std::int64_t step = 0;
@@ -75,27 +77,29 @@ struct CheckpointPruned {
 struct ExportDone {
     std::string directory;
 };
-// one sentence; becomes the attempt's reason
+// The attempt failed; the message becomes its reason.
 struct Failed {
     std::string message;
 };
 using Report =
     std::variant<Ready, Progress, StepDone, CheckpointStaged, CheckpointPruned, ExportDone, Failed>;
 
-std::string encode(const Report& report);  // one line, no newline
+std::string encode(const Report& report);  // one line without the newline
 Result<Report> decode_report(std::string_view line);
 
-// Down. A stop also comes as SIGTERM, for programs that read no stdin.
-// the ledger has this checkpoint: older ones may be pruned
+// The alternatives of Command, which roll-worker sends. It also sends a stop as SIGTERM, for
+// programs that do not read stdin.
+//
+// The ledger has recorded this checkpoint, so older ones may be pruned.
 struct RecordedStep {
     std::int64_t step = 0;
 };
 struct StopAtStep {
     bool checkpoint = true;
 };
-// save at the next step boundary, and go on
+// Save at the next step boundary and continue.
 struct SaveNow {
-    std::uint64_t asked = 0;  // grows with each request of an attempt
+    std::uint64_t asked = 0;  // request number, increasing within an attempt
 };
 using Command = std::variant<RecordedStep, StopAtStep, SaveNow>;
 

@@ -18,7 +18,7 @@ static JsonText text_of(const AttemptKey& key) {
     return JsonText().add("job", key.job.value).add("token", to_string(key.token));
 }
 
-// The list of items that each have a text_of.
+// Returns the list of text_of() of each item.
 template <class T>
 static std::vector<JsonText> texts_of(const std::vector<T>& items) {
     std::vector<JsonText> texts;
@@ -41,7 +41,7 @@ static JsonText text_of(const RunningAttempt& running) {
     return text;
 }
 
-// An ended attempt says how; the others do not.
+// Checks the phase, and the outcome of an ended attempt.
 static Result<void> check_phase(const RunningAttempt& running, const std::string& path) {
     if (std::ranges::find(kPhases, running.phase) == kPhases.end())
         return fail(ErrorCode::Corrupt, path + ": unknown phase " + running.phase.substr(0, 40));
@@ -94,14 +94,15 @@ static JsonText text_of(const StartOrder& order) {
     return text;
 }
 
-// What is wrong with them is told without them.
+// Reads secrets. Error messages must not contain their values.
 static Result<std::map<std::string, std::string>> read_secrets(const Json& json,
                                                                const std::string& path) {
     std::map<std::string, std::string> secrets;
     if (json.is_null()) return secrets;
-    if (!json.is_object()) return fail(ErrorCode::Corrupt, path + " is no object");
+    if (!json.is_object()) return fail(ErrorCode::Corrupt, path + " is not an object");
     for (const auto& [name, value] : json.items()) {
-        if (!value.is_string()) return fail(ErrorCode::Corrupt, path + "." + name + " is no text");
+        if (!value.is_string())
+            return fail(ErrorCode::Corrupt, path + "." + name + " is not a string");
         secrets[name] = value.get<std::string>();
     }
     return secrets;
@@ -118,7 +119,7 @@ static Result<StartOrder> read_start(const Json& json, const std::string& path) 
     order.ranks_per_node = r.get<int>("ranks_per_node");
     order.slots = r.get<std::vector<int>>("slots");
     order.gpus = r.get<std::vector<int>>("gpus");
-    order.gpu_percent = r.get_or("gpu_percent", order.gpu_percent);  // an older rolld does not say
+    order.gpu_percent = r.get_or("gpu_percent", order.gpu_percent);  // missing from an older rolld
     order.nonce = r.get<std::string>("nonce");
     order.time_limit_seconds = r.get_or<std::int64_t>("time_limit_seconds", 0);
     order.hang_after_seconds = r.get_or<std::int64_t>("hang_after_seconds", 0);
@@ -202,7 +203,7 @@ static Result<PilotNote> read_pilot(const Json& json) {
     ROLL_TRY_VOID(r.finish_lenient());
     constexpr std::int64_t kEndsMax = 1LL << 40;
     if (pilot.ends_at < 0 || pilot.ends_at > kEndsMax)
-        return fail(ErrorCode::Corrupt, "heartbeat.pilot: ends_at is no time");
+        return fail(ErrorCode::Corrupt, "heartbeat.pilot: ends_at is not a valid time");
     return pilot;
 }
 
@@ -241,7 +242,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     heartbeat.bound_below_lease = r.get<bool>("bound_below_lease");
     heartbeat.heard_recently = r.get<bool>("heard_recently");
     heartbeat.draining = r.get<bool>("draining");
-    heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);  // an older worker does not say
+    heartbeat.beat_ms = r.get_or("beat_ms", heartbeat.beat_ms);  // missing from an older worker
     heartbeat.segment = r.get_or("segment", std::string{});
     heartbeat.gpu_numa = r.get_or("gpu_numa", std::vector<int>{});
     heartbeat.wall = r.get_or("wall", std::string{});
@@ -249,11 +250,11 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     const Json& running = r.raw("running");
     ROLL_TRY_VOID(r.finish_lenient());
     if (heartbeat.session.empty() || heartbeat.node.empty())
-        return fail(ErrorCode::Corrupt, "heartbeat: session and node must have a name");
+        return fail(ErrorCode::Corrupt, "heartbeat: session and node must not be empty");
     if (heartbeat.slots < 0 || heartbeat.slots > spec::kSlotsMax)
-        return fail(ErrorCode::Corrupt, "heartbeat: slots are 0 to 4096");
+        return fail(ErrorCode::Corrupt, "heartbeat: slots must be 0 to 4096");
     if (heartbeat.gpus < 0 || heartbeat.gpus > spec::kGpusMax)
-        return fail(ErrorCode::Corrupt, "heartbeat: gpus are 0 to 64");
+        return fail(ErrorCode::Corrupt, "heartbeat: gpus must be 0 to 64");
     if (!pilot.is_null()) {
         ROLL_TRY(heartbeat.pilot, read_pilot(pilot));
     }
@@ -261,7 +262,7 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// Of a frame that could be read: what stands there once is the heartbeat's own.
+// `before` is a valid frame, so a "sequence" that occurs once in it is the heartbeat's own field.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

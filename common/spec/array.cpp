@@ -1,4 +1,4 @@
-// Job arrays: "0-15%4" and what becomes of it.
+// Job arrays such as "0-15%4".
 #include <algorithm>
 #include <charconv>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kIndexMax = 1'000'000'000;
 
-// Takes a number off the front of `text`.
+// Removes a leading number from `text` and returns it.
 std::optional<int> take_number(std::string_view& text) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -26,7 +26,7 @@ bool take_char(std::string_view& text, char c) {
     return true;
 }
 
-// Appends "4", "4-9" or "4-9:2"; false if it is none of these or too much.
+// Appends the indices of "4", "4-9" or "4-9:2". Returns false if malformed or too many.
 bool add_range(std::string_view part, std::vector<int>& all) {
     const auto first = take_number(part);
     if (!first) return false;
@@ -60,8 +60,8 @@ void replace_all(std::string& text, const std::string& mark, const std::string& 
 tl::unexpected<Error> no_array(std::string_view text) {
     return fail(
         ErrorCode::InvalidArgument,
-        fmt::format("\"{}\" is no array; allowed: indices as in 0-15, 1,4-9 or 0-100:20, at "
-                    "most {} of them, and %N for at most N at the same time",
+        fmt::format("\"{}\" is not an array; allowed: at most {} indices such as 0-15, 1,4-9 or "
+                    "0-100:20, and %N to run at most N tasks at once",
                     text, kArrayTasksMax));
 }
 

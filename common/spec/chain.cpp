@@ -1,5 +1,4 @@
-// `then:` of a job file: what becomes of it, and the names by which a later job speaks of an
-// earlier one's directories.
+// Expands `then:` of a job file and the references to earlier jobs of the chain.
 #include "common/spec/chain.hpp"
 
 #include <algorithm>
@@ -17,8 +16,8 @@ struct Reference {
     std::string what;
 };
 
-// Calls visit(reference) for each "{NAME.id}", "{NAME.output}" or "{NAME.result}" of the text, and
-// puts in its place what that returns.
+// Replaces each "{NAME.id}", "{NAME.output}" and "{NAME.result}" in the text by the result of
+// visit(reference).
 template <class Visit>
 std::string replace_references(const std::string& text, const Visit& visit) {
     std::string out;
@@ -45,7 +44,7 @@ void replace_everywhere(Json& value, const Visit& visit) {
     for (Json& inner : value) replace_everywhere(inner, visit);
 }
 
-// The jobs before one of a chain, the nearest last.
+// Returns the job that `name` refers to, of the earlier jobs of a chain; nullptr if there is none.
 const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name) {
     if (before.empty()) return nullptr;
     if (name == "previous") return &before.back();
@@ -53,7 +52,7 @@ const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name
     return found == before.rend() ? nullptr : &*found;
 }
 
-// Empty: it makes no model.
+// Returns the directory of the model that a job makes; empty if it makes none.
 std::string result_of(const JobSpec& spec) {
     if (!spec.export_document.empty()) return spec.output + "/export/hf";
     const auto document = read_document(spec.document);
@@ -69,13 +68,15 @@ void check_references(const JobSpec& spec, const std::vector<JobSpec>& before,
         const std::string text = fmt::format("{{{}.{}}}", reference.job, reference.what);
         if (job == nullptr && before.empty())
             problems.push_back(
-                {path, fmt::format("names {}, and is the first job of the chain", text)});
+                {path, fmt::format("refers to {}, but is the first job of the chain", text)});
         else if (job == nullptr)
-            problems.push_back({path, fmt::format("names {}, and no earlier job of the chain is "
-                                                  "called {}; allowed: previous, or its name",
-                                                  text, reference.job)});
+            problems.push_back(
+                {path, fmt::format("refers to {}, but no earlier job of the chain is "
+                                   "named {}; allowed: previous, or an earlier "
+                                   "job's name",
+                                   text, reference.job)});
         else if (reference.what == "result" && result_of(*job).empty())
-            problems.push_back({path, fmt::format("names {}, and {} makes no model; allowed: "
+            problems.push_back({path, fmt::format("refers to {}, but {} makes no model; allowed: "
                                                   "{{{}.output}}",
                                                   text, job->name, reference.job)});
         return std::string();
@@ -105,16 +106,17 @@ bool is_reference(const std::string& path) {
 std::vector<Problem> check_chain(const JobSpec& first) {
     std::vector<Problem> problems;
     if (!first.then.empty() && first.array)
-        problems.push_back({"then", "goes with no array; let the later job wait with `after`"});
+        problems.push_back(
+            {"then", "cannot be used with `array`; submit the later job with `after` instead"});
     if (!first.then.empty()) check_references(first, {}, "", problems);
     std::vector<JobSpec> before = {first};
     for (std::size_t i = 0; i < first.then.size(); ++i) {
         const JobSpec& spec = first.then[i];
         const std::string path = fmt::format("then[{}]", i);
         if (spec.array || !spec.then.empty())
-            problems.push_back({path, "has an array or a chain of its own; allowed: neither"});
+            problems.push_back({path, "has its own `array` or `then`; remove them"});
         if (!spec.account.empty() && spec.account != first.account)
-            problems.push_back({path, "has another account than the first job of the chain"});
+            problems.push_back({path, "has a different account than the first job of the chain"});
         check_references(spec, before, path, problems);
         before.push_back(spec);
     }
@@ -124,7 +126,7 @@ std::vector<Problem> check_chain(const JobSpec& first) {
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
     std::vector<JobSpec> jobs = {first};
     jobs[0].then.clear();
-    if (first.cron.empty()) resolve_id(jobs[0].output, id);  // else it is each of its jobs' own
+    if (first.cron.empty()) resolve_id(jobs[0].output, id);  // each job of a cron has its own id
     for (JobSpec spec : first.then) {
         const After::Condition condition =
             jobs.back().export_document.empty() ? After::Condition::Ok : After::Condition::Exported;

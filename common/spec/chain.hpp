@@ -1,6 +1,6 @@
-// Chains: a job file's `then:` lists jobs that follow it, each after the one before (and its
-// export). In them "{previous.output}", "{NAME.result}" and "{NAME.id}" stand for an earlier job's
-// directory, the model that it made, and its number. Pure.
+// Chains: `then:` of a job file lists jobs that follow it, each after the previous one and its
+// export. In them "{previous.output}", "{NAME.result}" and "{NAME.id}" refer to an earlier job's
+// directory, the model it made, and its id. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace roll::spec {
 
-// Whether a path begins with such a name, and so is none yet.
+// Returns whether a path begins with such a reference, so that it does not exist yet.
 bool is_reference(const std::string& path);
 
-// Names that lead nowhere; arrays and chains within chains.
+// Reports references to unknown jobs, and arrays or chains inside a chain.
 std::vector<Problem> check_chain(const JobSpec& first);
 
-// The jobs of a chain whose first has this number, the others the next ones: `then` is gone, and
-// all names are what they stand for. One without a chain is alone.
+// Returns the jobs of a chain, without `then` and with all references resolved. The first has the
+// id `id`, the others the next ids. Returns one job if there is no chain.
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id);
 
 }  // namespace roll::spec

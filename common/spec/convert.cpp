@@ -15,7 +15,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     ROLL_TRY(const Json json, parse_json(document));
     const Json kind = json.is_object() ? json.value("kind", Json()) : Json();
     if (kind != "convert" && kind != "merge") {
-        return fail(ErrorCode::InvalidArgument, "the document is not that of a convert job");
+        return fail(ErrorCode::InvalidArgument, "the document is not of kind convert or merge");
     }
     const bool merges = kind == "merge";
     JsonReader file(json, "job");
@@ -27,7 +27,7 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     } else {
         spec.source = reader.get_or<std::string>("source", "");
         spec.adapter = reader.get_or<std::string>("adapter", "");
-        reader.raw("source_job");  // the launch names that job's checkpoints
+        reader.raw("source_job");  // known key; the launch file has that job's checkpoints
         spec.best = reader.get_or<std::string>("of", "last") == "best";
     }
     spec.target = reader.get<std::string>("target");

@@ -23,7 +23,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     }
 }
 
-// "*", "5", "1-5", and each with "/2".
+// Adds "*", "5" or "1-5", each optionally with a step such as "/2". Returns false if malformed.
 template <std::size_t N>
 bool add_part(std::string_view part, int low, int high, std::bitset<N>& set) {
     const auto halves = split(part, '/');
@@ -75,7 +75,7 @@ bool has_day(const Cron& cron, sys_days day) {
     return of_month && of_week;
 }
 
-// The first minute of the day that is not before `from`.
+// Returns the first matching minute of the day at or after `from`.
 std::optional<minutes> in_day(const Cron& cron, minutes from) {
     for (minutes at = from; at < days(1); ++at) {
         const auto hour = static_cast<std::size_t>(at.count() / 60);
@@ -101,13 +101,13 @@ Result<Cron> parse_cron(std::string_view text) {
         read_field(fields[3], 1, 12, cron.months) && read_field(fields[4], 0, 7, cron.weekdays);
     if (!read)
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("\"{}\" is no cron time; allowed: minute hour day month weekday, "
-                                "as in 30 3 * * 1-5",
+                    fmt::format("\"{}\" is not a cron schedule; allowed: minute hour day month "
+                                "weekday, e.g. 30 3 * * 1-5",
                                 text));
     cron.any_day = fields[2].starts_with('*');
     cron.any_weekday = fields[4].starts_with('*');
     if (!next_after(cron, Time{}))
-        return fail(ErrorCode::InvalidArgument, fmt::format("\"{}\" never comes", text));
+        return fail(ErrorCode::InvalidArgument, fmt::format("\"{}\" never matches a date", text));
     return cron;
 }
 

@@ -1,4 +1,4 @@
-// "30 3 * * 1-5": when a job comes again. Pure; times are UTC.
+// Cron schedules such as "30 3 * * 1-5". Pure functions; times are UTC.
 #pragma once
 
 #include <bitset>
@@ -20,13 +20,13 @@ struct Cron {
     bool any_weekday = true;
 };
 
-// Five fields: minute, hour, day of the month, month, day of the week; each `*`, numbers, `1-5`,
-// `*/15`, `8-18/2`, lists of these. Or @hourly, @daily, @weekly, @monthly. InvalidArgument: none of
-// these, or a time that never comes.
+// Parses five fields: minute, hour, day of the month, month, day of the week. Each is `*`, a
+// number, `1-5`, `*/15`, `8-18/2` or a list of these. Also takes @hourly, @daily, @weekly and
+// @monthly. Fails with InvalidArgument if malformed, or if no time ever matches.
 Result<Cron> parse_cron(std::string_view text);
 
-// The first of its times after this one. Where both days are restricted, either will do, as in
-// every cron. None: there is none in 8 years.
+// Returns the first matching time after `time`; nullopt if there is none within 8 years. If both
+// the day of the month and the day of the week are restricted, either may match, as in every cron.
 std::optional<Time> next_after(const Cron& cron, Time time);
 
 }  // namespace roll::spec

@@ -14,7 +14,7 @@ Result<Json> read_document(std::string_view text) {
     if (!document)
         return fail(ErrorCode::InvalidArgument, "the job's document: " + document.error().message);
     if (!document->is_object())
-        return fail(ErrorCode::InvalidArgument, "the job's document is no JSON object");
+        return fail(ErrorCode::InvalidArgument, "the job's document is not a JSON object");
     return document;
 }
 
@@ -29,7 +29,7 @@ bool has_variants(const Json& document, std::size_t count) {
 
 namespace {
 
-// Returns the length of dump()'s text, or a little more.
+// Returns an upper bound, a few bytes too high at most, of the length of the string in dump().
 std::size_t bytes_of(std::string_view text) {
     std::size_t bytes = text.size() + 3;
     for (const unsigned char c : text) bytes += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : 0;
@@ -41,7 +41,7 @@ struct Largest {
     std::size_t bytes = 0;
 };
 
-// Bytes of the whole value; `largest` becomes its largest string.
+// Returns the bytes of the whole value and sets `largest` to its largest string.
 std::size_t measure(const Json& value, const std::string& path, Largest& largest) {
     constexpr std::size_t kNumber = 26;
     std::size_t bytes = kNumber;
@@ -60,7 +60,7 @@ std::size_t measure(const Json& value, const std::string& path, Largest& largest
     return bytes;
 }
 
-// Counts the bytes that execve takes: each text with its zero, and a pointer to it.
+// Counts the bytes that execve needs: each string with its zero, and a pointer to it.
 class Arguments {
   public:
     explicit Arguments(std::vector<Problem>& problems) : problems_(problems) {}
@@ -70,8 +70,8 @@ class Arguments {
         bytes_ += bytes + 1 + kPointer;
         if (bytes <= kArgumentBytesMax) return;
         problems_.push_back(
-            {path, fmt::format("has {} bytes; allowed: at most {} in one argument or variable of a "
-                               "program; put it into a file, or into `script`",
+            {path, fmt::format("has {} bytes; allowed: at most {} for one argument or environment "
+                               "variable; put it into a file, or into `script`",
                                bytes, kArgumentBytesMax)});
     }
     void add_command(const std::string& path, const Json& command) {
@@ -88,7 +88,7 @@ class Arguments {
         if (bytes_ <= kArgumentsBytesMax) return;
         problems_.push_back(
             {path, fmt::format("and env have {} bytes; allowed: at most {} for all arguments and "
-                               "variables of a program; put them into a file",
+                               "environment variables; put them into a file",
                                bytes_, kArgumentsBytesMax)});
     }
 
@@ -140,7 +140,7 @@ Result<void> check_documents(const JobSpec& spec) {
                     problems.front().path + " " + problems.front().message);
     if (!has_variants(document, spec.variants.size()))
         return fail(ErrorCode::InvalidArgument,
-                    "the job's document has not the variants that its resources have");
+                    "the variants in the job's document and in its resources differ");
     if (!spec.export_document.empty()) ROLL_TRY_VOID(read_document(spec.export_document));
     for (const JobSpec& next : spec.then) ROLL_TRY_VOID(check_documents(next));
     return {};

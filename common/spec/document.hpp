@@ -1,5 +1,5 @@
-// A job's document: its job file as JSON. The programs that run the job read it; rolld looks into
-// it here and there, and a peer can send anything in its place.
+// A job's document: its job file as JSON. The job's programs read it; rolld reads some parts. Peers
+// may send anything as a document, so it must be checked.
 #pragma once
 
 #include <string_view>
@@ -10,27 +10,27 @@
 
 namespace roll::spec {
 
-// Error InvalidArgument: it is no JSON object, or nests deeper than 90 levels (a reply that holds
-// it must not pass the 100 of a message).
+// Parses a document. Fails with InvalidArgument unless it is a JSON object of at most 90 levels (so
+// that a reply with the document stays below the 100 levels of a message).
 Result<Json> read_document(std::string_view text);
 
-// Whether with_variant() (resources.hpp) finds so many variants there; any document has none.
+// Returns whether with_variant() (resources.hpp) finds exactly `count` variants; true for 0.
 bool has_variants(const Json& document, std::size_t count);
 
-// A start order holds the document as a JSON string, at most twice as long, and fits into a
-// message.
+// Limits a document so that a start order, which contains it as a JSON string of up to twice its
+// length, fits into a message.
 constexpr std::size_t kDocumentBytesMax = 4u << 20;
-constexpr std::size_t kArgumentBytesMax =
-    (128u << 10) - 1;  // execve's MAX_ARG_STRLEN, less its zero
-constexpr std::size_t kArgumentsBytesMax = 3u
-                                           << 19;  // of execve's 2 MiB; the worker's own are left
+// execve's MAX_ARG_STRLEN without the final zero.
+constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
+// execve allows 2 MiB; the rest is for the variables that the worker adds.
+constexpr std::size_t kArgumentsBytesMax = 3u << 19;
 
-// Returns the fields that are too large for a start order, or that execve would refuse as arguments
-// and variables of a program, and a program without a name. Reads the document, copies nothing.
+// Returns fields that are too large for a start order or for execve, and programs without a name.
+// Copies nothing of the document.
 std::vector<Problem> undeliverable(const Json& document);
 
-// That the documents of a submission can be read, and have the shape on which rolld relies. What
-// else a job file must be was checked by who wrote it.
+// Checks that the documents of a submission can be parsed and have the structure that rolld relies
+// on. The client has checked everything else.
 Result<void> check_documents(const JobSpec& spec);
 
 }  // namespace roll::spec

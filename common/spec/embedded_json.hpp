@@ -1,12 +1,11 @@
-// JSON that the compiler has read: a constant table beside its text. Nothing of it is parsed,
-// copied or relocated when a program starts; parsing the schema of jobs took half of a `rollctl
-// submit`.
+// JSON that is parsed at compile time into a constant table beside its text. A program needs no
+// time for it at startup; parsing the job schema took half the time of a `rollctl submit`.
 //
 //   constexpr std::string_view kText = R"({"a": [1, 2]})";
 //   constexpr auto kTable = make_json_table<count_json_values(kText)>(kText);
 //   EmbeddedJson(kText, kTable)["a"]
 //
-// Read are texts that are valid JSON and whose keys have no escapes; strings may have \\ and \".
+// The text must be valid JSON. Keys must have no escapes; strings may have \\ and \".
 #pragma once
 
 #include <array>
@@ -20,20 +19,20 @@
 namespace roll::spec {
 
 struct JsonEntry {
-    std::uint32_t key = 0;   // where the key begins in the text, of what is in an object
-    std::uint32_t text = 0;  // where the value begins
+    std::uint32_t key = 0;   // offset of the key in the text, if the value is in an object
+    std::uint32_t text = 0;  // offset of the value
     std::uint16_t key_size = 0;
-    std::uint16_t text_size = 0;  // of what is no object or array; of a string without its quotes
-    std::uint16_t entries = 1;    // of the table that are this value: itself and what is in it
+    std::uint16_t text_size = 0;  // length of a scalar; a string without its quotes
+    std::uint16_t entries = 1;    // number of table entries of this value, including nested ones
     char kind = 'n';              // the first character: one of { [ " t f n, or of a number
 };
 
-// Commas and colons say nothing that the order does not.
+// Parses the text into table entries. Skips commas and colons: the order implies them.
 class JsonTableMaker {
   public:
     constexpr JsonTableMaker(std::string_view text, JsonEntry* into) : text_(text), into_(into) {}
 
-    // How many entries.
+    // Fills the table, if there is one, and returns the number of entries.
     constexpr std::size_t make() {
         take_value(0, 0);
         return count_;
@@ -43,7 +42,7 @@ class JsonTableMaker {
     constexpr void skip() {
         while (std::string_view(" \n,:").find(text_[at_]) != std::string_view::npos) ++at_;
     }
-    // From one quote to behind the other; what is between them.
+    // Moves past a quoted string and returns the text between its quotes.
     constexpr std::string_view take_string() {
         const std::size_t begin = ++at_;
         for (; text_[at_] != '"'; ++at_) at_ += text_[at_] == '\\' ? 1 : 0;
@@ -98,7 +97,7 @@ consteval std::array<JsonEntry, Count> make_json_table(std::string_view text) {
     return table;
 }
 
-// A value of such a table: two pointers.
+// A value in such a table; consists of two pointers.
 class EmbeddedJson {
   public:
     template <std::size_t Count>
@@ -111,17 +110,17 @@ class EmbeddedJson {
     bool is_boolean() const { return entry_->kind == 't' || entry_->kind == 'f'; }
     bool is_false() const { return entry_->kind == 'f'; }
 
-    // What it has in an object.
+    // Returns the key of this value in its object.
     std::string_view key() const { return {text_ + entry_->key, entry_->key_size}; }
     std::optional<EmbeddedJson> find(std::string_view key) const;
     bool contains(std::string_view key) const { return find(key).has_value(); }
-    EmbeddedJson operator[](std::string_view key) const;  // which must be there
+    EmbeddedJson operator[](std::string_view key) const;  // requires contains(key)
 
-    std::string string() const;  // of a string
-    double number() const;       // of a number
-    Json json() const;           // as the parser would read it
+    std::string string() const;  // requires a string
+    double number() const;       // requires a number
+    Json json() const;           // returns the value as a Json
 
-    // The values of an object or an array, in the order of the text.
+    // Iterates over the values of an object or an array, in the order of the text.
     struct Iterator {
         const char* text;
         const JsonEntry* at;

@@ -1,5 +1,5 @@
-// What a user may ask for: the part of a job file that the scheduler acts on. The rest of the file
-// travels in `document`, untouched, to the program that runs the job (see spec/train.hpp).
+// A job's specification: the part of a job file that the scheduler uses. `document` carries the
+// whole file unchanged to the program that runs the job (see spec/train.hpp).
 #pragma once
 
 #include <chrono>
@@ -20,32 +20,32 @@ namespace roll::spec {
 
 enum class JobKind { Train, Resume, Tokenize, Convert, Merge, Command };
 
-// A job starts once each of its `after` holds: Ok = ended well, Failed = ended and not well, Any =
-// ended, Exported = ended well and its automatic export, if it has one, too.
+// A dependency; a job starts once all of its `after` are met. Ok: `job` succeeded. Failed: it ended
+// without success. Any: it ended. Exported: it and its automatic export, if any, succeeded.
 struct After {
     enum class Condition { Ok, Any, Failed, Exported };
     static constexpr std::size_t kConditions = 4;
     Condition condition = Condition::Ok;
     JobId job;
-    bool array = false;  // `job` is the first of an array, and stands for all of its jobs
+    bool array = false;  // `job` is the first task of an array; all tasks must meet the condition
     friend bool operator==(const After&, const After&) = default;
 };
 
-// One job for each index, as one submission: "{index}" stands for it in `output` and the document.
+// An array: one job per index in one submission. `output` and the document may contain "{index}".
 struct Array {
     std::string indices;  // "0-15", "1,4-9", "0-100:20"
-    int limit = 0;        // tasks that run at the same time; 0 is all
-    int index = -1;       // of this task; -1 until the tasks are made
+    int limit = 0;        // most tasks that run at once; 0 means all
+    int index = -1;       // this task's index; -1 until the tasks are made
     friend bool operator==(const Array&, const Array&) = default;
 };
 constexpr int kArrayTasksMax = 10'000;
-constexpr std::size_t kSecretsMax = 32;  // of a job
+constexpr std::size_t kSecretsMax = 32;  // per job
 
-// The indices of "1,4-9,0-100:20%4" without its "%4", each once and ascending.
+// Returns the indices of a text such as "1,4-9,0-100:20" (without %N), ascending and distinct.
 Result<std::vector<int>> array_indices(std::string_view text);
-// "0-15%4".
+// Parses a text such as "0-15%4".
 Result<Array> parse_array(std::string_view text);
-// Task `index` of an array job: what the array's spec becomes for it.
+// Returns the spec of task `index`: replaces "{index}" in the array's spec.
 struct JobSpec;
 JobSpec array_task(const JobSpec& array, int index);
 
@@ -53,67 +53,64 @@ struct JobSpec {
     std::string name;
     JobKind kind = JobKind::Command;
     Resources resources;
-    std::vector<Resources> variants{};  // that do as well, tried in this order after those
+    std::vector<Resources> variants{};  // alternatives to `resources`, tried in this order
     std::vector<After> after;
     Retry retry;
     int priority = 0;
     bool hold = false;
-    std::optional<Time> begin{};     // not started earlier
-    std::optional<Time> deadline{};  // ended if it is not over by then
+    std::optional<Time> begin{};     // earliest start
+    std::optional<Time> deadline{};  // cancelled if it has not ended by then
     std::optional<Array> array{};
-    std::string
-        cron{};  // a job comes of it at each of these times (cron.hpp); it never runs itself
-    // The longest that a step may take before the attempt counts as hung; 0: any, none: learned.
+    std::string cron{};  // schedule (cron.hpp) on which copies of this job are queued and run
+    // The longest step before the attempt counts as hung; 0 means no limit, nullopt learned.
     std::optional<std::chrono::seconds> hang_after{};
-    std::string account{};  // whose quota and share it uses; empty: the user's default
-    // Absolute directory that the job writes to. "{id}" stands for the job's number until it is
-    // known.
+    std::string account{};  // account to charge; empty for the user's default
+    // Absolute directory that the job writes to. May contain "{id}", which becomes the job's id.
     std::string output;
-    // The job whose newest recorded checkpoint this one starts from: resume, and the automatic
-    // export.
+    // The job whose newest recorded checkpoint this one starts from. Set for resume jobs and for
+    // automatic exports.
     std::optional<JobId> source_job;
-    // The automatic export: ends well => a convert job with this document follows (empty: none).
+    // The document of the convert job that exports the model if this job succeeds; empty for none.
     std::string export_document;
-    // The whole job file as canonical JSON, paths made absolute. What the worker and the ranks
-    // read.
+    // The whole job file as canonical JSON with absolute paths, for the worker and the ranks.
     std::string document;
-    // Runs nothing: other jobs are put into it until it is closed, and it ends with the last of
-    // them.
+    // A job group (`rollctl open`): it runs nothing itself, takes jobs until it is closed, and ends
+    // with the last of them.
     bool open = false;
-    std::optional<JobId> into{};  // the open job that this one belongs to
-    // Names of its user's secrets, which its programs find in their environment
+    std::optional<JobId> into{};  // the job group that this job belongs to
+    // Names of the user's secrets to put into the environment of the job's programs
     // (docs/operations.md).
     std::vector<std::string> secrets{};
-    std::vector<JobSpec> then{};  // queued with it, each after the one before (chain.hpp)
+    std::vector<JobSpec> then{};  // later jobs of the chain, submitted with this one (chain.hpp)
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 
     bool trains() const { return kind == JobKind::Train || kind == JobKind::Resume; }
-    // 0: `resources`; 1, 2, ...: of `variants`.
+    // Shape 0 is `resources`; shapes 1, 2, ... are `variants`.
     int shapes() const { return 1 + static_cast<int>(variants.size()); }
     const Resources& shape(int index) const {
         return index == 0 ? resources : variants.at(static_cast<std::size_t>(index - 1));
     }
-    std::chrono::seconds shortest_time() const;  // of all shapes
+    std::chrono::seconds shortest_time() const;  // shortest time limit of all shapes
 };
 
-// One thing wrong with a job file: where ("parallel.tp"), what was found, what is allowed.
+// A problem of a job file: the key's path ("parallel.tp"), what was found and what is allowed.
 struct Problem {
     std::string path;
     std::string message;
 };
 
-// Either a job or every problem of its file at once.
+// A job, or all problems of its file.
 struct ParsedJob {
     JobSpec spec;
     std::vector<Problem> problems;
     bool ok() const { return problems.empty(); }
 };
 
-// Reads a job document (JSON; the CLI turns YAML into it) against schemas/job.schema.json.
-// Relative paths are taken from base_directory, which is absolute.
+// Parses a job document (JSON; the CLI converts YAML) and checks it against
+// schemas/job.schema.json. Relative paths start from `base_directory`, which must be absolute.
 ParsedJob parse_job(std::string_view json_document, const std::string& base_directory);
 
-// The convert job that follows `parent` when it ends well. Pure: the same job gives the same spec.
+// Returns the convert job that exports the model of `parent` after it has succeeded. Pure.
 JobSpec export_job(const JobSpec& parent, JobId parent_id);
 
 const char* name_of(JobKind kind);
@@ -121,7 +118,7 @@ const char* name_of(After::Condition condition);  // "ok", "any", "failed", "exp
 std::optional<After::Condition> parse_condition(std::string_view name);
 std::optional<JobKind> parse_kind(std::string_view name);
 
-// The codec of ledger and wire: every field, defaults included.
+// The codec for ledger and messages: all fields, including defaults.
 std::string to_json(const JobSpec& spec);
 Result<JobSpec> job_spec_from_json(std::string_view json);
 

@@ -13,7 +13,7 @@ Result<After> read_after(const Json& json) {
     after.array = reader.get_or("array", false);
     ROLL_TRY_VOID(reader.finish());
     const auto known = parse_condition(condition);
-    if (!known) return fail(ErrorCode::Corrupt, "job.after: no condition is " + condition);
+    if (!known) return fail(ErrorCode::Corrupt, "job.after: unknown condition " + condition);
     after.condition = *known;
     return after;
 }
@@ -25,17 +25,17 @@ Json put_meaning(const Meaning& meaning) {
     return json;
 }
 
-// An older program wrote the name alone.
+// Reads an object, or a name alone as older programs wrote it.
 Result<Meaning> read_meaning(const Json& json) {
     Meaning meaning;
     const Json label = json.is_object() ? json.value("label", Json()) : Json();
     if (!label.is_null() && !label.is_string())
-        return fail(ErrorCode::Corrupt, "job.retry: a label is no text: " + label.dump());
+        return fail(ErrorCode::Corrupt, "job.retry: a label is not a string: " + label.dump());
     if (label.is_string()) meaning.label = label.get<std::string>();
     const Json then = json.is_object() ? json.value("then", Json()) : json;
     if (then.is_null()) return meaning;
     if (then.is_string()) meaning.then = parse_on_exit(then.get<std::string>());
-    if (!meaning.then) return fail(ErrorCode::Corrupt, "job.retry: no such policy: " + then.dump());
+    if (!meaning.then) return fail(ErrorCode::Corrupt, "job.retry: unknown policy " + then.dump());
     return meaning;
 }
 
@@ -60,7 +60,7 @@ JsonText put_retry(const Retry& retry) {
         .add("on_log", on_log);
 }
 
-// What an older program did not write is as it was then.
+// Reads retry. Fields that older programs did not write get that version's behaviour.
 Result<Retry> read_retry(const Json& json) {
     JsonReader reader(json, "job.retry");
     Retry retry;
@@ -76,14 +76,15 @@ Result<Retry> read_retry(const Json& json) {
     const Json on_log = reader.has("on_log") ? reader.raw("on_log") : Json::array();
     ROLL_TRY_VOID(reader.finish());
     if (!on_exit.is_object() || !on_log.is_array())
-        return fail(ErrorCode::Corrupt, "job.retry: on_exit is no object, or on_log no list");
+        return fail(ErrorCode::Corrupt, "job.retry: on_exit must be an object, on_log a list");
     for (const auto& [code, what] : on_exit.items()) {
         ROLL_TRY(retry.on_exit[std::atoi(code.c_str())], read_meaning(what));
     }
     for (const Json& one : on_log) {
         const Json match = one.is_object() ? one.value("match", Json()) : Json();
         if (!match.is_string())
-            return fail(ErrorCode::Corrupt, "job.retry.on_log: match is no text: " + one.dump());
+            return fail(ErrorCode::Corrupt,
+                        "job.retry.on_log: match is not a string: " + one.dump());
         ROLL_TRY(Meaning meaning, read_meaning(one));
         retry.on_log.push_back({match.get<std::string>(), std::move(meaning)});
     }
@@ -128,7 +129,7 @@ JsonText text_of(const JobSpec& spec) {
         .add("source_job", spec.source_job ? Json(spec.source_job->value) : Json())
         .add("export_document", spec.export_document)
         .add("document", spec.document);
-    // Keys that not every job has are left out.
+    // Optional keys are written only if they are set.
     std::vector<JsonText> variants;
     for (const Resources& one : spec.variants) variants.push_back(text_of(one));
     if (!variants.empty()) text.add("variants", variants);
@@ -197,7 +198,7 @@ Result<JobSpec> job_spec_of(const Json& json) {
     }
     ROLL_TRY(spec.retry, read_retry(retry));
     if (!source.is_null() && !source.is_number_unsigned()) {
-        return fail(ErrorCode::Corrupt, "job: source_job is no job number: " + source.dump());
+        return fail(ErrorCode::Corrupt, "job: source_job is not a job id: " + source.dump());
     }
 
     const auto parsed = parse_kind(kind);

@@ -1,4 +1,4 @@
-// The codec of JobSpec (spec/job.hpp) as JSON values, for messages and rows that hold one inside.
+// The codec of JobSpec (spec/job.hpp) as JSON values, for messages and rows that contain one.
 #pragma once
 
 #include "common/json.hpp"
@@ -7,7 +7,7 @@
 
 namespace roll::spec {
 
-// Every field, defaults included; the same as text, without a tree.
+// Write all fields, including defaults. text_of() writes the same text without building a tree.
 Json json_of(const JobSpec& spec);
 JsonText text_of(const JobSpec& spec);
 Result<JobSpec> job_spec_of(const Json& json);

@@ -1,7 +1,7 @@
-// What a decoder-only transformer is, in terms no family owns. A family file (schemas/families)
-// maps a HuggingFace config onto it.
+// The configuration of a decoder-only transformer, independent of model families. A family file
+// (schemas/families) maps a HuggingFace config to it.
 //
-// What few models have is absent by default (false, 0 or Plain), and then costs nothing.
+// Features that few models have are off by default (false, 0 or Plain) and then cost nothing.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,15 @@
 
 namespace roll::spec {
 
-// How rotary frequencies are stretched for longer texts. Linear divides all of them by `factor`;
-// Wavelength divides those that turn less than low_factor times in original_positions, leaves those
-// that turn more than high_factor times, and goes smoothly from one to the other between. Yarn does
-// the same, but smoothly in a frequency's number, between the numbers at which those turns are met,
-// rounded outwards if `whole`; and it multiplies queries and keys by `attention_factor`. So does
-// Long, which divides each frequency by a number of its own: of `short_factors` in sequences of up
-// to original_positions, of `long_factors` in longer ones.
+// How rotary frequencies are scaled for longer texts.
+// Linear divides all frequencies by `factor`.
+// Wavelength divides frequencies with fewer than low_factor rotations in original_positions, keeps
+// those with more than high_factor rotations, and interpolates between.
+// Yarn does the same, but interpolates by the frequency's index; the two indices at which these
+// rotations are reached are rounded outwards if `whole`. It multiplies queries and keys by
+// `attention_factor`.
+// Long divides each frequency by its own factor: from `short_factors` in sequences of up to
+// original_positions, from `long_factors` in longer ones. It uses `attention_factor` too.
 struct RopeScaling {
     enum class Kind { Plain, Linear, Wavelength, Yarn, Long };
     Kind kind = Kind::Plain;
@@ -29,18 +31,18 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // Positions up to which a sequence turns as shorter ones do; 0: any length does.
+    // The sequence length up to which frequencies do not depend on it; 0 if they never do.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }
     friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
-// Of the gate in the feed-forward layer; GeluTanh is gelu by its tanh formula.
+// The activation of the feed-forward layer's gate; GeluTanh is gelu with the tanh approximation.
 enum class Activation { Silu, GeluTanh };
 
 struct ModelConfig {
-    std::string family;  // the file that it came from: an HF model_type
+    std::string family;  // name of the family file: an HF model_type
     std::int64_t hidden = 0;
     std::int64_t layers = 0;
     std::int64_t heads = 0;
@@ -56,19 +58,19 @@ struct ModelConfig {
 
     RopeScaling rope_scaling = {};
     bool qkv_bias = false;
-    bool out_bias = false;          // of the attention's output product
-    bool qk_norm = false;           // each query and key head has an RMSNorm before it turns
+    bool out_bias = false;          // the attention's output projection has a bias
+    bool qk_norm = false;           // each query and key head has an RMSNorm before RoPE
     bool norm_adds_one = false;     // norms multiply by 1 + weight
-    bool post_norms = false;        // norms after attention and feed-forward, before the sums
-    double embedding_scale = 1;     // of the embedding's output
-    double attention_scale = 0;     // of the scores; 0: 1 / sqrt(head_dim)
-    double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: they stay
-    double logit_soft_cap = 0;      // likewise the output layer's
-    std::int64_t window = 0;        // positions that a sliding layer sees, its own included
-    std::vector<bool> sliding_layers = {};  // empty: all slide, where there is a window
+    bool post_norms = false;        // norms after attention and feed-forward, before the residual
+    double embedding_scale = 1;     // factor of the embedding's output
+    double attention_scale = 0;     // factor of the scores; 0 means 1 / sqrt(head_dim)
+    double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0 means no cap
+    double logit_soft_cap = 0;      // the same for the output layer's logits
+    std::int64_t window = 0;        // positions that a sliding layer sees, including its own
+    std::vector<bool> sliding_layers = {};  // empty: all layers slide if `window` is set
     Activation activation = Activation::Silu;
 
-    // The window of one layer; 0: it sees everything before it.
+    // Returns the window of one layer; 0 if it sees all earlier positions.
     std::int64_t window_of(std::int64_t layer) const {
         return sliding_layers.empty() || sliding_layers[static_cast<std::size_t>(layer)] ? window
                                                                                          : 0;

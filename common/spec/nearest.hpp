@@ -1,4 +1,4 @@
-// "Did you mean": the known word nearest to a mistyped one.
+// Finds the known word nearest to a mistyped one, for "did you mean".
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace roll::spec {
 
-// By edit distance (a swap of neighbours counts once); nothing if even the nearest is another word:
-// a third of its letters, or more than `edits_max` of them, differ.
+// Returns the nearest word by edit distance (a swap of neighbours counts once); nullopt if more
+// than a third of its letters, or more than `edits_max`, differ.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> known,
                                    std::size_t edits_max = 64);
 

@@ -1,4 +1,4 @@
-// How large a node can be, as schemas/job.schema.json says too.
+// Limits of a node's size; the same as in schemas/job.schema.json.
 #pragma once
 
 namespace roll::spec {

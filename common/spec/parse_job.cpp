@@ -26,7 +26,7 @@ bool reads_text(const Json& document) {
     return trains(document) || document.value("kind", Json()) == "tokenize";
 }
 
-// Tokenizing is one program's work, and no GPU's, whatever the training that it is for asks for.
+// A tokenize job is one program without a GPU, whatever resources the training asks for.
 void fill_tokenize(Json& document) {
     Json& resources = document["resources"];
     if (document.value("kind", Json()) != "tokenize" || !resources.is_object()) return;
@@ -34,14 +34,14 @@ void fill_tokenize(Json& document) {
     resources["gpus_per_node"] = 0;
 }
 
-// A program that failed fails again: it is tried again only if its job file says so.
+// Does not retry a failed command unless the job file asks for it.
 void fill_tries(Json& document) {
     if (document.value("kind", Json()) != "command") return;
     if (!document.contains("retry")) document["retry"] = Json::object();
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
 
-// A job that saves at its end only makes no progress that could be seen before.
+// Turns the no_progress limit off if the job saves only at its end: its progress is not visible.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());
@@ -50,21 +50,21 @@ void fill_no_progress(Json& document) {
         document["retry"]["no_progress"] = 0;
 }
 
-// Defaults that depend on other keys, so that the schema cannot state them.
+// Fills defaults that depend on other keys, which the schema cannot express.
 void fill_derived(Json& document, const std::string& base) {
     if (!document.contains("output") && document.value("name", Json()).is_string()) {
         document["output"] =
             fmt::format("{}/runs/{}-{{id}}", base, document["name"].get<std::string>());
     }
-    // Who keeps the best checkpoint wants that model, not one that trained on and got worse.
+    // A job that keeps its best checkpoint exports that one by default.
     const Json::json_pointer best("/checkpoint/keep_best");
     Json* const how = document.contains("export") ? &document["export"] : nullptr;
     if (trains(document) && how != nullptr && how->is_object() && !how->contains("of"))
         (*how)["of"] = document.contains(best) && document[best] == true ? "best" : "last";
 }
 
-// The model's own tokenizer unless one is named. Once paths are absolute and known to be there, so
-// that a directory that is missing is told of once.
+// Uses the model's own tokenizer by default. Called after missing_inputs(), so that a missing
+// directory is reported only once.
 void fill_tokenizer(Json& document) {
     const bool has_model = document.contains("model") && document["model"].is_object();
     if (!reads_text(document)) return;
@@ -77,14 +77,14 @@ void fill_tokenizer(Json& document) {
     if (document["tokenizer"] == "bytes" && !sized) model["vocab_size"] = 256;
 }
 
-// What only who reads the whole of it refuses.
+// Returns problems that only train_spec() finds.
 std::vector<Problem> unreadable(const Json& document) {
     if (!trains(document)) return {};
     const auto spec = train_spec(document.dump());
     return spec ? std::vector<Problem>() : std::vector<Problem>{{"", spec.error().message}};
 }
 
-// Each of the variants must suit the mesh; what is wrong in all of them has been said.
+// Checks that each variant fits the mesh. impossible_sizes() has reported other problems already.
 std::vector<Problem> impossible_variants(const Json& document) {
     std::vector<Problem> problems;
     const Json variants = document["resources"].value("variants", Json::array());
@@ -102,7 +102,7 @@ After read_after(const std::string& text) {
             JobId{std::stoull(text.substr(colon + 1))}};
 }
 
-// "stop", or {then: stop, label: oom}.
+// Reads "stop", or {then: stop, label: oom}.
 Meaning read_meaning(const Json& json) {
     const Json then = json.is_object() ? json.value("then", Json()) : json;
     Meaning meaning;
@@ -111,7 +111,7 @@ Meaning read_meaning(const Json& json) {
     return meaning;
 }
 
-// "unlimited": more than there will ever be.
+// Reads a number of retries; "unlimited" becomes a very large number.
 int read_tries(const Json& json) {
     constexpr int kUnlimited = 1'000'000'000;
     return json.is_string() ? kUnlimited : json.get<int>();
@@ -129,33 +129,34 @@ Retry read_retry(const Json& json) {
     return retry;
 }
 
-// Exit codes are the keys of retry.on_exit, where the schema sees names only.
+// Checks the keys of retry.on_exit, which must be exit codes. The schema cannot check keys.
 std::vector<Problem> check_exit_codes(const Json& document) {
     std::vector<Problem> problems;
     for (const auto& [code, what] : document["retry"]["on_exit"].items()) {
         const bool digits = code.find_first_not_of("0123456789") == std::string::npos;
         const int value = digits && code.size() <= 3 ? std::atoi(code.c_str()) : 0;
         if (value < 1 || value > 255)
-            problems.push_back({"retry.on_exit." + code, "is no exit code; allowed: 1 to 255"});
+            problems.push_back({"retry.on_exit." + code, "is not an exit code; allowed: 1 to 255"});
     }
     return problems;
 }
 
-// Of a secret and a key of `env` only one could be in the environment.
+// Checks that no secret has the name of a key of `env`.
 std::vector<Problem> check_secrets(const Json& document) {
     std::vector<Problem> problems;
     const Json env = document.value("env", Json::object());
     if (document.value("secrets", Json::array()).size() > kSecretsMax)
-        problems.push_back({"secrets", fmt::format("has more than {} names", kSecretsMax)});
+        problems.push_back(
+            {"secrets", fmt::format("has too many names; allowed: {}", kSecretsMax)});
     for (const Json& name : document.value("secrets", Json::array())) {
         if (env.contains(name.get<std::string>()))
             problems.push_back({"env." + name.get<std::string>(),
-                                "is a secret of this job too; name it in one of both"});
+                                "is also in `secrets`; remove it from one of them"});
     }
     return problems;
 }
 
-// Begin, deadline and array. The tasks of an array command find their index in the environment.
+// Reads begin, deadline and array. Adds ROLL_ARRAY_INDEX to the environment of an array's commands.
 void read_when(Json& document, JobSpec& spec) {
     const auto instant = [&](const char* key) -> std::optional<Time> {
         if (!document.contains(key)) return std::nullopt;
@@ -168,7 +169,7 @@ void read_when(Json& document, JobSpec& spec) {
     if (spec.kind == JobKind::Command) document["env"]["ROLL_ARRAY_INDEX"] = "{index}";
 }
 
-// Reads what the schema's check has accepted and filled.
+// Reads a document that has passed the checks and has all defaults.
 JobSpec read_spec(Json& document) {
     JobSpec spec;
     spec.name = document["name"];
@@ -203,12 +204,12 @@ JobSpec read_spec(Json& document) {
     return spec;
 }
 
-// Checkpoints of directories are not told apart by their losses.
+// Checks that convert.of is not best if the source is a directory: it has no recorded losses.
 std::vector<Problem> check_best(const Json& document) {
     const Json convert = document.value("convert", Json::object());
     if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
     return {{"convert.of",
-             "is best, which a job has and no directory; allowed: last, or source_job "
+             "is best, which a directory does not have; allowed: last, or source_job "
              "instead of source"}};
 }
 
@@ -216,10 +217,10 @@ std::vector<Problem> check_cron(const JobSpec& spec) {
     if (spec.cron.empty()) return {};
     const bool alone = !spec.array && spec.then.empty() && spec.after.empty() && !spec.deadline;
     if (alone) return {};
-    return {{"cron", "goes with none of after, array, deadline and then"}};
+    return {{"cron", "cannot be used with after, array, deadline or then"}};
 }
 
-// The jobs of `then`, and their documents in the place of what was written there.
+// Parses the jobs of `then`. Replaces their documents by the completed ones.
 std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;
@@ -238,8 +239,8 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
     return jobs;
 }
 
-// A resumed job may do without what it once started from: a checkpoint has its model and tokenizer,
-// token files have its text. The ranks judge.
+// Returns problems of missing input files. A resumed job may lack its original inputs: its
+// checkpoint has model and tokenizer, its token files have the text. The ranks check them.
 std::vector<Problem> missing_inputs(const EmbeddedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
     if (document.value("kind", Json()) != "resume") return problems;
@@ -260,7 +261,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
         return parsed;
     }
     parsed.problems = undeliverable(*json);
-    if (!parsed.ok()) return parsed;  // what else is wrong would show texts of megabytes
+    if (!parsed.ok()) return parsed;  // other messages could contain megabytes of text
     const EmbeddedJson schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;

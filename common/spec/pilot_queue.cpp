@@ -14,7 +14,7 @@ bool is_name(const std::string& text) {
     return !text.empty() && text.size() <= 32 && std::ranges::all_of(text, fits);
 }
 
-// What becomes one argument of sbatch, or one line of its script.
+// Returns whether the text can be one argument of sbatch or one line of its script.
 bool is_line(const std::string& text) {
     return std::ranges::none_of(text, [](unsigned char c) { return c < ' '; });
 }
@@ -39,26 +39,26 @@ void check_sizes(const PilotQueue& q, Problems& problems) {
     problems.unless(q.gpus >= 0 && q.gpus <= 64,
                     "gpus is " + number(q.gpus) + "; allowed: 0 to 64");
     problems.unless(q.time.count() >= 60,
-                    "time is " + number(q.time.count()) + " s; allowed: 60 s and more");
-    problems.unless(q.idle.count() >= 0, "idle cannot be negative");
-    problems.unless(q.handover.count() >= 0, "handover cannot be negative");
+                    "time is " + number(q.time.count()) + " s; allowed: at least 60 s");
+    problems.unless(q.idle.count() >= 0, "idle must not be negative");
+    problems.unless(q.handover.count() >= 0, "handover must not be negative");
     const bool limits = std::min({q.max_nodes, q.max_jobs, q.max_gpu_hours}) >= 0 && q.backlog >= 1;
-    problems.unless(limits, "limits cannot be negative, and backlog is at least 1");
+    problems.unless(limits, "limits must not be negative, and backlog must be at least 1");
     problems.unless(q.min_percent >= 0 && q.min_percent <= 100,
                     "min_utilization is " + number(q.min_percent) + " %; allowed: 0 to 1");
     problems.unless(
         q.max_nodes == 0 || q.max_nodes >= q.nodes,
-        "max_nodes is " + number(q.max_nodes) + ", and one allocation takes " + number(q.nodes));
+        "max_nodes is " + number(q.max_nodes) + ", but one allocation needs " + number(q.nodes));
 }
 
 void check_texts(const PilotQueue& q, Problems& problems) {
     problems.unless(is_name(q.name),
-                    "the name '" + q.name + "' is not 1 to 32 letters, digits, '-' and '_'");
+                    "name is '" + q.name + "'; allowed: 1 to 32 letters, digits, '-' and '_'");
     for (const std::string& text : {q.partition, q.account, q.qos, q.constraint})
-        problems.unless(is_line(text), "'" + text + "' holds control characters");
+        problems.unless(is_line(text), "'" + text + "' contains control characters");
     for (const auto* list : {&q.sbatch_args, &q.setup}) {
         for (const std::string& text : *list)
-            problems.unless(is_line(text), "'" + text + "' holds control characters");
+            problems.unless(is_line(text), "'" + text + "' contains control characters");
     }
     for (const std::string& text : q.sbatch_args) {
         problems.unless(

@@ -1,4 +1,5 @@
-// What `rollctl alloc add` asks for: a kind of Slurm allocation that rolld may order, and how many.
+// An allocation queue (`rollctl alloc add`): a kind of Slurm allocation that rolld may order, with
+// limits.
 #pragma once
 
 #include <algorithm>
@@ -13,32 +14,32 @@ namespace roll::spec {
 
 struct PilotQueue {
     std::string name;
-    // Of each allocation. An empty text leaves the choice to Slurm.
+    // Options of each allocation; an empty one is left to Slurm.
     std::string partition{};
     std::string account{};
     std::string qos{};
     std::string constraint{};
     int nodes = 1;
-    int slots = 1;  // CPU slots that each node offers: --cpus-per-task of its worker
-    int gpus = 0;   // of each node: --gres=gpu:N
+    int slots = 1;  // CPU slots per node: --cpus-per-task of its worker
+    int gpus = 0;   // GPUs per node: --gres=gpu:N
     std::chrono::seconds time{};
-    std::vector<std::string> sbatch_args{};  // passed on as they are, after Roll's own
-    std::vector<std::string> setup{};        // shell lines before the workers start
-    // How many may be on order or live at once; 0: no limit.
+    std::vector<std::string> sbatch_args{};  // passed unchanged, after Roll's own arguments
+    std::vector<std::string> setup{};        // shell lines to run before the workers start
+    // Limits of ordered and running allocations; 0 means no limit.
     int max_nodes = 0;
     int max_jobs = 10;
-    int max_gpu_hours = 0;  // over the queue's life; what is granted counts at its full time
-    int backlog = 4;        // ordered and not yet granted
-    int min_percent = 0;    // ordered only where waiting jobs would use so much of it
-    std::chrono::seconds idle{300};      // without work for so long: given back
-    std::chrono::seconds handover{120};  // before its end jobs save and leave; at most a quarter
+    int max_gpu_hours = 0;  // over the queue's life; an allocation counts with its full time
+    int backlog = 4;        // most allocations that are ordered but not yet granted
+    int min_percent = 0;    // order only if waiting jobs would use this share of the allocation
+    std::chrono::seconds idle{300};      // give an allocation back after this time without jobs
+    std::chrono::seconds handover{120};  // stop jobs this long before the end; at most time / 4
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
 
-    // How long before the end of an allocation its jobs are asked to leave.
+    // Returns how long before the end of an allocation its jobs are told to save and stop.
     std::chrono::seconds margin() const { return std::min(handover, time / 4); }
 };
 
-// One JSON object, and back. Every problem of the fields in one Error: InvalidArgument.
+// The codec: one JSON object. Reading fails with one InvalidArgument that lists all problems.
 std::string to_json(const PilotQueue& queue);
 Result<PilotQueue> pilot_queue_from_json(std::string_view text);
 

@@ -45,7 +45,7 @@ std::chrono::seconds duration(const Json& section, const char* key) {
     return parse_duration(section[key].get<std::string>()).value();
 }
 
-// Parents that are not there, and circles.
+// Reports unknown parents and cycles.
 void check_parents(const Policy& policy, std::vector<Problem>& problems) {
     for (const auto& [name, account] : policy.accounts) {
         const std::string path = fmt::format("accounts.{}.parent", name);
@@ -53,12 +53,11 @@ void check_parents(const Policy& policy, std::vector<Problem>& problems) {
         for (std::size_t steps = 0; !at.empty(); ++steps) {
             const auto parent = policy.accounts.find(at);
             if (parent == policy.accounts.end()) {
-                problems.push_back(
-                    {path, fmt::format("leads to {}, and there is no such account", at)});
+                problems.push_back({path, fmt::format("leads to {}, which is not an account", at)});
                 break;
             }
             if (steps > policy.accounts.size()) {
-                problems.push_back({path, "leads round in a circle"});
+                problems.push_back({path, "forms a cycle"});
                 break;
             }
             at = parent->second.parent;
@@ -156,7 +155,7 @@ Result<Policy> policy_from_json(std::string_view text) {
     policy.half_life = std::chrono::seconds(reader.get<std::int64_t>("half_life"));
     policy.preempt = reader.get<bool>("preempt");
     policy.min_run = std::chrono::seconds(reader.get<std::int64_t>("min_run"));
-    const BadNodes none{.failures = 0};  // as it was before there were any
+    const BadNodes none{.failures = 0};  // the behaviour of versions without bad_nodes
     const auto bad = reader.get_or<std::vector<std::int64_t>>(
         "bad_nodes", {none.failures, none.within.count(), none.exclude_for.count()});
     if (bad.size() == 3)

@@ -1,4 +1,4 @@
-// How the scheduler is to share what there is: the file rolld.yaml (docs/scheduling.md).
+// The scheduling policy: the file rolld.yaml (docs/scheduling.md).
 #pragma once
 
 #include <chrono>
@@ -14,34 +14,35 @@
 
 namespace roll::spec {
 
-// Limits of all that an account or a user runs and queues; none: no limit.
+// Limits of an account's or a user's jobs; nullopt means no limit.
 struct Quota {
-    std::optional<int> slots{};      // of running jobs, at the same time
-    std::optional<int> gpus{};       // the same
-    std::optional<int> gpu_hours{};  // in all; a job counts its whole time limit while it runs
-    std::optional<int> jobs{};       // queued and running
-    int borrow_slots = 0;            // beyond `slots`, as long as nobody else wants them
-    int borrow_gpus = 0;
+    std::optional<int> slots{};      // most slots of running jobs at once
+    std::optional<int> gpus{};       // most GPUs of running jobs at once
+    std::optional<int> gpu_hours{};  // in total; a running job counts with its whole time limit
+    std::optional<int> jobs{};       // most queued and running jobs
+    int borrow_slots = 0;            // slots beyond `slots` while no other account needs them
+    int borrow_gpus = 0;             // GPUs beyond `gpus`, likewise
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 
 struct Account {
-    std::string parent{};              // empty: none
-    std::vector<std::string> users{};  // who may use it; it is the default of these
-    int share = 1;                     // of its siblings' sum
+    std::string parent{};              // empty if it has none
+    std::vector<std::string> users{};  // users who may use it; it is their default account
+    int share = 1;                     // weight among its siblings
     Quota quota{};
     friend bool operator==(const Account&, const Account&) = default;
 };
 
 struct UserPolicy {
-    int share = 1;  // of those in the same account
+    int share = 1;  // weight among the users of an account
     Quota quota{};
     friend bool operator==(const UserPolicy&, const UserPolicy&) = default;
 };
 
-// When a machine is left out: after so many infra failures, of two jobs at least, in that time.
+// Excludes a machine for `exclude_for` after `failures` infra failures of at least two jobs within
+// `within`.
 struct BadNodes {
-    int failures = 3;  // 0: never
+    int failures = 3;  // 0 means never
     std::chrono::seconds within{3600};
     std::chrono::seconds exclude_for{24 * 3600};
     friend bool operator==(const BadNodes&, const BadNodes&) = default;
@@ -49,30 +50,32 @@ struct BadNodes {
 
 struct Policy {
     bool backfill = true;
-    std::chrono::seconds starve_after{48 * 3600};  // then a job goes before all that waited less
-    std::chrono::seconds half_life{0};             // of past use in fair share; 0: no fair share
+    std::chrono::seconds starve_after{48 *
+                                      3600};  // after this wait a job goes to the queue's front
+    std::chrono::seconds half_life{0};        // decay of past use in fair share; 0 turns it off
     bool preempt = false;
-    std::chrono::seconds min_run{600};  // an attempt is not preempted earlier
+    std::chrono::seconds min_run{600};  // an attempt may be preempted only after this time
     BadNodes bad_nodes{};
     std::map<std::string, Account> accounts{};
-    std::map<std::string, UserPolicy> users{};  // "*": who is not named
+    std::map<std::string, UserPolicy> users{};  // "*" applies to all other users
     friend bool operator==(const Policy&, const Policy&) = default;
 };
 
-// Either a policy or every problem of its document at once.
+// A policy, or all problems of its document.
 struct ParsedPolicy {
     Policy policy;
     std::vector<Problem> problems;
 };
 
-// Reads rolld.yaml's document against schemas/rolld.schema.json.
+// Parses the document of rolld.yaml and checks it against schemas/rolld.schema.json.
 ParsedPolicy parse_policy(std::string_view json_document);
 
-// The account that a user's jobs belong to if they name none; empty: none.
+// Returns the account of a user's jobs that name none; empty if there is no such account.
 std::string default_account(const Policy& policy, const std::string& user);
+// Returns the user's policy: the named one, else that of "*", else the default.
 const UserPolicy& policy_of(const Policy& policy, const std::string& user);
 
-// The codec of the ledger: every field.
+// The codec for the ledger: all fields.
 std::string to_json(const Policy& policy);
 Result<Policy> policy_from_json(std::string_view json);
 

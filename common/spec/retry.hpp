@@ -1,4 +1,4 @@
-// What follows an attempt that did not end well.
+// The retry policy of a job.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace roll::spec {
 
-// What an exit code of the program means besides 0: the job fails at once, the attempt failed
-// through no fault of the program's, or that and the job shuns its node.
+// How to treat a nonzero exit code. Stop: the job fails at once. Retry: the failure counts as
+// infra, not as the program's. AvoidNode: the same, and the job avoids that node.
 enum class OnExit { Stop, Retry, AvoidNode };
 
-// What an exit code, or a line of the log, means.
+// The policy for an exit code or a line of the log.
 struct Meaning {
     std::optional<OnExit> then{};
-    std::string label{};  // that the job gets
+    std::string label{};  // label to give to the job
     friend bool operator==(const Meaning&, const Meaning&) = default;
 };
 struct OnLog {
@@ -26,17 +26,16 @@ struct OnLog {
     friend bool operator==(const OnLog&, const OnLog&) = default;
 };
 
-// How often an attempt that did not end well is followed by another, each class apart. `infra`: a
-// lost worker, a killed rank, a full disk; `app`: the program's own failure; `timeout`: its time
-// limit; `preempted`: a job of higher priority. An invalid input is never tried again.
+// Most retries per class of failure. `infra`: a lost worker, a killed rank, a full disk; `app`: the
+// program's own failure; `timeout`: the time limit; `preempted`: a job of higher priority. An
+// invalid input is never retried.
 struct Retry {
     int infra = 10;
     int app = 1;
     int timeout = 0;
     int preempted = 1000;
-    int no_progress =
-        3;  // bad ends in a row without a newer checkpoint, of a job that trains; 0: any
-    std::chrono::seconds backoff{1};  // after the first failure; doubled after each other
+    int no_progress = 3;  // training: most failures in a row without a new checkpoint; 0 = no limit
+    std::chrono::seconds backoff{1};  // wait after the first failure; doubles with each other one
     std::chrono::seconds backoff_max{256};
     std::map<int, Meaning> on_exit{};
     std::vector<OnLog> on_log{};

@@ -24,7 +24,7 @@ std::string show(const Json& value) {
     return text;
 }
 
-// Strings without their quotes: for words that the schema itself names.
+// Returns a value as text, strings without quotes.
 std::string word(const Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -49,12 +49,12 @@ bool has_list(EmbeddedJson schema, const char* key) {
     return list && list->is_array();
 }
 
-// The values of an enum that are built: no other helps who asks what is allowed.
+// Returns the values of an enum that are implemented.
 std::vector<std::string> built_words(EmbeddedJson schema) {
     return words_of(schema[has_list(schema, "x-built") ? "x-built" : "enum"]);
 }
 
-// "a, b, c and 12 more".
+// Returns a list such as "a, b, c and 12 more".
 std::string list_of(std::vector<std::string> words) {
     constexpr std::size_t kMost = 40;
     const std::size_t more = words.size() - std::min(words.size(), kMost);
@@ -90,7 +90,8 @@ bool type_fits(EmbeddedJson schema, const Json& value) {
                                         [&](const auto& type) { return has_type(type, value); });
 }
 
-// The schema itself, or the branch of its oneOf that a value of this type is meant for.
+// Returns the branch of the schema's oneOf that fits the value's type, or the schema if it has
+// none.
 std::optional<EmbeddedJson> branch(EmbeddedJson schema, const Json& value) {
     const auto branches = schema.find("oneOf");
     if (!branches) return schema;
@@ -123,14 +124,14 @@ std::string words_of_limits(EmbeddedJson schema) {
     return text;
 }
 
-// Compiled once: that takes longer than all else that a job's check does.
+// Compiles each pattern once: that takes longer than the rest of a job's check.
 const boost::regex& compiled(const std::string& pattern) {
     static thread_local std::map<std::string, boost::regex> known;
     const auto found = known.find(pattern);
     return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
 }
 
-// `^` and `$` stand for the ends of the text alone, not of its lines.
+// Returns whether the text matches. `^` and `$` match only the ends of the text, not of its lines.
 bool has_pattern(const std::string& pattern, const std::string& text) {
     return boost::regex_search(text, compiled(pattern), boost::match_single_line);
 }
@@ -177,7 +178,7 @@ class Checker {
         note_unknown(schema, path, unknown);
     }
 
-    // `rule` says what is required, `schema` what it may be.
+    // Reports missing keys that `rule` requires; `schema` describes their values.
     void check_required(EmbeddedJson rule, EmbeddedJson schema, const Json& value,
                         const std::string& path) {
         if (!rule.contains("required")) return;
@@ -189,7 +190,7 @@ class Checker {
         }
     }
 
-    // The path of the known key that an unknown one may stand for.
+    // Returns the path of the known key that an unknown key probably means.
     std::optional<std::string> meant(const std::vector<std::string>& siblings,
                                      const std::string& path, const std::string& key) const {
         if (auto elsewhere = path_of_key(root_, key)) return elsewhere;
@@ -197,7 +198,8 @@ class Checker {
         return std::nullopt;
     }
 
-    // A few keys are told one by one. Many are those of another program's file: in two lines.
+    // Reports up to kFew unknown keys one by one. More of them are probably another program's file,
+    // and are reported in two lines.
     void note_unknown(EmbeddedJson schema, const std::string& path,
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
@@ -213,7 +215,7 @@ class Checker {
                 (known ? renamed : strange).push_back(known ? key + " -> " + *known : key);
             } else if (known) {
                 note(join(path, key), fmt::format("is an unknown key; did you mean {}?", *known));
-            } else {  // what is allowed here is told once
+            } else {  // list the allowed keys only once
                 const std::string list =
                     std::exchange(siblings_told, true) ? "" : "; allowed: " + list_of(siblings);
                 note(join(path, key), "is an unknown key" + list);
@@ -221,7 +223,7 @@ class Checker {
         }
         const std::string it = path.empty() ? "it has " : "has ";
         if (!renamed.empty())
-            note(path, it + "keys with other names here: " + list_of(std::move(renamed)));
+            note(path, it + "keys that Roll names differently: " + list_of(std::move(renamed)));
         if (!strange.empty()) note(path, it + "unknown keys: " + list_of(std::move(strange)));
     }
 
@@ -264,7 +266,7 @@ class Checker {
         }
     }
 
-    // enum, const, and what of them is built.
+    // Checks enum, const and x-built.
     void check_values(EmbeddedJson schema, const Json& value, const std::string& path) {
         const auto holds = [&](EmbeddedJson values) {
             for (const EmbeddedJson one : values)
@@ -280,9 +282,9 @@ class Checker {
         if (!schema.contains("x-built")) return;
         const EmbeddedJson built = schema["x-built"];
         if (built.is_boolean()) {
-            note(path, "is not built yet");
+            note(path, "is not supported yet");
         } else if (!holds(built)) {
-            note(path, fmt::format("{} is not built yet; built: {}", word(value),
+            note(path, fmt::format("{} is not supported yet; supported: {}", word(value),
                                    fmt::join(words_of(built), ", ")));
         }
     }
@@ -310,20 +312,20 @@ class Checker {
         for (const EmbeddedJson rule : (*rest)["properties"]) {
             const std::string key(rule.key());
             if (rule.is_false() && value.contains(key)) {
-                note(join(path, key), fmt::format("does not belong to a job of kind {}",
+                note(join(path, key), fmt::format("is not allowed in a job of kind {}",
                                                   word(value.value("kind", Json("?")))));
             }
         }
     }
 
   public:
-    // The `then` or `else` that holds for this value.
+    // Returns the schema's `then` or `else`, whichever applies to this value; nullopt without `if`.
     static std::optional<EmbeddedJson> consequence(EmbeddedJson schema, const Json& value) {
         if (!schema.contains("if")) return std::nullopt;
         const EmbeddedJson asked = schema["if"];
         Checker condition(asked);
         condition.check_object(asked, value, "");
-        bool absent = false;  // a value asked for that is not there does not meet an `if` of ours
+        bool absent = false;  // unlike in JSON Schema, a missing key does not satisfy `if`
         if (asked.contains("properties")) {
             for (const EmbeddedJson rule : asked["properties"])
                 absent |= !value.contains(std::string(rule.key()));
@@ -336,8 +338,8 @@ class Checker {
     EmbeddedJson root_;
 };
 
-// Calls visit(schema, path) for every key, those of a mapping before those inside them; true ends
-// the walk.
+// Calls visit(schema, path) for every key, a mapping before its own keys. Stops and returns true
+// once visit() returns true.
 template <class Visit>
 bool any_key(EmbeddedJson schema, const std::string& path, const Visit& visit) {
     if (!schema.is_object()) return false;
@@ -362,7 +364,7 @@ void fill_from(EmbeddedJson properties, Json& value) {
     }
 }
 
-// Whether the schema takes this string for a path, and not for a word that stands beside paths.
+// Returns whether the string is a path, and not one of the key's special words or a reference.
 bool is_path(EmbeddedJson rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (!rule.contains("x-words")) return true;
@@ -455,7 +457,7 @@ std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value) {
         std::error_code error;
         const auto name = text.template get<std::string>();
         if (!fs::exists(name, error)) {
-            problems.push_back({path, fmt::format("is {}, and there is no such file", name)});
+            problems.push_back({path, fmt::format("is {}, which does not exist", name)});
         }
     });
     return problems;

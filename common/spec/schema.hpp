@@ -1,14 +1,14 @@
-// A checker for the part of JSON Schema that schemas/job.schema.json uses, which reports every
-// problem at once in words. Pure but for missing_files.
+// A checker for the part of JSON Schema that schemas/job.schema.json uses. It reports all problems
+// at once, in words. Pure except for missing_files().
 //
-// Read: type, properties, required, additionalProperties, enum, const, minimum, maximum,
-// exclusiveMinimum, exclusiveMaximum, minLength, pattern, items, minItems, oneOf (branches told
-// apart by their types), if/then/else, allOf, default, description; `false` for a key that may not
-// be there. Ours: "format"s of string_format.hpp; x-allowed, the words for a pattern; x-built, the
-// values of an enum (or false: none) that are built already; x-built-suffixes, the same for file
-// names; x-path, a string that is a path; x-exists, one that must be there; x-also, names that
-// other programs have for a key: told with the key's own name where they are used; x-foreign, the
-// top keys by which other programs' files are known.
+// Supports: type, properties, required, additionalProperties, enum, const, minimum, maximum,
+// exclusiveMinimum, exclusiveMaximum, minLength, pattern, items, minItems, oneOf (branches must
+// differ in type), if/then/else, allOf, default, description; `false` for a forbidden key.
+//
+// Extensions: "format"s of string_format.hpp; x-allowed, the description of a pattern; x-built, the
+// implemented values of an enum (false if none); x-built-suffixes, the same for file names; x-path,
+// a string that is a path; x-exists, a path that must exist; x-also, other programs' names for a
+// key, used in "did you mean"; x-foreign, top-level keys that identify other programs' files.
 #pragma once
 
 #include <optional>
@@ -22,23 +22,23 @@
 
 namespace roll::spec {
 
-EmbeddedJson job_schema();     // schemas/job.schema.json, its descriptions left out
+EmbeddedJson job_schema();     // schemas/job.schema.json without descriptions
 EmbeddedJson policy_schema();  // schemas/rolld.schema.json
 
-// A problem's message continues its path: "train.steps" "is missing".
+// Returns all problems of `value`. A message continues its path: "train.steps" "is missing".
 std::vector<Problem> check(EmbeddedJson schema, const Json& value);
 
-// Puts in the defaults of absent keys, in sections that are there or have a default themselves.
+// Adds the defaults of missing keys, in sections that exist or have a default themselves.
 void fill_defaults(EmbeddedJson schema, Json& value);
 
 void make_paths_absolute(EmbeddedJson schema, Json& value, const std::string& base);
 std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value);
 
-// What a value may be, in words: "an integer, at least 1", "constant or cosine".
+// Describes the allowed values: "an integer, at least 1", "constant or cosine".
 std::string allowed(EmbeddedJson schema);
 
-// The path of the first key of the schema that has this name or, by x-also, this other name:
-// "train.optimizer.lr" for "lr" and "learning_rate". nullopt if there is none.
+// Returns the path of the first key with this name or this x-also name, e.g. "train.optimizer.lr"
+// for "lr" and "learning_rate"; nullopt if there is none.
 std::optional<std::string> path_of_key(EmbeddedJson schema, std::string_view name);
 
 }  // namespace roll::spec

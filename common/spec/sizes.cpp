@@ -9,7 +9,7 @@
 namespace roll::spec {
 namespace {
 
-// A positive whole number by its JSON pointer.
+// Returns the positive integer at a JSON pointer; nullopt if there is none.
 std::optional<std::int64_t> number(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
@@ -24,11 +24,12 @@ std::optional<double> real(const Json& document, const char* pointer) {
     return document[at].get<double>();
 }
 
-// dp, given or derived; nothing if the mesh does not fit the ranks, which is then a problem.
+// Returns dp, given or derived. If the mesh does not fit the ranks, adds a problem and returns
+// nullopt.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = number(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
-    const bool shares = part && *part > 0 && *part < 1;  // a rank on its part of a GPU
+    const bool shares = part && *part > 0 && *part < 1;  // one rank on a fraction of a GPU
     const auto gpus =
         shares ? std::optional<std::int64_t>(1) : number(document, "/resources/gpus_per_node");
     const auto slots = number(document, "/resources/slots_per_node");
@@ -49,8 +50,8 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     }
     if (world % (tp * pp * cp) != 0) {
         problems.push_back(
-            {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide: {}", tp, pp, cp,
-                                     tp * pp * cp, ranks)});
+            {"parallel", fmt::format("tp {} x pp {} x cp {} = {} does not divide the ranks; {}", tp,
+                                     pp, cp, tp * pp * cp, ranks)});
         return std::nullopt;
     }
     return world / (tp * pp * cp);
@@ -88,13 +89,13 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
     const std::int64_t width = head_dim.value_or(*hidden / *heads);
     if (width % 2 != 0) {
         problems.push_back({head_dim ? "model.head_dim" : "model.hidden_size",
-                            fmt::format("makes heads {} wide; allowed: an even width, which the "
-                                        "rotary embedding needs",
+                            fmt::format("gives heads of width {}; the rotary embedding needs an "
+                                        "even width",
                                         width)});
     }
 }
 
-// HuggingFace's keys that a job may set beside model.from.
+// Keys of HuggingFace configs that a job may set together with model.from.
 constexpr std::array<std::string_view, 3> kDropouts{"attention_dropout", "residual_dropout",
                                                     "hidden_dropout"};
 
@@ -104,7 +105,8 @@ void check_model_source(const Json& document, std::vector<Problem>& problems) {
     for (const auto& [key, value] : model.items()) {
         if (key == "from" || key == "freeze" || key == "vocab_size") continue;
         if (std::ranges::find(kDropouts, key) != std::end(kDropouts)) continue;
-        problems.push_back({"model." + key, "does not go with model.from, which brings its own"});
+        problems.push_back(
+            {"model." + key, "cannot be set with model.from, whose config determines it"});
     }
 }
 
@@ -132,7 +134,7 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
         const std::int64_t falling = number(optimizer, "/wsd_decay_steps").value_or(0);
         if (falling < 1 || falling > most)
             refuse("wsd_decay_steps", falling,
-                   fmt::format("1 to {}, what {} {} leave after the warm-up, with schedule wsd",
+                   fmt::format("1 to {}, the steps of {} {} after the warm-up, with schedule wsd",
                                most, horizon_name, *horizon));
     }
     const auto end = real(optimizer, "/weight_decay_end");
@@ -155,7 +157,7 @@ void check_validations(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer best("/checkpoint/keep_best");
     if (holds_nothing_out(document)) {
         constexpr const char* kNothing =
-            "is {}, but data.valid holds nothing out; allowed: {}, or set it";
+            "is {}, but data.valid holds out no data; allowed: {}, or set data.valid";
         if (patience)
             problems.push_back({"train.early_stop.patience", fmt::format(kNothing, *patience, 0)});
         if (document.contains(best) && document[best] == true)
@@ -166,12 +168,14 @@ void check_validations(const Json& document, std::vector<Problem>& problems) {
     const bool keeps = document.contains(best) && document[best] == true;
     if (document.contains(exported) && document[exported] == "best" && !keeps)
         problems.push_back(
-            {"export.of", "is best, but checkpoint.keep_best is false; allowed: last, or set it"});
+            {"export.of",
+             "is best, but checkpoint.keep_best is false; allowed: last, or set keep_best"});
     if (patience && !every)
-        problems.push_back({"train.early_stop.patience",
-                            fmt::format("is {}, but there are no validations to count; allowed: 0, "
-                                        "or set train.valid_every",
-                                        *patience)});
+        problems.push_back(
+            {"train.early_stop.patience",
+             fmt::format("is {}, but train.valid_every is 0, so nothing is validated "
+                         "during training; allowed: 0, or set train.valid_every",
+                         *patience)});
 }
 
 void check_retention(const Json& document, std::vector<Problem>& problems) {
@@ -181,10 +185,12 @@ void check_retention(const Json& document, std::vector<Problem>& problems) {
     problems.push_back(
         {"checkpoint.keep_every",
          every ? fmt::format("is {}; allowed: a multiple of checkpoint.every {}", *kept, *every)
-               : fmt::format("is {}, but checkpoint.every is 0; allowed: 0, or set it", *kept)});
+               : fmt::format("is {}, but checkpoint.every is 0; allowed: 0, or set "
+                             "checkpoint.every",
+                             *kept)});
 }
 
-// Validation sets by name: what names may be, and how many may be tails of the training files.
+// Checks the names of validation sets, and that at most one is a fraction of the training files.
 void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
     const Json data = document.value("data", Json());
     if (!data.is_object()) return;
@@ -200,8 +206,8 @@ void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
     for (const auto& [name, set] : sets.items()) {
         if (!is_name(name))
             problems.push_back({"data.valid." + name,
-                                "is no name of a set; allowed: 1 to 64 letters, digits, dots, "
-                                "dashes and underscores"});
+                                "is not a valid name of a set; allowed: 1 to 64 letters, digits, "
+                                "dots, dashes and underscores"});
         fractions += set.is_number();
     }
     if (fractions > 1)
@@ -213,7 +219,7 @@ void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
         for (const auto& [name, ignored] : of.items())
             if (!sets.contains(name))
                 problems.push_back(
-                    {fmt::format("train.{}.{}", key, name), "names no set of data.valid"});
+                    {fmt::format("train.{}.{}", key, name), "is not a set in data.valid"});
     }
     const Json track = data.value("track", Json());
     if (track.is_string() && !sets.contains(track.get<std::string>()))

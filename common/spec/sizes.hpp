@@ -1,4 +1,4 @@
-// What must agree across the fields of a train job: batches, heads, ranks, lengths.
+// Checks that the sizes in a train job agree: batches, heads, ranks, lengths.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,11 @@
 
 namespace roll::spec {
 
-// Looks at what is there and has its right type; the schema's checker reports the rest.
+// Returns problems of sizes. Ignores missing keys and wrong types, which the schema's checker
+// reports.
 std::vector<Problem> impossible_sizes(const Json& document);
 
-// Returns the dropout keys of a job's `model`; beside model.from they replace the model's own.
+// Returns the dropout keys of a job's `model`. With model.from they override the model's config.
 Json dropouts_of(const Json& model);
 
 }  // namespace roll::spec

@@ -49,10 +49,10 @@ Result<E> pick(const char* path, const std::string& value, const Names<E, N>& na
         known += (known.empty() ? "" : ", ") + std::string(name);
     }
     return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} {} is not built yet; built: {}", path, value, known));
+                fmt::format("{} {} is not supported yet; supported: {}", path, value, known));
 }
 
-// An absent section reads as an empty one: everything in it has a default.
+// Returns a section, or an empty object if it is missing: all its keys have defaults.
 const Json& section(JsonReader& reader, const char* key) {
     static const Json kEmpty = Json::object();
     const Json& json = reader.raw(key);
@@ -76,7 +76,7 @@ Result<ModelSource> read_model(const Json& json) {
     return model;
 }
 
-// A fraction of the training files; or sets by name, a fraction or files each.
+// Reads data.valid: a fraction of the training files, or named sets, each a fraction or files.
 Result<void> read_valid(const Json& json, DataSpec& data) {
     if (json.is_null()) return {};
     if (json.is_number()) {
@@ -94,7 +94,7 @@ Result<void> read_valid(const Json& json, DataSpec& data) {
             data.valid_files.push_back({name, set.get<std::vector<std::string>>()});
         } else {
             return fail(ErrorCode::InvalidArgument,
-                        "data.valid." + name + " is neither a fraction nor files");
+                        "data.valid." + name + " is neither a fraction nor a list of files");
         }
     }
     if (data.track.empty() && !json.empty()) data.track = json.begin().key();
@@ -120,7 +120,8 @@ Result<DataSpec> read_data(const Json& json) {
     return data;
 }
 
-// Lines of a prompt and its completion, which see nothing of each other.
+// Sets the data up for objective sft: each line is a prompt and its completion, without attention
+// across lines.
 Result<void> learn_completions(DataSpec& data) {
     std::vector<std::string> paths = data.train;
     for (const ValidFiles& set : data.valid_files)
@@ -129,14 +130,14 @@ Result<void> learn_completions(DataSpec& data) {
         if (!path.ends_with(".jsonl"))
             return fail(
                 ErrorCode::InvalidArgument,
-                fmt::format("objective: sft learns from .jsonl files with the fields {} and "
-                            "{}, and {} is none",
+                fmt::format("objective sft needs .jsonl files with the fields {} and {}, but "
+                            "{} is not a .jsonl file",
                             data.prompt_field, data.completion_field, path));
     data.completions = data.documents_apart = true;
     return {};
 }
 
-// What is learned of the data depends on the objective.
+// Reads the objective, and adjusts `spec.data` to it.
 Result<void> read_objective(const Json& json, TrainSpec& spec) {
     JsonReader reader(json, "job");
     const auto objective = reader.get_or<std::string>("objective", "pretrain");
@@ -146,7 +147,7 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
     return {};
 }
 
-// dp is what the other axes leave of the world.
+// Reads the mesh. If dp is missing, it is the world size divided by the other axes.
 Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json) {
     JsonReader resources(resources_json, "resources");
     const int nodes = resources.get_or("nodes", 1);
@@ -167,7 +168,7 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
     ROLL_TRY_VOID(reader.finish_lenient());
     if (parallel.dp < 1) {
         return fail(ErrorCode::InvalidArgument,
-                    "parallel: the mesh is larger than the ranks that the job asks for");
+                    "parallel: the mesh needs more ranks than the job has");
     }
     return parallel;
 }
@@ -300,7 +301,7 @@ Result<TrainSpec> train_spec(std::string_view document) {
     ROLL_TRY_VOID(reader.finish_lenient());
     if (kind != "train" && kind != "resume") {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the document is that of a {} job, not of a train job", kind));
+                    fmt::format("the document is of kind {}, not train or resume", kind));
     }
     ROLL_TRY(spec.model, read_model(reader.raw("model")));
     ROLL_TRY(spec.data, read_data(reader.raw("data")));

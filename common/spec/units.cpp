@@ -11,7 +11,7 @@
 namespace roll::spec {
 namespace {
 
-constexpr double kSecondsMax = 3.2e9;  // a century: what does not fit is a mistake
+constexpr double kSecondsMax = 3.2e9;  // a century; anything longer is a mistake
 
 struct Unit {
     std::string_view name;
@@ -33,7 +33,7 @@ constexpr std::array<Unit, 11> kSizes{{{"", 1},
 
 bool is_digit(char c) { return (c >= '0' && c <= '9') || c == '.'; }
 
-// Takes a number and the letters after it off the front of `text`.
+// Removes a leading number with its unit from `text` and returns the product.
 template <std::size_t N>
 std::optional<double> take(std::string_view& text, const std::array<Unit, N>& units) {
     std::size_t end = 0;
@@ -55,7 +55,7 @@ std::optional<double> take(std::string_view& text, const std::array<Unit, N>& un
 }
 
 std::optional<double> parse_clock(const std::string& text) {
-    // Most durations are "10s": making the expression takes as long as queueing a job.
+    // Skip most durations, such as "10s": compiling the regex takes as long as submitting a job.
     if (text.find_first_of(":-") == std::string::npos) return std::nullopt;
     static const std::regex kClock(
         R"((?:(\d{1,5})-(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)|(?:(\d{1,6}):(\d{2}):(\d{2})))");
@@ -84,8 +84,8 @@ Result<std::chrono::seconds> parse_duration(std::string_view text) {
     }
     if (!seconds || *seconds > kSecondsMax) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("\"{}\" is no duration; allowed: 90s, 1h 30m, 1-12:00:00 (days), "
-                                "HH:MM:SS",
+                    fmt::format("\"{}\" is not a duration; allowed: 90s, 1h 30m, 1-12:00:00 "
+                                "(days), HH:MM:SS",
                                 text));
     }
     return std::chrono::seconds(static_cast<std::int64_t>(std::ceil(*seconds)));
@@ -95,7 +95,7 @@ Result<Time> parse_instant(std::string_view text) {
     static const std::regex kInstant(
         R"((\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|([+-])(\d\d):(\d\d)))?)");
     std::cmatch match;
-    constexpr std::size_t kLengthMax = 64;  // std::regex recurses once a character
+    constexpr std::size_t kLengthMax = 64;  // std::regex recurses once per character
     const bool read = text.size() <= kLengthMax &&
                       std::regex_match(text.data(), text.data() + text.size(), match, kInstant);
     const auto number = [&](std::size_t group) {
@@ -107,7 +107,7 @@ Result<Time> parse_instant(std::string_view text) {
                                      day(read ? static_cast<unsigned>(number(3)) : 0u));
     if (!read || !date.ok() || number(4) > 23 || number(5) > 59 || number(6) > 60) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("\"{}\" is no time; allowed: 2026-11-22T08:00:00Z, "
+                    fmt::format("\"{}\" is not a time; allowed: 2026-11-22T08:00:00Z, "
                                 "2026-11-22T08:00+01:00, 2026-11-22",
                                 text));
     }
@@ -122,7 +122,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     if (!bytes || !rest.empty() || *bytes > 9e18) {
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("\"{}\" is no size; allowed: 512MiB, 5GB, a number of bytes", text));
+            fmt::format("\"{}\" is not a size; allowed: 512MiB, 5GB, a number of bytes", text));
     }
     return static_cast<std::uint64_t>(*bytes);
 }

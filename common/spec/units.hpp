@@ -1,4 +1,4 @@
-// Durations, instants and sizes as people write them.
+// Parses durations, times and sizes as people write them.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,15 @@
 
 namespace roll::spec {
 
-// "90s", "1h 30m", "1.5d", "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS". A number without a unit is
-// refused: to Slurm it is minutes, to most other programs seconds.
+// Parses "90s", "1h 30m", "1.5d", "HH:MM:SS", "D-HH", "D-HH:MM" or "D-HH:MM:SS". Rejects a number
+// without a unit, which means minutes to Slurm but seconds to most other programs.
 Result<std::chrono::seconds> parse_duration(std::string_view text);
 
-// ISO-8601 with its zone: "2026-11-22T08:00:00Z", "2026-11-22T08:00+01:00"; "2026-11-22" is its
-// first instant in UTC.
+// Parses an ISO-8601 time with its zone: "2026-11-22T08:00:00Z", "2026-11-22T08:00+01:00".
+// "2026-11-22" is midnight UTC.
 Result<Time> parse_instant(std::string_view text);
 
-// Bytes: "512MiB" (1024s), "5GB" (1000s), "100".
+// Parses a number of bytes: "512MiB" (powers of 1024), "5GB" (powers of 1000), "100".
 Result<std::uint64_t> parse_size(std::string_view text);
 
 }  // namespace roll::spec

@@ -51,7 +51,7 @@ float half_to_float(std::uint16_t h) {
     return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
 }
 
-// Rounds to nearest even by adding a float whose last place is that of the result.
+// Rounds to nearest even. For denormals, adds a float whose last bit has the result's last place.
 std::uint16_t float_to_half(float f) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
     const std::uint32_t sign = (bits >> 16U) & 0x8000U;
@@ -93,7 +93,7 @@ struct F32 {
     static float widen(Bits b) { return b; }
     static Bits narrow(float f) { return f; }
 };
-// Eight bits, only read. E5M2 is a half's first byte; E4M3 has no infinity.
+// 8-bit types can only be read. E5M2 is the high byte of a half; E4M3 has no infinity.
 struct F8E5M2 {
     using Bits = std::uint8_t;
     static float widen(Bits b) { return half_to_float(static_cast<std::uint16_t>(b << 8U)); }
@@ -110,7 +110,7 @@ struct F8E4M3 {
         return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(denormal));
     }
 };
-// torch casts fp64 to a 16-bit type by way of fp32, so two roundings are what it does as well.
+// Casts fp64 to 16-bit types through fp32, with two roundings, as torch does.
 struct F64 {
     using Bits = double;
     static float widen(Bits b) { return static_cast<float>(b); }

@@ -9,7 +9,7 @@
 
 namespace roll::tensor {
 
-// In the order of the safetensors format, which lays tensors out from the last to the first.
+// In the order of the safetensors format, which stores tensors of the last type first.
 enum class DType : std::uint8_t {
     Bool,
     F4,
@@ -38,26 +38,26 @@ constexpr int kDTypes = 22;
 
 int bits_of(DType dtype);
 
-// "F32", "BF16", ...: the names of safetensors.
+// Returns the name in safetensors files: "F32", "BF16", ...
 const char* name_of(DType dtype);
 std::optional<DType> parse_dtype(std::string_view name);
 
-// "float32", "bfloat16", ...: torch's names, as a config's torch_dtype has them; empty if torch has
-// none.
+// Returns torch's name, as in a config's torch_dtype: "float32", "bfloat16", ...; empty if torch
+// has no such type.
 const char* torch_name_of(DType dtype);
 
-// F16, BF16, F32 or F64: what a conversion may cast.
+// Returns whether cast() can produce the type: F16, BF16, F32 or F64.
 bool is_castable(DType dtype);
 
-// Those, and F8E4M3 and F8E5M2: what a cast may come from.
+// Returns whether cast() can read the type: a castable type, F8E4M3 or F8E5M2.
 bool is_widened(DType dtype);
 
-// Casts elements as torch does: round to nearest even, overflow to infinity, denormals kept, a NaN
-// becomes a NaN. From a widened type to a castable one; sizes agree, and `to` may not overlap
-// `from`. Unaligned is fine.
+// Casts elements as torch does: rounds to nearest even, overflows to infinity, keeps denormals and
+// NaNs. Requires is_widened(from_type), is_castable(to_type) and the same number of elements. The
+// buffers must not overlap, but may be unaligned.
 void cast(DType from_type, std::span<const std::byte> from, DType to_type, std::span<std::byte> to);
 
-// One value, for comparing. `element` points at the bytes of one castable element.
+// Returns one element as a double. `element` points at its bytes; the type must be castable.
 double load_float(DType dtype, const std::byte* element);
 
 }  // namespace roll::tensor

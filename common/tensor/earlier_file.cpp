@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 18U;
 
-// Exactly so many bytes; false: the file ends before, or cannot be read.
+// Fills `into`. Returns false if the file ends earlier or cannot be read.
 bool read_at(int fd, std::int64_t offset, std::span<std::byte> into) {
     while (!into.empty()) {
         const ssize_t n = ::pread(fd, into.data(), into.size(), offset);
@@ -25,7 +25,7 @@ bool read_at(int fd, std::int64_t offset, std::span<std::byte> into) {
     return true;
 }
 
-// Calls `look` with each piece of [begin, end) until it is false or cannot be read.
+// Calls `look` with each piece of [begin, end). Returns false once `look` does or a read fails.
 template <class Look>
 bool for_pieces(int fd, std::int64_t begin, std::int64_t end, Look look) {
     std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(kPiece, end - begin)));

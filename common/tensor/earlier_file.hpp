@@ -1,5 +1,5 @@
-// A file of an earlier time, compared with what is about to be written: while all is the same there
-// is nothing to write.
+// An existing file that is compared with new content. While the content is the same, nothing needs
+// to be written.
 #pragma once
 
 #include <atomic>
@@ -19,22 +19,23 @@ class EarlierFile {
   public:
     using Write = std::function<Result<void>(std::int64_t offset, std::span<const std::byte>)>;
 
-    // Null if it is no file that can be read.
+    // Returns null if it is not a readable regular file.
     static std::unique_ptr<EarlierFile> open(const std::filesystem::path& path);
     EarlierFile(const EarlierFile&) = delete;
     EarlierFile& operator=(const EarlierFile&) = delete;
     ~EarlierFile();
 
-    // True if these bytes, and all before them, are the file's. The first that are not are told
-    // from: `differs` is called once, and what was the same so far goes to `write`.
+    // Returns true if the file contains these bytes at `offset` and all earlier calls returned
+    // true. On the first difference, calls `differs` once and passes all bytes that were the same
+    // so far to `write`.
     Result<bool> holds(std::int64_t offset, std::span<const std::byte> bytes,
                        const std::function<Result<void>()>& differs, const Write& write);
 
-    // Everything that was the same.
+    // Passes all bytes that were the same to `write`.
     Result<void> give(const Write& write) const;
 
-    // Makes the path a link to the file, synced, if that is all there is in it (what was never
-    // written is zero). False: it is not, or the two are on different disks.
+    // Makes `path` a hard link to the file and fsyncs it, if the content equals the whole file
+    // (bytes never compared must be zero). Returns false if it does not, or if linking fails.
     bool become(const std::filesystem::path& path);
 
   private:

@@ -21,9 +21,9 @@ tl::unexpected<Error> error_of(int number, const char* what, const std::filesyst
         std::string(what) + " " + path.string() + ": " + std::generic_category().message(number));
 }
 
-// The disk begins to write each large piece at once, and what it has written of those before leaves
-// the page cache. The sync at the end finds little to do, the same pages serve again and again, and
-// what others read stays cached. Errors come back at the sync.
+// Starts writing each large piece to disk at once, and drops earlier written pages from the page
+// cache. This keeps the final fsync short and leaves other programs' files cached. The fsync
+// reports write errors.
 void write_behind(int fd, std::int64_t offset, std::int64_t size) {
     constexpr std::int64_t kWorthwhile = std::int64_t{1} << 20U;
     constexpr std::int64_t kBehind = std::int64_t{256} << 20U;
@@ -96,7 +96,7 @@ Result<void> OutputFile::write_out(std::int64_t offset, std::span<const std::byt
 
 Result<void> OutputFile::finish() {
     if (earlier_ != nullptr && earlier_->become(path_)) return {};
-    if (earlier_ != nullptr && fd_ < 0) {  // it holds more, or cannot be linked to
+    if (earlier_ != nullptr && fd_ < 0) {  // the earlier file is longer, or cannot be linked
         ROLL_TRY_VOID(open());
         ROLL_TRY_VOID(earlier_->give([this](std::int64_t at, std::span<const std::byte> same) {
             return write_out(at, same);

@@ -1,4 +1,5 @@
-// A file written piece by piece at known places, in any order. Callers stage and rename.
+// Writes a file in pieces at given offsets, in any order. Callers write to a temporary name and
+// rename.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,12 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
 
 class EarlierFile;
 
-// Moves, does not copy. Closed without a sync if finish() was not called. A full disk is Refused.
+// Movable, not copyable. The destructor closes the file without fsync. A full disk fails with
+// Refused.
 class OutputFile {
   public:
-    // Creates or truncates. If everything that is written turns out to be what the file `earlier`
-    // has, byte for byte, then nothing is written, and finish() makes the path another link to it.
+    // Creates or truncates the file. If all content turns out to equal the file `earlier`, nothing
+    // is written and finish() makes `path` a hard link to it.
     static Result<OutputFile> create(const std::filesystem::path& path,
                                      const std::filesystem::path& earlier = {});
     OutputFile(OutputFile&& other) noexcept;
@@ -32,9 +34,9 @@ class OutputFile {
     OutputFile& operator=(const OutputFile&) = delete;
     ~OutputFile();
 
-    // From any thread.
+    // Thread-safe.
     Result<void> write_at(std::int64_t offset, std::span<const std::byte> bytes);
-    Result<void> finish();  // fsync and close
+    Result<void> finish();  // fsyncs and closes
 
   private:
     OutputFile(int fd, std::filesystem::path path);
@@ -43,7 +45,7 @@ class OutputFile {
     Result<void> write_out(std::int64_t offset, std::span<const std::byte> bytes);
     int fd_ = -1;
     std::filesystem::path path_;
-    std::unique_ptr<EarlierFile> earlier_;  // as long as nothing differs
+    std::unique_ptr<EarlierFile> earlier_;  // may be null
 };
 
 }  // namespace roll::tensor

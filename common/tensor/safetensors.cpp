@@ -19,9 +19,9 @@ tl::unexpected<Error> corrupt(std::string what) {
     return fail(ErrorCode::Corrupt, "safetensors: " + std::move(what));
 }
 
-// Counts keys and depth. A repeated key is overwritten without a word by the JSON library, so a
-// document whose objects hold fewer keys than were read has one. (A parser callback would tell as
-// well, but the library's takes time in the square of an object's size.)
+// Counts keys, to detect duplicates: the JSON library silently overwrites a repeated key, so the
+// parsed objects then have fewer keys. Also limits the depth. (The library's parser callback could
+// do this, but takes time quadratic in an object's size.)
 class KeyCounter : public nlohmann::json_sax<Json> {
   public:
     std::size_t keys() const { return keys_; }
@@ -50,13 +50,13 @@ class KeyCounter : public nlohmann::json_sax<Json> {
 Result<Json> parse_header_json(std::string_view text) {
     KeyCounter counter;
     if (!Json::sax_parse(text, &counter))
-        return corrupt("the header is not JSON, or nests too deep");
+        return corrupt("the header is not JSON, or is nested too deep");
     const Json json = Json::parse(text, nullptr, false);
     if (!json.is_object()) return corrupt("the header is not an object");
     std::size_t keys = json.size();
     for (const Json& value : json)
         if (value.is_object()) keys += value.size();
-    if (keys != counter.keys()) return corrupt("the header has a name twice");
+    if (keys != counter.keys()) return corrupt("the header has a duplicate name");
     return json;
 }
 
@@ -79,16 +79,16 @@ Result<std::int64_t> parse_size(const Json& json, const std::string& name) {
 Result<SafetensorsEntry> parse_entry(const std::string& name, const Json& json) {
     if (!json.is_object() || json.size() != 3 || !json.contains("dtype") ||
         !json.contains("shape") || !json.contains("data_offsets"))
-        return corrupt("tensor \"" + name + "\" needs dtype, shape and data_offsets, no more");
+        return corrupt("tensor \"" + name + "\" must have dtype, shape and data_offsets only");
     const Json& dtype = json["dtype"];
     const Json& shape = json["shape"];
     const Json& offsets = json["data_offsets"];
     const auto known = dtype.is_string() ? parse_dtype(dtype.get<std::string>()) : std::nullopt;
     if (!known) return corrupt("tensor \"" + name + "\" has an unknown dtype " + dtype.dump());
     if (!shape.is_array() || shape.size() > kRankMax)
-        return corrupt("tensor \"" + name + "\" has no shape");
+        return corrupt("tensor \"" + name + "\" has no valid shape");
     if (!offsets.is_array() || offsets.size() != 2)
-        return corrupt("tensor \"" + name + "\" has no data_offsets");
+        return corrupt("tensor \"" + name + "\" has no valid data_offsets");
     SafetensorsEntry entry{{name, *known, {}}, 0, 0};
     for (const Json& dim : shape) {
         ROLL_TRY(const std::int64_t size, parse_size(dim, name));
@@ -99,7 +99,7 @@ Result<SafetensorsEntry> parse_entry(const std::string& name, const Json& json) 
     return entry;
 }
 
-// Offsets are still relative to the first tensor's. Makes them absolute.
+// Sorts the entries by offset, checks that they fill the file, and makes their offsets absolute.
 Result<void> place_entries(SafetensorsHeader& header, std::int64_t data_begin) {
     std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
         return std::tie(a.begin, a.end, a.info.name) < std::tie(b.begin, b.end, b.info.name);
@@ -111,15 +111,16 @@ Result<void> place_entries(SafetensorsHeader& header, std::int64_t data_begin) {
             return corrupt("tensor \"" + name + "\" does not start where the one before it ends");
         ROLL_TRY(const std::int64_t bytes, byte_count(entry.info.dtype, entry.info.shape));
         if (entry.end - entry.begin != bytes)
-            return corrupt("tensor \"" + name + "\" of " + std::to_string(bytes) +
-                           " bytes has a place for " + std::to_string(entry.end - entry.begin));
+            return corrupt("tensor \"" + name + "\" needs " + std::to_string(bytes) +
+                           " bytes, but its data_offsets span " +
+                           std::to_string(entry.end - entry.begin));
         next = entry.end;
         entry.begin += data_begin;
         entry.end += data_begin;
     }
     if (header.file_size - data_begin != next)
         return corrupt("the tensors end at byte " + std::to_string(next + data_begin) +
-                       ", the file at " + std::to_string(header.file_size));
+                       ", but the file ends at byte " + std::to_string(header.file_size));
     return {};
 }
 
@@ -127,7 +128,7 @@ std::string quoted(const std::string& text) {
     return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// By hand: an ordered JSON object of many keys takes time in their square.
+// Writes the header by hand: an ordered JSON object takes time quadratic in its number of keys.
 std::string header_text(const std::vector<SafetensorsEntry>& entries, const Metadata& metadata) {
     std::string text = "{";
     if (!metadata.empty()) text += "\"__metadata__\":" + Json(metadata).dump(-1, ' ', false) + ",";
@@ -150,7 +151,8 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file) {
     std::uint64_t length = 0;
     std::memcpy(&length, file.data(), kLengthBytes);
     if (length > static_cast<std::uint64_t>(kSafetensorsHeaderMax))
-        return corrupt("the header of " + std::to_string(length) + " bytes is over the limit");
+        return corrupt("the header of " + std::to_string(length) + " bytes exceeds the limit of " +
+                       std::to_string(kSafetensorsHeaderMax));
     if (static_cast<std::int64_t>(length) > file_size - kLengthBytes)
         return corrupt("the header of " + std::to_string(length) + " bytes is cut off");
     const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
@@ -211,7 +213,7 @@ Result<SafetensorsLayout> layout_safetensors(std::vector<TensorInfo> tensors,
     }
     const std::string text = header_text(layout.header.entries, metadata);
     if (static_cast<std::int64_t>(text.size()) > kSafetensorsHeaderMax)
-        return fail(ErrorCode::InvalidArgument, "the safetensors header would be over the limit");
+        return fail(ErrorCode::InvalidArgument, "the safetensors header would exceed its limit");
 
     const std::uint64_t length = text.size();
     layout.prefix.assign(reinterpret_cast<const char*>(&length), kLengthBytes);

@@ -1,8 +1,8 @@
-// safetensors files: read by mapping, after every check of the format's audit; written in a stream,
-// byte for byte as the reference writer (Rust) does.
+// Reads safetensors files by mapping them, after all checks that the format's audit demands. Writes
+// them byte for byte like the reference implementation (Rust).
 //
-// A file is 8 bytes of little-endian header length, a JSON header padded with spaces to 8 bytes,
-// then the tensors, widest type first and by name within a type, back to back.
+// A file is 8 bytes of little-endian header length, a JSON header padded with spaces to a multiple
+// of 8 bytes, then the tensors without gaps: widest type first, sorted by name within a type.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace roll::tensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;  // bytes; also the reference's limit
+constexpr std::int64_t kSafetensorsHeaderMax = 100'000'000;  // bytes, as in the reference
 
 struct SafetensorsEntry {
     TensorInfo info;
@@ -30,20 +30,20 @@ struct SafetensorsEntry {
     std::int64_t end = 0;
 };
 
-// What a header says. Entries are in the order of their bytes.
+// A parsed header. Entries are sorted by offset.
 struct SafetensorsHeader {
     Metadata metadata;
     std::vector<SafetensorsEntry> entries;
     std::int64_t file_size = 0;  // bytes
 };
 
-// Reads the header off a file's bytes. Error Corrupt unless the tensors fill the file exactly: no
-// gap, no overlap, no byte over, no name twice, sizes that fit the shapes.
+// Parses the header of a file's bytes. Fails with Corrupt unless the tensors fill the file exactly:
+// no gap, overlap, extra bytes or duplicate names, and sizes that match the shapes.
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file);
 
 class SafetensorsFile {
   public:
-    // Errors name the path.
+    // Error messages contain the path.
     static Result<SafetensorsFile> open(const std::filesystem::path& path);
 
     const Metadata& metadata() const { return header_.metadata; }
@@ -57,8 +57,8 @@ class SafetensorsFile {
     std::vector<TensorView> tensors_;
 };
 
-// The header's bytes (length and padding included) and where each tensor goes. Error
-// InvalidArgument: a name twice, or a header over the limit.
+// `prefix` is the header with its length and padding; `header` has the offset of each tensor.
+// Fails with InvalidArgument on a duplicate name or a header over the limit.
 struct SafetensorsLayout {
     std::string prefix;
     SafetensorsHeader header;
@@ -66,7 +66,7 @@ struct SafetensorsLayout {
 Result<SafetensorsLayout> layout_safetensors(std::vector<TensorInfo> tensors,
                                              const Metadata& metadata);
 
-// Writes a whole file (not atomically: callers stage), and fsyncs it.
+// Writes and fsyncs a whole file. Not atomic: callers write to a temporary name and rename.
 Result<void> write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                                const Metadata& metadata);
 

@@ -1,9 +1,8 @@
-// Marks a function whose loops over arrays are to be compiled for the vector units that the machine
-// turns out to have, besides those that every x86-64 has. Results are the same on all of them: a
-// product is rounded before it is added.
+// ROLL_VECTORIZED compiles a function's loops for several vector units; the program chooses one at
+// run time. Results are the same on all: products are rounded before they are added (no FMA).
 #pragma once
 
-// Sanitizers cannot watch the choice, which is made before they are up.
+// Not with sanitizers: the choice (an ifunc resolver) runs before they are initialized.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ROLL_VECTORIZED                               \

@@ -1,4 +1,4 @@
-// What a stored tensor is: its name, type and shape, and its bytes where they lie.
+// A stored tensor: name, type, shape and a view of its bytes.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ struct TensorInfo {
     friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 
-// Row-major and contiguous. The bytes belong to whoever opened the file, and may be unaligned.
+// A row-major, contiguous tensor. The file's owner owns the bytes, which may be unaligned.
 struct TensorView {
     TensorInfo info;
     std::span<const std::byte> bytes;
 };
 
-// A tensor inside a storage that may hold more: what torch saves for a slice. Strides count
-// elements; whoever made the view checked that every element lies in the storage.
+// A tensor inside a larger storage, as torch saves a slice. Strides count elements. The creator of
+// the view has checked that every element is inside the storage.
 struct StridedView {
     TensorInfo info;
     std::vector<std::int64_t> strides;
@@ -37,14 +37,15 @@ struct StridedView {
 
 StridedView strided(const TensorView& view);
 
-// The strides of a contiguous tensor.
+// Returns the strides of a contiguous tensor, in elements.
 std::vector<std::int64_t> row_major(const Shape& shape);
 
-// Sizes of shapes that come from files: no dim is negative and nothing overflows, or Corrupt.
+// Return the size of a shape read from a file. Fail with Corrupt if a dimension is negative or the
+// size overflows.
 Result<std::int64_t> element_count(const Shape& shape);
 Result<std::int64_t> byte_count(DType dtype, const Shape& shape);
 
-// "[4, 128]"
+// Formats a shape as "[4, 128]".
 std::string to_string(const Shape& shape);
 
 }  // namespace roll::tensor

@@ -11,9 +11,9 @@ namespace roll::yaml {
 namespace {
 
 constexpr int kDepthMax = 50;
-constexpr int kNodesMax = 100000;  // after aliases are unfolded
+constexpr int kNodesMax = 100000;  // after expanding aliases
 
-// Takes the digits off the front of `text`; how many they were.
+// Removes leading digits from `text` and returns their number.
 std::size_t take_digits(std::string_view& text) {
     const std::size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
     text.remove_prefix(count);
@@ -28,7 +28,8 @@ bool take_one_of(std::string_view& text, std::string_view allowed) {
 
 enum class Number { None, Integer, Real };
 
-// By hand: std::regex recurses once a character, and a scalar may be of any length.
+// Classifies a scalar without std::regex, which recurses once per character of a scalar of any
+// length.
 Number kind_of(std::string_view text) {
     take_one_of(text, "-+");
     const std::size_t before = take_digits(text);
@@ -83,7 +84,7 @@ class Reader {
 
     Result<Json> read(const YAML::Node& node, int depth) {
         if (depth > kDepthMax || ++nodes_ > kNodesMax) {
-            return problem(node, "nests too deeply, or its aliases unfold to too much");
+            return problem(node, "nested too deeply, or its aliases expand to too many values");
         }
         switch (node.Type()) {
             case YAML::NodeType::Undefined:
@@ -113,10 +114,10 @@ class Reader {
     Result<Json> mapping(const YAML::Node& node, int depth) {
         Json object = Json::object();
         for (const auto& field : node) {
-            if (!field.first.IsScalar()) return problem(field.first, "a key is no plain word");
+            if (!field.first.IsScalar()) return problem(field.first, "a key must be a scalar");
             const std::string& key = field.first.Scalar();
             if (object.contains(key)) {
-                return problem(field.first, fmt::format("the key {} is there twice", key));
+                return problem(field.first, fmt::format("duplicate key {}", key));
             }
             ROLL_TRY(Json value, read(field.second, depth + 1));
             object[key] = std::move(value);
@@ -128,7 +129,7 @@ class Reader {
     int nodes_ = 0;
 };
 
-// Aliases are followed as far as a job file may reach.
+// Adds the lines of all keys below `node`. Follows aliases within the limits of a job file.
 void note_lines(const YAML::Node& node, const std::string& path, int depth,
                 std::map<std::string, int>& lines) {
     if (depth > kDepthMax) return;

@@ -1,4 +1,4 @@
-// YAML as job files use it, turned into JSON.
+// Reads YAML files as JSON values.
 #pragma once
 
 #include <map>
@@ -11,17 +11,16 @@
 
 namespace roll::yaml {
 
-// One value a document of the stream. Scalars are typed as in YAML 1.2's core schema: 3e-3 is a
-// number, "yes" a string, a quoted scalar always a string. Errors are InvalidArgument, "FILE:LINE:
-// ...": not YAML, a key twice, a key that is no scalar, aliases that unfold to more than a job file
-// can hold.
+// Returns one value per document. Scalars are typed as in YAML 1.2's core schema: 3e-3 is a number,
+// "yes" a string, a quoted scalar always a string. Fails with InvalidArgument, "FILE:LINE: ...", on
+// malformed YAML, duplicate keys, keys that are no scalars, or aliases that expand too far.
 Result<std::vector<Json>> read(std::string_view text, const std::string& file);
 
-// Where the keys and list entries of each document stand: "train.optimizer.lr", "then[0].name" ->
-// its line, from 1. What cannot be read has none.
+// Returns, for each document, the line (from 1) of each key and list entry by its path:
+// "train.optimizer.lr", "then[0].name". Empty if the text is not YAML.
 std::vector<std::map<std::string, int>> key_lines(std::string_view text);
 
-// A single scalar typed the same way: for --set a.b=VALUE. Lists and mappings in flow style too.
+// Reads one value for --set a.b=VALUE: a scalar typed as above, or a list or mapping in flow style.
 Result<Json> read_value(const std::string& text);
 
 }  // namespace roll::yaml

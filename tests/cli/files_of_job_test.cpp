@@ -42,7 +42,7 @@ TEST_F(JobFiles, TailMissesNothingOfALogWhoseHeadWasCut) {
     for (int i = 0; i < 2000; ++i) all += std::to_string(i) + " of many lines\n";
     append("r.log", all + "half a");
     EXPECT_EQ(tail.lines().size(), 2000u);
-    // Shorter than it was, then longer.
+    // The cut file is shorter than before, then longer.
     for (const auto& [head, more] : {std::pair(4096u, 2000u), std::pair(20480u, 30000u)}) {
         const std::string text = *read_file(output / "r.log");
         std::filesystem::remove(output / "r.log");

@@ -1,5 +1,4 @@
-// The program itself: what stands on stdout and stderr and what it ends with, where no daemon is
-// needed.
+// Runs rollctl itself, without a daemon, and checks its output and exit status.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -57,7 +56,7 @@ TEST_F(Rollctl, WithoutADaemonEndsWithFiveAndNamesTheNextCommand) {
     }
 }
 
-// No exit code of a job is taken for one of these, nor the other way round.
+// A job's exit code cannot be confused with rollctl's own errors.
 TEST_F(Rollctl, WhatEndsWithAJobsExitCodeHasOneForItsOwnTroubles) {
     std::ofstream(base + "/bad.yaml") << "name: x\nkind: train\n";
     for (const char* arguments :
@@ -111,12 +110,13 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
               "rollctl: bad.yaml cannot be queued:\n"
               "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and "
               "underscores, starting with a letter or digit\n"
-              "  line 3: objective dpo is not built yet; built: pretrain, sft\n"
-              "  line 4: parallel.tp 2 is not built yet; built: 1\n"
+              "  line 3: objective dpo is not supported yet; supported: pretrain, sft\n"
+              "  line 4: parallel.tp 2 is not supported yet; supported: 1\n"
               "  model is missing; allowed: a mapping\n"
               "  data is missing; allowed: a mapping\n"
               "  train is missing; allowed: a mapping\n"
-              "  line 4: parallel tp 2 x pp 1 x cp 1 = 2 does not divide: resources give 1 nodes x "
+              "  line 4: parallel tp 2 x pp 1 x cp 1 = 2 does not divide the ranks; resources give "
+              "1 nodes x "
               "1 slots "
               "= 1 ranks\n");
     EXPECT_EQ(run("submit missing.yaml").status, 3);
@@ -213,8 +213,7 @@ TEST_F(Rollctl, TheExampleIsAValidJobFile) {
     EXPECT_EQ(Json::parse(ended.output)["jobs"][0]["document"]["train"]["steps"], 70);
 }
 
-// The programs that do checkpoint work lie beside rollctl: here, scripts that show what they were
-// told.
+// Puts scripts that print their arguments beside rollctl, in place of roll-convert and roll-rank.
 TEST_F(Rollctl, HandsItsWordsToTheProgramsBesideIt) {
     std::filesystem::copy(ROLLCTL, base + "/rollctl");
     for (const char* name : {"roll-rank", "roll-convert"}) {
@@ -252,7 +251,7 @@ TEST_F(Rollctl, CompletionIsAScriptThatShellsAccept) {
     EXPECT_EQ(run("completion tcsh").status, 2);
 }
 
-// A rollctl that says what it was asked, in the place of the one that the script calls.
+// The completion script calls a fake rollctl that prints its arguments.
 TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
     std::ofstream(base + "/c.sh") << run("completion bash").output;
     std::ofstream(base + "/rollctl") << "#!/bin/sh\necho $* | tr ' ' '_'\n";
@@ -271,7 +270,7 @@ TEST_F(Rollctl, CompletionKnowsCommandsVerbsJobsAndQueues) {
                   "last all jobs_-a_--parsable\n");
 }
 
-// The words that the completion script offers first.
+// Takes the commands from the completion script's first list.
 TEST_F(Rollctl, EveryCommandIsInTheManualPage) {
     std::ifstream file(ROLL_MANUAL);
     const std::string page((std::istreambuf_iterator<char>(file)), {});

@@ -69,7 +69,7 @@ class TrainSteering(RollTest):
             'then': [{'name': 'b', 'kind': 'command', 'command': ['{c.output}']}]}))
         done = self.ctl('submit', wrong, check=False)
         self.assertEqual(done.returncode, 2)
-        self.assertIn('no earlier job of the chain is called c', done.stderr)
+        self.assertIn('no earlier job of the chain is named c', done.stderr)
 
     def test_a_line_of_the_log_stops_a_job_and_labels_it(self):
         self.up()

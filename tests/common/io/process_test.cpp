@@ -114,7 +114,7 @@ TEST(Process, BlockedSignalsReachTheProgramAllTheSame) {
 TEST(Process, DescendantsAreFoundInOtherSessionsToo) {
     Pipe up = make_pipe().value();
     Pipe down = make_pipe().value();
-    // Not by descriptor 0: a shell gives what it runs in the background /dev/null there.
+    // Use descriptor 4 instead of 0: a shell sets stdin of background processes to /dev/null.
     Spawn spawn = shell("setsid sh -c 'echo up >&3; read line <&4' & wait");
     spawn.group = 0;
     spawn.descriptors = {{up.write.get(), 3}, {down.read.get(), 4}};

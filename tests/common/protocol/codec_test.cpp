@@ -6,7 +6,7 @@
 namespace roll::protocol {
 namespace {
 
-// What encode gives of a value that was decoded from what encode gave: every field has travelled.
+// Encodes, decodes and encodes again; equal texts show that every field is carried.
 template <class T, class Decode>
 void round_trip(const T& value, Decode decode) {
     const std::string frame = encode(value);
@@ -41,7 +41,7 @@ TEST(Codecs, TheSamplesHoldWhatTheyShould) {
     EXPECT_EQ(answer->recorded.at(0).steps, (std::vector<std::int64_t>{5, 10}));
 }
 
-// Frames with one field gone or of another type.
+// Decodes frames with one field missing or of a wrong type.
 template <class Decode>
 void is_strict(const std::string& frame, const std::set<std::string>& optional, Decode decode) {
     const Json whole = *parse_json(frame);
@@ -74,7 +74,7 @@ TEST(Codecs, NumbersThatDoNotFitAreRefused) {
     }
 }
 
-// Any program may write to the descriptor on which ranks report.
+// Any program may write to the descriptor for reports, so progress must be validated.
 TEST(Codecs, ProgressHasABoundedShapeOrIsNone) {
     const auto told = [](const std::string& progress) {
         const auto report = decode_report(R"({"t":"progress","p":)" + progress + "}");

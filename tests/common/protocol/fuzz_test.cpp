@@ -1,4 +1,4 @@
-// Frames that were cut, flipped or never were one: decoded or refused, never a crash.
+// Decodes truncated, bit-flipped and random frames: they decode or fail, but never crash.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace roll::protocol {
 namespace {
 
-// Every decoder on one frame; what decodes must encode again.
+// Runs every decoder on one frame. Values that decode must encode again.
 void feed(std::string_view frame) {
     if (const auto value = decode_heartbeat(frame)) static_cast<void>(encode(*value));
     if (const auto value = decode_answer(frame)) static_cast<void>(encode(*value));
@@ -60,7 +60,7 @@ TEST(Fuzz, RandomBytesDoNoHarm) {
     }
 }
 
-// Structure that is right as JSON and wrong as a message: values swapped between places.
+// Makes valid JSON that is a wrong message, by swapping values.
 void swap_values(Json& json, std::mt19937_64& random) {
     static const std::vector<Json> kOdd = {nullptr,
                                            true,

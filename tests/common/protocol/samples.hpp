@@ -1,4 +1,4 @@
-// One message of each kind with every field set to something that is not its default.
+// One message of each kind, with no field at its default.
 #pragma once
 
 #include "common/protocol/client.hpp"

@@ -63,7 +63,7 @@ TEST(Chain, ItsFirstJobCanNameNone) {
         "/tmp");
     ASSERT_EQ(parsed.problems.size(), 1u);
     EXPECT_EQ(parsed.problems[0].message,
-              "names {previous.output}, and is the first job of the chain");
+              "refers to {previous.output}, but is the first job of the chain");
 }
 
 TEST(Chain, NamesThatLeadNowhereAreAllReported) {
@@ -81,10 +81,10 @@ TEST(Chain, NamesThatLeadNowhereAreAllReported) {
     ASSERT_EQ(named.problems.size(), 3u);
     EXPECT_EQ(
         named.problems[0].message,
-        "names {z.id}, and no earlier job of the chain is called z; allowed: previous, or its "
-        "name");
+        "refers to {z.id}, but no earlier job of the chain is named z; allowed: previous, or an "
+        "earlier job's name");
     EXPECT_EQ(named.problems[1].message,
-              "names {a.result}, and a makes no model; allowed: {a.output}");
+              "refers to {a.result}, but a makes no model; allowed: {a.output}");
     EXPECT_EQ(named.problems[2].path, "then[1]");
 }
 

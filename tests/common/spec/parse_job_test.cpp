@@ -36,7 +36,7 @@ class ParseJob : public ::testing::Test {
 
     ParsedJob parse(const Json& json) const { return parse_job(json.dump(), base); }
 
-    // "path message", one a line.
+    // Returns "path message" lines.
     std::string problems(const Json& json) const {
         std::string text;
         for (const Problem& problem : parse(json).problems) {
@@ -53,12 +53,12 @@ TEST_F(ParseJob, SecretsAreNamesThatEnvDoesNotHave) {
     job["secrets"] = {"TOKEN", "OTHER"};
     EXPECT_EQ(parse(job).spec.secrets, (std::vector<std::string>{"TOKEN", "OTHER"}));
     job["env"] = {{"TOKEN", "v"}};
-    EXPECT_EQ(problems(job), "env.TOKEN is a secret of this job too; name it in one of both\n");
+    EXPECT_EQ(problems(job), "env.TOKEN is also in `secrets`; remove it from one of them\n");
     job.erase("env");
     job["secrets"] = {"NO-NAME"};
     EXPECT_NE(problems(job).find("secrets[0]"), std::string::npos) << problems(job);
     job["secrets"] = std::vector<std::string>(33, "TOKEN");
-    EXPECT_EQ(problems(job), "secrets has more than 32 names\n");
+    EXPECT_EQ(problems(job), "secrets has too many names; allowed: 32\n");
 }
 
 TEST_F(ParseJob, ReadsASmallTrainFile) {
@@ -75,8 +75,8 @@ TEST_F(ParseJob, ReadsASmallTrainFile) {
     EXPECT_EQ(Json::parse(train->model.hf_config)["vocab_size"], 256);
 }
 
-// The document states every default, so a later version cannot change a queued job's meaning; and
-// what the schema says is what the trainer assumes.
+// The document contains every default, so that a later version cannot change a queued job. The
+// schema's defaults equal those of TrainSpec.
 TEST_F(ParseJob, DefaultsInTheSchemaAreThoseOfTheTrainSpec) {
     const auto filled = train_spec(parse(train_file()).spec.document);
     ASSERT_TRUE(filled);
@@ -156,9 +156,9 @@ TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
               "train.precision is \"fp31\"; allowed: fp32, fp64 or bf16; did you mean fp32?\n"
               "train.steps is \"ten\"; allowed: an integer, 1 to 1000000000\n"
               "train.lr is an unknown key; did you mean train.optimizer.lr?\n"
-              "command does not belong to a job of kind train\n" +
-                  fmt::format("data.train[0] is {0}/missing.txt, and there is no such file\n"
-                              "data.train[1] is {0}/notes.doc, and there is no such file\n",
+              "command is not allowed in a job of kind train\n" +
+                  fmt::format("data.train[0] is {0}/missing.txt, which does not exist\n"
+                              "data.train[1] is {0}/notes.doc, which does not exist\n",
                               base) +
                   "model.hidden_size is 64; allowed: a multiple of num_attention_heads 5\n");
 }
@@ -166,7 +166,7 @@ TEST_F(ParseJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
 TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
     Json json = train_file();
     json["model"] = {{"from", "start"}};
-    EXPECT_EQ(problems(json), "model.from is " + base + "/start, and there is no such file\n");
+    EXPECT_EQ(problems(json), "model.from is " + base + "/start, which does not exist\n");
     std::filesystem::create_directory(base + "/start");
     ASSERT_EQ(problems(json), "");
     const auto train = train_spec(parse(json).spec.document);
@@ -175,7 +175,7 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
     EXPECT_EQ(train->model.hf_config, "{}");
     json["model"]["hidden_size"] = 64;
     EXPECT_EQ(problems(json),
-              "model.hidden_size does not go with model.from, which brings its own\n");
+              "model.hidden_size cannot be set with model.from, whose config determines it\n");
     json["model"] = {{"from", "start"}, {"residual_dropout", 0}};
     ASSERT_EQ(problems(json), "");
     EXPECT_EQ(train_spec(parse(json).spec.document)->model.hf_config, R"({"residual_dropout":0})");
@@ -183,13 +183,15 @@ TEST_F(ParseJob, AModelFromADirectoryBringsItsOwnSizes) {
 
 TEST_F(ParseJob, RefusesByNameWhatIsNotBuiltYet) {
     const std::vector<std::tuple<const char*, Json, const char*>> cases = {
-        {"/objective", "dpo", "objective dpo is not built yet; built: pretrain, sft\n"},
-        {"/parallel/pp", 4, "parallel.pp 4 is not built yet; built: 1\n"},
+        {"/objective", "dpo", "objective dpo is not supported yet; supported: pretrain, sft\n"},
+        {"/parallel/pp", 4, "parallel.pp 4 is not supported yet; supported: 1\n"},
         {"/train/precision", "fp8",
-         "train.precision fp8 is not built yet; built: fp32, fp64, bf16\n"},
-        {"/model/hidden_act", "relu", "model.hidden_act relu is not built yet; built: silu\n"},
-        {"/checkpoint/format", "nemo", "checkpoint.format nemo is not built yet; built: mca\n"},
-        {"/export/format", "nemo", "export.format nemo is not built yet; built: hf\n"},
+         "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16\n"},
+        {"/model/hidden_act", "relu",
+         "model.hidden_act relu is not supported yet; supported: silu\n"},
+        {"/checkpoint/format", "nemo",
+         "checkpoint.format nemo is not supported yet; supported: mca\n"},
+        {"/export/format", "nemo", "export.format nemo is not supported yet; supported: hf\n"},
     };
     for (const auto& [pointer, value, expected] : cases) {
         Json json = train_file();
@@ -213,9 +215,7 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
         {"/model/num_key_value_heads", 3,
          "model.num_key_value_heads is 3; allowed: a divisor of num_attention_heads 4\n"},
         {"/model/hidden_size", 60,
-         "model.hidden_size makes heads 15 wide; allowed: an even width, which the rotary "
-         "embedding "
-         "needs\n"},
+         "model.hidden_size gives heads of width 15; the rotary embedding needs an even width\n"},
         {"/model/max_position_embeddings", 16,
          "train.seq_length is 32; allowed: at most model.max_position_embeddings 16\n"},
         {"/model/vocab_size", 255,
@@ -234,18 +234,19 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
          "train.optimizer.warmup_steps is 6; allowed: at most decay_steps 5\n"},
         {"/train/optimizer",
          {{"schedule", "wsd"}, {"warmup_steps", 4}, {"wsd_decay_steps", 7}},
-         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6, what train.steps 10 leave after "
+         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6, the steps of train.steps 10 after "
          "the warm-up, with schedule wsd\n"},
         {"/train/early_stop",
          {{"patience", 3}},
-         "train.early_stop.patience is 3, but there are no validations to count; allowed: 0, or "
-         "set train.valid_every\n"},
+         "train.early_stop.patience is 3, but train.valid_every is 0, so nothing is validated "
+         "during training; allowed: 0, or set train.valid_every\n"},
         {"/checkpoint",
          {{"every", 20}, {"keep_every", 30}},
          "checkpoint.keep_every is 30; allowed: a multiple of checkpoint.every 20\n"},
         {"/checkpoint",
          {{"keep_every", 30}},
-         "checkpoint.keep_every is 30, but checkpoint.every is 0; allowed: 0, or set it\n"},
+         "checkpoint.keep_every is 30, but checkpoint.every is 0; allowed: 0, or set "
+         "checkpoint.every\n"},
         {"/train/optimizer",
          {{"weight_decay_end", 0.2}},
          "train.optimizer.weight_decay_end is 0.2; allowed: exactly weight_decay 0.1 with this "
@@ -267,10 +268,10 @@ TEST_F(ParseJob, WhatCountsValidationsNeedsSomethingHeldOut) {
         json["train"]["early_stop"] = {{"patience", 3}};
         json["checkpoint"]["keep_best"] = true;
         EXPECT_EQ(problems(json),
-                  "train.early_stop.patience is 3, but data.valid holds nothing out; allowed: 0, "
-                  "or set it\n"
-                  "checkpoint.keep_best is true, but data.valid holds nothing out; allowed: false, "
-                  "or set it\n");
+                  "train.early_stop.patience is 3, but data.valid holds out no data; allowed: 0, "
+                  "or set data.valid\n"
+                  "checkpoint.keep_best is true, but data.valid holds out no data; allowed: false, "
+                  "or set data.valid\n");
     }
 }
 
@@ -291,8 +292,9 @@ TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
     EXPECT_EQ(of(json), "last");
     json["checkpoint"]["keep_best"] = false;
     json["export"]["of"] = "best";
-    EXPECT_EQ(problems(json),
-              "export.of is best, but checkpoint.keep_best is false; allowed: last, or set it\n");
+    EXPECT_EQ(
+        problems(json),
+        "export.of is best, but checkpoint.keep_best is false; allowed: last, or set keep_best\n");
     Json convert = {
         {"name", "c"}, {"kind", "convert"}, {"convert", {{"target", "o"}, {"of", "best"}}}};
     convert["convert"]["source_job"] = 4;
@@ -300,7 +302,7 @@ TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
     convert["convert"].erase("source_job");
     convert["convert"]["source"] = base;
     EXPECT_EQ(problems(convert),
-              "convert.of is best, which a job has and no directory; allowed: last, or source_job "
+              "convert.of is best, which a directory does not have; allowed: last, or source_job "
               "instead of source\n");
 }
 
@@ -325,7 +327,7 @@ TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
     EXPECT_EQ(problems({{"name", "m"}, {"kind", "merge"}, {"merge", {{"base", "x"}}}}),
               fmt::format("merge.adapters is missing; allowed: a list\n"
                           "merge.target is missing; allowed: a string\n"
-                          "merge.base is {}/x, and there is no such file\n",
+                          "merge.base is {}/x, which does not exist\n",
                           base));
     std::filesystem::create_directories(base + "/x");
     const ParsedJob merge =
@@ -408,7 +410,7 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
     walk(OrderedJson::parse(read_file(JOB_SCHEMA).value()), "");
 }
 
-// Descriptions and the like are left out of what is embedded, and the rest is as it is written.
+// The embedded schema equals the file without descriptions and similar keys.
 TEST(JobSchema, TheCompilerReadsItAsTheParserDoes) {
     const std::function<void(Json&)> leave_out = [&](Json& schema) {
         if (!schema.is_structured()) return;
@@ -457,7 +459,7 @@ TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     json["tokenizer"] = "bytes";
     EXPECT_EQ(document(json)["tokenizer"], "bytes");
     json["tokenizer"] = "none";
-    EXPECT_EQ(document(json), "is " + base + "/none, and there is no such file");
+    EXPECT_EQ(document(json), "is " + base + "/none, which does not exist");
 }
 
 TEST_F(ParseJob, ValidationSetsHaveNames) {
@@ -479,16 +481,16 @@ TEST_F(ParseJob, ValidationSetsHaveNames) {
     EXPECT_EQ(problems(json), "data.track is none; allowed: the name of a set in data.valid\n");
     json["data"].erase("track");
     json["train"]["valid_every_of"] = {{"tail", 50}, {"newz", 10}};
-    EXPECT_EQ(problems(json), "train.valid_every_of.newz names no set of data.valid\n");
+    EXPECT_EQ(problems(json), "train.valid_every_of.newz is not a set in data.valid\n");
     json["train"].erase("valid_every_of");
     json["data"]["valid"] = {{"a b", 0.1}, {"c", 0.2}, {"d", "none.txt"}, {"e", 1.5}};
     EXPECT_EQ(problems(json),
               "data.valid.e is 1.5; allowed: a number, at least 0, below 1\n"
               "data.valid.d is " +
                   base +
-                  "/none.txt, and there is no such file\n"
-                  "data.valid.a b is no name of a set; allowed: 1 to 64 letters, digits, dots, "
-                  "dashes and underscores\n"
+                  "/none.txt, which does not exist\n"
+                  "data.valid.a b is not a valid name of a set; allowed: 1 to 64 letters, digits, "
+                  "dots, dashes and underscores\n"
                   "data.valid has more than one fraction of the training files\n");
     json["data"]["valid"] = true;
     EXPECT_EQ(problems(json).substr(0, 28), "data.valid is true; allowed:");

@@ -5,7 +5,7 @@
 namespace roll::spec {
 namespace {
 
-// "path message", one a line, of a train job with these keys besides its own.
+// Returns the problems of a train job with these additional keys, as "path message" lines.
 std::string problems(const Json& more) {
     Json job = Json::parse(R"({
         "name": "x", "kind": "train", "model": {"from": "x"}, "data": {"train": ["a.txt"]},
@@ -36,14 +36,15 @@ TEST(UnknownKeys, OfOneMappingHaveWhatIsAllowedOnce) {
 }
 
 TEST(UnknownKeys, ThatAreManyAreToldInTwoLines) {
-    EXPECT_EQ(problems({{"cutoff_len", 1},
-                        {"do_train", 1},
-                        {"template", 1},
-                        {"output_dir", 1},
-                        {"flash_attn", 1}}),
-              " it has keys with other names here: cutoff_len -> train.seq_length, output_dir -> "
-              "output\n"
-              " it has unknown keys: do_train, flash_attn, template\n");
+    EXPECT_EQ(
+        problems({{"cutoff_len", 1},
+                  {"do_train", 1},
+                  {"template", 1},
+                  {"output_dir", 1},
+                  {"flash_attn", 1}}),
+        " it has keys that Roll names differently: cutoff_len -> train.seq_length, output_dir -> "
+        "output\n"
+        " it has unknown keys: do_train, flash_attn, template\n");
     Json many;
     for (int i = 100; i < 145; ++i) many["data"]["zzzzzzzz" + std::to_string(i)] = 1;
     EXPECT_TRUE(problems(many).ends_with(", zzzzzzzz139 and 5 more\n")) << problems(many);
@@ -57,7 +58,7 @@ TEST(NotBuilt, IsNotListedAsAllowed) {
               "objective is \"grpo\"; allowed: pretrain or sft\n"
               "parallel.tp is \"two\"; allowed: 1\n");
     EXPECT_EQ(problems({{"objective", "dpo"}}),
-              "objective dpo is not built yet; built: pretrain, sft\n");
+              "objective dpo is not supported yet; supported: pretrain, sft\n");
 }
 
 }  // namespace

@@ -56,8 +56,8 @@ TEST(TrainSpec, LearnsCompletionsOfLines) {
     json["data"] = {{"train", {"/a.jsonl"}}, {"prompt_field", "q"}, {"valid", {{"b", "/b.txt"}}}};
     EXPECT_EQ(
         train_spec(json.dump()).error().message,
-        "objective: sft learns from .jsonl files with the fields q and completion, and /b.txt "
-        "is none");
+        "objective sft needs .jsonl files with the fields q and completion, but /b.txt is not a "
+        ".jsonl file");
     json["data"].erase("valid");
     const auto spec = train_spec(json.dump());
     ASSERT_TRUE(spec) << spec.error().message;
@@ -74,7 +74,7 @@ TEST(TrainSpec, RefusesWhatIsNoTrainJob) {
     json["objective"] = "dpo";
     ASSERT_FALSE(train_spec(json.dump()));
     EXPECT_EQ(train_spec(json.dump()).error().message,
-              "objective dpo is not built yet; built: pretrain, sft");
+              "objective dpo is not supported yet; supported: pretrain, sft");
     json = smallest();
     json["train"].erase("steps");
     EXPECT_EQ(train_spec(json.dump()).error().message, "train: needs a field steps");

@@ -22,7 +22,7 @@ TEST(Duration, RefusesWhatIsAmbiguousOrWrong) {
         EXPECT_FALSE(parse_duration(text)) << text;
     }
     EXPECT_EQ(parse_duration("90").error().message,
-              "\"90\" is no duration; allowed: 90s, 1h 30m, 1-12:00:00 (days), HH:MM:SS");
+              "\"90\" is not a duration; allowed: 90s, 1h 30m, 1-12:00:00 (days), HH:MM:SS");
 }
 
 TEST(Size, ReadsDecimalAndBinaryUnits) {

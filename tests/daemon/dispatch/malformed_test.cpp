@@ -148,12 +148,12 @@ TEST(Malformed, ADocumentThatRolldRelysOnIsRefusedInOneSentence) {
         return checked ? "none" : checked.error().message;
     };
     EXPECT_EQ(refusal("{}"), "none");
-    EXPECT_EQ(refusal("[]"), "the job's document is no JSON object");
+    EXPECT_EQ(refusal("[]"), "the job's document is not a JSON object");
     EXPECT_EQ(refusal("{"), "the job's document: not JSON at byte 2");
     EXPECT_EQ(refusal(std::string(91, '[')),
               "the job's document: JSON nests deeper than 90 levels");
     spec.variants = {spec.resources};
-    EXPECT_EQ(refusal("{}"), "the job's document has not the variants that its resources have");
+    EXPECT_EQ(refusal("{}"), "the variants in the job's document and in its resources differ");
 }
 
 // A ledger that holds such a job comes up, and the job ends for what is wrong with it.
