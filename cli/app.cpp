@@ -19,7 +19,7 @@ class Parser {
         submit_.program = std::move(program);
         app_.require_subcommand(1);
         app_.add_flag("--json", context_.json, "Print one JSON value; errors are {\"error\": ...}");
-        app_.add_flag("--parsable", context_.parsable, "Print ids only");
+        app_.add_flag("--parsable", context_.parsable, "Print only ids (or names), one per line");
         app_.add_option("--dir", context_.directory,
                         "State directory [$ROLL_DIR, else $XDG_STATE_HOME/roll]");
         app_.add_option("--color", color_, "Colour the output: auto, always or never [auto]")
@@ -252,14 +252,14 @@ class Parser {
         open->add_option("--key", submit_.key, "Idempotency key: opens one group per key");
         CLI::App* close = command("close", "Close job groups; each ends when its last job ends",
                                   [this] { return run_close(context_, word_); });
-        close->add_option("JOBS", word_)->required();
+        close->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
     }
 
     void add_resubmit() {
         CLI::App* resubmit = command("resubmit", "Resubmit finished jobs", [this] {
             return run_resubmit(context_, word_, failed_, submit_);
         });
-        resubmit->add_option("JOBS", word_)->required();
+        resubmit->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
         resubmit->add_flag("--failed", failed_, "Only jobs that failed or were cancelled");
         add_submit_options(resubmit);
     }
@@ -267,7 +267,7 @@ class Parser {
     void add_resume() {
         CLI::App* resume = command("resume", "Submit a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
-        resume->add_option("JOB", word_)->required();
+        resume->add_option("JOB", word_, "7, last or a name")->required();
         add_submit_options(resume);
     }
 
@@ -283,31 +283,31 @@ class Parser {
                                  [this] { return run_jobs(context_, jobs_); });
         jobs->add_option("JOBS", jobs_.selector, "7, 3-9, 1,4, last, all, @me, or a name glob");
         jobs->add_flag("-a,--all", jobs_.all, "Also list finished jobs");
-        jobs->add_option("--state", jobs_.state)
+        jobs->add_option("--state", jobs_.state, "Only jobs in this state")
             ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
-        jobs->add_option("--user", jobs_.user);
+        jobs->add_option("--user", jobs_.user, "Only this user's jobs");
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_); });
-        show->add_option("JOB", word_)->required();
+        show->add_option("JOB", word_, "7, last or a name")->required();
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
-        explain->add_option("JOB", word_)->required();
+        explain->add_option("JOB", word_, "7, last or a name")->required();
         CLI::App* logs = command("logs", "Print the log of a job's ranks",
                                  [this] { return run_logs(context_, logs_); });
-        logs->add_option("JOB", logs_.selector)->required();
+        logs->add_option("JOB", logs_.selector, "7, last or a name")->required();
         logs->add_flag("-f,--follow", logs_.follow, "Keep printing until the job ends");
         logs->add_option("--rank", logs_.ranks, "Ranks: 0, 0,2-3 or all [0]");
         logs->add_option("--attempt", logs_.attempt, "Attempt [newest]")
             ->check(CLI::PositiveNumber);
         CLI::App* events = command("events", "List events of one job or of all jobs",
                                    [this] { return run_events(context_, events_); });
-        events->add_option("JOB", events_.selector);
+        events->add_option("JOB", events_.selector, "7, last or a name [all jobs]");
         events->add_flag("-f,--follow", events_.follow, "Keep printing new events");
         events->add_flag("--jsonl", events_.lines, "Print one JSON value per line");
         CLI::App* metrics = command("metrics", "Print a training job's loss, learning rate, speed",
                                     [this] { return run_metrics(context_, metrics_); });
-        metrics->add_option("JOB", metrics_.selector)->required();
+        metrics->add_option("JOB", metrics_.selector, "7, last or a name")->required();
         metrics->add_flag("-f,--follow", metrics_.follow, "Keep printing until the job ends");
         metrics->add_flag("--plot", metrics_.plot, "Plot a curve in the terminal");
         metrics->add_option("--key", metrics_.key, "Metric to plot [loss]");
@@ -320,34 +320,34 @@ class Parser {
     void add_steering() {
         CLI::App* wait = command("wait", "Wait until jobs end and exit with their exit code",
                                  [this] { return run_wait(context_, words_, follow_); });
-        wait->add_option("JOBS", words_)->required();
+        wait->add_option("JOBS", words_, "7, 3-9, 1,4, last or a name")->required();
         wait->add_flag("-f,--follow", follow_, "Show the progress of each job in turn");
         CLI::App* cancel = command("cancel", "Cancel queued and running jobs",
                                    [this] { return run_cancel(context_, word_, reason_); });
-        cancel->add_option("JOBS", word_)->required();
+        cancel->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
         cancel->add_option("--reason", reason_, "Reason to show with the job");
         CLI::App* hold = command("hold", "Keep queued jobs from starting",
                                  [this] { return run_hold(context_, word_, true); });
-        hold->add_option("JOBS", word_)->required();
+        hold->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
         CLI::App* release = command("release", "Let held jobs start",
                                     [this] { return run_hold(context_, word_, false); });
-        release->add_option("JOBS", word_)->required();
+        release->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
         CLI::App* update =
             command("update", "Change queued jobs: priority=N, priority=max, begin=+2h",
                     [this] { return run_update(context_, word_, words_); });
-        update->add_option("JOBS", word_)->required();
-        update->add_option("SETTING", words_)->required();
+        update->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
+        update->add_option("SETTING", words_, "What to change, e.g. priority=5")->required();
         CLI::App* checkpoint =
             command("checkpoint", "Save a checkpoint of a running job now; print its directory",
                     [this] { return run_checkpoint(context_, word_, timeout_); });
-        checkpoint->add_option("JOB", word_)->required();
+        checkpoint->add_option("JOB", word_, "7, last or a name")->required();
         checkpoint->add_option("--timeout", timeout_, "How long to wait for the checkpoint [10m]");
         CLI::App* drain = command("drain", "Stop scheduling new jobs on a node",
                                   [this] { return run_drain(context_, word_, true, reason_); });
         CLI::App* undrain = command("undrain", "Schedule jobs on a node again; clear its faults",
                                     [this] { return run_drain(context_, word_, false); });
         for (CLI::App* one : {drain, undrain}) {
-            CLI::Option* node = one->add_option("NODE", word_);
+            CLI::Option* node = one->add_option("NODE", word_, "Name of the node");
             one->add_flag("--all", all_, "All nodes, also ones that join later")->excludes(node);
             one->require_option(1, 0);
         }

@@ -111,15 +111,15 @@ std::string dry_run_text(const Json& reply) {
 }  // namespace
 
 void add_alloc_options(CLI::App& sub, AllocOptions& a) {
-    sub.add_option("NAME", a.name)->required();
+    sub.add_option("NAME", a.name, "Name of the new queue")->required();
     sub.add_option("--time", a.time, "Time limit per allocation: 90m, 12h, 1-12:00:00")->required();
     sub.add_option("--nodes", a.nodes, "Nodes per allocation [1]");
     sub.add_option("--gpus", a.gpus, "GPUs per node [0]");
     sub.add_option("--slots", a.slots, "CPU slots per node [1 per GPU, at least 1]");
-    sub.add_option("--partition", a.partition);
-    sub.add_option("--account", a.account);
-    sub.add_option("--qos", a.qos);
-    sub.add_option("--constraint", a.constraint);
+    sub.add_option("--partition", a.partition, "Slurm partition");
+    sub.add_option("--account", a.account, "Slurm account");
+    sub.add_option("--qos", a.qos, "Slurm QOS");
+    sub.add_option("--constraint", a.constraint, "Slurm constraint (node features)");
     sub.add_option("--sbatch-arg", a.sbatch_args,
                    "Argument to pass to sbatch, e.g. --sbatch-arg=--exclusive; repeatable")
         ->allow_extra_args(false);
