@@ -18,12 +18,12 @@ struct Overload : Fs... {
     using Fs::operator()...;
 };
 
-constexpr Millis kPoll{500};  // the clock's own events need no more
-constexpr Millis kSoon{20};   // for a change that can wait: one that follows may be said with it
-// Between heartbeats that changes call for: each says all that runs.
+constexpr Millis kPoll{500};  // timed events need no finer resolution
+constexpr Millis kSoon{20};   // delay for changes that can wait, so that several share a heartbeat
+// Minimum interval between heartbeats caused by changes; each carries all running attempts.
 constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
-constexpr Millis kFarewell{3000};  // for rolld to take note of the last ends
+constexpr Millis kFarewell{3000};  // time for rolld to acknowledge the last ends
 
 std::string label(const AttemptKey& key) {
     return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
@@ -52,7 +52,7 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     beat();
-    hear();  // a send may have swallowed the sign that there is input
+    hear();  // sending may have consumed the edge-triggered input event
     carry_out();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
 }
@@ -68,7 +68,7 @@ void Agent::wait() {
 
 void Agent::take_signals() {
     while (const auto signal = io::next_signal(parts_.signals)) {
-        if (*signal == SIGCHLD) continue;  // guards are heard by their pipes
+        if (*signal == SIGCHLD) continue;  // guards are observed through their sockets
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);
         parts_.core.on_drain(now_);
@@ -82,7 +82,7 @@ void Agent::hear() {
     }
 }
 
-// A pilot leaves its allocation in time, and does not hold it for a rolld that never speaks.
+// A pilot leaves its allocation in time and does not keep it if rolld never answers.
 void Agent::mind_allocation() {
     const PilotRules& pilot = parts_.pilot;
     if (!pilot.note || end_signals_ > 0) return;
@@ -96,8 +96,8 @@ void Agent::mind_allocation() {
     parts_.core.on_drain(now_);
 }
 
-// Two signals: at once, but for a pilot: Slurm sends several before the one that kills. The guards
-// kill what is left when this process ends.
+// A second signal ends roll-worker at once, except a pilot, because Slurm sends several signals
+// before SIGKILL. The guards kill all remaining processes when this process ends.
 bool Agent::over() const {
     if (end_signals_ == 0) return false;
     const bool unheard = parts_.last_word && !answered_at_;

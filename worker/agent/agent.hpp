@@ -1,5 +1,5 @@
-// roll-worker's loop: what comes from rolld, the processes, the volume and the clock goes into
-// AgentCore, and what it decides is carried out. One thread; waits in one place.
+// roll-worker's loop: passes input from rolld, processes, the volume and the clock to AgentCore
+// and carries out its effects. One thread; waits in one place.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace roll::agent {
 
-// Of a pilot: when its jobs leave, and how long it stays when nobody answers.
+// A pilot's rules for leaving its allocation.
 struct PilotRules {
     std::optional<protocol::PilotNote> note{};
     std::chrono::seconds handover{};
@@ -34,15 +34,15 @@ struct AgentParts {
     PilotRules pilot{};
     Millis beat{1000};
     GpuWatch gpus{};
-    bool last_word = false;  // the reaper: ends once rolld has answered, or after some time
+    bool last_word = false;  // reaper: ends once rolld has answered, or after a timeout
 };
 
 class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Until a signal asks it to end and all attempts have ended and been reported, or a second
-    // signal comes to one that is no pilot. Then nothing that it started is left.
+    // Returns when a signal asked it to end and all attempts have ended and are reported. Unless
+    // it is a pilot, a second signal makes it return at once. No process it started is left then.
     void run();
 
   private:
@@ -64,10 +64,10 @@ class Agent {
     AgentParts parts_;
     Volume volume_{};
     Instant now_{};
-    std::optional<Instant> beat_at_{};     // when the last one went out
-    std::optional<Instant> change_due_{};  // when rolld should have heard of a change
+    std::optional<Instant> beat_at_{};     // when the last heartbeat was sent
+    std::optional<Instant> change_due_{};  // deadline for reporting a change to rolld
     int end_signals_ = 0;
-    std::optional<Instant> give_up_at_{};  // an end that rolld does not take note of
+    std::optional<Instant> give_up_at_{};  // when to stop waiting for rolld's acknowledgement
     std::optional<Instant> answered_at_{};
     std::string last_trouble_{};
 };

@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-constexpr Millis kCalm{3000};  // with bounds below this a look now and then will do
+constexpr Millis kCalm{3000};  // below this bound, rare looks at the beacon are enough
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
 
@@ -23,7 +23,8 @@ std::set<AttemptKey> named_by(const protocol::Answer& answer) {
     return named;
 }
 
-// Of half the time that its ranks have: that one is asked what it does instead.
+// True if no progress was made for half of the allowed time. Such an attempt gets its stacks
+// dumped before it is stopped.
 bool seems_hung(const Attempt& attempt, Instant now) {
     const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
     return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
@@ -33,7 +34,7 @@ bool all_ready(const Attempt& attempt) {
     return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
 }
 
-// ".step-00000100.3-1" under its final name; empty if it is not staged at all.
+// Maps ".step-00000100.3-1" to its final name. Returns empty if `staged` is not a staged name.
 std::string final_name(const std::string& staged) {
     const std::filesystem::path path(staged);
     const std::string name = path.filename().string();
@@ -43,7 +44,7 @@ std::string final_name(const std::string& staged) {
 
 }  // namespace
 
-// An attempt that must not start here, and for whose end rolld waits.
+// Reports an attempt as ended that must not start here; rolld waits for its end.
 void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason) {
     protocol::RunningAttempt ended;
     ended.attempt = key;
@@ -76,7 +77,7 @@ Attempt* AgentCore::find(const AttemptKey& key) {
     return found == attempts_.end() ? nullptr : &found->second;
 }
 
-// Answers of an older rolld, and older answers of this one, are dropped whole.
+// Drops answers of an older rolld incarnation and answers older than the newest one.
 bool AgentCore::accept(const protocol::Answer& answer) {
     if (answer.incarnation < incarnation_ || answer.sequence > self_.sequence) return false;
     if (answer.incarnation > incarnation_) {
@@ -115,14 +116,15 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
         publish(attempt, now);
         const bool fenced = std::ranges::find(answer.fenced, key) != answer.fenced.end();
         if (!attempt.gone || attempt.publishing || (named.contains(key) && !fenced)) continue;
-        attempt.staged.clear();  // nobody waits for it
+        attempt.staged.clear();  // rolld no longer waits for them
         conclude(attempt, now);
     }
 }
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // Unasked answers echo an old heartbeat: what the first one said of silence stands.
+    // Unsolicited answers repeat an old sequence. Only the first answer to a heartbeat may lower
+    // bounds.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {
         renewed_ = answer.sequence;
@@ -140,7 +142,7 @@ void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>
     for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
 }
 
-// A deletion needs no record of its own: the turn that answered has taken it in.
+// Deletions need no explicit confirmation: the answer shows that rolld's turn included them.
 void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
     std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
         return written.checkpoint.deleted && written.said && *written.said <= sequence;
@@ -191,7 +193,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
         if (key.token < order.attempt.token)
             kill(attempt, StopCause::Superseded, "a later attempt of the job came", now);
     }
-    if (!free) return;  // the order comes again
+    if (!free) return;  // rolld repeats the order
     ran_.insert(order.attempt);
     Attempt attempt;
     attempt.order = order;
@@ -226,7 +228,7 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
         effects_.push_back(Note{"the beacon shows older beats than answers do: not believed"});
-    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // none of its answers has come
+    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // not answered yet
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
         if (attempt.gone) continue;
@@ -240,7 +242,7 @@ void AgentCore::on_clock(Instant now) {
     for (auto& [key, attempt] : attempts_) {
         if (!attempt.gone) check_clock(attempt, now);
     }
-    // What is older than every bound can no longer renew anything.
+    // Heartbeats sent longer ago than lease + fence can no longer renew anything.
     const Instant useless = now - rules_.lease - rules_.fence;
     while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
 }
@@ -261,10 +263,10 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     if (graceless || settled) kill_processes(attempt);
 }
 
-// A hang is a fault of the world until somebody has read the stacks.
+// A hang counts as an infrastructure fault until somebody has read the stacks.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Before the first step rank 0 alone tells what it does: the others may wait for it for hours.
+    // Before the first step only rank 0 reports activity; the other nodes may wait hours for it.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     const std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;
@@ -374,7 +376,7 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(BeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
-            if (staged.asked == attempt->asked) attempt->asked = 0;  // the order comes again
+            if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the order again
         }
     }
     attempt->gone ? conclude(*attempt, now) : publish(*attempt, now);
@@ -419,9 +421,8 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
     conclude(*attempt, now);
 }
 
-// Not before its checkpoints lie under their final names, for rolld forgets an attempt with its
-// end. With rolld out of hearing that waits for the next answer, which says whether they still
-// matter.
+// Staged checkpoints get their final names first: rolld forgets an attempt at its end. Without
+// contact this waits for the next answer, which tells whether the checkpoints are still wanted.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     publish(attempt, now);
@@ -449,7 +450,8 @@ void AgentCore::leash(const Attempt& attempt) {
                                 attempt.bound.killed_at(rules_)});
 }
 
-// Attempts that rolld has disowned do not count: their silence must not cost the others.
+// True if no attempt's bound has reached the lease. Attempts that rolld has disowned are ignored,
+// so that they do not affect the others.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

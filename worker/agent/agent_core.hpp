@@ -1,10 +1,10 @@
-// What roll-worker decides: which attempts run, stop, are killed, publish and are reported. Pure:
-// no clock, process, file or socket. Each input carries the time; what it asks for is taken as
-// effects.
+// roll-worker's decisions: which attempts to run, stop, kill, publish and report. Pure: uses no
+// clock, process, file or socket. Each input carries the time; the resulting actions are
+// collected as effects.
 //
 //   core.on_answer(answer, now);  for (const Effect& e : core.take_effects()) carry_out(e);
 //
-// The lease rules are those of lease.hpp. Level-triggered: answers may be lost, late or doubled.
+// Lease rules: lease.hpp. Level-triggered: answers may be lost, late or duplicated.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ namespace roll::agent {
 // clang-format off
 struct Start { protocol::StartOrder order; Instant lease_ends{}; Instant killed_at{}; };
 struct SetLeash { AttemptKey attempt; Instant lease_ends{}; Instant killed_at{}; };
-struct Tell { AttemptKey attempt; protocol::Command command; };      // every rank, by its stdin
+struct Tell { AttemptKey attempt; protocol::Command command; };      // to every rank, on its stdin
 struct Terminate { AttemptKey attempt; };                            // SIGTERM to the group
-struct DumpStacks { AttemptKey attempt; };                           // of its ranks, into their logs
-struct Kill { AttemptKey attempt; };                                 // SIGKILL to all of it
+struct DumpStacks { AttemptKey attempt; };                           // writes the ranks' stacks to their logs
+struct Kill { AttemptKey attempt; };                                 // SIGKILL to all its processes
 struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; std::string to; Instant before{}; };
-struct Remember { protocol::RunningAttempt entry; };                 // survives this process
+struct Remember { protocol::RunningAttempt entry; };                 // write to the run directory
 struct Forget { AttemptKey attempt; };
-struct BeatNow { };                                                  // rolld should hear of a change
-struct BeatSoon { };                                                 // that can wait for the next one
-struct Note { std::string text; };                                   // for the log
+struct BeatNow { };                                                  // send a heartbeat at once
+struct BeatSoon { };                                                 // send a heartbeat soon
+struct Note { std::string text; };                                   // write to the log
 // clang-format on
 using Effect = std::variant<Start, SetLeash, Tell, Terminate, DumpStacks, Kill, Publish, Remember,
                             Forget, BeatNow, BeatSoon, Note>;
@@ -48,7 +48,8 @@ class AgentCore {
           rules_(rules),
           stops_(stops) {}
 
-    // An attempt that an earlier roll-worker of this run directory left; none of it runs any more.
+    // Adds an attempt left by an earlier roll-worker of this run directory. None of its processes
+    // runs any more.
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
@@ -57,28 +58,30 @@ class AgentCore {
 
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
-    void on_gpu_use(const std::vector<int>& use) {  // as note_gpu_use() takes it
+    void on_gpu_use(const std::vector<int>& use) {  // percent per GPU, see note_gpu_use()
         for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
     }
-    void on_leash(const AttemptKey& key, Instant now);  // the guard killed it: the leash ran out
-    void on_matched(const AttemptKey& key, std::vector<int> patterns);  // in its logs
+    // The guard killed the attempt at its kill deadline.
+    void on_leash(const AttemptKey& key, Instant now);
+    void on_matched(const AttemptKey& key, std::vector<int> patterns);  // log patterns that matched
     void on_start_failed(const AttemptKey& key, Verdict verdict);
-    void on_gone(const AttemptKey& key, Instant now);  // no process of it is left
+    void on_gone(const AttemptKey& key, Instant now);  // no process of the attempt is left
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
                       Instant now);
-    void on_drain(Instant now);  // stop everything with a checkpoint, start nothing
+    void on_drain(Instant now);  // stops everything with a checkpoint and starts nothing more
 
-    // The next heartbeat. Call it to send it: its time of sending is what answers are measured by.
+    // Builds the next heartbeat. Call it only when sending: answers are measured from `now`.
     protocol::Heartbeat heartbeat(Instant now);
 
-    // The beacon to look at now, empty if none is due. A look asked for is due again only after
-    // on_look or a beat.
+    // Returns the path of the beacon to read now, or empty if no look is due. After returning a
+    // path, no look is due for one interval.
     std::string look_due(Instant now);
 
     bool idle() const;                                        // no attempt has a process
-    std::size_t running() const { return attempts_.size(); }  // that a heartbeat tells of
-    // And every end has been taken note of; where it leaves and rolld is there, that as well: else
-    // its silence would be waited for.
+    std::size_t running() const { return attempts_.size(); }  // attempts in each heartbeat
+    // True when no attempt is left, every end is acknowledged, and, if draining, rolld
+    // acknowledged the drain or cannot be reached. Leaving before that acknowledgement would make
+    // rolld wait for the lease to expire.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 
@@ -103,17 +106,19 @@ class AgentCore {
     void leash(const Attempt& attempt);
     bool renewing(Instant now) const;
 
-    protocol::Heartbeat self_;  // what every heartbeat says, and the last sequence
+    protocol::Heartbeat self_;  // template of every heartbeat; holds the last sequence
     LeaseRules rules_;
     StopRules stops_;
     bool draining_ = false;
-    std::optional<std::uint64_t> drain_said_{};  // the first heartbeat that said so
-    std::uint64_t incarnation_ = 0;              // the newest seen, in an answer or the beacon
-    std::uint64_t echoed_ = 0;                   // the newest sequence answered
-    std::uint64_t renewed_ = 0;                  // the sequence by which bounds were lowered last,
-    std::uint64_t renewed_by_ = 0;               // and the incarnation that echoed it
-    std::map<std::uint64_t, Instant> sent_{};    // heartbeats that an answer may still echo
-    std::optional<Instant> heard_{};             // sending time of the newest one answered
+    // Sequence of the first heartbeat that reported draining
+    std::optional<std::uint64_t> drain_said_{};
+    std::uint64_t incarnation_ = 0;  // newest incarnation seen in an answer or the beacon
+    std::uint64_t echoed_ = 0;       // newest sequence answered
+    std::uint64_t renewed_ = 0;      // sequence of the answer that last lowered the bounds
+    std::uint64_t renewed_by_ = 0;   // incarnation that sent that answer
+    // Send times of heartbeats that an answer may still echo
+    std::map<std::uint64_t, Instant> sent_{};
+    std::optional<Instant> heard_{};  // send time of the newest answered heartbeat
     std::string beacon_{};
     BeaconTrust trust_{};
     Instant looked_{-Millis{1 << 20}};

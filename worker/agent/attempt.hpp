@@ -1,4 +1,4 @@
-// One attempt on this node, as AgentCore sees it. Plain data; the rules are AgentCore's.
+// State of one attempt on this node. Plain data; the rules are in AgentCore.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@ namespace roll::agent {
 
 struct StopRules {
     Millis grace{30000};              // between the request to stop and SIGKILL
-    Millis checkpoint_grace{300000};  // the same, if a checkpoint was asked for
-    Millis settle{5000};  // how long after a lost peer the culprit here may tell its own reason
+    Millis checkpoint_grace{300000};  // same, if a checkpoint was requested
+    // After losing a peer, time for the failed rank here to report its own reason
+    Millis settle{5000};
 };
 
 enum class Phase { Starting, Running, Stopping, Ended };
@@ -41,11 +42,11 @@ struct Staged {
     std::int64_t step = 0;
     std::string from;
     std::string to;
-    std::uint64_t asked = 0;  // the request that it answers
+    std::uint64_t asked = 0;  // the save request that it answers
     std::int64_t save_ms = 0;
 };
 
-// Said in each heartbeat until an answer shows that it was taken note of.
+// Repeated in each heartbeat until an answer acknowledges it.
 struct Unrecorded {
     protocol::WrittenCheckpoint checkpoint;
     std::optional<std::uint64_t> said{};  // sequence of the first heartbeat with it
@@ -56,9 +57,9 @@ struct Attempt {
     Bound bound{};
     Phase phase = Phase::Starting;
     std::vector<Rank> ranks{};
-    std::vector<RankProgress> steps{};  // by rank of this node
+    std::vector<RankProgress> steps{};  // by local rank
     HangRule hang{};
-    Instant alive{};  // when one of them last said anything new
+    Instant alive{};  // when a rank last reported anything new
     std::optional<int> first_failed{};
     std::optional<Instant> settle_at{};
     std::optional<StopRequest> stop{};
@@ -67,41 +68,44 @@ struct Attempt {
     std::deque<Staged> staged{};
     bool publishing = false;
     std::vector<Unrecorded> unrecorded{};
-    std::uint64_t asked = 0;        // the newest request for a checkpoint that the ranks know
-    std::set<std::int64_t> told{};  // steps that the ranks know to be recorded
+    std::uint64_t asked = 0;        // newest checkpoint request passed to the ranks
+    std::set<std::int64_t> told{};  // recorded steps reported to the ranks
     std::string exported{};
     std::string progress{};
-    std::optional<int> gpu_percent{};  // how busy its GPUs are on average, on its first node
-    std::vector<int> matched{};        // of the job's patterns, in its logs
+    std::optional<int> gpu_percent{};  // mean GPU utilization; only set on the first node
+    std::vector<int> matched{};        // indices of the job's patterns found in its logs
     std::optional<Verdict> verdict{};
-    std::optional<std::uint64_t> end_said{};  // sequence of the first heartbeat that said so
+    // Sequence of the first heartbeat that reported the end
+    std::optional<std::uint64_t> end_said{};
 
     bool ranked() const { return order.kind == "train" || order.kind == "resume"; }
     bool command() const { return order.kind == "command"; }
 };
 
-// `use` is of each GPU of the worker, in percent; -1: not known.
+// Stores the mean of `use`, the utilization of each GPU of the worker in percent (-1: unknown).
 void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
 
-// As the heartbeat says it.
+// Returns the attempt's entry in a heartbeat.
 protocol::RunningAttempt entry_of(const Attempt& attempt);
 
-// What judges it, once it is gone.
+// Returns the input of judge(). Requires that the attempt is gone.
 Ending ending_of(const Attempt& attempt);
 
-// Programs started for an attempt on one node: its ranks, else one.
+// Returns the number of programs on one node: one per rank if ranked, else 1.
 int programs_of(const protocol::StartOrder& order);
 
-// Whether looks at the beacon are evidence. While rolld is heard they are compared with its
-// answers: a volume that shows older beats than it may is not believed until the next incarnation.
+// Decides whether looks at the beacon are evidence. While rolld answers, they are compared with
+// its answers: a volume that shows an older counter than its allowed delay is distrusted until
+// the next incarnation.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
-    std::uint64_t answered = 0;  // the counter in the last answer
-    std::uint64_t seen = 0;      // the highest counter that a look showed
+    std::uint64_t answered = 0;  // counter in the last answer
+    std::uint64_t seen = 0;      // highest counter seen in a look
     bool broken = false;
 
     void on_answer(std::uint64_t incarnation, std::uint64_t counter);
-    // False: this look is no evidence. `heard`: when the last heartbeat that was answered was sent.
+    // Returns false if this look is no evidence. `heard`: send time of the newest answered
+    // heartbeat.
     bool on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules);
 };
 

@@ -1,5 +1,6 @@
-// Workers beat in the same moments, two a second of the wall clock: ten thousand of them wake rolld
-// a few times a second then, not once for each heartbeat. Half of what one costs is the waking.
+// Aligns the regular heartbeats of all workers to a grid of half seconds of the wall clock.
+// 10,000 workers then wake rolld a few times a second and not once per heartbeat; half of a
+// heartbeat's cost is the wake-up.
 #pragma once
 
 #include <chrono>
@@ -7,10 +8,10 @@
 namespace roll::agent {
 
 constexpr std::chrono::milliseconds kBeatGrid{500};
-constexpr std::chrono::milliseconds kBeatOnGrid{1000};  // shorter ones come when they are due
+constexpr std::chrono::milliseconds kBeatOnGrid{1000};  // shorter intervals are not aligned
 
-// The latest such moment that is not after `due`, on a clock that the wall's is `ahead` of. Never
-// later than due, so that what is on the grid stays there, whatever it took to wake up.
+// Returns the latest grid point at or before `due`; the wall clock is `ahead` of this clock.
+// Never returns a later time, so that late wake-ups do not move a heartbeat off its grid point.
 constexpr std::chrono::milliseconds on_beat_grid(std::chrono::milliseconds due,
                                                  std::chrono::milliseconds ahead,
                                                  std::chrono::milliseconds beat) {

@@ -1,4 +1,4 @@
-// CLOCK_BOOTTIME, by which bounds and leashes are measured: it runs on while the machine is
+// CLOCK_BOOTTIME, the clock of bounds and leashes. It keeps running while the machine is
 // suspended.
 #pragma once
 

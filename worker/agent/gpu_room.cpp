@@ -9,8 +9,8 @@ namespace {
 
 std::string mib(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-// Empty for a process of another namespace, or one that has ended. A guard that is process 1 sees
-// other numbers in /proc than the driver tells.
+// Empty for a process of another PID namespace or one that has ended. If this guard is process 1,
+// its /proc numbers differ from the driver's.
 std::string program_of(std::int64_t pid) {
     if (::getpid() == 1) return {};
     std::string name = read_file("/proc/" + std::to_string(pid) + "/comm").value_or("");

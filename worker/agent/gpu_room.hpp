@@ -1,5 +1,5 @@
-// Whether GPUs are free for a program to start on: what an earlier process held is given back some
-// time after its end.
+// Checks whether GPU memory is free before a program starts. Memory of an earlier process is
+// released some time after it ends.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace roll::agent {
 
-// A GPU that is not: more is in use than may be.
+// A GPU with more memory in use than allowed.
 struct HeldGpu {
     GpuRoom room;
     std::int64_t used_bytes = 0;
-    std::vector<GpuProcess> processes{};  // those that NVML tells of
+    std::vector<GpuProcess> processes{};  // processes reported by NVML
 };
 
-// Of these, the ones that are not free now.
+// Returns the GPUs that have more memory in use than allowed.
 std::vector<HeldGpu> held_gpus(const std::vector<GpuRoom>& gpus);
 
-// "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711 (python3) 20000 MiB; GPU 1 ...".
+// Returns e.g. "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711 (python3) 20000 MiB;
+// GPU 1 ...".
 std::string text_of(const std::vector<HeldGpu>& held);
 
 }  // namespace roll::agent

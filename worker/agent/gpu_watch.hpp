@@ -1,5 +1,4 @@
-// How busy this worker's GPUs are, looked at on a thread of its own: a driver that hangs must not
-// hold the loop.
+// Measures GPU utilization in a separate thread, so that a hung driver does not block the loop.
 #pragma once
 
 #include <functional>
@@ -11,10 +10,11 @@ namespace roll::agent {
 
 class GpuWatch {
   public:
-    // `meter` as gpu_meter() makes it; empty: nothing is looked at.
+    // `meter`: see gpu_meter(). If empty, nothing is measured.
     explicit GpuWatch(std::function<std::vector<int>()> meter = {});
 
-    // Percent by GPU, not older than some seconds; -1: it cannot be told. Empty: not known yet.
+    // Returns the utilization of each GPU in percent, at most a few seconds old; -1 if unknown.
+    // Empty before the first measurement.
     std::vector<int> use() const;
 
   private:
@@ -22,7 +22,7 @@ class GpuWatch {
         std::mutex mutex;
         std::vector<int> use;
     };
-    std::shared_ptr<Seen> seen_;  // the thread goes on while it is there
+    std::shared_ptr<Seen> seen_;  // the thread ends once this is destroyed
 };
 
 }  // namespace roll::agent

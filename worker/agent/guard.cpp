@@ -31,17 +31,17 @@
 namespace roll::agent {
 namespace {
 
-constexpr int kPollMillis = 500;    // how often it looks at the leash
+constexpr int kPollMillis = 500;    // interval of checks of the leash
 constexpr int kKillingMillis = 20;  // between rounds of SIGKILL
 constexpr std::size_t kPlanBytesMax = 64u << 20;
 
-// What roll-worker says, and what it is told.
+// The guard's side of the socket to roll-worker.
 struct Talk {
     LineReader lines{kPlanBytesMax};
-    std::vector<io::Descriptor> passed{};  // of the programs of the next plan
+    std::vector<io::Descriptor> passed{};  // descriptors of the next plan's programs
     std::string unsaid{};
 
-    // False: roll-worker has ended.
+    // Returns false if roll-worker has ended.
     bool fill() {
         std::string bytes;
         const ssize_t n = io::receive_with(kGuardSocket, bytes, passed);
@@ -49,7 +49,8 @@ struct Talk {
         return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
     }
 
-    // Goes out with flush(), before anything is waited for: roll-worker wakes up once.
+    // Buffers `line`. flush() sends all buffered lines before the guard waits, so that
+    // roll-worker wakes up once.
     void say(const std::string& line) { unsaid += line + "\n"; }
     void flush() {
         if (unsaid.empty()) return;
@@ -58,7 +59,7 @@ struct Talk {
     }
 };
 
-// One attempt.
+// Runs one attempt.
 class Guard {
   public:
     Guard(const Leash& leash, const io::Descriptor& signals, Talk& talk)
@@ -67,7 +68,7 @@ class Guard {
           talk_(talk),
           passed_(std::exchange(talk.passed, {})) {}
 
-    // Returns once nothing is left below this process.
+    // Returns once no process is left below this one.
     void run(const GuardPlan& plan);
 
   private:
@@ -97,22 +98,23 @@ class Guard {
     const Leash& leash_;
     const io::Descriptor& signals_;
     Talk& talk_;
-    std::vector<io::Descriptor> passed_;  // two of each program
+    std::vector<io::Descriptor> passed_;  // two for each program
     std::string cgroup_{};
-    io::Descriptor procs_{};         // by which programs enter it; none: no cgroup
+    // cgroup.procs, through which programs enter the cgroup; unset without a cgroup.
+    io::Descriptor procs_{};
     std::vector<pid_t> programs_{};  // 0 once it has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
-    std::string output_{};     // the job's directory
-    bool started_ = false;     // the programs; checks come before
-    std::size_t checked_ = 0;  // checks that have ended well
-    pid_t check_ = 0;          // the one that runs
+    std::string output_{};     // the job's output directory
+    bool started_ = false;     // programs are started; checks run before
+    std::size_t checked_ = 0;  // number of checks passed
+    pid_t check_ = 0;          // process of the running check
     Instant check_until_{};
-    std::optional<std::string> check_end_{};  // of the one that ran: its trouble, or empty
+    std::optional<std::string> check_end_{};  // result of the finished check: its failure, or empty
     Instant capped_{};
     std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
-    bool failed_ = false;  // a program ended badly
+    bool failed_ = false;  // a program failed
     bool nothing_left_ = false;
 };
 
@@ -130,7 +132,7 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     return {};
 }
 
-// This process's own, without what the program has instead.
+// Returns `more` and every variable of this process that `more` does not set.
 std::vector<std::string> environment_with(const std::vector<std::string>& more) {
     std::vector<std::string> all = more;
     for (std::string& variable : io::current_environment()) {
@@ -153,7 +155,7 @@ io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
     return spawn;
 }
 
-// What Roll's own programs said is there even if this process is killed.
+// Roll's own programs write to the log directly, so that their output survives a killed guard.
 Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
     if (own) return open_log(program.log);
     ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log, log_bytes_max_));
@@ -171,8 +173,8 @@ Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bo
     return io::spawn(spawn);
 }
 
-// Until the GPUs are free, at most so long; an order to end cuts it short. The log says who is
-// waited for.
+// Waits until the GPUs' memory is free, at most `gpu_wait_seconds`, or until the attempt is
+// ended. Writes to the log which processes hold the memory.
 void Guard::await_gpus(const GuardPlan& plan) {
     if (plan.gpus.empty() || plan.gpu_wait_seconds == 0) return;
     const std::string& log = plan.programs.front().log;
@@ -215,7 +217,7 @@ Result<void> Guard::start_check(const NodeCheck& check) {
     return {};
 }
 
-// Empty: it ended well.
+// `trouble` is empty if the check passed.
 void Guard::end_check(const NodeCheck& check, std::string trouble) {
     check_end_.reset();
     if (trouble.empty()) {
@@ -229,7 +231,7 @@ void Guard::end_check(const NodeCheck& check, std::string trouble) {
     killing_ = true;
 }
 
-// One check after the other, then the programs.
+// Runs the checks one after the other, then starts the programs.
 void Guard::advance(const GuardPlan& plan) {
     if (started_ || killing_) return;
     if (check_end_) end_check(plan.checks[checked_], std::move(*check_end_));
@@ -268,7 +270,8 @@ void Guard::fail_preparing(const Error& error) {
     killing_ = true;
 }
 
-// What Roll itself lacks, and a full disk, may be better elsewhere or later; the rest never.
+// Errors of Roll's own programs and full disks may not recur elsewhere or later, so they are
+// retried. Others always recur.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     Verdict verdict{"infra", 1, error.message};
@@ -299,7 +302,7 @@ void Guard::obey(const std::string& order) {
         if (pid > 0 && ::kill(pid, SIGUSR1) == 0) ::kill(pid, SIGCONT);
 }
 
-// The group's number stays taken while a program of it has not been waited for.
+// The group id stays reserved until all its programs are reaped.
 void Guard::terminate() {
     if (!started_) killing_ = true;
     if (programs_ended()) return;
@@ -327,7 +330,7 @@ void Guard::reap() {
             check_end_ = status == 0 ? "" : how + std::to_string(number);
         }
         const auto program = std::ranges::find(programs_, pid);
-        if (program == programs_.end()) continue;  // an orphan
+        if (program == programs_.end()) continue;  // an orphan adopted by this subreaper
         *program = 0;
         failed_ |= status != 0;
         talk_.say("exit " + std::to_string(program - programs_.begin()) +
@@ -336,7 +339,7 @@ void Guard::reap() {
     nothing_left_ = pid < 0 && errno == ECHILD;
 }
 
-// A program that failed may have failed for want of its log.
+// A program may have failed because its log could not be written.
 void Guard::finish_logs() {
     for (const auto& pipe : pipes_)
         if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());
@@ -351,7 +354,7 @@ void Guard::look_into_logs(const GuardPlan& plan) {
     talk_.say(line);
 }
 
-// Programs that ended well may have written into a directory that nobody can find any more.
+// Programs that ended well may have written into an output directory that was deleted meanwhile.
 void Guard::check_output(const GuardPlan& plan) {
     const std::string& output = plan.directories.front();
     const bool done = started_ && programs_ended() && !failed_;
@@ -361,7 +364,7 @@ void Guard::check_output(const GuardPlan& plan) {
                                              " was deleted while it ran; its logs are lost"}));
 }
 
-// Logs that programs write themselves; a LogPipe caps its own.
+// Caps logs that programs write directly; a LogPipe caps its own.
 void Guard::cap_logs(const GuardPlan& plan) {
     if (!plan.own_programs || boot_now() - capped_ < std::chrono::seconds(1)) return;
     capped_ = boot_now();
@@ -382,14 +385,14 @@ void Guard::run(const GuardPlan& plan) {
     for (;;) {
         while (io::next_signal(signals_)) continue;
         reap();
-        obey_all();  // some may have come with the end of the plan
+        obey_all();  // orders may have arrived together with the plan
         advance(plan);
         cap_logs(plan);
         if (!killing_ && boot_now() >= leash_.killed_at()) {
             talk_.say("leash");
             killing_ = true;
         }
-        killing_ |= started_ && programs_ended();  // what they left behind goes too
+        killing_ |= started_ && programs_ended();  // kill processes that the programs left behind
         if (killing_ && nothing_left_) break;
         if (killing_) kill_round();
         talk_.flush();
@@ -400,7 +403,7 @@ void Guard::run(const GuardPlan& plan) {
     look_into_logs(plan);
 }
 
-// While it kills, orders wait.
+// While killing, orders are not read.
 void Guard::wait() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
@@ -411,7 +414,8 @@ void Guard::wait() {
     if (!killing_ && polled.back().revents != 0) read_orders();
 }
 
-// The next plan; none: roll-worker has ended. Orders that come before it were for what has ended.
+// Returns the next plan, or nullopt if roll-worker has ended. Orders before it were for an
+// earlier attempt.
 std::optional<GuardPlan> next_plan(Talk& talk) {
     for (;;) {
         while (const auto line = talk.lines.next()) {
@@ -431,7 +435,7 @@ int run_guard() {
     io::become_subreaper();
     const bool has_reaper = ::fcntl(kGuardReaper, F_SETFD, FD_CLOEXEC) == 0;
     const io::Descriptor reaper(has_reaper ? kGuardReaper : -1);
-    // Only SIGKILL ends a guard before its attempt.
+    // Only SIGKILL can end a guard before its attempt ends.
     const io::Descriptor signals =
         io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
                            SIGTSTP, SIGTTIN, SIGTTOU});

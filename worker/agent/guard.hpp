@@ -1,15 +1,16 @@
-// The guard of an attempt: the process that is the parent of all its programs. roll-worker starts
-// itself as one.
+// The guard of an attempt: the parent process of all its programs. roll-worker starts itself as a
+// guard.
 //
-// It prepares the files, starts the programs in one process group and kills everything below it,
-// other sessions included, when it is told to, when roll-worker ends (its socket does), when the
-// leash runs out, or when all programs have ended. Once nothing is left below it, it says so and
-// serves again: an attempt costs the start of its programs, not that of a guard.
+// A guard prepares the files and starts the programs in one process group. It kills all processes
+// below it, other sessions included, when it is ordered to, when roll-worker's end closes the
+// socket, when the leash expires, or when all programs have ended. Once no process is left below
+// it, it reports "gone" and can serve another attempt, which saves the start of a new guard.
 //
-//   descriptor 0  a Unix socket. Down: a GuardPlan as one line of JSON, with the descriptors of
-//                 each program (its stdin, its report pipe); then "term", "stacks" and "kill".
-//                 Up: "exit PROGRAM code|signal N", "leash", "failed {verdict}", "matched N...",
-//                 and "gone" as the last word on an attempt; what follows at once comes together
+//   descriptor 0  a Unix socket. From roll-worker: a GuardPlan as one line of JSON, with the
+//                 descriptors of each program (its stdin, its report pipe); then "term", "stacks"
+//                 and "kill". To roll-worker: "exit PROGRAM code|signal N", "leash",
+//                 "failed {verdict}", "matched N...", and "gone" as the last line of an attempt.
+//                 Lines written together arrive together.
 //   descriptor 3  the leash
 //   descriptor 4  the reaper's pipe (reaper.hpp)
 #pragma once
@@ -30,53 +31,53 @@ constexpr int kGuardReaper = 4;
 
 struct Program {
     std::vector<std::string> arguments;
-    std::vector<std::string> environment;  // beyond the guard's own, or instead of it
+    std::vector<std::string> environment;  // added to the guard's own; overrides equal names
     std::string directory;
-    std::string log;          // stdout and stderr are appended to it, its folders made for it
-    std::vector<int> cpus{};  // the only ones that it runs on; empty: any
+    std::string log;          // stdout and stderr are appended; parent directories are created
+    std::vector<int> cpus{};  // CPU affinity; empty: any
     friend bool operator==(const Program&, const Program&) = default;
 };
 
-// A GPU that must have no more than this in use before a program starts on it: what an earlier one
-// held is given back some time after its end.
+// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts. Memory of an
+// earlier process is released some time after it ends.
 struct GpuRoom {
-    std::string name;  // as CUDA_VISIBLE_DEVICES names it
+    std::string name;  // as in CUDA_VISIBLE_DEVICES
     std::int64_t most_used_bytes = 0;
     friend bool operator==(const GpuRoom&, const GpuRoom&) = default;
 };
 
-// Runs before the programs; each must end with 0 in its time.
+// A program that must exit with 0 within its timeout before the attempt's programs start.
 struct NodeCheck {
     Program program;
     int timeout_seconds = 60;
-    bool site = false;  // the site's, not the job's: what fails it is a fault of the machine
+    bool site = false;  // set by the site, not the job: a failure is the machine's fault
     friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
 };
 
 struct GuardPlan {
-    std::vector<std::string> directories;  // to be made
-    std::string launch_file;               // empty: none
+    std::vector<std::string> directories;  // directories to create
+    std::string launch_file;               // empty: not written
     std::string launch;
-    // Roll's: that one cannot be run is not the job's fault, and they write into their logs
-    // themselves. Of others a log is made once they say something.
+    // True for Roll's own programs: if one cannot be run, that is not the job's fault, and they
+    // write their logs directly. The log of any other program is created at its first output.
     bool own_programs = true;
     std::vector<NodeCheck> checks{};
     std::vector<Program> programs;
-    std::int64_t log_bytes_max = 0;       // of each; 0: no limit
-    std::vector<std::string> patterns{};  // looked for in the logs after a bad end
+    std::int64_t log_bytes_max = 0;       // of each log; 0: no limit
+    std::vector<std::string> patterns{};  // searched for in the logs after a failure
     std::vector<GpuRoom> gpus{};
-    int gpu_wait_seconds = 50;  // for all of them to be free; then the attempt ends
-    std::string cgroup{};       // that all programs run in; empty: that of the guard
+    int gpu_wait_seconds = 50;  // time for all GPUs to become free; then the attempt ends
+    std::string cgroup{};       // cgroup of all programs; empty: the guard's own
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 
-std::string encode(const GuardPlan& plan);  // one line, no newline
+std::string encode(const GuardPlan& plan);  // one line without newline
 Result<GuardPlan> decode_guard_plan(std::string_view line);
 
 std::string encode(const Verdict& verdict);
 Result<Verdict> decode_verdict(std::string_view line);
 
-// The guard's main; its exit status.
+// Entry point of a guard process. Returns its exit status.
 int run_guard();
 
 }  // namespace roll::agent

@@ -8,12 +8,12 @@ namespace roll::agent {
 
 std::string host_name();
 
-// The CPUs that this process's affinity leaves it.
+// Returns the ids of the CPUs in this process's affinity.
 std::vector<int> allowed_cpus();
-// How many of them it may use at a time: less than there are if a cgroup above it sets a quota.
+// Returns how many of them may run at a time; a cgroup quota may allow fewer than the affinity.
 int cores();
 
-// 128 random bits in hex: names this process among all that ever ran.
+// Returns 128 random bits in hex, the unique name of this process.
 std::string draw_session();
 
 }  // namespace roll::agent

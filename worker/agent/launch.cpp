@@ -20,7 +20,7 @@ struct CommandDocument {
     std::string workdir;
 };
 
-// Only what is used here: the document was checked when it was submitted.
+// Reads only the fields used here; the document was checked at submission.
 Result<CommandDocument> read_command(const Json& document) {
     JsonReader r(document, "job");
     CommandDocument result;
@@ -54,7 +54,7 @@ std::string join(const std::vector<int>& numbers) {
     return result;
 }
 
-// The GPUs of an order as CUDA_VISIBLE_DEVICES names them.
+// Returns the GPUs of an order in the form of CUDA_VISIBLE_DEVICES.
 std::string visible_devices(const std::vector<int>& gpus, const std::vector<std::string>& names) {
     if (names.empty()) return join(gpus);
     std::string result;
@@ -66,7 +66,7 @@ std::string visible_devices(const std::vector<int>& gpus, const std::vector<std:
     return result;
 }
 
-// Half a GiB more than when the worker began is taken for free: contexts of monitors and the like.
+// Allows half a GiB more than was in use at worker start, for contexts of monitoring tools.
 std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& site) {
     constexpr std::int64_t kSlackBytes = 512LL << 20;
     std::vector<GpuRoom> room;
@@ -79,8 +79,8 @@ std::vector<GpuRoom> gpu_room(const std::vector<int>& gpus, const LaunchSite& si
     return room;
 }
 
-// Its part of a GPU that others share: of the memory (JAX reads its own name for it), and of the
-// processors where the site runs CUDA's MPS.
+// Sets limits for a shared GPU: its memory (JAX reads its own variable) and, if the site runs
+// CUDA MPS, its processors.
 void add_gpu_share(int percent, const LaunchSite& site, Environment& environment) {
     const std::string fraction = (percent < 10 ? "0.0" : "0.") + std::to_string(percent);
     environment["ROLL_GPU_FRACTION"] = fraction;
@@ -91,15 +91,15 @@ void add_gpu_share(int percent, const LaunchSite& site, Environment& environment
     add("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
 }
 
-// Threads of ours that wait for each other soon sleep: where other programs share their cores,
-// those that spin hold the cores of those that they wait for.
+// Makes waiting OpenMP threads sleep soon. On shared cores spinning threads would occupy the
+// cores of the threads they wait for.
 void let_waiting_threads_sleep(const LaunchSite& site, Environment& environment) {
     if (is_set(site.environment, "GOMP_SPINCOUNT") || is_set(site.environment, "OMP_WAIT_POLICY"))
         return;
     environment["GOMP_SPINCOUNT"] = "1000";
 }
 
-// Beyond roll-worker's own.
+// Returns the variables to add to roll-worker's environment.
 Environment environment_of(const protocol::StartOrder& order, const LaunchSite& site) {
     Environment result;
     const int programs = programs_of(order);
@@ -135,7 +135,7 @@ std::string launch_content(const protocol::StartOrder& order) {
     return protocol::encode(launch);
 }
 
-// The CPUs of a program's part of the order's slots: a rank has one slot, other programs all.
+// Returns the CPUs of a program: a rank's one slot, or all slots for other programs.
 std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& site, int program) {
     const auto each = order.slots.size() / static_cast<std::size_t>(programs_of(order));
     std::vector<int> cpus;
@@ -147,14 +147,15 @@ std::vector<int> cpus_of(const protocol::StartOrder& order, const LaunchSite& si
     return cpus;
 }
 
-// One a rank, or (log_files: node) of all ranks of a node that of the first.
+// Returns the log file of a program: one per rank, or with log_files: node the first rank's for
+// all ranks of a node.
 std::string log_of(const protocol::StartOrder& order, const Json& document, int program) {
     const bool one = document.value("log_files", "rank") == "node";
     const int rank = order.node_rank * programs_of(order) + (one ? 0 : program);
     return logs_of(order) + "/rank-" + std::to_string(rank) + ".log";
 }
 
-// What execve makes of "#!INTERPRETER [ARGUMENT]", so that the file needs no right to execute.
+// Splits "#!INTERPRETER [ARGUMENT]" like execve, so that the script needs no execute permission.
 std::vector<std::string> interpreter_of(const std::string& script) {
     if (!script.starts_with("#!")) return {"/bin/sh"};
     const std::string line = script.substr(2, script.find('\n') - 2);
@@ -212,7 +213,7 @@ void plan_programs(const protocol::StartOrder& order, const LaunchSite& site, co
     }
 }
 
-// retry.on_log of the document; none where it has none.
+// Returns the patterns of retry.on_log; empty if there are none.
 std::vector<std::string> patterns_of(const Json& document) {
     std::vector<std::string> patterns;
     const auto retry = document.find("retry");
@@ -221,8 +222,8 @@ std::vector<std::string> patterns_of(const Json& document) {
     return patterns;
 }
 
-// What a job's file or a site means by `builtin`: roll-worker's own look at this node. The site's
-// is at the machine alone, the job's at its output too.
+// Returns the command of `builtin`, roll-worker's own check of this node. The site's check covers
+// the machine only, the job's also covers its output directory.
 std::vector<std::string> builtin_check(const protocol::StartOrder& order, const LaunchSite& site,
                                        bool is_site) {
     const bool gpus = is_site || !order.gpus.empty();
@@ -235,7 +236,7 @@ std::vector<std::string> builtin_check(const protocol::StartOrder& order, const 
     return words;
 }
 
-// The site's check, then the job's own.
+// Returns the site's check, then the job's.
 std::vector<NodeCheck> checks_of(const protocol::StartOrder& order, const Json& document,
                                  const LaunchSite& site,
                                  const std::vector<std::string>& environment) {
@@ -267,14 +268,14 @@ std::int64_t log_bytes_max(const Json& document) {
     return bytes ? static_cast<std::int64_t>(*bytes) : 0;
 }
 
-// Throws Json::exception where the document has another shape than a job file's.
+// Throws Json::exception if the document does not have the structure of a job file.
 Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& site) {
     GuardPlan plan;
     ROLL_TRY(const Json document, parse_json(order.document));
     if (!document.is_object()) return fail(ErrorCode::Corrupt, "the job's document is no object");
     plan.directories = {order.output};
     plan.patterns = patterns_of(document);
-    // Of a GPU that others share somebody may hold memory at any time.
+    // The memory of a shared GPU may be in use at any time, so it is not checked.
     if (order.gpu_percent == 100) plan.gpus = gpu_room(order.gpus, site);
     plan.gpu_wait_seconds = site.gpu_wait_seconds;
     plan.log_bytes_max = log_bytes_max(document);
@@ -284,7 +285,7 @@ Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& s
         if (check.program.arguments.empty())
             return fail(ErrorCode::InvalidArgument, "the job's check.command is empty");
     }
-    Environment environment = common;  // of the programs alone, not of the checks
+    Environment environment = common;  // for the programs only, not the checks
     for (const auto& [name, value] : order.secrets) environment[name] = value;
     if (order.kind == "command") {
         ROLL_TRY(CommandDocument command, read_command(document));

@@ -1,4 +1,4 @@
-// What is started for an attempt on this node: programs, environment, files. Pure.
+// Plans the start of an attempt on this node: programs, environment, files. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@
 
 namespace roll::agent {
 
-// This node, as far as launches depend on it.
+// Properties of this node that affect a launch.
 struct LaunchSite {
     std::string programs;  // directory of roll-rank and roll-convert
-    int cores = 1;         // to count threads by
+    int cores = 1;         // determines the number of threads
     int slots = 1;
     int gpus = 0;
-    std::string session;  // ROLL_WORKER: marks what this roll-worker started
-    // What CUDA calls the GPUs that this worker offers (indices, UUIDs, MIG instances), by our own
-    // index. Empty: by that index itself.
+    std::string session;  // value of ROLL_WORKER, which marks this roll-worker's processes
+    // CUDA's names of the worker's GPUs (indices, UUIDs, MIG instances). Empty: the worker's own
+    // indices.
     std::vector<std::string> gpu_names{};
-    std::vector<std::int64_t> gpu_used_bytes{};  // of each of them, when this worker began
-    // The CPUs of each slot that its programs are bound to; empty: they are bound to none.
+    std::vector<std::int64_t> gpu_used_bytes{};  // of each GPU when this worker started
+    // The CPUs that the programs of each slot are bound to; empty: no binding.
     std::vector<std::vector<int>> slot_cpus{};
-    std::vector<std::string> environment;  // roll-worker's own, "NAME=value"
-    std::vector<std::string> check{};      // the site's, before every attempt; empty: none
+    std::vector<std::string> environment;  // roll-worker's environment, "NAME=value"
+    std::vector<std::string> check{};      // the site's check before every attempt; empty: none
     int check_seconds = 60;
-    std::vector<std::string> links{};  // of the network, that were up when this worker began
-    int gpu_wait_seconds = 50;         // for the memory of an attempt's GPUs to be free; 0: none
+    std::vector<std::string> links{};  // network links that were up when this worker started
+    int gpu_wait_seconds = 50;  // time for an attempt's GPU memory to become free; 0: do not wait
 };
 
-// train and resume: a roll-rank each slot; convert and merge: one roll-convert; command: the
-// program itself. InvalidArgument if a command's document holds no command.
+// train and resume start one roll-rank per slot; convert and merge one roll-convert; command the
+// job's own program. Fails with InvalidArgument if a command's document holds no command.
 Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site);
 
-// "logs/attempt-N" in the job's output directory.
+// Returns the path of "logs/attempt-N" in the job's output directory.
 std::string logs_of(const protocol::StartOrder& order);
 
 }  // namespace roll::agent

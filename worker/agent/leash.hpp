@@ -1,6 +1,6 @@
-// A page that roll-worker and an attempt's guard share: until when the attempt may be started, and
-// when it is to be killed. roll-worker writes it as contact with rolld allows; the guard only
-// reads, so a frozen roll-worker's ranks still die on time.
+// Memory shared by roll-worker and an attempt's guard: until when the attempt may start, and when
+// to kill it. roll-worker updates it while in contact with rolld; the guard only reads. So the
+// ranks of a frozen roll-worker still die on time.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Lines out of a pipe or socket. A line longer than the limit is dropped to its end.
+// Reads lines from a pipe or socket. Lines longer than the limit are dropped.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ class LineReader {
   public:
     explicit LineReader(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-    // One read. False at the end of the pipe.
+    // Reads once from `fd`. Returns false at the end of the pipe or on an error.
     bool fill(int fd);
     void feed(std::string_view bytes) { buffer_.append(bytes); }
     std::optional<std::string> next();

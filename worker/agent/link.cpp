@@ -3,7 +3,8 @@
 namespace roll::agent {
 namespace {
 
-constexpr Millis kSilence{3000};  // without an answer for so long: see whether rolld has moved
+// After this time without an answer, check whether rolld has moved.
+constexpr Millis kSilence{3000};
 constexpr Millis kCheckEvery{1000};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The connection to rolld: heartbeats out, answers in. Never blocks. Follows rolld to a new
-// endpoint or key: the state directory says where it is, and is read again while no answer comes.
+// The connection to rolld: sends heartbeats, receives answers. Never blocks. Follows rolld to a
+// new endpoint or key by reading the state directory again while no answer arrives.
 #pragma once
 
 #include <memory>
@@ -20,16 +20,16 @@ class Link {
         : context_(context),
           directory_(std::move(directory)) {}
 
-    // Connects, or connects anew, if that is due. The error says why there is no connection.
+    // Connects or reconnects if due. The error says why there is no connection.
     Result<void> maintain(Instant now);
 
-    // Dropped without a connection: the next one says the same.
+    // Sends nothing without a connection; the next heartbeat repeats the state.
     void send(const protocol::Heartbeat& heartbeat);
 
-    // The next answer. Frames that are none are left out.
+    // Returns the next answer, or nullopt. Frames that are not answers are skipped.
     std::optional<protocol::Answer> receive(Instant now);
 
-    // Edge-triggered: call receive() until it gives nothing before waiting. -1 without a
+    // Edge-triggered: before waiting, call receive() until it returns nullopt. -1 without a
     // connection.
     int descriptor() const { return socket_ ? socket_->descriptor() : -1; }
 

@@ -1,5 +1,5 @@
-// The machine's network links, as the kernel shows them. A link that was up when roll-worker began
-// and is down now is a fault; one that never was is only not used.
+// Network links as shown by the kernel. A link that was up when roll-worker started and is down
+// now is a fault; a link that was never up is unused.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace roll::agent {
 
-// Names of the links that are up: interfaces with a device of their own ("eth0"), and ports of
-// InfiniBand and RoCE devices ("mlx5_0/1"). `sys`: "/sys". In order.
+// Returns the sorted names of the links that are up: interfaces with a device ("eth0") and ports
+// of InfiniBand and RoCE devices ("mlx5_0/1"). `sys` is "/sys".
 std::vector<std::string> links_up(const std::filesystem::path& sys);
 
 }  // namespace roll::agent

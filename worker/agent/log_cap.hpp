@@ -1,4 +1,4 @@
-// Keeps a log from growing for ever, while its program goes on appending to it.
+// Limits the size of a log while its program keeps appending to it.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,9 @@
 
 namespace roll::agent {
 
-// Cuts a file that has grown beyond `bytes_max` down to about half of that, its newest lines; on a
-// volume that cannot take a file's head away, to nothing. True if it was cut. 0: no limit.
+// If `file` exceeds `bytes_max`, removes its head so that about the newest half of `bytes_max`
+// remains; truncates it to 0 if the volume cannot remove a file's head. Returns true if it was
+// cut. `bytes_max` = 0: no limit.
 bool cap_log(const std::string& file, std::int64_t bytes_max);
 
 }  // namespace roll::agent

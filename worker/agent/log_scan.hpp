@@ -1,4 +1,4 @@
-// What a job's patterns (retry.on_log) find in the logs of an attempt that ended badly.
+// Searches the logs of a failed attempt for the job's patterns (retry.on_log).
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace roll::agent {
 
-// The indices of the patterns that occur in a line of these files, ascending. Read is the end of
-// each file only, and of a long line its beginning; a pattern that is none finds nothing.
+// Returns the indices of the patterns that match a line of these files, ascending. Reads only the
+// end of each file and the beginning of each long line. Invalid patterns match nothing.
 std::vector<int> scan_logs(const std::vector<std::string>& patterns,
                            const std::vector<std::string>& files);
 

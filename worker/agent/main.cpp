@@ -50,7 +50,7 @@ struct Flags {
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
 
-// "N/A", "Unknown": 22.05's squeue may not know it.
+// Maps "N/A" and "Unknown" to "0": squeue of Slurm 22.05 may not know the end.
 std::string known_end(std::string text) {
     const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
     return number ? text : "0";
@@ -104,10 +104,11 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "What keeps an attempt's processes together when its guard is killed: cgroup, "
                    "namespace or marks (default: the first of these that the host allows)")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    app.add_option("--reaper", flags.reaper, "")->group("");  // the generation of its heartbeats
+    // Generation of the reaper's heartbeats.
+    app.add_option("--reaper", flags.reaper, "")->group("");
 }
 
-// What CUDA calls the GPUs that are offered.
+// Returns CUDA's names of the offered GPUs.
 std::vector<std::string> gpu_names(int count) {
     auto names = given_gpus(io::current_environment()).value_or(std::vector<std::string>{});
     for (int i = static_cast<int>(names.size()); i < count; ++i) names.push_back(std::to_string(i));
@@ -130,7 +131,7 @@ protocol::Heartbeat describe(const Flags& flags) {
             flags.pilot, value_of(io::current_environment(), "SLURM_JOB_ID"), flags.ends_at};
     self.slots = flags.slots > 0 ? flags.slots : cores();
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
-    // A pilot offers what Slurm gave it, whatever it was ordered with.
+    // A pilot offers at most what Slurm granted, regardless of --gpus.
     const auto given = given_gpus(io::current_environment());
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
         self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
@@ -158,7 +159,8 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     if (count_gpus() > 0) site.gpu_used_bytes = used_gpu_memory(gpus);
     const Grant grant = granted_cpus(cores(), site.environment);
     site.cores = grant.count;
-    // A worker that Slurm did not start may share its CPUs with others: only where it is told so.
+    // A worker that Slurm did not start may share its CPUs, so it pins only with
+    // ROLL_CPU_BINDING=slots.
     const bool told = value_of(site.environment, "ROLL_CPU_BINDING") == "slots";
     if (grant.own && (self.pilot || told))
         site.slot_cpus =
@@ -181,15 +183,16 @@ AgentCore make_core(const Flags& flags, const protocol::Heartbeat& self) {
     return AgentCore(self, rules, stops);
 }
 
-// The name of this worker's pid file and log. Pilots on other nodes share the state directory with
-// the worker beside rolld, as does a second worker of this machine: those bear their node's name.
+// Returns the base name of this worker's pid file and log. Pilots and a second worker on this
+// machine share the state directory with the first worker, so their file names include the node's
+// name.
 std::string file_name(const io::StateDirectory& directory, const protocol::Heartbeat& self) {
     const auto other = io::running(directory.pid("worker"), "roll-worker");
     const bool taken = other && *other != ::getpid();
     return self.pilot || taken ? "worker-" + self.node : "worker";
 }
 
-// Sites have Slurm say with SIGUSR1 or SIGUSR2 that the end is near (sbatch --signal).
+// Sites can have Slurm announce the allocation's end with SIGUSR1 or SIGUSR2 (sbatch --signal).
 io::Descriptor queue_end_signals() {
     return io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
 }
@@ -201,7 +204,7 @@ Result<Wall> build_wall(const Flags& flags, const std::string& session, const Lo
     return wall;
 }
 
-// The words that start this program, with an option more.
+// Returns this program's command line with --reaper added.
 std::vector<std::string> reaper_arguments(std::vector<std::string> words,
                                           std::uint64_t generation) {
     words[0] = io::own_program();
@@ -248,10 +251,10 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     std::error_code error;
     std::filesystem::remove(directory.pid(program), error);
     if (self.pilot) run_directory.remove();
-    ::_exit(0);  // a look that hangs with its volume must not hold the process
+    ::_exit(0);  // skip joins: a look may hang with its volume
 }
 
-// The next roll-worker says the same, but it may never come.
+// Reports the leftovers to rolld at once, because a next roll-worker may never start.
 [[noreturn]] void tell_last_word(const Flags& flags, RunDirectory& run_directory,
                                  const io::StateDirectory& directory, const Log& log,
                                  std::vector<protocol::RunningAttempt> leftovers) {
@@ -269,14 +272,14 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
                  .log = log,
                  .pilot = {std::nullopt, {}, {}},
                  .last_word = true});
-    ::raise(SIGTERM);  // it ends as soon as it has been heard
+    ::raise(SIGTERM);  // end as soon as rolld has answered
     agent.run();
-    ::_exit(0);  // a message that nobody takes must not hold the process
+    ::_exit(0);  // skip joins: an undelivered message must not block the exit
 }
 
 Result<void> reap(const Flags& flags) {
     ::prctl(PR_SET_NAME, "roll-reaper");
-    const io::Descriptor signals = queue_end_signals();  // none ends it before roll-worker
+    const io::Descriptor signals = queue_end_signals();  // the reaper must outlive roll-worker
     ROLL_TRY(const io::StateDirectory directory, io::StateDirectory::find(flags.dir));
     const std::string node = identify(flags).node;
     const auto path = directory.worker() / node;

@@ -14,7 +14,7 @@ namespace {
 
 using Device = void*;
 
-// nvml.h's functions by their types there (12.x); 0 is NVML_SUCCESS.
+// Calls functions of NVML 12.x by name; 0 is NVML_SUCCESS.
 class Nvml {
   public:
     Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -28,7 +28,7 @@ class Nvml {
     Nvml& operator=(const Nvml&) = delete;
     bool ready() const { return ready_; }
 
-    // Any number but 0 where the library lacks the function.
+    // Returns a non-zero value if the library lacks the function.
     template <class Function, class... Arguments>
     int ask(const char* name, Arguments... arguments) const {
         void* const symbol = library_ == nullptr ? nullptr : ::dlsym(library_, name);
@@ -54,7 +54,7 @@ Device find(const Nvml& nvml, const std::string& name) {
     return found == 0 ? device : nullptr;
 }
 
-// The GPU of a MIG instance; any other is its own.
+// Returns the GPU that contains a MIG instance, or `device` itself.
 Device whole_gpu(const Nvml& nvml, Device device) {
     Device whole = nullptr;
     const int part = nvml.ask<int(Device, Device*)>("nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
@@ -87,8 +87,8 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
     return cpus;
 }
 
-// nvmlProcessInfo_t. Some drivers of the 535 series wrote 8 bytes more for each: room for that, and
-// only the first is then read right.
+// nvmlProcessInfo_t. Some 535 drivers write entries that are 8 bytes longer: the buffer has room
+// for them, but then only the first entry is read correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;
@@ -156,7 +156,7 @@ std::string nvlink_domain(const std::string& name) {
     const bool told =
         device != nullptr && nvml.ask<int(Device, void*)>("nvmlDeviceGetGpuFabricInfo",
                                                           whole_gpu(nvml, device), &fabric) == 0;
-    // A node whose links end in it names no cluster.
+    // A node that is not part of an NVLink fabric has an all-zero cluster id.
     const bool alone = std::ranges::all_of(fabric.cluster, [](unsigned char c) { return c == 0; });
     if (!told || alone || fabric.state != kCompleted || fabric.status != 0) return "";
     std::uint64_t high = 0, low = 0;

@@ -1,4 +1,5 @@
-// NVIDIA's management library, opened at run time: nothing here needs it, or a GPU, to be there.
+// NVIDIA's management library, loaded at run time. All functions work without the library or a
+// GPU.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +9,35 @@
 
 namespace roll::agent {
 
-// 0 without it, without a driver or without GPUs.
+// Returns the number of GPUs; 0 without the library, a driver or GPUs.
 int count_gpus();
 
-// The CPUs close to each of these GPUs, which CUDA_VISIBLE_DEVICES names so: indices, UUIDs, MIG
-// instances. Empty where it cannot be told.
+// Returns the CPUs near each GPU. `names` are as in CUDA_VISIBLE_DEVICES: indices, UUIDs or MIG
+// instances. An entry is empty if unknown.
 std::vector<std::vector<int>> cpus_near_gpus(const std::vector<std::string>& names);
 
-// Bytes in use on each of these GPUs or MIG instances; 0 where it cannot be told.
+// Returns the bytes in use on each GPU or MIG instance; 0 if unknown.
 std::vector<std::int64_t> used_gpu_memory(const std::vector<std::string>& names);
 
-// Who computes on a GPU; none where it cannot be told. Of a container's GPU the numbers are those
-// of the machine.
+// A process that uses a GPU. For a GPU in a container the process ids are the host's.
 struct GpuProcess {
     std::int64_t pid = 0;
-    std::int64_t bytes = 0;  // 0: not told
+    std::int64_t bytes = 0;  // 0: unknown
     friend bool operator==(const GpuProcess&, const GpuProcess&) = default;
 };
 std::vector<GpuProcess> gpu_processes(const std::string& name);
 
-// The NVLink domain that a GPU shares with those of other nodes, "nvl-CLUSTER-CLIQUE" by
-// the fabric's numbers; empty: none, or it cannot be told.
+// Returns the NVLink domain that a GPU shares with GPUs of other nodes, "nvl-CLUSTER-CLIQUE",
+// from the fabric's ids. Empty if there is none or it is unknown.
 std::string nvlink_domain(const std::string& name);
 
-// Says how busy each of these GPUs was in its last moments, in percent, -1 where it cannot be told:
-// a MIG instance, say. Keeps the library open, since to open it takes long; empty where there is
-// none. A call may take as long as a driver that hangs.
+// Returns a function that measures each GPU's recent utilization in percent, -1 if unknown (e.g.
+// MIG instances). It keeps the library open, because opening takes long. Returns an empty
+// function without the library. A call may block if the driver hangs.
 std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& names);
 
-// What is wrong with a GPU's memory, "has 2 uncorrected memory errors ..."; empty: nothing, or it
-// cannot be told.
+// Returns the fault of a GPU's memory, "has 2 uncorrected memory errors ...", or empty if there
+// is none or it is unknown.
 std::string gpu_fault(const std::string& name);
 
 }  // namespace roll::agent

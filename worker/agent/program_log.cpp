@@ -17,7 +17,7 @@
 namespace roll::agent {
 namespace {
 
-constexpr std::size_t kAtOnceBytes = 64 << 10;  // what a pipe holds
+constexpr std::size_t kAtOnceBytes = 64 << 10;  // capacity of a pipe
 
 io::Descriptor open_to_append(const std::string& file) {
     return io::Descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
@@ -68,12 +68,12 @@ Result<std::unique_ptr<LogPipe>> LogPipe::make(std::string file, std::int64_t by
 
 void LogPipe::begin(short revents) {
     waited_ = -1;
-    if ((revents & POLLIN) == 0) return;  // all who could write have ended, and nothing came
+    if ((revents & POLLIN) == 0) return;  // every writer closed the pipe without output
     over_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { copied_ = copy(); });
 }
 
-// What little a program left when it ended takes no thread.
+// A small rest left in the pipe at the end is copied without starting the thread.
 Result<void> LogPipe::finish() {
     if (thread_.joinable()) {
         ::eventfd_write(over_.get(), 1);
@@ -94,11 +94,11 @@ Result<void> LogPipe::copy() {
     return copied;
 }
 
-// Until all who could write have ended. Once the attempt is over whoever else holds the pipe, which
-// a program may have handed to a server of the user's, is not waited for.
+// Copies until every writer closes the pipe. After the attempt ends, processes that still hold it
+// are ignored.
 Result<void> LogPipe::copy_into(const io::Descriptor& log) {
     std::array<char, kAtOnceBytes> bytes;
-    std::int64_t unseen = 0;  // bytes since the log was last looked at
+    std::int64_t unseen = 0;  // bytes since the last check of the log's size
     for (bool over = !over_;;) {
         const ssize_t n = ::read(output_.get(), bytes.data(), bytes.size());
         if (n == 0 || (n < 0 && errno == EAGAIN && over)) {

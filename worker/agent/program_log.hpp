@@ -1,6 +1,6 @@
-// A program's log. A command writes into a pipe instead of it: file and folders are made once there
-// is something to put there, for most programs of a long queue say nothing, and on a network volume
-// three folders and a file cost more than running them.
+// A program's log. A command writes into a pipe; the log and its directories are created at its
+// first output. Most programs of a long queue print nothing, and creating three directories and a
+// file on a network volume takes longer than running them.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,31 @@
 
 namespace roll::agent {
 
-// To append to; makes its folders. InvalidArgument: no file of this name can ever be. Unavailable:
-// the volume fails. Refused: it is full or read-only, or permission or quota is missing.
+// Opens a log for appending and creates its directories. Fails with InvalidArgument if the name
+// can never be a file, Unavailable if the volume fails, Refused if the volume is full or
+// read-only, or permission or quota is missing.
 Result<io::Descriptor> open_log(const std::string& file);
 
-// A line of roll-worker's own.
+// Appends a line of roll-worker's own.
 void add_to_log(const std::string& file, const std::string& text);
 
-// Carries what comes through a pipe into a log. In a thread of its own, since a volume that hangs
-// must not keep a guard from killing in time.
+// Copies a pipe into a log, in a separate thread, so that a hung volume does not delay the
+// guard's kill.
 class LogPipe {
   public:
-    // Cuts the log as cap_log() does before it is a quarter longer than `bytes_max`; 0: no limit.
+    // Caps the log with cap_log() before it exceeds `bytes_max` by a quarter; 0: no limit.
     static Result<std::unique_ptr<LogPipe>> make(std::string file, std::int64_t bytes_max);
     ~LogPipe() { static_cast<void>(finish()); }
     LogPipe(const LogPipe&) = delete;
     LogPipe& operator=(const LogPipe&) = delete;
 
-    // The program's end, once.
+    // Returns the program's end of the pipe. Call once.
     io::Descriptor take_input() { return std::move(input_); }
-    // To wait for (POLLIN), and what to do then; -1: nothing more is to be waited for.
+    // Descriptor to poll for POLLIN, then call begin(); -1 if there is nothing to wait for.
     int waited() const { return waited_; }
     void begin(short revents);
-    // Once nobody writes any more: all is in the log, or why it is not. As soon as that is known
-    // the program's writes fail, as they would on a full disk.
+    // Call once no program writes any more. Returns after all output is in the log, or with the
+    // write error. After a write error the program's own writes fail, as on a full disk.
     Result<void> finish();
 
   private:
@@ -53,7 +54,7 @@ class LogPipe {
     std::int64_t bytes_max_;
     io::Descriptor output_;
     io::Descriptor input_;
-    io::Descriptor over_{};  // an eventfd: nobody of ours writes any more
+    io::Descriptor over_{};  // an eventfd: the attempt has ended
     int waited_ = -1;
     Result<void> copied_{};
     std::thread thread_{};

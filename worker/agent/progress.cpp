@@ -34,7 +34,8 @@ Millis start_bound(std::string_view document) {
     const Json json = Json::parse(document, nullptr, false);
     const Json said = json.is_object() ? json.value("hang_first_step", Json()) : Json();
     if (!said.is_string() || said == "auto") return kStartBound;
-    const auto bound = spec::parse_duration(said.get<std::string>());  // "never" is none
+    // "never" fails to parse: no bound.
+    const auto bound = spec::parse_duration(said.get<std::string>());
     return bound ? Millis(*bound) : Millis{};
 }
 

@@ -1,4 +1,4 @@
-// Whether the ranks of an attempt still get on, from the steps that they report. Pure.
+// Detects ranks that make no progress, from the steps that they report. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,34 @@ namespace roll::agent {
 
 struct RankProgress {
     std::int64_t step = 0;
-    std::int64_t steps = 0;       // of the job
-    std::int64_t own_ms = 0;      // of a step, waiting for others not counted
-    std::optional<Instant> at{};  // of the newest report
-    Millis longest{};             // between two reports
+    std::int64_t steps = 0;       // total steps of the job
+    std::int64_t own_ms = 0;      // duration of a step without waiting for other ranks
+    std::optional<Instant> at{};  // time of the newest report
+    Millis longest{};             // longest time between two reports
 };
 
-// A rank says that it has done this step.
+// Records a rank's report of a completed step.
 void note_step(RankProgress& rank, std::int64_t step, std::int64_t steps, std::int64_t own_ms,
                Instant now);
 
-bool has_stepped(const std::vector<RankProgress>& ranks);  // one of them, in this attempt
+bool has_stepped(const std::vector<RankProgress>& ranks);  // any rank, in this attempt
 
-// How long ranks may show nothing.
+// The time that ranks may take without progress.
 struct HangRule {
-    Millis step{};   // between two steps; 0: for ever, -1: ten times the longest, and five minutes
-    Millis start{};  // before the first step, and where the longest is not known yet; 0: for ever
+    // Between two steps; 0: no limit; -1: five minutes plus 10 times the longest step.
+    Millis step{};
+    Millis start{};  // before the first step and until the longest step is known; 0: no limit
 };
 
-// `hang_first_step` of a job's document; 30 minutes where it says nothing.
+// Returns `hang_first_step` of a job's document; 30 minutes if unset.
 Millis start_bound(std::string_view document);
 
-// How long these ranks may take for what they do now. None: there is no bound, or the last step is
-// done.
+// Returns the time limit for the ranks' current work; nullopt if there is no limit or the last
+// step is done.
 std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const HangRule& rule);
 
-// Why they hang, one sentence; empty: they do not, or it cannot be told. `alive`: when one of them
-// last said anything new, be it no step.
+// Returns one sentence why the ranks hang; empty if they do not or it is unknown. `alive`: when a
+// rank last reported anything new, steps or other activity.
 std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
                         Instant now);
 

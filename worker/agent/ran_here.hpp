@@ -1,5 +1,5 @@
-// The attempts that were started on a node: none is to be started again, though an older ledger may
-// be put back that has them yet to start.
+// The attempts that were started on this node. None may start again, even if an older ledger is
+// restored that has them yet to start.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace roll::agent {
 
-// The last so many: a worker that lives for months runs jobs without number.
+// Keeps the last `most` attempts, because a worker may run for months.
 class RanHere {
   public:
     explicit RanHere(std::size_t most = 65'536) : most_(most) {}

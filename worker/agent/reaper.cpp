@@ -16,7 +16,7 @@ namespace {
 
 constexpr Millis kBetweenStarts{1000};
 
-// Shorter than PIPE_BUF, so lines of several processes do not mix.
+// Lines are shorter than PIPE_BUF, so lines of several processes do not mix.
 void say(int descriptor, const std::string& line) {
     if (descriptor < 0) return;
     [[maybe_unused]] const ssize_t n = ::write(descriptor, line.data(), line.size());
@@ -24,8 +24,8 @@ void say(int descriptor, const std::string& line) {
 
 }  // namespace
 
-// Guards that live hold the pipe of an earlier reaper. The new one does not hear them, so it ends
-// what they run by the run directory.
+// Guards started earlier hold the pipe of an earlier reaper. The new reaper does not hear them
+// and ends their processes from the run directory.
 void Reaper::keep(Instant now) {
     if (arguments_.empty() || now - started_ < kBetweenStarts) return;
     if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0) return;
@@ -59,7 +59,8 @@ static void take_line(const std::string& line, LastWords& words) {
     if (what == "clean" && text >> guard.pid >> guard.started) words.clean.insert(guard);
 }
 
-// A guard that stands still holds the pipe: some time after roll-worker has ended it is killed too.
+// A stopped guard keeps the pipe open, so the wait ends some time after roll-worker's end; that
+// guard is killed too.
 LastWords await_last_words(int descriptor) {
     constexpr Millis kPatience{3000};
     const pid_t worker = ::getppid();

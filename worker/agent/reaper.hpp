@@ -1,9 +1,10 @@
 // A process that outlives a killed roll-worker and its killed guards. It has its own session and
-// name, so what kills roll-worker by name does not reach it. Once roll-worker and all guards have
-// ended it kills what they left and tells rolld, as the next roll-worker would.
+// name, so that killing roll-worker by name does not reach it. Once roll-worker and all guards
+// have ended, it kills their remaining processes and reports to rolld, as the next roll-worker
+// would.
 //
 // Its stdin is a pipe that roll-worker and all guards hold open. Lines on it: "dismissed" from a
-// roll-worker that ends in order, "clean PID STARTED" from a guard below which nothing is left.
+// roll-worker that ends normally, "clean PID STARTED" from a guard with no process left below it.
 #pragma once
 
 #include <set>
@@ -18,20 +19,20 @@
 
 namespace roll::agent {
 
-// roll-worker's side.
+// roll-worker's side of the pipe.
 class Reaper {
   public:
-    // None: guards get no pipe.
+    // No reaper: guards get no pipe.
     Reaper() = default;
-    // arguments: the program and its arguments that make a reaper.
+    // `arguments`: command line of a reaper process.
     explicit Reaper(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
 
-    // Starts the process if there is none, or if it has ended. At most one start a second.
+    // Starts the process if it is not running, at most once per second.
     void keep(Instant now);
-    // The end that guards inherit; -1: none.
+    // Returns the pipe end that guards inherit; -1 without a reaper.
     int descriptor() const { return pipe_.get(); }
     pid_t pid() const { return pid_; }
-    // This roll-worker has told rolld all that there is to tell.
+    // Tells the reaper that rolld knows everything, so that it just ends.
     void dismiss();
 
   private:
@@ -41,14 +42,14 @@ class Reaper {
     Instant started_{-Millis{1 << 20}};
 };
 
-// The guard's side: nothing is left below this process.
+// Guard's side: reports that no process is left below this one.
 void say_clean(int descriptor);
 
 struct LastWords {
     bool dismissed = false;
-    std::set<ProcessName> clean{};  // guards
+    std::set<ProcessName> clean{};  // guards that reported "clean"
 };
-// The reaper's side: blocks until roll-worker and its guards have ended.
+// Reaper's side: blocks until roll-worker and its guards have ended.
 LastWords await_last_words(int descriptor);
 
 }  // namespace roll::agent

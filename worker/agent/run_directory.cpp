@@ -21,12 +21,14 @@
 namespace roll::agent {
 namespace {
 
-// A guard whose roll-worker has ended kills within milliseconds; a stopped or hung one is killed.
+// A guard ends within milliseconds of its roll-worker; after this time it is stopped or hung and
+// is killed.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
 constexpr std::int64_t kJournalBytesMax = 4 << 20;
 
-// By what roll-worker put into their environment: that follows them into sessions of their own.
+// Finds processes by the environment variables that roll-worker set, which child sessions
+// inherit.
 std::vector<io::ProcessInfo> processes_of_attempt(const std::string& session,
                                                   const AttemptKey& key) {
     const std::array<std::string, 3> marks = {"ROLL_WORKER=" + session,
@@ -51,7 +53,7 @@ void kill_and_wait(const std::vector<io::ProcessInfo>& processes) {
         io::wait_ended(process.pid, process.started, kKillTime);
 }
 
-// Again while there are any: one may have been making the next.
+// Repeats until none is found, because a process may fork while it is killed.
 void kill_all_of_attempt(const std::string& session, const AttemptKey& key) {
     for (int round = 0; round < 10; ++round) {
         const auto processes = processes_of_attempt(session, key);
@@ -103,7 +105,7 @@ void RunDirectory::remove() {
 }
 
 std::string RunDirectory::encode(const Record& record) {
-    protocol::Heartbeat report;  // the codec of entries is that of heartbeats
+    protocol::Heartbeat report;  // records use the codec of heartbeat entries
     report.session = record.session;
     report.node = "here";
     report.running = {record.entry};
@@ -133,7 +135,7 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
     return record;
 }
 
-// A line that is none was being written when the machine or its volume failed.
+// A line that does not parse was being written when the machine or its volume failed.
 void RunDirectory::read_line(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("forget")) {
@@ -144,7 +146,7 @@ void RunDirectory::read_line(const std::string& line) {
     }
 }
 
-// The journal, and the files of a roll-worker that still wrote one for each attempt.
+// Reads the journal, and the files of an older roll-worker, which wrote one per attempt.
 void RunDirectory::read_all() {
     std::istringstream lines(read_file(journal()).value_or(""));
     for (std::string line; std::getline(lines, line);) read_line(line);
@@ -153,7 +155,7 @@ void RunDirectory::read_all() {
         if (file.path().extension() == ".json") read_line(read_file(file.path()).value_or(""));
 }
 
-// Only what is still needed. Then files of single attempts are not needed either.
+// Writes only records that are still needed, then deletes the old per-attempt files.
 Result<void> RunDirectory::rewrite() {
     std::string lines;
     for (const auto& [key, record] : records_) lines += encode(record);
@@ -168,7 +170,7 @@ Result<void> RunDirectory::rewrite() {
     return {};
 }
 
-// A line that did not fit is taken back.
+// If a line was written only in part, truncates the journal to its old size.
 Result<void> RunDirectory::append(const std::string& lines) {
     if (!lock_) return {};
     if (!file_ || bytes_ > kJournalBytesMax) ROLL_TRY_VOID(rewrite());
@@ -193,7 +195,7 @@ Result<void> RunDirectory::write(const Record& record) {
                                        std::generic_category().message(errno));
 }
 
-// A file that is none yet, or of a roll-worker that built no walls, has no lines.
+// Without the file, or with one of an older roll-worker without walls, there are no lines.
 void RunDirectory::read_walls() {
     std::istringstream lines(read_file(path_ / "walls").value_or(""));
     for (std::string line; std::getline(lines, line);) {
@@ -221,9 +223,9 @@ WallKind RunDirectory::wall_of(const Record& record) const {
     return found == walls_.end() ? WallKind::Marks : found->kind;
 }
 
-// First the guard, which takes everything below it along. If it could not, what is left is known by
-// its environment, also in a session of its own and with another parent. The first process of a
-// namespace ends after all others of it.
+// Ends the guard first, which takes all processes below it along. Remaining processes are found
+// by their environment, even in other sessions or with another parent. Process 1 of a PID
+// namespace ends after all others in it.
 void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     if (record.boot != boot_) return;
     if (record.guard > 0 && !io::wait_ended(record.guard, record.guard_started, kGuardTime)) {
@@ -239,7 +241,7 @@ void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     kill_all_of_attempt(record.session, record.entry.attempt);
 }
 
-// After all guards have ended, so none starts anything more.
+// Call after all guards have ended, so that no new process starts.
 void RunDirectory::end_walls(const Tell& tell) {
     for (const Built& built : walls_) {
         if (built.cgroup.empty()) continue;
@@ -305,7 +307,8 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
-    if (records_.empty()) static_cast<void>(append(""));  // nothing may follow for long
+    // Write at once: no other line may follow soon.
+    if (records_.empty()) static_cast<void>(append(""));
 }
 
 }  // namespace roll::agent

@@ -1,11 +1,12 @@
-// What a roll-worker leaves for the next one: a journal of its attempts, each with its guard
-// process and its last report. By it a new roll-worker ends what an old one left running and still
-// reports how it ended. Blocks on the local disk of the state directory.
+// State that a roll-worker leaves for the next one: a journal of its attempts, each with its
+// guard process and last report. With it a new roll-worker ends processes left by an old one and
+// still reports how the attempts ended. Blocks on the local disk of the state directory.
 //
-// The journal's lines are records, the newest of an attempt counts, and {"forget": attempt}. It is
-// appended to: a file an attempt, made and removed, costs more than starting its program. What is
-// lost with the machine is only synced where it tells of a checkpoint or an export, for processes
-// are lost with it. The file `walls` names the wall of each roll-worker whose attempts may run.
+// Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
+// counts. The journal is only appended to, because creating and removing a file per attempt costs
+// more than starting its program. It is synced only for checkpoints and exports: a machine
+// failure also ends all processes. The file `walls` names the wall of each roll-worker whose
+// attempts may still run.
 #pragma once
 
 #include <cstdint>
@@ -26,62 +27,63 @@
 
 namespace roll::agent {
 
-// Names a process for good: the number alone may mean another one by now.
+// Identifies a process permanently; its id alone may be reused.
 struct ProcessName {
     pid_t pid = 0;
-    std::uint64_t started = 0;  // as of io::ProcessInfo
+    std::uint64_t started = 0;  // as in io::ProcessInfo
     friend auto operator<=>(const ProcessName&, const ProcessName&) = default;
 };
 
 class RunDirectory {
   public:
-    // Makes and locks it. Refused if a living roll-worker has it.
+    // Creates and locks the directory. Fails with Refused if a running roll-worker holds it.
     static Result<RunDirectory> open(const std::filesystem::path& path, std::string session);
 
-    // For the reaper of the roll-worker that has the directory now: only that one's attempts, and
-    // nothing is written. Fails with NotFound if no roll-worker has named its wall.
+    // For the reaper of the roll-worker that holds the directory: reads that roll-worker's
+    // attempts and writes nothing. Fails with NotFound if no roll-worker has recorded its wall.
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
-    // A number that grows each time it is opened, and with the clock where it was lost. The
-    // one after it belongs to the reaper.
+    // Returns a number that grows with each opening; if the stored one was lost, it derives from
+    // the clock. The next number belongs to the reaper.
     Result<std::uint64_t> next_generation();
 
-    // Kills what earlier roll-workers' attempts still run, waits for its end, and returns their
-    // last reports; their records stay until forget(). Inside a cgroup or a namespace it waits as
-    // long as the kernel takes, and calls `tell` now and then. Called once, before anything is
+    // Kills the processes of earlier roll-workers' attempts, waits for their end and returns
+    // their last reports. Their records stay until forget(). In a cgroup or namespace it waits as
+    // long as the kernel takes, and calls `tell` now and then. Call once, before anything is
     // started.
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
-    // After end_leftovers(): whether no process of any attempt can be left. `clean` are the guards
-    // that said so of what was below them.
+    // Returns true if no process of any attempt can be left. `clean`: guards that reported no
+    // process below them. Call after end_leftovers().
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
-    // Called once, before anything is started: the wall of this roll-worker's attempts.
+    // Records the wall of this roll-worker's attempts. Call once, before anything is started.
     Result<void> set_wall(const Wall& wall);
 
-    // Written once there is something to end or to tell: a guard, or the end.
+    // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
     Result<void> remember(const protocol::RunningAttempt& entry);
-    // started: as of io::ProcessInfo.
+    // `started`: as in io::ProcessInfo.
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 
-    // At the end of a worker that never comes back under this name. Keeps what is not yet told.
+    // Removes the directory of a worker whose name is never used again, unless reports are
+    // pending.
     void remove();
 
-    // Kills what an attempt still runs although its guard has ended.
+    // Kills processes of an attempt that outlived its guard.
     void end_strays(const AttemptKey& key);
 
   private:
-    // Names processes for good: a number alone may mean another one by now.
+    // A record of the journal. `guard` and `guard_started` identify the guard permanently.
     struct Record {
         protocol::RunningAttempt entry{};
         pid_t guard = 0;
         std::uint64_t guard_started = 0;
         std::string boot{};
-        std::string session{};  // of the roll-worker that started it, as in ROLL_WORKER
+        std::string session{};  // ROLL_WORKER of the roll-worker that started it
     };
-    // The wall of a roll-worker.
+    // The wall of one roll-worker.
     struct Built {
         std::string boot{};
         std::string session{};
@@ -109,15 +111,15 @@ class RunDirectory {
     void end_walls(const Tell& tell);
 
     std::filesystem::path path_;
-    io::Descriptor lock_;  // none: watch()
+    io::Descriptor lock_;  // unset after watch()
     std::string session_;
     std::string boot_;
     std::map<AttemptKey, Record> records_{};
     std::vector<Built> walls_{};
     io::Descriptor file_{};  // the journal
     std::int64_t bytes_ = 0;
-    std::string
-        forgotten_{};  // lines that go with the next ones: to tell an end twice does no harm
+    // "forget" lines, written with the next record. If they are lost, an end is reported twice.
+    std::string forgotten_{};
 };
 
 }  // namespace roll::agent

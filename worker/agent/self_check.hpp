@@ -1,4 +1,5 @@
-// What roll-worker looks at where a job's file says `check: builtin`, or the site --check builtin.
+// roll-worker's own check of its node: `check: builtin` in a job file, `--check builtin` for a
+// site.
 #pragma once
 
 #include <string>
@@ -9,15 +10,15 @@
 namespace roll::agent {
 
 struct NodeNeeds {
-    std::string directory;             // that must take a file and give it back, and have room
-    int gpus = 0;                      // that NVML must show
-    std::vector<std::string> names{};  // of those GPUs that must be sound
-    std::vector<std::string> links{};  // that must be up (links.hpp)
+    std::string directory;             // must be writable and readable and have space
+    int gpus = 0;                      // number of GPUs that NVML must show
+    std::vector<std::string> names{};  // GPUs that must have no memory fault
+    std::vector<std::string> links{};  // links that must be up (links.hpp)
 };
 
-// Writes, reads back and removes a file; a GiB must be free. Of the GPUs: none has lost memory rows
-// or waits for a reset to replace some, and none has met an uncorrected error since its driver was
-// loaded. The first thing that is wrong.
+// Writes, reads back and removes a file; requires 1 GiB of free space. A GPU fails if it has lost
+// memory rows, needs a reset to remap rows, or has had an uncorrected error since its driver was
+// loaded. Returns the first failure.
 Result<void> check_node(const NodeNeeds& needs);
 
 }  // namespace roll::agent

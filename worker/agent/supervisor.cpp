@@ -18,11 +18,12 @@
 namespace roll::agent {
 namespace {
 
-constexpr std::size_t kIdleMax = 16;  // guards that wait for an attempt
-constexpr Millis kOrphanTime{10000};  // from SIGKILL until they have ended
-constexpr int kReadsMax = 64;  // of one pipe a turn: a chatty program must not starve the rest
+constexpr std::size_t kIdleMax = 16;  // maximum of idle guards
+constexpr Millis kOrphanTime{10000};  // from SIGKILL until orphans have ended
+// Per pipe and turn, so that a program with much output does not starve others.
+constexpr int kReadsMax = 64;
 
-// Descriptors that go to a guard.
+// Descriptors to send to a guard.
 struct Passed {
     std::vector<io::Descriptor> held{};
     std::vector<int> numbers{};
@@ -32,30 +33,31 @@ struct Passed {
     }
 };
 
-// One that has just been made: no other flag is set.
+// Makes a new descriptor non-blocking; it has no other flags to keep.
 void unblock(int fd) { ::fcntl(fd, F_SETFL, O_NONBLOCK); }
 
-// What does not fit now goes out later.
+// Writes as much of `unsent` as fits; the rest is written later.
 void write_on(const io::Descriptor& to, std::string& unsent) {
     while (to && !unsent.empty()) {
         const ssize_t n = ::write(to.get(), unsent.data(), unsent.size());
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            if (errno != EAGAIN) unsent.clear();  // nobody reads any more
+            if (errno != EAGAIN) unsent.clear();  // the reader has closed it
             return;
         }
         unsent.erase(0, static_cast<std::size_t>(n));
     }
 }
 
-// A program that never reads loses what is beyond a megabyte.
+// If a program does not read, output beyond 1 MiB is dropped.
 void tell_program(const io::Descriptor& to, std::string& unsent, const std::string& line) {
     constexpr std::size_t kUnsentMax = 1u << 20;
     if (unsent.size() + line.size() <= kUnsentMax) unsent += line;
     write_on(to, unsent);
 }
 
-// With as many descriptors as a message takes; the ones before go with blanks, which JSON skips.
+// Sends `line` with the last descriptors that fit into a message; earlier ones go with blanks,
+// which JSON skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;
@@ -86,7 +88,7 @@ void Supervisor::start(const Start& start) {
     }
 }
 
-// The guard is in the run directory before it learns what to start.
+// Records the guard in the run directory before sending it the plan.
 Result<void> Supervisor::launch(const Start& start) {
     const AttemptKey& key = start.order.attempt;
     ROLL_TRY(GuardPlan plan, plan_launch(start.order, site_));
@@ -114,7 +116,7 @@ Result<void> Supervisor::launch(const Start& start) {
     return told;
 }
 
-// One that stands by, if it lives.
+// Returns an idle guard if one is alive, else a new one.
 Result<Supervisor::GuardProcess> Supervisor::take_guard() {
     collect_idle();
     if (idle_.empty()) return spawn_guard();
@@ -144,7 +146,7 @@ Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
     return guard;
 }
 
-// It ends as its socket closes.
+// The guard ends when its socket closes.
 void Supervisor::retire(GuardProcess guard) { leaving_.push_back(guard.pid); }
 
 void Supervisor::stand_by() {
@@ -153,7 +155,8 @@ void Supervisor::stand_by() {
     if (auto guard = spawn_guard()) idle_.push_back(*std::move(guard));
 }
 
-// What they still say was of an attempt that is gone. They end only if they are killed.
+// Drops output of idle guards, which belongs to attempts that are gone, and removes guards that
+// have ended.
 void Supervisor::collect_idle() {
     for (GuardProcess& guard : idle_) {
         pollfd ready{guard.socket.get(), POLLIN, 0};
@@ -183,7 +186,7 @@ void Supervisor::order(const AttemptKey& key, const std::string& line) {
     const auto found = guarded_.find(key);
     if (found == guarded_.end()) return;
     GuardProcess& guard = found->second.guard;
-    guard.unsent += line;  // never dropped: it may be the order to end
+    guard.unsent += line;  // never dropped: it may be a kill order
     write_on(guard.socket, guard.unsent);
 }
 
@@ -235,7 +238,7 @@ void Supervisor::collect_channel(const AttemptKey& key, int rank, Channel& chann
     }
 }
 
-// What a program said before it ended is taken before its end.
+// Handles a program's reports before its exit.
 void Supervisor::collect_guard(const AttemptKey& key, Guarded& guarded) {
     bool ended = false;
     for (;;) {
@@ -283,7 +286,7 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
     }
 }
 
-// What a killed guard left became ours: roll-worker is a subreaper, and starts nothing but guards
+// Ends processes inherited from a killed guard. roll-worker is a subreaper and starts only guards
 // and the reaper.
 void Supervisor::end_orphans() {
     std::set<pid_t> ours(leaving_.begin(), leaving_.end());
@@ -304,7 +307,7 @@ void Supervisor::end_orphans() {
     }
 }
 
-// A guard that ended by itself has left nothing. One that was killed may have left grandchildren.
+// A guard that exits normally leaves no process. A killed guard may leave descendants.
 void Supervisor::bury(const AttemptKey& key, Guarded& guarded) {
     int status = 0;
     const pid_t waited = ::waitpid(guarded.guard.pid, &status, 0);

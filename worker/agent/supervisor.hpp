@@ -1,6 +1,6 @@
-// Carries out what AgentCore decides about processes: a guard an attempt, its pipes, its leash.
-// Tells what became of them. Guards that have nothing left below them are kept for later attempts.
-// Never blocks, but for the run directory's small files.
+// Carries out AgentCore's decisions about processes: a guard per attempt, its pipes, its leash.
+// Reports what happens to them. Guards with no process below them are reused. Never blocks,
+// except for the run directory's small files.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Ma
 
 class Supervisor {
   public:
-    // guard: the program and arguments that make a guard, this roll-worker's own with --guard.
+    // `guard`: command line of a guard process, this roll-worker's own with --guard.
     Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
                Wall wall = {}, Reaper reaper = {})
         : guard_(std::move(guard)),
@@ -52,16 +52,16 @@ class Supervisor {
     void kill(const AttemptKey& key) { order(key, "kill\n"); }
 
     void add_polled(std::vector<pollfd>& polled) const;
-    // What has come since. Call it after each wait, and when a child has ended.
+    // Returns the events since the last call. Call after each wait and when a child has ended.
     std::vector<ProcessEvent> collect();
-    // Has a guard stand by while there may be another attempt, and keeps the reaper running. Call
-    // it when there is time.
+    // Keeps one idle guard ready while another attempt may come, and keeps the reaper running.
+    // Call when there is time.
     void stand_by();
-    // No attempt has a process, and none will start.
+    // Ends the reaper. Requires that no attempt has a process and none will start.
     void dismiss_reaper() { reaper_.dismiss(); }
 
   private:
-    struct Channel {  // to and from one program
+    struct Channel {  // pipes of one program
         io::Descriptor down{};
         io::Descriptor up{};
         LineReader lines{1 << 16};
@@ -71,7 +71,7 @@ class Supervisor {
     struct GuardProcess {
         pid_t pid = 0;
         std::uint64_t started = 0;
-        io::Descriptor socket{};  // none: it has ended
+        io::Descriptor socket{};  // unset once the guard has ended
         LineReader lines{1 << 16};
         std::string unsent{};
         Leash leash;
@@ -101,7 +101,7 @@ class Supervisor {
     Reaper reaper_;
     std::map<AttemptKey, Guarded> guarded_{};
     std::vector<GuardProcess> idle_{};  // guards without an attempt
-    std::vector<pid_t> leaving_{};      // guards that were told to end
+    std::vector<pid_t> leaving_{};      // guards whose socket is closed
     std::vector<ProcessEvent> events_{};
 };
 

@@ -20,7 +20,8 @@ std::string describe(const Ending& ending, int rank, const ExitStatus& exit) {
 }
 
 std::string failed_outcome(const ExitStatus& exit, bool command) {
-    // A program that ends by a signal does so again: no ten tries as for infra.
+    // A program that ended by a signal would do so again, so it gets no retries as an infra
+    // failure.
     if (command) return "app";
     if (exit.signaled) return "infra";
     if (exit.number == protocol::kExitInvalid || exit.number == protocol::kExitDiverged)

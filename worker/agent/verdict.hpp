@@ -1,4 +1,5 @@
-// How an attempt ended here, from how its ranks ended and why they were stopped. Pure.
+// Decides an attempt's outcome on this node from how its ranks ended and why they were stopped.
+// Pure.
 #pragma once
 
 #include <optional>
@@ -16,21 +17,20 @@ struct ExitStatus {
 };
 
 enum class StopCause {
-    Asked,       // rolld ordered it
-    Fenced,      // rolld says that the attempt is not current
-    Superseded,  // a later attempt of the job came
+    Asked,       // ordered by rolld
+    Fenced,      // rolld reported the attempt as not current
+    Superseded,  // a later attempt of the job arrived
     LeaseLost,   // the bound reached the lease
     Orphaned,    // no answer for orphan_after
     Draining     // this roll-worker was asked to end
 };
 
 struct Ending {
-    bool command = false;  // the job's own program: its exit statuses mean nothing to us but 0
-    std::vector<std::optional<ExitStatus>>
-        exits;                            // by rank of this node; none: its end was not seen
-    std::vector<std::string> failures{};  // by rank: what it said, or empty
-    std::optional<int> first_failed{};    // the first rank that failed by itself
-    int first_rank = 0;                   // global rank of the first one here
+    bool command = false;  // the job's own program; only exit status 0 has a meaning
+    std::vector<std::optional<ExitStatus>> exits;  // by local rank; nullopt: its end was not seen
+    std::vector<std::string> failures{};           // by local rank: its reported failure, or empty
+    std::optional<int> first_failed{};             // the first rank that failed by itself
+    int first_rank = 0;                            // global rank of this node's first rank
     std::optional<StopCause> stopped{};
     std::string stop_reason{};
 };
@@ -42,8 +42,8 @@ struct Verdict {
     friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// Whether a rank that ended like this, unasked, is itself at fault: not 0, not yielded, not a lost
-// peer.
+// Returns true if a rank that ended like this without a stop request failed by itself: not by
+// exit 0, a yield or a lost peer.
 bool failed_by_itself(const ExitStatus& exit, bool command);
 
 Verdict judge(const Ending& ending);

@@ -1,5 +1,5 @@
-// What may hang with a volume, on threads of its own: looks at the beacon, and renames of
-// checkpoints to their final names. Everything else of roll-worker goes on meanwhile.
+// Runs operations that may hang with a volume in separate threads: looks at the beacon, and
+// renames of checkpoints to their final names. The loop continues meanwhile.
 #pragma once
 
 #include <condition_variable>
@@ -20,16 +20,16 @@
 namespace roll::agent {
 
 struct Looked {
-    std::optional<Look> look;  // none: no evidence
+    std::optional<Look> look;  // nullopt: no evidence
 };
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // Unavailable: its time was over
+    Result<void> done;  // Unavailable: the lease expired first
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
-// Destroying one waits for what is under way, for ever on a hung volume.
+// The destructor waits for running operations, forever on a hung volume.
 class Volume {
   public:
     Volume();
@@ -37,14 +37,14 @@ class Volume {
     Volume& operator=(const Volume&) = delete;
     ~Volume();
 
-    void look(const std::string& beacon);  // nothing if the last one still hangs
+    void look(const std::string& beacon);  // ignored while the last look still hangs
     void publish(const Publish& publish);
 
-    int descriptor() const { return wake_.get(); }  // readable when collect() has something
+    int descriptor() const { return wake_.get(); }  // readable when collect() has events
     std::vector<VolumeEvent> collect();
 
   private:
-    struct Lane {  // one thread and what it has to do
+    struct Lane {  // a thread and its queue
         std::condition_variable ready{};
         std::deque<std::function<VolumeEvent()>> work{};
         bool busy = false;

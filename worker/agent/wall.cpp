@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 3> kNames = {"marks", "namespace", "cgroup"};
 constexpr Millis kEmptyTime{10000};  // from SIGKILL until a cgroup is empty
-constexpr Millis kTrialTime{1000};   // as long for a process that was only tried
+constexpr Millis kTrialTime{1000};   // same, for the trial process
 
 tl::unexpected<Error> cannot(const char* what, const fs::path& cgroup) {
     return fail(ErrorCode::Unavailable, std::string("cannot ") + what + " " + cgroup.string() +
@@ -57,7 +57,7 @@ std::vector<fs::path> own_cgroups() {
     return found;
 }
 
-// Runs a process in a cgroup below `directory` and ends it by cgroup.kill.
+// Starts a process in a cgroup below `directory` and ends it by cgroup.kill.
 Result<void> try_cgroup(const fs::path& directory) {
     ROLL_TRY(const io::Pipe input, io::make_pipe());
     const fs::path trial = directory / "trial";
@@ -68,7 +68,7 @@ Result<void> try_cgroup(const fs::path& directory) {
     spawn.descriptors = {{input.read.get(), STDIN_FILENO}};
     spawn.cgroup = procs.get();
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    // Where clone does not wait for the exec (qemu-user), the process enters the cgroup later.
+    // If clone does not wait for the exec (qemu-user), the process enters the cgroup later.
     for (const Instant until = boot_now() + kTrialTime; kill_cgroup(trial) && boot_now() < until;) {
         if (::waitpid(pid, nullptr, WNOHANG) == pid) return {};
         std::this_thread::sleep_for(Millis(2));

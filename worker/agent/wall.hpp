@@ -1,5 +1,5 @@
-// The wall around the processes of an attempt: how roll-worker ends all of them although the
-// attempt's guard was killed, whatever environment, session, parent or user they have by now.
+// The wall around an attempt's processes: lets roll-worker end all of them although the attempt's
+// guard was killed, whatever environment, session, parent or user they have by now.
 //
 //   cgroup      a cgroup v2 for each attempt, ended by cgroup.kill. Programs enter it before they
 //               are executed. It lies in a cgroup of this roll-worker, which the next one ends too.
@@ -22,28 +22,28 @@ namespace roll::agent {
 
 enum class WallKind { Marks, Namespace, Cgroup };
 const char* name_of(WallKind kind);
-// Marks for a name that is unknown: a later release may have built another wall.
+// Returns Marks for an unknown name: a later release may have built another kind of wall.
 WallKind wall_from(std::string_view name);
 
 class Wall {
   public:
-    // Marks.
+    // Makes a wall of kind Marks.
     Wall() = default;
 
-    // Tries each kind, the strongest first, and takes the first that this host allows. `only`
-    // restricts the choice to the kind of that name; empty: any. `session` names the cgroup.
-    // Refused if `only` names what this host does not allow, and says why.
+    // Chooses the strongest kind that this host allows. `only` restricts the choice to the kind
+    // of that name; empty: any. `session` names the cgroup. Fails with Refused if this host does
+    // not allow `only`; the message says why.
     static Result<Wall> choose(std::string_view only, const std::string& session);
 
     WallKind kind() const { return kind_; }
     // The cgroup of this roll-worker's attempts; empty for other kinds.
     const std::filesystem::path& directory() const { return directory_; }
-    // Why stronger kinds were not taken, a sentence each.
+    // Returns one sentence for each stronger kind: why it was not chosen.
     const std::vector<std::string>& refused() const { return refused_; }
 
     // Makes the cgroup of an attempt and returns its directory; empty for other kinds.
     Result<std::filesystem::path> enclose(const AttemptKey& key) const;
-    // Kills all that is in the attempt's cgroup. Returns once it is empty, or after some time.
+    // Kills all processes in the attempt's cgroup. Returns once it is empty, or after a timeout.
     void end(const AttemptKey& key) const;
     // Removes the empty cgroup of an attempt.
     void open(const AttemptKey& key) const;
@@ -54,18 +54,19 @@ class Wall {
     std::vector<std::string> refused_{};
 };
 
-// Opens the file by which a process enters a cgroup (io::Spawn). Unavailable if it cannot be
-// written.
+// Opens the file through which a process enters a cgroup (io::Spawn). Fails with Unavailable if
+// it cannot be written.
 Result<io::Descriptor> open_cgroup(const std::filesystem::path& directory);
 
-// Sends SIGKILL to all in a cgroup and the cgroups below it. False if the kernel cannot.
+// Sends SIGKILL to all processes in a cgroup and its children. False if the kernel lacks
+// cgroup.kill.
 bool kill_cgroup(const std::filesystem::path& directory);
 
-// Kills all in a cgroup and the cgroups below it. True once it is empty or gone; false if it is not
-// after that time.
+// Kills all processes in a cgroup and its children. Returns true once it is empty or gone, false
+// after `timeout`.
 bool end_cgroup(const std::filesystem::path& directory, Millis timeout);
 
-// Removes empty cgroups, those below included; leaves others.
+// Removes empty cgroups, including children; leaves others.
 void remove_cgroup(const std::filesystem::path& directory);
 
 }  // namespace roll::agent
