@@ -112,7 +112,7 @@ void Agent::connect() {
     if (trouble == last_trouble_) return;
     last_trouble_ = trouble;
     if (trouble.empty())
-        parts_.log.info("connects to rolld");
+        parts_.log.info("connecting to rolld");
     else
         parts_.log.warn("no connection to rolld: {}", trouble);
 }
@@ -161,7 +161,7 @@ void Agent::take(const ProcessEvent& event) {
                  [&](const Matched& e) { core.on_matched(e.attempt, e.patterns); },
                  [&](const Gone& e) { core.on_gone(e.attempt, now_); },
                  [&](const Junk& e) {
-                     parts_.log.warn("{}: program {} says what is no report: {}", label(e.attempt),
+                     parts_.log.warn("{}: program {} wrote an invalid report: {}", label(e.attempt),
                                      e.rank, e.line);
                  }},
         event);

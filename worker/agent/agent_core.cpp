@@ -63,8 +63,7 @@ void AgentCore::add_leftover(protocol::RunningAttempt entry) {
     attempt.gone = true;
     attempt.verdict = Verdict{entry.outcome, entry.exit_code, entry.reason};
     attempt.matched = std::move(entry.matched);
-    if (entry.phase != "ended")
-        attempt.verdict = Verdict{"infra", 1, "roll-worker ended and was started again"};
+    if (entry.phase != "ended") attempt.verdict = Verdict{"infra", 1, "roll-worker was restarted"};
     for (auto& checkpoint : entry.checkpoints)
         attempt.unrecorded.push_back({std::move(checkpoint), std::nullopt});
     attempt.exported = std::move(entry.exported);
@@ -98,7 +97,8 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
     for (const auto& recorded : answer.recorded) note_recorded(recorded);
     for (const AttemptKey& key : answer.fenced) {
         Attempt* const attempt = find(key);
-        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "it is no longer current", now);
+        if (attempt != nullptr)
+            kill(*attempt, StopCause::Fenced, "rolld reported the attempt as not current", now);
     }
     for (const auto& order : answer.stop) {
         Attempt* const attempt = find(order.attempt);
@@ -183,15 +183,16 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     const Bound bound(sent->second, answer.counted, answer.incarnation, answer.counter, rules_);
     if (bound.at(now) >= rules_.lease) return;
     if (ran_.contains(order.attempt))
-        return refuse_to_start(order.attempt, "infra",
-                               "it has run here and ended; rolld's ledger is older than that");
+        return refuse_to_start(
+            order.attempt, "infra",
+            "the attempt already ran and ended here; rolld's ledger is older than that");
     if (!order.refused.empty()) return refuse_to_start(order.attempt, "infra", order.refused);
     bool free = true;
     for (auto& [key, attempt] : attempts_) {
         if (key.job != order.attempt.job || attempt.gone) continue;
         free = false;
         if (key.token < order.attempt.token)
-            kill(attempt, StopCause::Superseded, "a later attempt of the job came", now);
+            kill(attempt, StopCause::Superseded, "a later attempt of the job arrived", now);
     }
     if (!free) return;  // rolld repeats the order
     ran_.insert(order.attempt);
@@ -227,7 +228,8 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
-        effects_.push_back(Note{"the beacon shows older beats than answers do: not believed"});
+        effects_.push_back(
+            Note{"the beacon's counter is behind rolld's answers: the beacon is not trusted"});
     if (believed && look.incarnation > incarnation_) echoed_ = 0;  // not answered yet
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
@@ -250,13 +252,15 @@ void AgentCore::on_clock(Instant now) {
 void AgentCore::check_clock(Attempt& attempt, Instant now) {
     const Millis bound = attempt.bound.at(now);
     if (bound >= rules_.lease)
-        stop(attempt, StopCause::LeaseLost, "rolld cannot be heard and may have given it to others",
-             true, now);
+        stop(attempt, StopCause::LeaseLost,
+             "no contact with rolld, which may have reassigned the job", true, now);
     if (bound >= rules_.lease + rules_.fence)
-        kill(attempt, StopCause::LeaseLost, "rolld cannot be heard", now);
+        kill(attempt, StopCause::LeaseLost, "no contact with rolld", now);
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
-    if (orphan) stop(attempt, StopCause::Orphaned, "rolld was away for too long", true, now);
+    if (orphan)
+        stop(attempt, StopCause::Orphaned, "no answer from rolld for longer than --orphan-after",
+             true, now);
     check_steps(attempt, now);
     const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
     const bool settled = attempt.settle_at && now >= *attempt.settle_at;
@@ -399,8 +403,8 @@ void AgentCore::on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instan
 void AgentCore::on_leash(const AttemptKey& key, Instant now) {
     Attempt* const attempt = find(key);
     if (attempt == nullptr) return;
-    kill(*attempt, StopCause::LeaseLost, "the leash ran out: rolld or roll-worker stood still",
-         now);
+    kill(*attempt, StopCause::LeaseLost,
+         "no contact with rolld in time, or roll-worker was suspended", now);
 }
 
 void AgentCore::on_start_failed(const AttemptKey& key, Verdict verdict) {

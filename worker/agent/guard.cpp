@@ -120,7 +120,7 @@ class Guard {
 
 Result<void> Guard::prepare(const GuardPlan& plan) {
     if (passed_.size() != 2 * plan.programs.size())
-        return fail(ErrorCode::Unavailable, "descriptors of the programs were lost on their way");
+        return fail(ErrorCode::Unavailable, "the programs' file descriptors did not arrive");
     if (!plan.cgroup.empty()) {
         ROLL_TRY(procs_, open_cgroup(plan.cgroup));
         cgroup_ = plan.cgroup;
@@ -183,19 +183,21 @@ void Guard::await_gpus(const GuardPlan& plan) {
     std::string told;
     std::vector<HeldGpu> held = held_gpus(plan.gpus);
     for (; !held.empty() && !killing_ && boot_now() < until; held = held_gpus(plan.gpus)) {
-        if (told.empty()) add_to_log(log, told = "waits for memory: " + text_of(held));
+        if (told.empty()) add_to_log(log, told = "waiting for GPU memory: " + text_of(held));
         pollfd polled{kGuardSocket, POLLIN, 0};
         ::poll(&polled, 1, kPollMillis);
         if (polled.revents != 0) read_orders();
     }
     if (killing_)
-        return fail_with({ErrorCode::Failed, "ended while it waited for its GPUs' memory"}, true);
+        return fail_with(
+            {ErrorCode::Failed, "the attempt was ended while it waited for GPU memory"}, true);
     const std::string waited = std::to_string((boot_now() - begun).count() / 1000) + " s";
-    if (held.empty() && !told.empty()) add_to_log(log, "the memory is free after " + waited);
+    if (held.empty() && !told.empty()) add_to_log(log, "GPU memory is free after " + waited);
     if (held.empty()) return;
-    add_to_log(log, "gives up after " + waited + ": " + text_of(held));
-    talk_.say("failed " + encode(Verdict{"infra", protocol::kExitUnfit,
-                                         "not free after " + waited + ": " + text_of(held)}));
+    add_to_log(log, "giving up after " + waited + ": " + text_of(held));
+    talk_.say("failed " +
+              encode(Verdict{"infra", protocol::kExitUnfit,
+                             "GPU memory is not free after " + waited + ": " + text_of(held)}));
     killing_ = true;
 }
 
@@ -241,8 +243,9 @@ void Guard::advance(const GuardPlan& plan) {
             "took longer than " + std::to_string(plan.checks[checked_].timeout_seconds) + " s");
     if (check_ > 0 || killing_) return;
     if (boot_now() >= leash_.lease_ends())
-        return fail_with({ErrorCode::Failed, "rolld could no longer be heard when all was ready"},
-                         true);
+        return fail_with(
+            {ErrorCode::Failed, "contact with rolld was lost before the programs could start"},
+            true);
     const bool checks = checked_ < plan.checks.size();
     const auto begun = checks ? start_check(plan.checks[checked_]) : start(plan);
     started_ = !checks;

@@ -272,7 +272,8 @@ std::int64_t log_bytes_max(const Json& document) {
 Result<GuardPlan> plan_of(const protocol::StartOrder& order, const LaunchSite& site) {
     GuardPlan plan;
     ROLL_TRY(const Json document, parse_json(order.document));
-    if (!document.is_object()) return fail(ErrorCode::Corrupt, "the job's document is no object");
+    if (!document.is_object())
+        return fail(ErrorCode::Corrupt, "the job's document is not a JSON object");
     plan.directories = {order.output};
     plan.patterns = patterns_of(document);
     // The memory of a shared GPU may be in use at any time, so it is not checked.
@@ -307,7 +308,7 @@ Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSit
         return plan_of(order, site);
     } catch (const Json::exception& e) {
         return fail(ErrorCode::InvalidArgument,
-                    std::string("the job's document is no job file: ") + e.what());
+                    std::string("the job's document is not a valid job file: ") + e.what());
     }
 }
 

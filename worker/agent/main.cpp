@@ -65,43 +65,47 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--gpus", flags.gpus, "GPUs to offer (default: all that NVML shows)")
         ->check(CLI::Range(0, 64));
     app.add_option("--bin-dir", flags.bin_dir,
-                   "Where roll-rank and roll-convert lie (default: beside this program)");
+                   "Directory of roll-rank and roll-convert (default: this program's)");
     app.add_option("--stop-grace", flags.stop_grace,
                    "Seconds between a request to stop and SIGKILL");
     app.add_option("--checkpoint-grace", flags.checkpoint_grace,
-                   "The same, if a checkpoint was asked for");
+                   "Seconds between a request to stop with a checkpoint and SIGKILL");
     app.add_option("--orphan-after", flags.orphan_after,
                    "Seconds without rolld after which attempts stop (default 0: never)");
     app.add_option("--lease", flags.lease,
-                   "Seconds of silence after which attempts stop; as rolld's");
+                   "Seconds of silence after which attempts stop; must equal rolld's");
     app.add_option("--fence", flags.fence,
-                   "Seconds from then on until they are killed; as rolld's");
+                   "Seconds from then on until attempts are killed; must equal rolld's");
     app.add_option("--pilot", flags.pilot,
-                   "The order of rolld's that a Slurm allocation carries out");
-    app.add_option("--ends-at", flags.ends_at, "When that allocation ends, in Unix seconds")
+                   "Key of rolld's order for the Slurm allocation of this pilot");
+    app.add_option("--ends-at", flags.ends_at, "End of that allocation in Unix seconds")
         ->transform(known_end);
-    app.add_option("--handover", flags.handover, "Seconds before it that jobs save and leave");
+    app.add_option("--handover", flags.handover,
+                   "Seconds before --ends-at at which jobs save a checkpoint and stop");
     app.add_option("--check", flags.check,
-                   "Program and arguments that must end with 0 before each attempt starts here; "
-                   "builtin: a look at GPUs, network links and /tmp")
+                   "Program and arguments that must exit with 0 before each attempt starts here; "
+                   "builtin: check GPUs, network links and /tmp")
         ->delimiter(' ');
-    app.add_option("--check-timeout", flags.check_timeout, "Seconds that it may take");
+    app.add_option("--check-timeout", flags.check_timeout, "Time limit of --check in seconds");
     app.add_option("--check-node", flags.needs.directory,
-                   "Check this node and a directory, say what is wrong, and end");
-    app.add_option("--check-gpu", flags.needs.names, "With it: a GPU that must be sound; again")
+                   "Check this node and a directory, print the first fault, and exit");
+    app.add_option("--check-gpu", flags.needs.names,
+                   "With --check-node: a GPU that must have no memory fault; repeatable")
         ->allow_extra_args(false);
-    app.add_option("--check-link", flags.needs.links, "With it: a link that must be up; again")
+    app.add_option("--check-link", flags.needs.links,
+                   "With --check-node: a network link that must be up; repeatable")
         ->allow_extra_args(false);
-    app.add_option("--gpu-wait", flags.gpu_wait,
-                   "Seconds that an attempt waits for its GPUs' memory to be free (0: not at all)")
+    app.add_option(
+           "--gpu-wait", flags.gpu_wait,
+           "Seconds that an attempt waits for its GPUs' memory to become free (0: do not wait)")
         ->check(CLI::Range(0, 3600));
     app.add_option("--segment", flags.segment,
-                   "Network segment that the node lies in, e.g. spine1.leaf4 (default: Slurm's "
+                   "Network segment of this node, e.g. spine1.leaf4 (default: Slurm's "
                    "switches and the NVLink domain)");
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer after which an idle pilot ends");
     app.add_option("--wall", flags.wall,
-                   "What keeps an attempt's processes together when its guard is killed: cgroup, "
+                   "How to find an attempt's processes after its guard was killed: cgroup, "
                    "namespace or marks (default: the first of these that the host allows)")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
     // Generation of the reaper's heartbeats.
@@ -199,8 +203,8 @@ io::Descriptor queue_end_signals() {
 
 Result<Wall> build_wall(const Flags& flags, const std::string& session, const Log& log) {
     ROLL_TRY(Wall wall, Wall::choose(flags.wall, session));
-    for (const std::string& why : wall.refused()) log.info("no wall by {}", why);
-    log.info("wall around attempts: {}", name_of(wall.kind()));
+    for (const std::string& why : wall.refused()) log.info("not available: {}", why);
+    log.info("attempts are contained by: {}", name_of(wall.kind()));
     return wall;
 }
 
@@ -290,10 +294,12 @@ Result<void> reap(const Flags& flags) {
     const std::string program = flags.pilot.empty() ? "worker" : "worker-" + node;
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-reaper@" + node));
     if (run_directory.nothing_left(words.clean)) {
-        log.warn("roll-worker was killed; nothing of its {} attempts is left", leftovers.size());
+        log.warn("roll-worker was killed; no process of its {} attempts is left", leftovers.size());
         tell_last_word(flags, run_directory, directory, log, std::move(leftovers));
     }
-    log.warn("roll-worker and guards were killed; without a wall their processes may run on");
+    log.warn(
+        "roll-worker and guards were killed; without a cgroup or namespace their processes may "
+        "keep running");
     return {};
 }
 

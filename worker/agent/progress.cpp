@@ -60,7 +60,7 @@ std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& 
     if (ranks.empty() || !bound || now - at < *bound) return {};
     const auto slowest = std::ranges::min_element(ranks, {}, &RankProgress::step);
     const auto in_seconds = [](Millis time) { return std::to_string(time.count() / 1000) + " s"; };
-    return (stepped ? "no step for " : "no first step, nor any other sign, for ") +
+    return (stepped ? "no step for " : "no first step or other activity for ") +
            in_seconds(now - at) + (stepped ? " after step " + std::to_string(slowest->step) : "") +
            " (at most " + in_seconds(*bound) + "); the stacks of its ranks are in their logs";
 }

@@ -23,11 +23,12 @@ Result<void> check_directory(const std::string& directory) {
     if (!wrote) return tl::unexpected(wrote.error());
     if (!read) return tl::unexpected(read.error());
     if (*read != written)
-        return fail(ErrorCode::Corrupt, directory + " gives back other bytes than were written");
+        return fail(ErrorCode::Corrupt,
+                    directory + ": a file read back differs from what was written");
     const auto space = std::filesystem::space(directory, error);
     if (!error && space.available < kLeastFree)
         return fail(ErrorCode::Failed, directory + " has " + std::to_string(space.available >> 20) +
-                                           " MiB free; a GiB at least is asked for");
+                                           " MiB free; at least 1024 MiB are required");
     return {};
 }
 

@@ -23,7 +23,7 @@ TEST_F(Hangs, BeforeTheFirstStepByABoundOfItsOwn) {
     EXPECT_EQ(after(24h, 60s), "") << "none";
     EXPECT_EQ(after(1799s, 60s, 1800s), "");
     EXPECT_EQ(after(1801s, 60s, 1800s),
-              "no first step, nor any other sign, for 1801 s (at most 1800 s); the stacks of its "
+              "no first step or other activity for 1801 s (at most 1800 s); the stacks of its "
               "ranks are in their logs");
     EXPECT_NE(after(1801s, 0s, 1800s), "") << "never is said of later steps";
     step(0, 1);

@@ -417,13 +417,14 @@ TEST_F(SupervisorTest, WhatAProgramDidNotReadDoesNotReachTheNextOne) {
 TEST_F(SupervisorTest, AnAttemptWaitsForTheMemoryOfItsGpusAndItsLogSaysSo) {
     start_on_held_gpu();
     while (logged(0).empty()) ::usleep(1000);
-    EXPECT_EQ(log(0),
-              "roll-worker: waits for memory: GPU 0 has 3072 MiB in use (512 MiB at most): process "
-              "4711 3072 MiB\n");
+    EXPECT_EQ(
+        log(0),
+        "roll-worker: waiting for GPU memory: GPU 0 has 3072 MiB in use (512 MiB at most): process "
+        "4711 3072 MiB\n");
     std::filesystem::remove(folder_ / "held");
     wait<Gone>();
     EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 0}));
-    EXPECT_NE(log(0).find("roll-worker: the memory is free after "), std::string::npos);
+    EXPECT_NE(log(0).find("roll-worker: GPU memory is free after "), std::string::npos);
     EXPECT_TRUE(log(0).ends_with("\nran\n"));
 }
 
@@ -437,7 +438,7 @@ TEST_F(SupervisorTest, GpusThatStayHeldEndTheAttemptAsInfraAndNameTheProcess) {
               std::string::npos);
     wait<Gone>();
     EXPECT_EQ(count<Exited>(), 0);
-    EXPECT_NE(log(0).find("roll-worker: gives up after 1 s"), std::string::npos);
+    EXPECT_NE(log(0).find("roll-worker: giving up after 1 s"), std::string::npos);
 }
 
 TEST_F(SupervisorTest, TheNextWorkerEndsAndReportsWhatThisOneLeft) {

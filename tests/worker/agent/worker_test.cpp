@@ -182,7 +182,7 @@ TEST_F(WorkerTest, NothingOutlivesAKilledWorkerAndTheNextOneReportsIt) {
     ASSERT_TRUE(ends());
     EXPECT_GE(rolld_->sessions.size(), 2u);  // the reaper says so too
     EXPECT_EQ(rolld_->ended.at(kKey).outcome, "infra");
-    EXPECT_EQ(rolld_->ended.at(kKey).reason, "roll-worker ended and was started again");
+    EXPECT_EQ(rolld_->ended.at(kKey).reason, "roll-worker was restarted");
 }
 
 TEST_F(WorkerTest, RanksOfAFrozenWorkerDieByTheirLeash) {
