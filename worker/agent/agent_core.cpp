@@ -97,8 +97,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
     for (const auto& recorded : answer.recorded) note_recorded(recorded);
     for (const AttemptKey& key : answer.fenced) {
         Attempt* const attempt = find(key);
-        if (attempt != nullptr)
-            kill(*attempt, StopCause::Fenced, "rolld reported the attempt as not current", now);
+        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "it is no longer current", now);
     }
     for (const auto& order : answer.stop) {
         Attempt* const attempt = find(order.attempt);
@@ -183,9 +182,8 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     const Bound bound(sent->second, answer.counted, answer.incarnation, answer.counter, rules_);
     if (bound.at(now) >= rules_.lease) return;
     if (ran_.contains(order.attempt))
-        return refuse_to_start(
-            order.attempt, "infra",
-            "the attempt already ran and ended here; rolld's ledger is older than that");
+        return refuse_to_start(order.attempt, "infra",
+                               "the attempt already ran here; rolld's ledger is older");
     if (!order.refused.empty()) return refuse_to_start(order.attempt, "infra", order.refused);
     bool free = true;
     for (auto& [key, attempt] : attempts_) {
@@ -228,8 +226,7 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
-        effects_.push_back(
-            Note{"the beacon's counter is behind rolld's answers: the beacon is not trusted"});
+        effects_.push_back(Note{"the beacon is behind rolld's answers: it is not trusted"});
     if (believed && look.incarnation > incarnation_) echoed_ = 0;  // not answered yet
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
@@ -252,15 +249,13 @@ void AgentCore::on_clock(Instant now) {
 void AgentCore::check_clock(Attempt& attempt, Instant now) {
     const Millis bound = attempt.bound.at(now);
     if (bound >= rules_.lease)
-        stop(attempt, StopCause::LeaseLost,
-             "no contact with rolld, which may have reassigned the job", true, now);
+        stop(attempt, StopCause::LeaseLost, "no contact with rolld; the job may be reassigned",
+             true, now);
     if (bound >= rules_.lease + rules_.fence)
         kill(attempt, StopCause::LeaseLost, "no contact with rolld", now);
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
-    if (orphan)
-        stop(attempt, StopCause::Orphaned, "no answer from rolld for longer than --orphan-after",
-             true, now);
+    if (orphan) stop(attempt, StopCause::Orphaned, "no answer within --orphan-after", true, now);
     check_steps(attempt, now);
     const bool graceless = attempt.stop && now >= attempt.stop->kill_at;
     const bool settled = attempt.settle_at && now >= *attempt.settle_at;
