@@ -27,7 +27,7 @@ std::string nonce(const std::string& cluster, const AttemptKey& key) {
     return to_hex(hash64(name + to_string(key.token)));
 }
 
-// With the resources that the attempt was given.
+// Returns the job's document with the resources of its attempt's variant.
 Result<std::string> document_of(const core::Job& job) {
     if (job.spec.variants.empty()) return job.spec.document;
     ROLL_TRY(const Json document, spec::read_document(job.spec.document));
@@ -64,7 +64,8 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// The reason is shown only: a long one must not keep the order from its worker.
+// Limits the length of `reason`, which is only displayed: an oversized reason could prevent
+// sending the order.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
     std::string text(reason, 0, kReasonBytesMax);
@@ -78,7 +79,7 @@ std::size_t bytes_of(const protocol::StartOrder& order) {
     return protocol::encode(alone).size();
 }
 
-// What follows the first frame of an answer: it names the same attempts and orders nothing yet.
+// Returns the base of the next frame: it names the same attempts and has no orders yet.
 protocol::Answer next_frame(const protocol::Answer& answer) {
     protocol::Answer next = answer;
     next.start.clear();
@@ -90,7 +91,7 @@ protocol::Answer next_frame(const protocol::Answer& answer) {
     return next;
 }
 
-// A job that trains saves before it stops, unless it was cancelled.
+// True if the job trains and was not cancelled: it saves a checkpoint before it stops.
 bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }

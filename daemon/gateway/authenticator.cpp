@@ -20,9 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
-constexpr int kMany = 256;  // pipes: 8 MiB
-// Questions to one that was replaced; they take microseconds. Of 1,200 peers a second each quarter
-// of a second keeps 10 MiB of pipes.
+constexpr int kMany = 256;  // requests served before a desk is replaced; their pipes take 8 MiB
+// Time for requests already sent to a replaced desk, which take microseconds. At 1,200 peers a
+// second, 250 ms keep 10 MiB of pipes.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {
@@ -67,7 +67,7 @@ Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& 
     open_desk();
 }
 
-// Nobody is let in while there is none (ZmqSocket::set_curve_server).
+// While no desk exists, every peer is refused (ZmqSocket::set_curve_server).
 void Authenticator::open_desk() {
     io::ZmqSocket socket(context_, io::ZmqType::Reply);
     const auto bound = socket.bind(kZapEndpoint);
@@ -82,7 +82,7 @@ void Authenticator::stop() {
 }
 
 void Authenticator::give_back_memory(std::chrono::steady_clock::time_point now) {
-    connections_.open();  // what libzmq tells of who comes and goes waits in memory until then
+    connections_.open();  // reading the events frees libzmq's memory for them
     Desk& first = desks_.front();
     if (desks_.size() > 1) {
         if (now - first.replaced_at >= kOnTheirWay) first.reader->stop();
@@ -109,7 +109,7 @@ bool Authenticator::allows(const std::string& key, const std::string& address) {
     return false;
 }
 
-// ZAP request: version, request id, domain, address, routing id, mechanism, credentials.
+// ZAP request frames: version, request id, domain, address, routing id, mechanism, credentials.
 void Authenticator::answer_all(Desk& desk) {
     while (const auto message = desk.reader->receive()) {
         const auto& frames = message->frames;
@@ -128,18 +128,18 @@ io::Task<void> Authenticator::serve(Desk& desk) {
     bool open = true;
     while (open) {
         open = co_await desk.reader->readable();
-        answer_all(desk);  // after the end, too: what came while rolld had no time for it
+        answer_all(desk);  // also after the end: requests may have queued up
     }
     desk.ended = true;
 }
 
-// The directory's time of change says when a key came or went.
+// Reads the keys again if the directory's modification time has changed.
 void Authenticator::refresh() {
     std::error_code error;
     const auto changed = std::filesystem::last_write_time(authorized_, error);
     if (!error && changed == read_at_) return;
     names_ = io::read_authorized(authorized_);
-    // A change within the clock's grain would not be seen: a young directory is read again.
+    // Two changes may share a modification time, so a recently changed directory is read again.
     const bool settled =
         std::filesystem::file_time_type::clock::now() - changed > std::chrono::seconds(2);
     read_at_ = !error && settled ? changed : std::filesystem::file_time_type{};

@@ -1,11 +1,11 @@
-// Who may connect (ZAP over CURVE): the public keys in keys/authorized. A removed file revokes at
-// once, for connections already up as well: each message is asked about, and the folder is looked
-// at in each turn.
+// Decides who may connect (ZAP over CURVE): the public keys in keys/authorized. Removing a file
+// also revokes existing connections at once, because each message is checked and the directory is
+// checked for changes in each turn.
 //
-// A key's file says what it is for: client.pub is the user whose rolld this is, who may do all;
-// client-NAME.pub is a user NAME, who acts on own jobs only; worker*.pub are workers. On a Unix
-// socket the kernel says besides whose process it is (SO_PEERCRED): another user's is turned away,
-// whatever key it has. Where so many are connected as may be, clients are turned away, and workers
+// A key's file name determines its role: client.pub is rolld's owner, who may do everything;
+// client-NAME.pub is a user NAME, who controls only own jobs; worker*.pub are workers. On a Unix
+// socket the peer's uid (SO_PEERCRED) is also checked: other users are refused regardless of
+// their key. If the maximum number of connections is reached, clients are refused, but workers
 // are not.
 #pragma once
 
@@ -28,44 +28,44 @@ enum class Role { None, Client, Operator, Worker };
 
 struct Identity {
     Role role = Role::None;
-    std::string user;  // of a Client or an Operator
+    std::string user;  // name of a Client or an Operator
     friend bool operator==(const Identity&, const Identity&) = default;
 };
 
-// What a file of keys/authorized makes of its key; `owner` is the user whose rolld this is.
+// Returns the identity for a file in keys/authorized. `owner` is the user that runs rolld.
 Identity identity_of(const std::string& file, const std::string& owner);
 
-// The user id that libzmq appends to a Unix socket's peer address, "localhost:UID:GID:PID"; nothing
-// for one of the network.
+// Returns the uid that libzmq appends to a Unix socket's peer address, "localhost:UID:GID:PID";
+// nullopt for a network address.
 std::optional<uid_t> uid_of(const std::string& address);
 
 class Authenticator {
   public:
-    // `server` is the socket that is to be bound.
+    // `server` is the socket that will be bound.
     Authenticator(boost::asio::io_context& io, const io::ZmqContext& context,
                   const io::ZmqSocket& server, std::filesystem::path authorized,
                   std::size_t connections_max);
 
-    // Answers libzmq's questions until stop().
+    // Answers libzmq's ZAP requests until stop().
     void start();
     void stop();
 
-    // libzmq keeps the pipes open, 32 KiB a peer, to whom it asked about a peer, for as long as
-    // that is connected. So whom it asks is replaced again and again, and the memory of the one
-    // before serves the peers that come next. Called now and then.
+    // For each peer libzmq keeps 32 KiB of pipes to the ZAP socket that it asked, until the peer
+    // disconnects. Replacing that socket regularly frees this memory for later peers. Call
+    // periodically.
     void give_back_memory(std::chrono::steady_clock::time_point now);
 
-    // Looks whether keys have come or gone.
+    // Reads the keys again if the directory has changed.
     void refresh();
-    // What the key may do, as of the last refresh(); `user_id` is what run() said of it, the key
-    // itself.
+    // Returns the identity of a key as of the last refresh(). `user_id` is the key itself, as
+    // answered to libzmq.
     Identity who(const std::string& user_id) const;
-    // What the user whose rolld this is may do without a key, on this machine: all, as long as
-    // client.pub is there.
+    // Returns the identity of a local process of rolld's owner that has no key: Operator while
+    // client.pub exists.
     Identity owner() const;
 
   private:
-    // One whom libzmq asks; only the last of them is asked about further peers.
+    // A ZAP socket; libzmq asks only the newest about new peers.
     struct Desk {
         explicit Desk(std::unique_ptr<io::ZmqReader> made) : reader(std::move(made)) {}
         std::unique_ptr<io::ZmqReader> reader;

@@ -5,10 +5,10 @@
 namespace roll::gateway {
 namespace {
 
-constexpr std::chrono::seconds kOld{3};  // beats come each second, with a look each
+constexpr std::chrono::seconds kOld{3};  // beats and their looks come every second
 constexpr std::chrono::seconds kPatience{2};
 
-// CLOCK_BOOTTIME runs on while the machine is suspended.
+// CLOCK_BOOTTIME keeps running while the machine is suspended.
 std::chrono::nanoseconds since_boot() {
     timespec now{};
     ::clock_gettime(CLOCK_BOOTTIME, &now);
@@ -87,8 +87,8 @@ void BeaconWriter::look() {
     looked_.notify_one();
 }
 
-// A beat that cannot be written is not published: workers then see a rolld that stands still, and
-// rolld counts no silence. The counter moves on only with a record that is whole.
+// If a beat cannot be written, it is not published: workers then see an unchanged beacon, and
+// rolld counts no silence. The counter advances only when a whole record is written.
 void BeaconWriter::write(const io::Beacon& record) {
     look();
     if (superseded_ || !io::write_beacon(path_, record)) return;

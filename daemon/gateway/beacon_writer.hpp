@@ -1,4 +1,4 @@
-// Publishes rolld's beats on a thread of its own: a volume that hangs must never stop the loop.
+// Publishes rolld's beats from a separate thread, so that a hung volume never blocks the loop.
 #pragma once
 
 #include <atomic>
@@ -17,36 +17,39 @@ class BeaconWriter {
   public:
     using Clock = std::chrono::steady_clock;
 
-    // Writes the first record, counter 0. An empty path: no file, and a beat asked for is
-    // published. Beats are at least `spacing` apart.
+    // Writes the first record with counter 0. With an empty path no file is written, and each
+    // requested beat counts as published. Beats are at least `spacing` apart.
     BeaconWriter(std::filesystem::path path, io::Beacon first, std::chrono::milliseconds spacing);
     ~BeaconWriter();
     BeaconWriter(const BeaconWriter&) = delete;
     BeaconWriter& operator=(const BeaconWriter&) = delete;
 
-    // Ends the writing. False: the thread hangs with its volume, and so would the destructor.
+    // Stops writing. Returns false if the thread hangs with its volume; then the destructor would
+    // hang too.
     bool end(std::chrono::milliseconds patience);
 
-    // Asks for one more beat. Nothing happens if it would come too soon after the last one, or that
-    // is still being written.
+    // Requests one more beat. Ignored if it is too early after the last one or if that is still
+    // being written.
     void beat();
 
-    // After how long beat() is worth a call: `spacing` while a beat is being written, or if one
-    // could have been asked for already and was not.
+    // Returns the time until beat() has an effect; `spacing` if a beat is being written or is
+    // already overdue.
     std::chrono::milliseconds until_due() const;
 
-    // Before a turn acts (leases rule 18): if the file was last looked at more than three seconds
-    // ago, this process may have stood still while another rolld took over, and it waits for a new
-    // look. For two seconds at most, and not again while the volume does not answer.
+    // Call before a turn acts (leases rule 18). If the last look at the file is older than three
+    // seconds, this process may have been suspended while another rolld took over, so a new look
+    // is awaited. Waits at most two seconds, and not again while the volume hangs.
     void look_again();
 
-    // How long ago the last look began that could read the file, or find that there is none.
+    // Returns the time since the start of the last successful look: one that read the file or
+    // found it missing.
     std::chrono::nanoseconds unread_for() const;
 
-    // Beats whose write and sync have returned (leases rule 1).
+    // Number of beats whose write and sync have returned (leases rule 1).
     std::uint64_t published() const { return published_; }
 
-    // The file shows a newer rolld of this cluster: this one must end and send nothing (rule 18).
+    // True if the file shows a newer rolld of this cluster: this one must end and send nothing
+    // (rule 18).
     bool superseded() const { return superseded_; }
 
   private:
@@ -55,7 +58,7 @@ class BeaconWriter {
     void write(const io::Beacon& record);
 
     std::filesystem::path path_;
-    io::Beacon record_;  // of the writing thread: the last one written
+    io::Beacon record_;  // last record written; used by the writing thread only
     std::chrono::milliseconds spacing_;
     std::atomic<std::uint64_t> published_{0};
     std::atomic<bool> superseded_{false};
@@ -64,11 +67,11 @@ class BeaconWriter {
     std::condition_variable looked_;
     bool wanted_ = true;  // the first record
     bool look_wanted_ = false;
-    bool volume_hangs_ = false;  // a look took too long, and is under way still
+    bool volume_hangs_ = false;  // a look timed out and is still running
     bool ended_ = false;
-    bool gone_ = false;                   // the thread is
-    std::chrono::nanoseconds looked_at_;  // when the last look began that has returned
-    std::chrono::nanoseconds read_at_;    // and that told something
+    bool gone_ = false;                   // the thread has ended
+    std::chrono::nanoseconds looked_at_;  // start of the last look that returned
+    std::chrono::nanoseconds read_at_;    // start of the last look that was successful
     Clock::time_point written_at_{};
     std::thread thread_;
 };

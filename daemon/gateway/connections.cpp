@@ -15,7 +15,7 @@ constexpr const char* kEndpoint = "inproc://connections";
 
 }  // namespace
 
-// Without a limit on what waits to be read: libzmq's own thread would wait at one.
+// The receive limit is removed, because libzmq's own thread would block on it.
 Connections::Connections(const io::ZmqContext& context, const io::ZmqSocket& server)
     : events_(zmq_socket(context.get(), ZMQ_PAIR)) {
     const int none = 0;
@@ -29,7 +29,7 @@ Connections::Connections(const io::ZmqContext& context, const io::ZmqSocket& ser
 
 Connections::~Connections() { zmq_close(events_); }
 
-// An event is a message of 16 bits of kind and 32 of the descriptor, and one of the endpoint.
+// An event has two frames: a 16-bit kind with a 32-bit descriptor, then the endpoint.
 std::size_t Connections::open() {
     std::array<char, 512> frame{};
     while (zmq_recv(events_, frame.data(), frame.size(), ZMQ_DONTWAIT) >= 6) {

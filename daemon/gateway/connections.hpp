@@ -1,4 +1,4 @@
-// How many peers are connected to a socket: libzmq tells of each that comes and goes.
+// Counts the peers connected to a socket, from libzmq's monitor events.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@ namespace roll::gateway {
 
 class Connections {
   public:
-    // Before `server` is bound. The context must outlive it.
+    // Call before `server` is bound. `context` must outlive this.
     Connections(const io::ZmqContext& context, const io::ZmqSocket& server);
     ~Connections();
     Connections(const Connections&) = delete;
     Connections& operator=(const Connections&) = delete;
 
-    // Now, those whose handshake is under way included. Never blocks.
+    // Returns the current number, including unfinished handshakes. Never blocks.
     std::size_t open();
 
   private:

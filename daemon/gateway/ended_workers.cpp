@@ -9,7 +9,7 @@
 
 namespace roll::gateway {
 
-// The lock is tried for shared, for an instant; a roll-worker that starts meanwhile asks again.
+// Takes the lock shared for an instant; a roll-worker that starts meanwhile retries.
 static bool is_held(const std::filesystem::path& lock) {
     const io::Descriptor file(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
     return !file || ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;

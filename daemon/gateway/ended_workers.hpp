@@ -1,4 +1,4 @@
-// Which workers have certainly ended, where that can be seen from here.
+// Detects workers on this machine that have certainly ended.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace roll::gateway {
 
-// True if State has workers and none of them is a living process: each has a run directory below
-// `workers` (DIR/worker/NODE), and nobody holds its lock. A worker without such a directory, one
-// that Slurm started among them, may live.
+// Returns true if State has workers and none of them is a running process. Each must have a run
+// directory below `workers` (DIR/worker/NODE) whose lock is free. A worker without such a
+// directory, for example one started by Slurm, may be running.
 bool all_have_ended(const core::State& state, const std::filesystem::path& workers);
 
 }  // namespace roll::gateway

@@ -65,7 +65,7 @@ io::Task<void> LocalDoor::accept() {
     while (acceptor_.is_open()) {
         auto [error, socket] = co_await acceptor_.async_accept(token);
         if (error == asio::error::operation_aborted) co_return;
-        if (error) {  // no descriptor is left, say
+        if (error) {  // e.g. no descriptor is left
             asio::steady_timer pause(io_, kPauseAfterTrouble);
             co_await pause.async_wait(token);
             continue;
@@ -104,7 +104,7 @@ io::Task<void> LocalDoor::serve(std::uint64_t id, std::shared_ptr<Connection> co
     connections_.erase(id);
 }
 
-// Behind what else is ready now: a turn takes the frames of all that have sent one.
+// Runs after other ready handlers, so that one turn takes the frames of all senders.
 void LocalDoor::ring() {
     if (frames_.empty() || std::exchange(rung_, true)) return;
     asio::post(io_, [this] {
@@ -141,7 +141,7 @@ io::Task<void> LocalDoor::write(std::shared_ptr<Connection> connection) {
         const std::string now = std::exchange(connection->owed, {});
         const auto buffer = asio::buffer(now);
         const auto [error, size] = co_await asio::async_write(connection->socket, buffer, token);
-        if (error) break;  // serve() sees it as well
+        if (error) break;  // serve() sees the error as well
     }
     connection->writing = false;
 }

@@ -1,5 +1,5 @@
-// A token bucket a user: one that asks faster than rolld should serve it is told to wait, so that
-// it does not slow the others. Pure: time comes as an argument.
+// A token bucket per user: refuses requests above a user's rate, so that one user does not slow
+// others. Pure: time comes as an argument.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@ class RateLimit {
   public:
     using Instant = std::chrono::steady_clock::time_point;
 
-    // So many requests a second for ever, and `burst` of them at once. 0 a second: no limit.
+    // Allows `per_second` requests sustained and `burst` at once. 0 per second: no limit.
     RateLimit(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
 
-    // True: the request counts and may go on. False: it is one too many.
+    // Returns true and counts the request, or false if it exceeds the limit.
     bool take(const std::string& user, Instant now);
 
     double per_second() const { return per_second_; }

@@ -9,7 +9,7 @@
 namespace roll::gateway {
 
 std::uint64_t beats_to_adopt(const LeaseRules& rules) {
-    constexpr std::chrono::seconds kBeat{1};  // beats are so far apart, or more
+    constexpr std::chrono::seconds kBeat{1};  // minimum time between beats
     const auto patience = std::chrono::ceil<std::chrono::seconds>(rules.volume_patience) / kBeat;
     return static_cast<std::uint64_t>(rules.lost_after_beats + patience);
 }
@@ -32,7 +32,7 @@ std::optional<WorkerId> look_up(const core::State& state, const std::string& ses
     return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
 }
 
-// Among numbers, where it was found by name before.
+// Uses the cached worker id if it is still valid.
 std::optional<WorkerId> worker_of(const core::State& state, const std::string& name,
                                   Session& session) {
     if (session.worker) {
@@ -43,7 +43,8 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// "CLUSTER.INCARNATION.ID" names an order of ours; anything else is allocation 0, which is none.
+// "CLUSTER.INCARNATION.ID" is one of our orders; any other key gives allocation 0, which never
+// exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;
@@ -63,8 +64,8 @@ std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
     return pilot;
 }
 
-// What the worker says of one attempt. Checkpoints and the export come before the end: they count
-// only while the attempt is current.
+// Adds the worker's claims about one attempt. Checkpoints and the export precede the end, because
+// they count only while the attempt is current.
 void add_claims(WorkerId worker, const protocol::RunningAttempt& entry, Inputs& inputs) {
     if (entry.phase == "running" || entry.phase == "ended")
         inputs.push_back(core::MemberStarted{worker, entry.attempt});
@@ -90,7 +91,7 @@ bool says(const protocol::Heartbeat& heartbeat, const AttemptKey& key) {
            heartbeat.running.end();
 }
 
-// What State has on one worker, but for members that have ended.
+// A member of State on a worker that has not ended.
 struct Held {
     AttemptKey key;
     bool up = false;
@@ -108,11 +109,11 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     return held;
 }
 
-// How long an attempt that should be there may go unmentioned. One that this rolld heard to be up
-// is missing soon. One that is to stop before it ever was up may have its start order still on the
-// way, from this rolld or from the one before: were it given up sooner, it could start beside its
-// successor. And of what an earlier rolld heard, a word that is older may be what this one hears
-// first.
+// Returns how long an attempt that should run may be missing from heartbeats. One that this rolld
+// has seen running gets the short grace. One that was stopped before it ran may have a start
+// order in transit, from this or an earlier rolld; given up sooner, it could start beside its
+// successor. An attempt of an earlier rolld gets the long grace, because the first heartbeat
+// heard may be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -120,8 +121,8 @@ std::chrono::milliseconds grace(const core::State& state, const Held& held, cons
     return soon ? rules.missing_grace : rules.start_on_its_way;
 }
 
-// Notes what should run on the worker and is not mentioned. A start order is said again with every
-// answer, so an attempt that waits for its start is never missing.
+// Records attempts that should run on the worker but are missing from its heartbeat. An attempt
+// waiting for its start is never missing: each answer repeats the start order.
 void note_missing(const core::State& state, WorkerId worker, const LeaseRules& rules, Instant now,
                   Session& session, Inputs& inputs) {
     std::map<AttemptKey, Instant> missing;
@@ -140,7 +141,8 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
     session.ordered = std::move(ordered);
 }
 
-// Claims what it runs and should not: each once, for as long as it goes on saying so.
+// Adds a StaleClaim for each attempt that runs but is not current; once while it keeps being
+// reported.
 void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
     std::set<AttemptKey> stale;
     for (const protocol::RunningAttempt& entry : session.last.running) {
@@ -152,7 +154,7 @@ void add_stale(const core::State& state, WorkerId worker, Session& session, Inpu
     session.fenced = std::move(stale);
 }
 
-// When two of its heartbeats are missing.
+// Returns when two of its heartbeats are missing.
 Instant due(const Session& session) {
     const auto beat = std::chrono::milliseconds(std::max(session.last.beat_ms, 1000));
     return session.renewed + 2 * beat + beat / 2;
@@ -178,7 +180,7 @@ std::vector<core::Input> Sessions::hear(const core::State& state, const Peer& pe
         if (worker && unheard_since_.contains(*worker))
             session.renewed_at = unheard_since_.at(*worker);
     }
-    // A late one, of a connection that was replaced, renews nothing.
+    // A late heartbeat of a replaced connection renews nothing.
     if (!fresh && heartbeat.sequence <= session.last.sequence) return inputs;
     session.last = std::move(heartbeat);
     session.frame = frame;
@@ -213,7 +215,7 @@ std::optional<WorkerId> Sessions::worker_of(const core::State& state, std::strin
     return gateway::worker_of(state, entry->first, entry->second);
 }
 
-// Its last heartbeat has just come.
+// Updates the session for the heartbeat that was just stored.
 void Sessions::note(const core::State& state, std::optional<WorkerId> worker, Session& session,
                     bool fresh, const Peer& peer, std::uint64_t published, Instant now,
                     Inputs& inputs) {
@@ -254,7 +256,7 @@ std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t 
         inputs.push_back(
             core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
     }
-    judge_at_ = std::max(oldest + limit, published + 1);  // silence grows with beats alone
+    judge_at_ = std::max(oldest + limit, published + 1);  // silence only grows with beats
     return inputs;
 }
 
@@ -265,7 +267,7 @@ std::vector<core::Input> Sessions::quiet(const core::State& state, Instant now) 
     for (const auto& [id, worker] : state.workers) {
         if (worker.quiet) continue;
         const auto session = sessions_.find(worker.session);
-        if (session == sessions_.end()) continue;  // it is quiet since the start
+        if (session == sessions_.end()) continue;  // not heard since this start, thus already quiet
         const Instant quiet_at = due(session->second);
         soonest = std::min(soonest, quiet_at);
         if (now >= quiet_at) inputs.push_back(core::WorkerHeard{id, false});
@@ -288,7 +290,7 @@ bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t pu
            published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
 }
 
-// Silence grows with beats alone, so all are walked once a beat.
+// Silence only grows with beats, so the workers are checked once per beat.
 const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
     std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
     if (std::exchange(silent_for_, published) == published) return silent_;
@@ -301,7 +303,7 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// One that is stays so for a while: all are walked only when it no longer is.
+// Checks the last known one first; searches all sessions only if it no longer qualifies.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;
@@ -312,7 +314,7 @@ bool Sessions::has_company(Instant now) {
     return true;
 }
 
-// Only once one came or went since the last time.
+// Does nothing unless a worker was added or removed since the last call.
 void Sessions::forget_gone(const core::State& state) {
     const std::pair workers(state.workers.size(), state.next_worker);
     if (std::exchange(tidied_for_, workers) == workers) return;

@@ -37,7 +37,7 @@ std::string draw(std::size_t bytes) {
     return drawn;
 }
 
-// Of a file that a rolld that was killed may have left half of.
+// Returns a random name for a temporary file, which a killed rolld may leave incomplete.
 std::string draw_name() { return to_hex(randombytes_random()); }
 
 tl::unexpected<Error> damaged(const std::filesystem::path& directory, const std::string& how) {
@@ -58,7 +58,7 @@ Result<void> check(const core::SecretName& secret, const std::string& value) {
                     fmt::format("the value of {} has {} bytes; allowed: 1 to {}", secret.name,
                                 value.size(), kValueBytesMax));
     }
-    // What is no UTF-8 would come out of a message as something else.
+    // Invalid UTF-8 would be changed by the message codec.
     const Json text = value;
     if (value.find('\0') != value.npos || Json::parse(dump(text)) != text) {
         return fail(ErrorCode::InvalidArgument,
@@ -122,7 +122,7 @@ Result<void> Store::make_key() {
     return {};
 }
 
-// What is in memory changes once it is on disk.
+// Updates memory only after the new file is on disk.
 Result<void> Store::keep(Secrets secrets) {
     if (key_.empty()) ROLL_TRY_VOID(make_key());
     Json list = Json::array();

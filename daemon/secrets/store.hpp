@@ -1,5 +1,5 @@
-// The values of users' secrets, sealed on disk (XChaCha20-Poly1305, libsodium) and open in rolld's
-// memory alone. They are apart from the ledger: no event, snapshot or backup holds one.
+// The values of users' secrets: encrypted on disk (XChaCha20-Poly1305, libsodium), plain only in
+// rolld's memory. They are not in the ledger: no event, snapshot or backup holds a value.
 //
 //   DIRECTORY/secrets.key     32 random bytes, of rolld's user alone (0600), made with the first
 //   DIRECTORY/secrets.sealed  "ROLLSEC1", a nonce of 24 bytes, and a JSON array of all, sealed; new
@@ -22,14 +22,15 @@ constexpr std::size_t kOfUserMax = 256;
 
 class Store {
   public:
-    // An empty one where nothing has been kept yet. Refused: the key is open to others. Corrupt:
-    // the key is missing or another one, or a byte has changed; nothing is served then.
+    // Opens the store; it is empty if nothing was stored yet. Fails with Refused if others can
+    // read the key file, with Corrupt if the key is missing or wrong or the data was changed.
     static Result<Store> open(const std::filesystem::path& directory);
 
-    // On disk when it returns. InvalidArgument: what is no name, or no value: 1 to kValueBytesMax
-    // bytes of UTF-8 without a zero. Refused: the user has too many, or the disk is full.
+    // Returns after the value is on disk. Fails with InvalidArgument for an invalid name or value
+    // (allowed: 1 to kValueBytesMax bytes of UTF-8 without NUL), with Refused if the user has too
+    // many secrets or the disk is full.
     Result<void> set(const core::SecretName& name, const std::string& value, Time now);
-    Result<void> remove(const core::SecretName& name);  // NotFound
+    Result<void> remove(const core::SecretName& name);  // NotFound if there is none
 
     core::SecretNames names() const;
     std::optional<std::string> value(const core::SecretName& name) const;
@@ -48,7 +49,7 @@ class Store {
     Result<void> keep(Secrets secrets);
 
     std::filesystem::path directory_;
-    std::string key_{};  // empty: none has been made
+    std::string key_{};  // empty: not created yet
     Secrets secrets_{};
 };
 

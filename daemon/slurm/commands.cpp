@@ -25,7 +25,7 @@ Command command(const Site& site, std::vector<std::string> arguments) {
 
 std::string format(const char* fields) { return std::string("--format=").append(fields); }
 
-// "D-HH:MM:SS", rounded up to whole minutes as Slurm does.
+// Formats a duration as "D-HH:MM:00", rounded up to whole minutes as Slurm does.
 std::string time_text(std::chrono::seconds time) {
     const auto minutes = std::chrono::ceil<std::chrono::minutes>(time).count();
     const auto two = [](auto n) { return (n < 10 ? "0" : "") + std::to_string(n); };
@@ -33,11 +33,11 @@ std::string time_text(std::chrono::seconds time) {
            ":00";
 }
 
-// What the workers and their jobs inherit from rolld.
+// Variables of rolld that workers and their jobs inherit.
 constexpr std::array<const char*, 8> kKept = {"HOME", "USER",   "LOGNAME",         "SHELL",
                                               "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
 
-// sbatch hands its own environment to the job, its locale too.
+// sbatch passes its own environment, including its locale, to the job.
 std::string exports(const Site& site) {
     std::string text = "unset LC_ALL\n";
     for (const char* name : kKept) {
@@ -47,9 +47,9 @@ std::string exports(const Site& site) {
     return text;
 }
 
-// All that a pilot inherits through sbatch (--export=ALL): no secret of rolld's environment. Every
-// other --export makes Slurm 22.05 log the user in on the node first, which costs a second, NIL
-// too.
+// Returns the whole environment that a pilot inherits through sbatch (--export=ALL), without
+// secrets of rolld's environment. With any other --export value, NIL included, Slurm 22.05 first
+// logs the user in on the node, which takes a second.
 std::vector<std::string> inherited(const Site& site) {
     std::vector<std::string> kept;
     for (const char* name : {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "SLURM_CONF"}) {
@@ -92,7 +92,7 @@ std::string quote(std::string_view text) {
 
 namespace {
 
-// What starts a worker, as words of the script.
+// Returns the shell words that start a worker.
 std::string worker_words(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     return quote(site.worker) + " --dir " + quote(site.directory) + " \\\n    --pilot " +
            quote(key) + " --slots " + std::to_string(queue.slots) + " --gpus " +
@@ -100,8 +100,8 @@ std::string worker_words(const spec::PilotQueue& queue, const std::string& key, 
            std::to_string(queue.margin().count());
 }
 
-// The nodes but the first. A node that fails leaves the others alone (--no-kill); --overlap and an
-// explicit shape, since sites set defaults that break a bare srun.
+// Starts the workers of all nodes but the first. --no-kill keeps the others running if a node
+// fails. --overlap and explicit sizes are given because site defaults may break a bare srun.
 std::string other_nodes(const spec::PilotQueue& queue) {
     const std::string others = std::to_string(queue.nodes - 1);
     std::string text = "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0";
@@ -111,8 +111,8 @@ std::string other_nodes(const spec::PilotQueue& queue) {
     return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
 }
 
-// Of several nodes: what Slurm says to the script is for the first worker; it tells the others
-// itself. The script's end would be that of all.
+// For several nodes: forwards Slurm's signals to the first worker; the other workers learn of the
+// end themselves. Waits for all workers, because the script's end would end them.
 constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
 for worker in $others $first; do
     until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
@@ -122,10 +122,10 @@ exit $status
 
 }  // namespace
 
-// The first node's worker needs no srun, which costs half a second. On one node it is the batch
-// script itself (exec), so that Slurm's signals reach it.
-// The lines of --setup run in a login shell, which knows `module`.
-// 22.05 knows no SLURM_JOB_END_TIME; what Slurm cuts short rolld hears from squeue.
+// The first node's worker is started without srun, which would take half a second. On one node it
+// replaces the batch script (exec), so that it receives Slurm's signals.
+// The lines of --setup run in a login shell, which provides `module`.
+// 22.05 does not set SLURM_JOB_END_TIME. rolld learns an earlier end from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::string text = queue.setup.empty() ? "#!/bin/bash\n" : "#!/bin/bash -l\n";
     text += "# Pilot " + key + " of Roll's allocation queue " + queue.name +
@@ -142,10 +142,9 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
     return text + kUntilAllHaveEnded;
 }
 
-// --no-requeue: a pilot that Slurm starts again would belong to an order that has ended. The signal
-// reaches the workers before the end, even if the end was moved; it may come a minute early. "B:"
-// means the batch script, else only what srun started gets it; of several nodes the first one's
-// worker knows the end itself.
+// --no-requeue: a pilot restarted by Slurm would belong to an order that has ended. --signal
+// reaches the workers before the end, even if the end was moved; it may come up to a minute
+// early. "B:" signals the batch script; without it only processes started by srun get the signal.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

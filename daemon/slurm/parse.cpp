@@ -9,7 +9,7 @@
 namespace roll::slurm {
 namespace {
 
-// The first `count` - 1 fields end at a separator; the last is the rest of the line.
+// Splits off `count` - 1 fields; the last field is the rest of the line.
 std::optional<std::vector<std::string_view>> split(std::string_view line, std::size_t count) {
     std::vector<std::string_view> fields;
     while (fields.size() + 1 < count) {
@@ -22,7 +22,7 @@ std::optional<std::vector<std::string_view>> split(std::string_view line, std::s
     return fields;
 }
 
-// For people, whose terminal must not obey it.
+// Replaces unprintable characters, so that displaying the text cannot control the terminal.
 std::string shown(std::string_view text) {
     std::string kept(text);
     std::ranges::replace_if(
@@ -30,7 +30,7 @@ std::string shown(std::string_view text) {
     return kept;
 }
 
-// Whole lines only: output that does not end with a newline was cut.
+// Returns whole lines. Output that does not end with a newline was truncated and is an error.
 Result<std::vector<std::string_view>> lines_of(std::string_view text, const char* program) {
     std::vector<std::string_view> lines;
     while (!text.empty()) {
@@ -61,7 +61,7 @@ std::optional<QueueRow> queue_row(std::string_view line) {
     row.state = f[1];
     row.phase = phase_of(f[1]);
     row.reason = f[2];
-    row.start = parse_number<std::int64_t>(f[3]);  // "N/A": none
+    row.start = parse_number<std::int64_t>(f[3]);  // nullopt for "N/A"
     row.end = parse_number<std::int64_t>(f[4]);
     row.nodes = *nodes;
     row.node_list = f[6];
@@ -69,7 +69,7 @@ std::optional<QueueRow> queue_row(std::string_view line) {
     return row;
 }
 
-// "1-00:00:00", "30:00", "infinite".
+// Parses "1-00:00:00", "30:00" or "infinite" (nullopt).
 std::optional<std::int64_t> limit_of(std::string_view text) {
     std::int64_t days = 0;
     if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
@@ -89,7 +89,7 @@ std::optional<std::int64_t> limit_of(std::string_view text) {
     return days * 86'400 + seconds;
 }
 
-// "gpu:h200:8(S:0-1),gpu:a100:2,shard:16": 10. "(null)": 0.
+// Counts GPUs: "gpu:h200:8(S:0-1),gpu:a100:2,shard:16" is 10, "(null)" is 0.
 int gpus_of(std::string_view gres) {
     int gpus = 0;
     while (!gres.empty()) {
@@ -105,7 +105,7 @@ int gpus_of(std::string_view gres) {
     return gpus;
 }
 
-// What follows the first `key`, up to a blank; empty: it is not there, or the line ends with it.
+// Returns the text between the first `key` and the next blank; empty if either is missing.
 std::string_view word_after(std::string_view line, std::string_view key) {
     const std::size_t at = line.find(key);
     if (at == std::string_view::npos) return {};
@@ -116,8 +116,8 @@ std::string_view word_after(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-// Somebody else's comment may hold newlines: what follows such a row is its rest. Ours never does,
-// so after a row of ours every line must be one.
+// A comment of another user may contain newlines, so unparsable lines after such a row are
+// skipped. Our own comments never do, so after our row every line must parse.
 Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "squeue"));
     std::vector<QueueRow> rows;
@@ -132,7 +132,7 @@ Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     return rows;
 }
 
-// A site's wrapper may print lines of its own before it.
+// Uses the last line, because a site's wrapper may print lines before it.
 Result<std::string> parse_submitted(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
     if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch named no job");
@@ -150,7 +150,7 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
         const auto& f = *fields;
         const auto nodes = parse_number<int>(f[3]);
         if (f[0].empty() || !nodes) return odd("sinfo", line);
-        // "16+": nodes of different sizes.
+        // "16+" means nodes of different sizes.
         const auto cpus = parse_number<int>(f[4].substr(0, f[4].find('+')));
         rows.push_back({std::string(f[0]), f[1] == "up", limit_of(f[2]), *nodes, cpus.value_or(0),
                         gpus_of(f[5])});
@@ -158,8 +158,8 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
     return rows;
 }
 
-// "NodeName=n1 Arch=... State=DOWN+DRAIN ThreadsPerCore=... BootTime=... Reason=...": what people
-// wrote (Reason, Comment, Extra) comes after what is read here.
+// "NodeName=n1 Arch=... State=DOWN+DRAIN ThreadsPerCore=... BootTime=... Reason=...": free text
+// (Reason, Comment, Extra) comes after the fields read here.
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "scontrol"));
     std::vector<NodeRow> rows;
@@ -174,14 +174,14 @@ Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     return rows;
 }
 
-// Only what slurmctld itself answered is a refusal. What tells of a connection says nothing about
-// the job; text that we do not know is taken for a refusal, since a job that was queued after all
-// is found by its comment and taken back. An sbatch that does not understand its arguments ends
-// with 255; one that a signal ended, with 128 and that signal's number.
+// Only an answer of slurmctld itself is a refusal. Connection errors say nothing about the job.
+// Unknown text counts as a refusal: if the job was queued after all, it is found by its comment
+// and cancelled. sbatch exits with 255 for invalid arguments, and with 128 plus the signal's
+// number after a signal.
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
     if (timed_out) return Submission::Unknown;
     if (exit_code == 0) return Submission::Accepted;
-    // slurm_errno.c of 22.05.8 to 26.05.3, and what the system says of sockets.
+    // Messages from slurm_errno.c of 22.05.8 to 26.05.3, and the system's socket errors.
     static constexpr std::array kTransport = std::to_array<std::string_view>({
         "Unable to contact slurm controller",
         "Socket timed out",

@@ -1,6 +1,6 @@
-// The output of Slurm's commands, by formats that Roll names itself. Pure; what prints these fields
-// is the same in the sources of Slurm 22.05.8 to 26.05.3. What is cut or no such output is an Error
-// Corrupt: then nothing of it is believed.
+// Parses the output of Slurm's commands in formats that Roll requests. Pure; the code that prints
+// these fields is the same in Slurm 22.05.8 to 26.05.3. Truncated or unexpected output fails with
+// Corrupt, and none of it is used.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@
 
 namespace roll::slurm {
 
-// A row of squeue --format=kQueueFormat. Free text last: it may hold the separator.
+// A row of squeue --format=kQueueFormat. The free text is last, because it may contain the
+// separator.
 inline constexpr const char* kQueueFormat = "%i|%T|%r|%S|%e|%D|%N|%k";
 struct QueueRow {
     std::string id;
     std::string state;
     Phase phase = Phase::Unknown;
-    std::string reason;                   // why it waits
-    std::optional<std::int64_t> start{};  // Unix seconds; of a pending one a guess
+    std::string reason;                   // why the job is pending
+    std::optional<std::int64_t> start{};  // Unix seconds; an estimate for a pending job
     std::optional<std::int64_t> end{};
     int nodes = 0;
     std::string node_list{};
@@ -30,23 +31,22 @@ struct QueueRow {
 };
 Result<std::vector<QueueRow>> parse_queue(std::string_view text);
 
-// sbatch --parsable: "123" or "123;cluster". The job's id.
+// Parses the output of sbatch --parsable, "123" or "123;cluster". Returns the job's id.
 Result<std::string> parse_submitted(std::string_view text);
 
-// A row of sinfo --format=kPartitionFormat, one for each kind of nodes of a partition.
+// A row of sinfo --format=kPartitionFormat: one per node type of a partition.
 inline constexpr const char* kPartitionFormat = "%R|%a|%l|%D|%c|%G";
 struct PartitionRow {
     std::string name;
     bool up = false;
-    std::optional<std::int64_t> limit_seconds{};  // none: no limit
+    std::optional<std::int64_t> limit_seconds{};  // nullopt: no limit
     int nodes = 0;
-    int cpus = 0;  // of a node
-    int gpus = 0;  // of a node, of every type
+    int cpus = 0;  // per node
+    int gpus = 0;  // per node, of all types
 };
 Result<std::vector<PartitionRow>> parse_partitions(std::string_view text);
 
-// A node, as `scontrol --oneliner show node` tells of it. Of one that Slurm does not know nothing
-// is told.
+// A node in the output of `scontrol --oneliner show node`. Unknown nodes are skipped.
 struct NodeRow {
     std::string name;
     std::string state;
@@ -55,7 +55,7 @@ struct NodeRow {
 };
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text);
 
-// What sbatch's failure means. Unknown: it may have been queued all the same.
+// Meaning of an sbatch result. Unknown: the job may have been queued.
 enum class Submission { Accepted, Refused, Unknown };
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors);
 

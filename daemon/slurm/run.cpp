@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kOutputBytesMax = 64 << 20;
 constexpr std::size_t kErrorBytesMax = 4'000;
 
-// Our ends of the three pipes.
+// rolld's ends of the command's three pipes.
 struct Talk {
     io::Descriptor input;
     io::Descriptor output;
@@ -27,7 +27,7 @@ struct Talk {
     std::string_view unsent;
 };
 
-// A program that ends without reading its input must not end us: no SIGPIPE.
+// Writes without SIGPIPE: a program may end without reading its input.
 ssize_t write_quietly(int fd, std::string_view text) {
     sigset_t pipe;
     sigset_t before;
@@ -58,7 +58,7 @@ void read_some(io::Descriptor& from, std::string& into, std::size_t most) {
         from.reset();
 }
 
-// Until both outputs have ended; false at the deadline.
+// Transfers data until both outputs are closed. Returns false at the deadline.
 bool converse(Talk& talk, Clock::time_point until, Finished& finished) {
     while (talk.output || talk.errors) {
         const auto left =
@@ -75,7 +75,8 @@ bool converse(Talk& talk, Clock::time_point until, Finished& finished) {
     return true;
 }
 
-// The exit status, or none at the deadline: a program may close its outputs and hang.
+// Waits for the exit status. Returns false at the deadline: a program may close its outputs and
+// hang.
 bool wait_for(pid_t pid, Clock::time_point until, int& status) {
     constexpr auto kPause = std::chrono::milliseconds(2);
     for (;;) {

@@ -1,5 +1,5 @@
-// Runs one of Slurm's commands to its end, or to a deadline: each may hang, and every one
-// of them blocks for seconds when slurmctld is away.
+// Runs one Slurm command to its end or a deadline. Each may hang, and all of them block for
+// seconds while slurmctld is unreachable.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@ namespace roll::slurm {
 
 struct Finished {
     bool timed_out = false;
-    int exit_code = 0;  // as a shell shows it; 127: it could not be run
+    int exit_code = 0;  // as in a shell; 127: the command could not be run
     std::string output{};
-    std::string errors{};  // the first lines, without the command's own name
+    std::string errors{};  // first lines, without the command's name
 };
 
-// Blocks. Past the deadline the command's whole process group is killed; it is killed as well when
-// the calling thread ends.
+// Blocks. Kills the command's process group at the deadline. The command is also killed if the
+// calling thread ends.
 Finished run(const Command& command, std::chrono::milliseconds deadline);
 
 }  // namespace roll::slurm

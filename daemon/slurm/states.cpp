@@ -12,7 +12,7 @@ struct Known {
     Phase phase;
 };
 
-// slurm.h of 22.05 to 26.05: enum job_states, then the flags.
+// From slurm.h of 22.05 to 26.05: enum job_states, then the flags.
 constexpr std::array kKnown = {
     Known{"PENDING", "PD", Phase::Pending},
     Known{"RUNNING", "R", Phase::Running},
@@ -37,7 +37,7 @@ constexpr std::array kKnown = {
     Known{"REQUEUE_HOLD", "RH", Phase::Pending},
     Known{"RESIZING", "RS", Phase::Running},
     Known{"RESV_DEL_HOLD", "RD", Phase::Pending},
-    Known{"REVOKED", "RV", Phase::Ended},  // another cluster of a federation runs it
+    Known{"REVOKED", "RV", Phase::Ended},  // runs on another cluster of the federation
     Known{"SIGNALING", "SI", Phase::Running},
     Known{"SPECIAL_EXIT", "SE", Phase::Pending},
     Known{"STAGE_OUT", "SO", Phase::Ending},
@@ -45,7 +45,7 @@ constexpr std::array kKnown = {
     Known{"UPDATE_DB", "UD", Phase::Running},
 };
 
-// The first word: "CANCELLED by 0", "CANCELLED+", "RUNNING,SIGNALING".
+// Returns the base state of "CANCELLED by 0", "CANCELLED+" or "RUNNING,SIGNALING".
 std::string_view base_of(std::string_view state) {
     return state.substr(0, state.find_first_of(" ,+"));
 }
@@ -71,7 +71,7 @@ bool lost_its_node(std::string_view state) {
     return base == "NODE_FAIL" || base == "NF";
 }
 
-// The base state comes first; flags are joined by "+", or are single signs (22.05 to 26.05).
+// The base state comes first, followed by flags: "+NAME" or single characters (22.05 to 26.05).
 bool is_down(std::string_view node_state) {
     return node_state.substr(0, node_state.find_first_of("+*~#!%$@^-")) == "DOWN";
 }
