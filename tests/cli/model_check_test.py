@@ -88,7 +88,7 @@ class ModelCheck(unittest.TestCase):
         whole = '\n'.join(found)
         self.assertEqual(len(found), 4, whole)
         self.assertRegex(whole, r'parallel dp 3 ')
-        self.assertRegex(whole, r'model\.from is /\S+/cut, but /\S+/cut/model\.safetensors')
+        self.assertRegex(whole, r'model\.from is /\S+/cut: /\S+/cut/model\.safetensors')
         self.assertRegex(whole, r"tokenizer has ids up to 599, but the model's embedding has 512 rows")
         self.assertIn("train.seq_length is 32; allowed: at most 16, the model's max_position_embeddings", whole)
 
