@@ -121,7 +121,7 @@ class ModelCheck(unittest.TestCase):
             (r'model\.from is \S+: the trainer does not build models with attention_dropout 0\.5',
              {'from': self.model('dropout', attention_dropout=0.5)}, {}),
             (r'tokenizer cannot be used: \S+ has no tokenizer\.json', {'from': self.model('mute', untokenize)}, {}),
-            (r'tokenizer cannot be used: \S+/tokenizer\.json is no JSON object', {'from': self.model('torn', garble)},
+            (r'tokenizer cannot be used: \S+/tokenizer\.json is not a JSON object', {'from': self.model('torn', garble)},
              {}),
             (r'model\.freeze\[0\] is decoder\.layers\.7\.\*, which matches no parameter; parameters are named',
              {'from': good, 'freeze': ['decoder.layers.7.*']}, {}),
