@@ -38,7 +38,7 @@ std::vector<std::string> modules_with_weights(const Source& base, bool native) {
     return modules;
 }
 
-// The adapters' tensors as one checkpoint of PEFT's layout.
+// Totals over all adapters.
 struct Written {
     std::size_t tensors = 0;
     std::size_t files = 0;
@@ -84,7 +84,7 @@ formats::McaConfig layout_config(const Source& base, const Request& request) {
     return config;
 }
 
-// Files of ranks, or one of a distributed checkpoint, which knows no ranks.
+// Writes rank files, or for a distributed checkpoint one file that does not depend on ranks.
 Result<void> write_native(const Adapter& adapter, const Source& base, const Request& request,
                           const fs::path& directory, const Hooks& hooks, Written& written) {
     const bool distributed = request.to == Format::TorchDist;
@@ -157,11 +157,12 @@ Result<Report> convert_adapters(const Request& request, const families::Families
     const Format to = request.to.value_or(from == Format::Mca ? Format::Peft : Format::Mca);
     if (to != Format::Peft && to != Format::Mca && to != Format::TorchDist)
         return fail(ErrorCode::InvalidArgument,
-                    std::string("adapters become peft, mca or torch_dist, not ") + name_of(to));
+                    std::string("adapters can be converted to peft, mca or torch_dist, not to ") +
+                        name_of(to));
     if (request.dtype && !request.cast())
-        return fail(ErrorCode::InvalidArgument, "--dtype fp8 is for models, not for adapters");
+        return fail(ErrorCode::InvalidArgument, "--dtype fp8 is only for models, not for adapters");
     if (request.dry_run)
-        return fail(ErrorCode::InvalidArgument, "--dry-run plans models; adapters are small");
+        return fail(ErrorCode::InvalidArgument, "--dry-run is only for models, not for adapters");
     ROLL_TRY(Staging staging, Staging::begin(request.target, request.overwrite));
     Written written;
     for (const AdapterPlace& place : places) {

@@ -1,4 +1,4 @@
-// Converts adapters: PEFT's into native ones of any layout, and back.
+// Converts adapters: PEFT's to native ones of any layout, and back.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 
 namespace roll::convert {
 
-// As convert(), of the adapters in request.adapter_source, or in request.source.
+// Like convert(), for the adapters in request.adapter_source or else in request.source.
 Result<Report> convert_adapters(const Request& request, const families::Families& families,
                                 const Hooks& hooks);
 
-// The model that the adapters belong to, its config and tensors' names alone: of `base_directory`,
-// else of `config`, else of what lies beside the adapters or is named by them.
+// Opens the adapters' base model: only its config and tensor names. Looks in `base_directory`, else
+// in `config`, else beside the adapters and in the directory that they name.
 Result<Source> open_base(const std::filesystem::path& base_directory,
                          const std::filesystem::path& config, const std::filesystem::path& adapters,
                          const families::Families& families);

@@ -28,7 +28,7 @@ tl::unexpected<Error> stopped() {
     return fail(ErrorCode::Unavailable, "the conversion was stopped");
 }
 
-// Of the disk that holds the path, or its nearest parent that is there; -1: nobody says.
+// Returns the free space of the disk with the path or its nearest existing parent; -1 if unknown.
 std::int64_t disk_free(fs::path path) {
     std::error_code error;
     path = fs::absolute(path);
@@ -39,13 +39,13 @@ std::int64_t disk_free(fs::path path) {
     return static_cast<std::int64_t>(std::min(free, 9e18));
 }
 
-// The file that a NeMo target becomes, if it is an archive; else nothing.
+// Returns the file name of a NeMo target if it is an archive, else empty.
 std::string archive_of(const Request& request, Format to) {
     const bool archive = to == Format::Nemo && formats::is_nemo_archive(request.target);
     return archive ? request.target.filename().string() : "";
 }
 
-// What is on the disk at most: each file of an archive is moved into it as a whole.
+// Returns the peak disk use. Each file is moved into an archive whole, so one file exists twice.
 std::int64_t space_of(const Plan& plan, bool archive) {
     if (!archive) return plan.bytes;
     std::vector<std::int64_t> files(plan.files.size(), 0);
@@ -57,12 +57,12 @@ std::int64_t space_of(const Plan& plan, bool archive) {
 Result<void> check_space(const fs::path& target, std::int64_t bytes) {
     const std::int64_t free = disk_free(target);
     if (free < 0 || static_cast<double>(free) >= static_cast<double>(bytes) * 1.01) return {};
-    return fail(ErrorCode::Refused, fmt::format("{} needs {} bytes; its disk has {} free",
+    return fail(ErrorCode::Refused, fmt::format("{} needs {} bytes; the disk has {} free",
                                                 target.string(), bytes, free));
 }
 
-// What the largest tensors need at once: a thread's window (twice, and in fp32, where an adapter
-// changes it) and the pages of what it reads.
+// Returns the peak memory of the largest tensors: per thread a window (three of them if an adapter
+// or scales change it) and the pages that it reads.
 std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     std::int64_t largest = 0;
     for (const TargetTensor& target : plan.tensors) {
@@ -77,7 +77,7 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     return largest * threads;
 }
 
-// Threads share a list of tasks; the first error ends them all.
+// Threads that share a list of tasks. The first error stops them all.
 class Workers {
   public:
     Workers(int threads, const Hooks& hooks) : threads_(threads), hooks_(hooks) {}
@@ -98,12 +98,12 @@ class Workers {
         return {};
     }
 
-    // Before each window: has somebody asked us to stop? After it: so much is done.
+    // check_stop() is called before each window, progress() after it.
     Result<void> check_stop() {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? Result<void>(stopped()) : check_mapped_reads();
     }
-    // Of a replica: where somebody is told of those that differ, they may.
+    // Judges a replica. It may differ if hooks_.differs is set, which then receives the difference.
     Result<void> judge(const Result<void>& equal) {
         if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
         const std::lock_guard lock(mutex_);
@@ -131,9 +131,9 @@ class Workers {
     std::int64_t done_ = 0;
 };
 
-// The target's files: each is made when its first tensor comes and synced by whoever wrote its
-// last, while the other threads go on to the next. So few are open at a time, and no disk stands
-// still.
+// The target's files. A file is created with its first tensor. The thread that writes its last
+// tensor syncs it while the others continue, so few files are open at a time and the disk stays
+// busy.
 class OpenFiles {
   public:
     OpenFiles(const Plan& plan, const fs::path& directory, const Request& request)
@@ -146,7 +146,7 @@ class OpenFiles {
             files_[i].left = plan.files[i].tensors.size();
     }
 
-    // Else another process writes it.
+    // True if this process writes the file.
     bool are_ours(std::size_t file) const { return own_[file]; }
 
     Result<TargetWriter*> writer_of(std::size_t file) {
@@ -157,7 +157,7 @@ class OpenFiles {
         return files_[file].writer.get();
     }
 
-    // One more of the file's tensors is written.
+    // Counts a written tensor of the file.
     Result<void> tensor_done(std::size_t file) {
         return --files_[file].left == 0 ? close(file) : Result<void>();
     }
@@ -232,7 +232,7 @@ int threads_of(const Request& request) {
 
 Share share_of(const Part& part) { return {part.index, part.count}; }
 
-// Reads the staged directory as anybody would, and compares: of several parts its share.
+// Opens the staged directory like any reader and compares this part's share with the source.
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
@@ -251,7 +251,7 @@ Result<void> check_result(const Source& source, const Plan& plan, const fs::path
     const std::string name = !found.differences.empty()  ? found.differences.front().name
                              : !found.only_first.empty() ? found.only_first.front()
                                                          : found.only_second.front();
-    return fail(ErrorCode::Corrupt, "the written " + name + " is not what the source has");
+    return fail(ErrorCode::Corrupt, "the written " + name + " differs from the source");
 }
 
 }  // namespace
@@ -275,7 +275,7 @@ Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& d
 
 namespace {
 
-// What all parts see and say: the first tells of everybody's bytes.
+// Returns the hooks of a part: all parts stop together, and the first reports everybody's bytes.
 Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     if (part.alone()) return hooks;
     Hooks all = hooks;
@@ -287,7 +287,7 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
-// The base by shares; adapters are small, and everybody looks at all of them.
+// Checks this part's share of the base, and all adapters, which are small.
 Result<void> check_sources(const Request& request, const Hooks& hooks) {
     for (const fs::path& adapter : request.adapters)
         for (const AdapterPlace& place : find_adapters(adapter))
@@ -295,7 +295,7 @@ Result<void> check_sources(const Request& request, const Hooks& hooks) {
     return check_archives(request.source, hooks.stopped, share_of(request.part));
 }
 
-// Fills the staged directory. Alone each wait is over at once.
+// Fills the staged directory. With one process the waits return at once.
 Result<void> fill_staging(const Source& source, const Plan& plan, const Request& request, Format to,
                           const families::Families& families, Meeting& meeting,
                           const Hooks& given) {
@@ -321,13 +321,13 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
     return given.stopped() ? stopped() : Result<void>();
 }
 
-// The target, whole or not at all. Of several processes the first stages and publishes it; each
-// stops when another has ended.
+// Produces the target completely or not at all. With several processes the first stages and
+// publishes it, and each stops when another has ended.
 Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
                      const families::Families& families, const Hooks& hooks, Report& report) {
     const std::string archive = archive_of(request, to);
     if (!archive.empty() && !request.part.alone())
-        return fail(ErrorCode::InvalidArgument, "a .nemo archive is written by one process alone");
+        return fail(ErrorCode::InvalidArgument, "a .nemo archive cannot be written with --part");
     std::optional<Staging> staging;
     if (request.part.leads()) {
         ROLL_TRY_VOID(check_space(request.target, space_of(plan, !archive.empty())));
@@ -363,7 +363,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
                         " and has a config; --config is for checkpoints that have none");
     if (from == Format::Peft || !request.adapter_source.empty()) {
         if (!request.part.alone())
-            return fail(ErrorCode::InvalidArgument, "adapters are converted by one process alone");
+            return fail(ErrorCode::InvalidArgument, "adapters cannot be converted with --part");
         return convert_adapters(request, families, hooks);
     }
     ROLL_TRY(Source source, open_source(request.source, families,

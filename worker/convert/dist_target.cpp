@@ -48,9 +48,10 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
             formats::DcpTensor& tensor = metadata.tensors[at->second];
             if (tensor.info.dtype != target.info.dtype)
                 return fail(ErrorCode::InvalidArgument,
-                            target.info.name + " would be of " + name_of(tensor.info.dtype) +
-                                " and " + name_of(target.info.dtype) + " in one tensor",
-                            "give a --dtype");
+                            target.info.name + " would combine types " +
+                                name_of(tensor.info.dtype) + " and " + name_of(target.info.dtype) +
+                                " in one tensor",
+                            "choose one type with --dtype");
             tensor.chunks.push_back({target.origin, infos[i].shape, extents[i]});
         }
         first += infos.size();
@@ -58,11 +59,11 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
     return metadata;
 }
 
-// "decoder.layers.mlp.linear_fc1" of "decoder.layers.mlp.linear_fc1.weight"
+// Returns "decoder.layers.mlp.linear_fc1" for "decoder.layers.mlp.linear_fc1.weight".
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-// Megatron asks for a state of each module that may have one, whatever the layout; an older one's
-// or another implementation's is never too many. None stands for no state.
+// Megatron requires a state of each module that may have one, whatever the layout, and ignores
+// extra states. None means no state.
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {
@@ -91,7 +92,7 @@ std::string list_of_none() {
     return std::move(out).finish();
 }
 
-// One file of one None serves all the states.
+// All states refer to one file with one None.
 Result<void> write_extra_states(const Plan& plan, const fs::path& directory,
                                 formats::DcpMetadata& metadata) {
     const fs::path path = directory / kStatesFile;
@@ -108,7 +109,8 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// The state that is no tensor. ROLL loads it as a part of the model's, so that there it is empty.
+// Writes the state that is not a tensor. ROLL merges it into the model state, so it is empty in a
+// ROLL target.
 Result<void> write_common(const fs::path& path, const Json& args) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
@@ -156,7 +158,7 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
                               R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
                               R"("common_backend": "torch", "common_backend_version": 1})"));
     ROLL_TRY_VOID(write_common(directory / kIteration / "common.pt", args));
-    // ROLL looks in dist_model, Megatron in the iteration itself.
+    // ROLL looks in dist_model, Megatron in the iteration directory.
     for (const char* name : {kFile, kStatesFile, formats::kDcpMetadataFile, "metadata.json"}) {
         std::error_code error;
         fs::create_symlink(fs::path(kModel) / name, directory / kIteration / name, error);
@@ -168,7 +170,7 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     return {};
 }
 
-// Megatron asks for these three before anything else.
+// Megatron reads these three entries first.
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
     using Writer = std::function<void(formats::PickleWriter&)>;
     const std::pair<const char*, Writer> states[] = {

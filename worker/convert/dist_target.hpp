@@ -1,5 +1,5 @@
-// Writes distributed checkpoints: one .distcp file with a chunk for each layer and expert, and the
-// metadata that makes any Megatron or torch read it at its own layout.
+// Writes distributed checkpoints: one .distcp file with a chunk per layer and expert, and the
+// metadata with which Megatron and torch read it in any layout.
 #pragma once
 
 #include <filesystem>
@@ -14,25 +14,26 @@
 
 namespace roll::convert {
 
-// In iter_0000001/dist_model, as ROLL has it; finish_torch_dist() puts names for Megatron beside.
+// Writes into iter_0000001/dist_model, like ROLL; finish_torch_dist() adds links for Megatron.
 Result<std::vector<Stored>> torch_dist_layout(const Source& source,
                                               const formats::McaConfig& config);
-// In iter_0000001, as Megatron's FSDP has it.
+// Writes into iter_0000001, like Megatron's FSDP.
 Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
                                                 const formats::McaConfig& config);
-// HuggingFace tensors, in the directory itself.
+// Writes HuggingFace tensors into the directory itself.
 std::vector<Stored> dcp_layout(const Source& source);
 
 Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path& path,
                                                     const TargetFile& file,
                                                     const std::filesystem::path& earlier);
 
-// The metadata, and what else makes the checkpoint whole, its mark last. `args` are Megatron's.
+// Write the metadata and the remaining files; the format's mark is last. `args` are Megatron's
+// arguments.
 Result<void> finish_torch_dist(const Plan& plan, const Json& args,
                                const std::filesystem::path& directory);
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args,
                                  const std::filesystem::path& directory);
-// `originals`: shapes of tensors that are kept in a flat form.
+// `originals` are the shapes of tensors that are stored flat.
 Result<void> finish_dcp(const Plan& plan, std::vector<formats::DcpObject> objects,
                         const std::filesystem::path& directory,
                         const std::map<std::string, tensor::Shape>& originals = {});

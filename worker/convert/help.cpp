@@ -3,48 +3,49 @@
 namespace roll::convert {
 
 std::string help_text() {
-    return R"(roll-convert: checkpoints from one format, layout or type to another. No Python, no GPU.
+    return R"(roll-convert: converts checkpoints between formats, layouts and types. Needs no Python or GPU.
 
   roll-convert convert SRC DST [options]    HuggingFace -> MCA, anything else -> HuggingFace
       --to hf|bin|mca|torch_dist|dcp|fsdp_dtensor|megatron|nemo     bin: pytorch_model.bin
-      --config MODEL                        whose config a source has that has none itself: a
+      --config MODEL                        the model's config, if the source has none: a
                                             directory, or a family's name (Megatron's arguments)
-      --strictness MODE                     where tensors and model disagree: raise_all (the
-                                            default) and Megatron's seven others
-      --state fp32_param                    of the optimizer (torch_dist), instead of the weights
+      --strictness MODE                     if tensors and model differ: raise_all (default) or
+                                            one of Megatron's seven other modes
+      --state fp32_param                    read this optimizer state (torch_dist), not weights
       --dtype keep|fp32|bf16|fp16           cast every floating weight (--bf16, --fp16)
-      --dtype fp8                           linear layers in blocks of 128 x 128 with scales (hf)
-      --tp N --pp N --vpp N --ep N --etp N  the layout of an MCA or Megatron target
-      --layout STR                          its pipeline layout, e.g. "E,t*3|t*4,L"
+      --dtype fp8                           quantize linear layers in 128 x 128 blocks (hf, bin)
+      --tp N --pp N --vpp N --ep N --etp N  layout of an MCA or Megatron target
+      --layout STR                          pipeline layout of the target: "E,t*3|t*4,L"
       --decoder-first-pipeline-num-layers N, --decoder-last-pipeline-num-layers N
-      --name WORD                           in a NeMo target's configs; DST.nemo is an archive
-      --make-vocab-size-divisible-by N      rows of zeros in an MCA, Megatron, NeMo target
-      --checkpoint-version 0|1|2|3          of a Megatron target: below 3 as before its core
-      --mtp-layer-name NAME                 of mca, megatron, torch_dist: transformer_layer, or
-                                            mtp_model_layer for Megatron from 0.17 on
-      --max-shard-size 5GB                  of a HuggingFace target's files
-      --reuse DIR                           an earlier target: files that are the same are linked
-      --part I/N --run WORD                 N processes write one target: each its files
-      --threads N                           at most 4 of the machine's, unless given
+      --name WORD                           name in a NeMo target's configs (DST.nemo: archive)
+      --make-vocab-size-divisible-by N      pad the vocabulary (mca, megatron, nemo)
+      --checkpoint-version 0|1|2|3          version of a Megatron target; 0 to 2: before its core
+      --mtp-layer-name NAME                 (mca, megatron, torch_dist) transformer_layer, or
+                                            mtp_model_layer for Megatron 0.17 and later
+      --max-shard-size 5GB                  largest file of a HuggingFace target
+      --reuse DIR                           link to identical files of an earlier target
+      --part I/N --run WORD                 write part I of a target that N processes write
+      --threads N                           default: the number of cores, at most 4
       --overwrite --dry-run --verify --json
-  roll-convert convert BASE DST --adapter DIR    LoRA adapters of BASE: PEFT -> MCA, MCA -> PEFT
-  roll-convert merge BASE ADAPTER DST       a LoRA adapter into its base; the same options, and
-      --unmerge                             out of a model that it was merged into
-  roll-convert inspect DIR [--json]         what a checkpoint holds
-      --tensor NAME                         what the numbers of one of its model are like
-  roll-convert verify DIR [--json]          every tensor there, replicas equal, bytes as written
-  roll-convert diff A B [--cast] [--json]   two checkpoints of any formats, tensor by tensor
-  roll-convert rename SRC DST OLD=NEW...    tensors of any checkpoint by name; * is any text
-  roll-convert remove SRC DST NAME...       tensors left out
-  roll-convert families [check FILE]        model families known, or what is wrong with a file
-  roll-convert --launch FILE                as a job, under roll-worker
+  roll-convert convert BASE DST --adapter DIR    convert LoRA adapters of BASE: PEFT <-> MCA
+  roll-convert merge BASE ADAPTER DST       merge a LoRA adapter into BASE; options of convert and
+      --unmerge                             subtract an adapter that was merged into BASE
+  roll-convert inspect DIR [--json]         list a checkpoint's tensors
+      --tensor NAME                         print statistics of one tensor instead
+  roll-convert verify DIR [--json]          check that tensors are complete and undamaged
+  roll-convert diff A B [--cast] [--json]   compare two checkpoints of any formats by tensor
+  roll-convert rename SRC DST OLD=NEW...    rename tensors; * matches any text
+  roll-convert remove SRC DST NAME...       remove tensors; * matches any text
+  roll-convert families [check FILE]        list the model families, or check a family file
+  roll-convert --launch FILE                run as a job of roll-worker
 
-With --submit rollctl queues a conversion or merge as a job instead: --wait, --follow, --nodes N
-(which write one target together), --after ok:ID, --hold, --name and --time as with rollctl submit.
-rollctl takes job:ID for a directory: the newest checkpoint of that job, which may still train.
+With --submit, rollctl queues a conversion or merge as a job. It then takes --wait, --follow,
+--nodes N (all write one target together), --after ok:ID, --hold, --name and --time, as rollctl
+submit does. In rollctl, job:ID in place of a directory is the newest checkpoint of that job, which
+may still be training.
 
-The arguments of ROLL's tools/convert.py (--checkpoint_path, --output_path, ...) and of trlX's
-converter (--model_path, --output_folder, --total_tp, --name) work as well.
+Also accepts the arguments of ROLL's tools/convert.py (--checkpoint_path, --output_path, ...) and of
+trlX's converter (--model_path, --output_folder, --total_tp, --name).
 )";
 }
 

@@ -10,8 +10,8 @@
 namespace roll::convert {
 namespace {
 
-// Version 1: row r of a head's q, k and v lie one after another. Pieces come as queries, keys,
-// values of each head.
+// Version 1 interleaves a head's rows: row r of q, k and v are adjacent. Requires pieces in the
+// order query, key, value of each head.
 void interleave(Stored& qkv) {
     const auto parts = static_cast<std::int64_t>(kInterleaved.size());
     std::int64_t head = 0;
@@ -37,8 +37,8 @@ Result<void> make_former(const Source& source, Stored& stored, int version) {
     if (name.empty())
         return fail(ErrorCode::InvalidArgument,
                     "checkpoint_version " + std::to_string(version) +
-                        " is of models before Megatron's core, which have no name for " +
-                        stored.name + " of family " + source.family->name,
+                        " is older than Megatron core and has no name for " + stored.name +
+                        " of family " + source.family->name,
                     "--checkpoint-version 3");
     stored.name = name;
     return {};
@@ -58,7 +58,7 @@ Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaCo
         stored.file = kMegatronRelease + stored.file.substr(stored.file.find('/'));
         if (former) ROLL_TRY_VOID(make_former(source, stored, version));
     }
-    // The tensors of one inner dict lie together.
+    // Makes the tensors of one inner dict adjacent.
     if (former)
         std::stable_sort(layout.begin(), layout.end(), [](const Stored& a, const Stored& b) {
             const auto front = [](const Stored& one) {

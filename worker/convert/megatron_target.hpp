@@ -1,5 +1,5 @@
-// Megatron's own checkpoints as a target: MCA's files, with arguments in them, or as they were
-// before Megatron's core.
+// Megatron's own checkpoints as a target: MCA's files with arguments in them, or the form before
+// Megatron core.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace roll::convert {
 
-// The directory of weights that belong to no iteration: Megatron then asks for neither an optimizer
-// nor random states.
+// The directory of weights without an iteration: Megatron then loads neither optimizer nor random
+// states.
 constexpr const char* kMegatronRelease = "release";
 
-// Below version 3: nested dicts, the former names, and attention's rows as that version orders
-// them. InvalidArgument: a tensor for which the former models have no name, query groups below
-// version 2.
+// Below version 3, writes nested dicts, the former names and that version's order of attention
+// rows. Fails with InvalidArgument if the former models have no name for a tensor, or if there are
+// query groups below version 2.
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version);
 

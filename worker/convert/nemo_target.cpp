@@ -12,9 +12,10 @@ Result<std::vector<Stored>> nemo_layout(const Source& source, const formats::Mca
     const formats::McaLayout& layout = config.layout;
     if (layout.pp > 1 || layout.vpp > 1 || layout.ep > 1)
         return fail(ErrorCode::InvalidArgument,
-                    "a NeMo target is cut by tp alone; pp " + std::to_string(layout.pp) + ", vpp " +
-                        std::to_string(layout.vpp) + " and ep " + std::to_string(layout.ep) +
-                        " must be 1: its readers cut pipelines themselves");
+                    "a NeMo target is split by tp only; pp " + std::to_string(layout.pp) +
+                        ", vpp " + std::to_string(layout.vpp) + " and ep " +
+                        std::to_string(layout.ep) +
+                        " must be 1, because its readers split pipelines");
     ROLL_TRY_VOID(check_whole_groups(config));
     formats::McaConfig plain = config;
     plain.local_names = false;

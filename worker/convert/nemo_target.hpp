@@ -1,5 +1,5 @@
 // Writes the layout of trlX's converter: model_weights.ckpt, or mp_rank_TT/model_weights.ckpt, and
-// the training config in YAML. Pipelines are cut by its readers.
+// the training config in YAML. Its readers split pipelines.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,11 @@
 
 namespace roll::convert {
 
-// InvalidArgument: a layout with stages or experts, or a tensor that the format has no name for.
+// Fails with InvalidArgument for a layout with stages or experts, or a tensor without a name in the
+// format.
 Result<std::vector<Stored>> nemo_layout(const Source& source, const formats::McaConfig& config);
 
-// megatron_NAME.yaml, and model_config.yaml, with which a tar of the directory is a .nemo.
+// Writes megatron_NAME.yaml and model_config.yaml; a tar of the directory is then a .nemo.
 Result<void> write_nemo_configs(const formats::McaConfig& config, const std::string& name,
                                 const std::filesystem::path& directory);
 

@@ -31,7 +31,7 @@ struct Note {
     std::string failed;
 };
 
-// What of another process was heard last, by this one's clock.
+// The last note from another process, and this process's time of its arrival.
 struct Heard {
     Note note;
     Clock::time_point at = Clock::now();
@@ -50,7 +50,7 @@ Result<void> write_note(const fs::path& path, const Note& note) {
                                            .dump());
 }
 
-// Nothing: there is none of this run.
+// Returns nullopt if there is no note of this run.
 std::optional<Note> read_note(const fs::path& path, const std::string& run) {
     const auto text = read_file(path);
     if (!text) return std::nullopt;
@@ -67,7 +67,7 @@ Result<void> wait_for_begin(const fs::path& staging, const Part& part,
         if (stopped()) return fail(ErrorCode::Unavailable, "the conversion was stopped");
         if (Clock::now() > until)
             return fail(ErrorCode::Unavailable,
-                        fmt::format("part 0 of run {} has not begun to write {} in five minutes",
+                        fmt::format("part 0 of run {} did not start writing {} within five minutes",
                                     part.run, staging.string()),
                         "start all parts with the same target and --run");
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -94,7 +94,7 @@ std::vector<bool> own_files(const Plan& plan, const Part& part) {
     return own;
 }
 
-// Writes this process's note and reads the others', in a thread of its own.
+// A thread that writes this process's note and reads the others'.
 class Meeting::Speaker {
   public:
     Speaker(fs::path staging, Part part) : staging_(std::move(staging)), part_(std::move(part)) {
@@ -128,7 +128,8 @@ class Meeting::Speaker {
         return sum;
     }
 
-    // Those that still write, so that the target's directory can be removed; five seconds at most.
+    // Waits at most five seconds until the others stop writing, so that the target's directory can
+    // be removed.
     void wait_for_the_others() {
         const auto have_ended = [&] {
             const std::lock_guard lock(mutex_);
@@ -172,8 +173,8 @@ class Meeting::Speaker {
         return note_;
     }
 
-    // Who works is never kept waiting by a slow disk: `mutex_` is not held here. True: that was its
-    // last word, after which process 0 may remove the files.
+    // Writes the note without holding `mutex_`, so a slow disk never blocks the working threads.
+    // Returns true if it is the last note, after which process 0 may remove the files.
     bool speak() {
         const Note note = next_note();
         if (const auto written = write_note(note_of(staging_, part_.index), note); !written)
@@ -193,7 +194,7 @@ class Meeting::Speaker {
         if (!heard.note.failed.empty())
             note_trouble(name + " has ended: " + heard.note.failed);
         else if (!ready && Clock::now() - heard.at > patience)
-            note_trouble(name + " says nothing any more");
+            note_trouble(name + " has stopped responding");
     }
 
     void note_trouble(std::string what) {
@@ -207,7 +208,7 @@ class Meeting::Speaker {
     Note note_;
     std::vector<std::pair<int, Heard>> heard_;
     std::optional<Error> trouble_;
-    std::jthread thread_;  // last: it uses the others
+    std::jthread thread_;  // last: it uses the other members
 };
 
 Result<Meeting> Meeting::join(const fs::path& staging, const Part& part, const Stopped& stopped) {

@@ -34,8 +34,7 @@ bool is_archive(const fs::path& path) {
     return file && formats::parse_tar(file->bytes());
 }
 
-// Only what a conversion writes is ever replaced: a directory with a model's config in it, or an
-// archive.
+// Overwrites only what a conversion writes: a directory with a model's config, or an archive.
 Result<void> check_target(const fs::path& target, bool overwrite) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(target, error);
@@ -50,12 +49,13 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
     if (archive) return {};
     if (!fs::exists(target / "config.json", error) &&
         !fs::exists(target / "mca_config.json", error) && !fs::exists(target / ".metadata", error))
-        return fail(ErrorCode::Refused,
-                    target.string() + " is not a checkpoint; --overwrite replaces nothing else");
+        return fail(
+            ErrorCode::Refused,
+            target.string() + " is not a checkpoint; --overwrite replaces only checkpoints");
     return {};
 }
 
-// The lock is the directory itself, so it goes with it.
+// Locks the directory itself, so that the lock disappears with it.
 Result<int> lock_directory(const fs::path& directory) {
     const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open", directory);
@@ -92,14 +92,14 @@ fs::path without_slash(const fs::path& target) {
 
 Result<void> check_apart(const fs::path& source, const fs::path& target) {
     if (source.empty() || target.empty())
-        return fail(ErrorCode::InvalidArgument, "the name of a directory is empty");
+        return fail(ErrorCode::InvalidArgument, "the source or target directory is empty");
     const fs::path from = fs::weakly_canonical(source);
     const fs::path to = fs::weakly_canonical(target);
     const fs::path relative = from.lexically_relative(to);
     const bool inside = !relative.empty() && *relative.begin() != "..";
     if (from == to || inside)
         return fail(ErrorCode::InvalidArgument,
-                    "the target " + to.string() + " holds the source " + from.string());
+                    "the target " + to.string() + " contains the source " + from.string());
     return {};
 }
 
@@ -155,7 +155,7 @@ Result<void> Staging::publish_file(const std::string& name) {
     return remove_tree(std::exchange(directory_, {}));
 }
 
-// What was there, if anything, is then at `from`.
+// The replaced directory, if any, is then at `from`.
 Result<void> Staging::move_to_target(const fs::path& from, bool& replaced) {
     ROLL_TRY_VOID(check_mapped_files());
     std::error_code error;

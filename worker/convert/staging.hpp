@@ -1,5 +1,5 @@
-// A directory that appears whole or not at all: filled beside its final place under a hidden name,
-// synced, then renamed. What a killed run left behind is cleaned by the next one to the same place.
+// A directory that appears completely or not at all: filled beside its final place under a hidden
+// name, synced, then renamed. The next run for the same target removes what a killed run left.
 #pragma once
 
 #include <filesystem>
@@ -9,32 +9,32 @@
 
 namespace roll::convert {
 
-// InvalidArgument: the target is the source or holds it, and would replace what is being read; or
-// one of them has no name.
+// Fails with InvalidArgument if the target is or contains the source, which it would replace, or if
+// one of the names is empty.
 Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
 
-// Where the target is staged.
+// Returns the staging directory of `target`.
 std::filesystem::path staging_of(const std::filesystem::path& target);
 
 class Staging {
   public:
-    // Makes `.NAME.roll-staging` beside `target` and locks it. Refused: the target exists and is
-    // not an empty directory (unless `overwrite` and it is a checkpoint, or a NeMo archive, to
-    // replace), or another process stages the same target.
+    // Creates `.NAME.roll-staging` beside `target` and locks it. Fails with Refused if the target
+    // exists and is not an empty directory (unless `overwrite` is set and it is a checkpoint or a
+    // NeMo archive), or if another process stages the same target.
     static Result<Staging> begin(const std::filesystem::path& target, bool overwrite);
 
     Staging(Staging&& other) noexcept;
     Staging& operator=(Staging&&) = delete;
     Staging(const Staging&) = delete;
     Staging& operator=(const Staging&) = delete;
-    ~Staging();  // removes what was not published
+    ~Staging();  // removes the directory unless published
 
     const std::filesystem::path& directory() const { return directory_; }
 
-    // Syncs every directory, renames to the target, and removes what was replaced. Files are synced
-    // by their writers.
+    // Syncs every directory, renames to the target, and removes what was replaced. Writers sync
+    // their files.
     Result<void> publish();
-    // The same of one synced file of the directory, which becomes the target.
+    // Publishes one synced file of the directory as the target.
     Result<void> publish_file(const std::string& name);
 
   private:

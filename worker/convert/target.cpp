@@ -67,7 +67,7 @@ Result<std::unique_ptr<TargetWriter>> create_safetensors(const fs::path& path,
     return std::make_unique<SafetensorsWriter>(std::move(output), std::move(in_order));
 }
 
-// Megatron's linear layers each want a state, of which TransformerEngine's say something: None.
+// Megatron requires a state for each linear layer, which only TransformerEngine uses: writes None.
 void add_extra_states(formats::TorchSection& section) {
     std::set<std::string> names;
     for (const tensor::TensorInfo& info : section.tensors) {
@@ -102,7 +102,7 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
     return std::make_unique<TorchWriter>(std::move(writer));
 }
 
-// As safetensors lay them: a file that is written from its beginning to its end is written fastest.
+// Orders tensors like safetensors: writing a file from beginning to end is fastest.
 std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft) {
     std::vector<std::size_t> order(layout.size());
     std::iota(order.begin(), order.end(), 0U);
@@ -115,7 +115,7 @@ std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft)
     return sorted;
 }
 
-// Sizes are those that the source's tensors have, or will have after a cast.
+// Sizes are those of the source's tensors after the requested cast.
 Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request,
                                               const formats::HfContainer& container) {
     std::vector<Stored> layout = hf_disk_layout(source.model);
@@ -134,7 +134,7 @@ Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Reques
     return in_file_order(std::move(layout), draft);
 }
 
-// A vocabulary that was enlarged in native form is that of the exported config.
+// Sets the exported config's vocabulary size if the native checkpoint has a larger one.
 void set_vocabulary(Json& config, const Source& source) {
     const Json rows = source.config.native.value("padded_vocab_size", Json());
     const auto rule =
@@ -182,7 +182,7 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
     config.local_names = request.local_names.value_or(config.local_names);
     config.padded_vocab = 0;
-    if (request.vocab_divisor > 0) {  // as Megatron pads
+    if (request.vocab_divisor > 0) {  // Megatron's padding
         const std::int64_t unit = request.vocab_divisor * request.layout.tp;
         const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
         config.padded_vocab = (tokens + unit - 1) / unit * unit;
@@ -192,8 +192,7 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     return config;
 }
 
-// Of no layout, its experts grouped unless it is said otherwise: as Megatron's own tool writes
-// them.
+// Uses no layout and groups experts unless requested otherwise, like Megatron's own tool.
 formats::McaConfig fsdp_config(const Source& source, const Request& request) {
     formats::McaConfig config = mca_config_of(source, request);
     config.layout = {};
@@ -211,10 +210,10 @@ Result<std::vector<Stored>> layout_of(const Source& source, const Request& reque
             return megatron_layout(source, mca_config_of(source, request),
                                    request.megatron_version);
         case Format::DeepSpeed:
-            return fail(ErrorCode::InvalidArgument, "DeepSpeed's checkpoints are only read");
+            return fail(ErrorCode::InvalidArgument, "DeepSpeed checkpoints can only be a source");
         case Format::Peft:
-            return fail(ErrorCode::InvalidArgument, "a model does not become a LoRA adapter",
-                        "--adapter DIR, the adapters to convert");
+            return fail(ErrorCode::InvalidArgument, "a model cannot be converted to a LoRA adapter",
+                        "give the adapters to convert with --adapter DIR");
         case Format::Nemo: return nemo_layout(source, mca_config_of(source, request));
         case Format::TorchDist: return torch_dist_layout(source, mca_config_of(source, request));
         case Format::Dcp: return dcp_layout(source);
@@ -281,7 +280,7 @@ Result<void> write_companions(const Source& source, const Plan& plan, const Requ
             return write_file_atomically(directory / "latest_checkpointed_iteration.txt",
                                          kMegatronRelease);
         case Format::DeepSpeed:
-        case Format::Peft: break;  // refused by target_layout()
+        case Format::Peft: break;  // target_layout() refused it
         case Format::Nemo:
             ROLL_TRY_VOID(write_hf_config(source, plan, request, directory));
             return write_nemo_configs(mca_config_of(source, request), request.name, directory);

@@ -143,7 +143,7 @@ class Names(FolderCase):
         self.assertIn('neither a HuggingFace', run('remove', self.root / 'mca', self.root / 'new',
                                                    'x', code=2).stderr)
         run('remove', self.hf, self.hf / 'inside', 'lm_head.weight')
-        self.assertIn('holds the source',
+        self.assertIn('contains the source',
                       run('remove', self.hf, self.hf, 'lm_head.weight', code=2).stderr)
         run('remove', self.hf, self.root / 'mca', 'lm_head.weight', code=4)
         for words in (('remove', self.hf, '', 'lm_head.weight'), ('convert', self.hf, '')):
