@@ -86,8 +86,8 @@ Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
         return fail(ErrorCode::Corrupt, where + " is missing");
     if (!found) return tl::unexpected(found.error());
     if (found->size_bytes != wanted.size_bytes) {
-        return fail(ErrorCode::Corrupt, fmt::format("{} has {} bytes and its manifest says {}",
-                                                    where, found->size_bytes, wanted.size_bytes));
+        return fail(ErrorCode::Corrupt, fmt::format("{} has {} bytes; its manifest says {}", where,
+                                                    found->size_bytes, wanted.size_bytes));
     }
     if (found->hash != wanted.hash)
         return fail(ErrorCode::Corrupt, where + " has other bytes than its manifest says");
@@ -146,8 +146,7 @@ Result<Manifest> verify(const fs::path& directory) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + ": " + manifest.error().message);
     }
-    // Encoding the manifest again recomputes its own checksum, so any changed byte changes the
-    // text.
+    // Encoding recomputes the manifest's own checksum, so any changed byte changes the text.
     if (encode(*manifest) != text) {
         return fail(ErrorCode::Corrupt,
                     (directory / kManifestFile).string() + " was changed after it was written");

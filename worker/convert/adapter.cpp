@@ -61,8 +61,7 @@ bool equal(const tensor::StridedView& a, const tensor::StridedView& b) {
     return std::memcmp(one.view().first, other.view().first, size) == 0;
 }
 
-// The LoRA modules of a native tensor's sources, in their order; null if PEFT has no module for
-// one.
+// The LoRA modules of a native tensor's sources, in their order; null if PEFT has none.
 using Members = std::vector<const LoraModule*>;
 
 struct Fused {

@@ -47,8 +47,8 @@ struct NativeAdapter {
     std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
 };
 
-// Fails with InvalidArgument if no native tensor contains a module, or if the modules of a fused
-// tensor cannot share one LoRA.
+// Fails with InvalidArgument if a module is not part of any native tensor, or if the modules of a
+// fused tensor cannot share one LoRA.
 Result<NativeAdapter> to_native(const formats::Adapter& adapter, const Source& base);
 
 }  // namespace roll::convert

@@ -117,11 +117,11 @@ class Splitter {
             if (stack.stem == stem && (fits(module, stack.rows(), stack.columns()) ||
                                        fits(module, stack.columns(), stack.rows())))
                 return &stack;
-        return fail(ErrorCode::InvalidArgument, "the adapter's " + module.module + " has A " +
-                                                    tensor::to_string(module.a.info.shape) +
-                                                    " and B " +
-                                                    tensor::to_string(module.b.info.shape) +
-                                                    ", which is no stack of the model's experts");
+        return fail(ErrorCode::InvalidArgument,
+                    "the adapter's " + module.module + " has A " +
+                        tensor::to_string(module.a.info.shape) + " and B " +
+                        tensor::to_string(module.b.info.shape) +
+                        ", which does not match a stack of the model's experts");
     }
 
     Result<void> split(const LoraModule& module, const Stack& stack) {
@@ -215,7 +215,7 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            if (stack.stem == stem) result_.stacked.back().module += kInner;  // the next is outside
+            if (stack.stem == stem) result_.stacked.back().module += kInner;  // the next wraps it
             stem = stack.stem;
             join(stack);
             for (const NativeTensor* expert : stack.experts)
@@ -237,8 +237,7 @@ class Joiner {
                });
     }
 
-    // True if every expert has the module with the same rank and scale, and its tensors share one
-    // A.
+    // True if every expert has the module with one rank and scale, and its tensors share one A.
     bool can_join(const Stack& stack) const {
         const LoraModule* first = nullptr;
         for (const NativeTensor* expert : stack.experts) {

@@ -1,5 +1,4 @@
-// Carried tensors: the family copies them with the shapes found in the files, as no config gives
-// them.
+// Carried tensors: no config gives their shapes, so they are copied with the shapes in the files.
 #pragma once
 
 #include <map>

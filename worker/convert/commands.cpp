@@ -41,7 +41,7 @@ std::string said_of(const Pace& pace, std::int64_t bytes) {
                        gigabytes_per_second(bytes, pace.seconds()));
 }
 
-// Prints the differences between a checkpoint and its model, as warnings on stderr or lines on
+// Prints the differences between a checkpoint and its model: warnings to stderr, or lines to
 // stdout.
 void tell(const Disagreement& disagreement, bool as_warnings, bool json) {
     if (json && !as_warnings) return;

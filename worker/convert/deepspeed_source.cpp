@@ -146,8 +146,7 @@ class Opener {
         return stored;
     }
 
-    // Adds `count` elements of a tensor, from element `begin`; they are contiguous in `flat` from
-    // `at`.
+    // Adds `count` elements of a tensor, from element `begin`. They start at `at` of `flat`.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
                  const tensor::StridedView& flat, std::int64_t at) {
         const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
@@ -183,7 +182,7 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // Its own file may be older by one rounding step, so the other parameter's file is
+            // The parameter's own file may be one rounding step older, so the file of the other is
             // used.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
@@ -201,7 +200,7 @@ class Opener {
         ROLL_TRY(const TorchPointer file, torch_file(path));
         const PickleId* node = file->pickle().find(file->pickle().root(), "param");
         ROLL_TRY(auto view, file->tensor(node == nullptr ? file->pickle().root() : *node));
-        if (!view) return corrupt(path, "is no parameter");
+        if (!view) return corrupt(path, "does not hold a parameter");
         const std::string name = folder.filename().string();
         ROLL_TRY(const auto number, number_of(path, name));
         if (!number) return {};
@@ -288,7 +287,7 @@ class Opener {
         const PickleId* zero = state == nullptr ? nullptr : pickle.find(*state, "zero_stage");
         const PickleId* count = state == nullptr ? nullptr : pickle.find(*state, "partition_count");
         const auto stage = zero == nullptr ? std::nullopt : integer_of(pickle, *zero);
-        if (!stage || count == nullptr) return corrupt(path, "is no state of ZeRO");
+        if (!stage || count == nullptr) return corrupt(path, "does not hold a ZeRO state");
         stage_ = *stage;
         if (stage_ < 1 || stage_ > 3)
             return corrupt(path, "zero_stage is " + std::to_string(stage_) + "; 1 to 3 are known");
@@ -306,7 +305,7 @@ class Opener {
         for (const PickleId group : pickle.at(*groups).items) {
             ROLL_TRY(const auto view, file->tensor(group));
             if (!view || view->info.shape.size() != 1 || view->strides[0] != 1)
-                return corrupt(path, "has an fp32 group that is no flat tensor");
+                return corrupt(path, "has an fp32 group that is not a flat tensor");
             flat.groups.push_back(*view);
         }
         return flat;
@@ -343,8 +342,7 @@ class Opener {
         return {};
     }
 
-    // Each parameter is split over all ranks. A rank's groups, concatenated, hold its parts in
-    // order.
+    // Each parameter is split over all ranks. A rank's groups, concatenated, hold its parts.
     Result<void> take_stage3(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         std::int64_t at = 0;  // in the rank's concatenated groups
@@ -365,8 +363,7 @@ class Opener {
         return {};
     }
 
-    // Adds `count` elements from position `at` of a rank's concatenated groups. They may span
-    // groups.
+    // Adds `count` elements from position `at` of a rank's concatenated groups, across groups.
     Result<void> add_part(const Flat& rank, int number, std::int64_t begin, std::int64_t count,
                           std::int64_t at) {
         std::int64_t group_begin = 0;
@@ -382,8 +379,7 @@ class Opener {
                                       source_.model.tensors[static_cast<std::size_t>(number)].name);
     }
 
-    // Frozen parameters have no master weights. They are stored whole, or split over ranks in ZeRO
-    // 3.
+    // Frozen parameters have no master weights. ZeRO 3 splits them over ranks; else they are whole.
     Result<void> take_frozen(const TorchFile& first, const std::vector<RankFile>& models) {
         ROLL_TRY(const auto shapes, shapes_of(first, models.front().path, "frozen_param_shapes"));
         if (shapes.empty() || shapes[0].empty()) return {};
@@ -400,7 +396,7 @@ class Opener {
                 if (fragment == nullptr)
                     return corrupt(models[rank].path, parameter.name + " is missing");
                 ROLL_TRY(const auto view, file->tensor(*fragment));
-                if (!view) return corrupt(models[rank].path, parameter.name + " is no tensor");
+                if (!view) return corrupt(models[rank].path, parameter.name + " is not a tensor");
                 ROLL_TRY_VOID(add_fragment(models[rank].path, *number, *view,
                                            static_cast<std::int64_t>(rank), models.size()));
             }
@@ -419,7 +415,7 @@ class Opener {
         const std::int64_t part = stage_ == 3 ? (count + ranks - 1) / ranks : count;
         const std::int64_t begin = std::min(count, rank * part);
         const std::int64_t wanted = std::min(count, begin + part) - begin;
-        if (held < wanted) return corrupt(path, own.name + " is cut off");
+        if (held < wanted) return corrupt(path, own.name + " is incomplete");
         add_run(path, number, begin, wanted, view, 0);
         return {};
     }

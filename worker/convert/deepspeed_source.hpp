@@ -13,8 +13,7 @@
 
 namespace roll::convert {
 
-// Returns the directory of the step below a checkpoint's root; nullopt if it is not a DeepSpeed
-// one.
+// Returns the directory of the step below a checkpoint's root; nullopt for other formats.
 std::optional<std::filesystem::path> deepspeed_directory(const std::filesystem::path& root);
 
 // `given` is the config's directory if it is not beside the checkpoint.

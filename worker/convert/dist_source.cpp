@@ -114,7 +114,7 @@ class DistOpener {
             ROLL_TRY_VOID(check_object(object));
             drop(object.name, object.name.find("_extra_state") != std::string::npos
                                   ? "TransformerEngine's state"
-                                  : "is no tensor");
+                                  : "is not a tensor");
         }
         if (!unexpected_.empty() && !allows_missing(source_.strictness))
             return no_rule_names(source_, directory_ / formats::kDcpMetadataFile, unexpected_, {});

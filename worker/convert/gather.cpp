@@ -18,8 +18,7 @@ std::int64_t bytes_of(tensor::DType dtype, std::int64_t elements = 1) {
     return elements * tensor::bits_of(dtype) / 8;
 }
 
-// The copy of a box from a strided tensor into a contiguous one. Offsets and strides are in
-// elements.
+// Copies a box of a strided tensor into a contiguous one. Offsets and strides are in elements.
 struct Move {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;

@@ -19,7 +19,7 @@ Result<fs::path> source_of(const spec::ConvertSpec& spec, const protocol::Launch
     for (const protocol::WrittenCheckpoint& checkpoint : launch.checkpoints)
         if (!checkpoint.deleted) newest_first.emplace_back(checkpoint.directory);
     if (newest_first.empty())
-        return fail(ErrorCode::InvalidArgument, "there is no checkpoint to convert");
+        return fail(ErrorCode::InvalidArgument, "no checkpoint to convert was found");
     return environment.choose(newest_first, spec.best);
 }
 

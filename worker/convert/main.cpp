@@ -19,8 +19,7 @@
 
 namespace {
 
-// The signals are blocked and stay pending. The conversion polls them between windows and cleans
-// up.
+// The stop signals are blocked and stay pending. The conversion polls them between windows.
 bool stop_is_pending() {
     sigset_t pending;
     ::sigpending(&pending);

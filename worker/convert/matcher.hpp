@@ -1,5 +1,4 @@
-// Matches the tensors that a checkpoint must hold with those it has: none may be lost or taken
-// twice.
+// Matches the tensors that a checkpoint must hold with those it has. None is lost or taken twice.
 #pragma once
 
 #include <filesystem>

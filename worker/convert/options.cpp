@@ -117,7 +117,7 @@ Result<void> read_part(Options& options, Request& request) {
     const auto text = options.text("part");
     request.part.run = options.text("run").value_or("");
     if (!text && request.part.run.empty()) return {};
-    if (!text) return invalid("--run belongs to --part");
+    if (!text) return invalid("--run needs --part");
     const std::size_t slash = std::min(text->find('/'), text->size() - 1);
     const auto index = parse_number<int>(text->substr(0, slash));
     const auto count = parse_number<int>(text->substr(slash + 1));
@@ -224,10 +224,10 @@ Result<CommandLine> parse_other(const std::string& name, Words words) {
     open.state = options.text("state").value_or("");
     ROLL_TRY(open.strictness, parse_strictness(options.text("strictness").value_or("raise_all")));
     ROLL_TRY_VOID(options.finish());
-    if (!tensor.empty() && name != "inspect") return invalid("--tensor belongs to inspect");
-    if (cast && name != "diff") return invalid("--cast belongs to diff");
+    if (!tensor.empty() && name != "inspect") return invalid("--tensor is only for inspect");
+    if (cast && name != "diff") return invalid("--cast is only for diff");
     if (!open.config.empty() && name == "families")
-        return invalid("--config belongs to a checkpoint");
+        return invalid("--config is not an option of families");
     if (name == "inspect") {
         ROLL_TRY(std::string directory, one_directory(words, "inspect"));
         return InspectCommand{std::move(directory), open, tensor, json};
@@ -244,9 +244,9 @@ Result<CommandLine> parse_other(const std::string& name, Words words) {
         if (words.positional.empty()) return FamiliesCommand{"", json};
         if (words.positional.size() == 2 && words.positional[0] == "check")
             return FamiliesCommand{words.positional[1], json};
-        return invalid("families takes nothing, or check FILE");
+        return invalid("families takes no arguments or check FILE");
     }
-    return invalid("there is no command " + name);
+    return invalid("unknown command " + name);
 }
 
 }  // namespace
@@ -257,7 +257,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
     if (words.options.contains("help")) return HelpCommand{};
     if (words.options.contains("version")) return VersionCommand{};
     if (const auto launch = words.options.find("launch"); launch != words.options.end()) {
-        if (arguments.size() != 2) return invalid("--launch takes one file and nothing else");
+        if (arguments.size() != 2) return invalid("--launch takes one file and no other arguments");
         return LaunchCommand{launch->second};
     }
     // ROLL's tool and trlX's have no commands, only options.
@@ -331,7 +331,7 @@ Result<std::int64_t> parse_bytes(const std::string& text) {
         std::int64_t bytes = 0;
         if (!__builtin_mul_overflow(number, factor, &bytes)) return bytes;
     }
-    return invalid("\"" + text + "\" is no size; write 5GB, 512MiB or a number");
+    return invalid("\"" + text + "\" is not a size; use 5GB, 512MiB or a number of bytes");
 }
 
 Result<NameRule> parse_renaming(const std::string& text) {

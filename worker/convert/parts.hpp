@@ -54,7 +54,7 @@ class Meeting {
     Result<void> wait_for(Phase phase, const Stopped& stopped);
 
     Result<void> trouble() const;  // Unavailable if one ended without a target or is silent
-    std::int64_t bytes() const;    // written by all others; for process 0
+    std::int64_t bytes() const;    // written by all others; requires process 0
 
     // Ends the communication; process 0 removes the files.
     Result<void> end();

@@ -47,7 +47,7 @@ tl::unexpected<Error> refuse(const std::filesystem::path& path, const std::strin
                 "convert the original model, or dequantize this one with " + tool + " first");
 }
 
-// Returns the quantization entry of a config; composite configs have it at another level.
+// Returns the config's quantization entry; nullptr if there is none.
 const Json* quantization_in(const Json& config) {
     for (const char* key : {"quantization_config", "compression_config"})
         if (const auto found = config.find(key); found != config.end() && found->is_object())

@@ -186,8 +186,7 @@ fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }
 
-// Checks that all rank files exist before anything is listed by rank: a config may claim any
-// number.
+// Checks that all rank files exist before anything is listed by rank. A config may claim any size.
 Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayout& layout) {
     formats::McaRank rank;
     for (rank.pp = 0; rank.pp < layout.pp; ++rank.pp)

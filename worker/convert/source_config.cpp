@@ -56,8 +56,7 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
-    // Drops the rows with which Roll padded the vocabulary. In ROLL's checkpoints they are real
-    // tokens.
+    // Drops the rows with which Roll padded the vocabulary. In ROLL's checkpoints they are tokens.
     const Json tokens = native.value("vocab_size", Json());
     const Json rows = native.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {

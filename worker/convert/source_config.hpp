@@ -21,8 +21,7 @@ Result<void> use_hf_config(Source& source, const families::Families& families);
 Result<void> use_config_text(Source& source, const std::string& text,
                              const std::filesystem::path& path, const families::Families& families);
 
-// Reads a directory's mca_config.json. Missing fields are derived from the HuggingFace config in
-// it.
+// Reads a directory's mca_config.json; its HuggingFace config gives the missing fields.
 Result<void> use_mca_config(Source& source, const std::filesystem::path& directory,
                             const families::Families& families);
 

@@ -16,8 +16,7 @@ struct LayerRange {
 };
 
 // Returns ranges[pp][chunk]. Chunk c of stage p is part c * pp + p of the model, in Megatron's
-// order. Fails with InvalidArgument if the layers do not divide or the layout string does not hold
-// them all.
+// order. Fails with InvalidArgument if the layers do not divide or the layout string lacks some.
 Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
                                                           const formats::McaLayout& layout);
 

@@ -144,7 +144,7 @@ class Splitter {
         std::replace(name.begin(), name.end(), '_', '-');
         const auto* const option = std::find_if(
             kOptions.begin(), kOptions.end(), [&](const Option& one) { return name == one.name; });
-        if (option == kOptions.end()) return invalid("there is no option --" + name);
+        if (option == kOptions.end()) return invalid("unknown option --" + name);
         std::optional<std::string> value;
         if (equals < word.size()) value = word.substr(equals + 1);
         ROLL_TRY(const std::string given, value_of(*option, std::move(value)));

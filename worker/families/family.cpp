@@ -123,8 +123,8 @@ class FamilyParser {
         return result;
     }
 
-    // Parses the sources of a native field and, optionally, its value if the HuggingFace config
-    // lacks it.
+    // Parses a native field's sources and, optionally, its value if the HuggingFace config has
+    // none.
     void parse_config(const Json& config, Family& family) {
         for (const auto& [native, source] : config.items()) {
             const std::string path = "config." + native;
@@ -340,8 +340,7 @@ class FamilyParser {
         }
     }
 
-    // Without mtp_from, MTP layers continue the numbers of the decoder's layers, so names need
-    // {layer}.
+    // Without mtp_from, MTP layers continue the decoder's layer numbers, so names need {layer}.
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)

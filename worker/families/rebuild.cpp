@@ -62,8 +62,7 @@ bool put_factor(const Family& family, const std::string& name, const Json& nativ
     return true;
 }
 
-// Sets the keys that select the layers. `layers` is 1 or a list of 0 and 1, as native_config()
-// returns.
+// Sets the keys that select the layers. `layers` is 1, or a list of 0 and 1.
 void put_layers(const LayerKind& kind, const Json& layers, Json& config) {
     Json others = Json::array();
     if (layers.is_array())

@@ -39,7 +39,7 @@ class MetadataReader {
         DcpMetadata metadata;
         for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
             const PickleNode& key = pickle_.at(entries[i]);
-            if (key.kind != PickleKind::Text) return corrupt("has a key that is no name");
+            if (key.kind != PickleKind::Text) return corrupt("has a key that is not text");
             if (is_class(entries[i + 1], "BytesStorageMetadata")) {
                 const auto place = objects_.find(key.text);
                 if (place == objects_.end()) return corrupt(key.text + " is in no file");
@@ -171,7 +171,7 @@ class MetadataReader {
         }
         if (fits && local == saved.back()) return {};
         return corrupt(tensor.info.name + " " + tensor::to_string(saved) +
-                       " is no flat form of its original shape");
+                       " is not a flat form of its original shape");
     }
 
     // Requires chunks sorted by their first dims, so that chunks which overlap there are close
@@ -246,7 +246,7 @@ Result<tensor::StridedView> open_dcp_chunk(const fs::path& path, std::span<const
              TorchFile::parse(path, file.subspan(static_cast<std::size_t>(chunk.extent.begin),
                                                  static_cast<std::size_t>(chunk.extent.size))));
     ROLL_TRY(auto view, item.tensor(item.pickle().root()));
-    if (!view) return refuse("is no tensor");
+    if (!view) return refuse("is not a tensor");
     if (view->info.shape != chunk.size || view->info.dtype != info.dtype)
         return refuse("is " + std::string(tensor::name_of(view->info.dtype)) + " " +
                       tensor::to_string(view->info.shape) + "; the metadata says " +

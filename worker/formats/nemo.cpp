@@ -101,7 +101,7 @@ Result<NemoConfig> parse_nemo_config(const std::string& yaml, const std::string&
     NemoConfig config;
     try {
         YAML::Node root = YAML::Load(yaml);
-        if (!root.IsMap()) return fail(ErrorCode::Corrupt, where + " is no YAML mapping");
+        if (!root.IsMap()) return fail(ErrorCode::Corrupt, where + " is not a YAML mapping");
         const YAML::Node model = root["model"] && root["model"].IsMap() ? root["model"] : root;
         if (model["megatron_legacy"] && model["megatron_legacy"].IsScalar())
             config.rows_by_part = model["megatron_legacy"].as<bool>();

@@ -40,7 +40,7 @@ class PickleMachine {
     // Input -------------------------------------------------------------------------------------
     std::string_view take(std::uint64_t count) {
         if (count > in_.size() - at_) {
-            wrong("is cut off");
+            wrong("is truncated");
             return {};
         }
         const auto* const begin = reinterpret_cast<const char*>(in_.data()) + at_;
@@ -58,7 +58,7 @@ class PickleMachine {
         const std::string_view rest(begin, in_.size() - at_);
         const std::size_t end = rest.find('\n');
         if (end == std::string_view::npos) {
-            wrong("is cut off");
+            wrong("is truncated");
             return {};
         }
         at_ += end + 1;
@@ -115,7 +115,7 @@ class PickleMachine {
     }
     PickleId pop() {
         if (stack_.empty() || (!marks_.empty() && marks_.back() == stack_.size())) {
-            wrong("takes from an empty stack");
+            wrong("pops an empty stack");
             push(Kind::None);
         }
         const PickleId id = stack_.back();
@@ -159,7 +159,7 @@ class PickleMachine {
         charge(sizeof(PickleId) * (into.capacity() - before));
     }
     void memoize(std::uint64_t index) {
-        if (stack_.empty()) return wrong("memoizes nothing");
+        if (stack_.empty()) return wrong("memoizes a value from an empty stack");
         if (memoized() >= values_max_) return wrong("memoizes too much");
         if (index < memo_.size()) {
             memo_[index] = stack_.back();
@@ -189,7 +189,7 @@ class PickleMachine {
         if (text == "00" || text == "01") return push_bool(text[1] == '1');
         if (text.ends_with('L')) text.remove_suffix(1);
         const auto value = parse_number<std::int64_t>(text);
-        if (!value) return wrong("has a number that is none");
+        if (!value) return wrong("has an invalid number");
         push_int(*value);
     }
     void push_global(std::string_view module, std::string_view name) {

@@ -233,7 +233,7 @@ Result<StateDict> TorchFile::state_dict(PickleId id) const {
     std::map<std::string_view, int> seen;
     for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {
         const PickleNode& key = pickle_.at((*entries)[i]);
-        if (key.kind != PickleKind::Text) return corrupt("a state dict has a key that is no name");
+        if (key.kind != PickleKind::Text) return corrupt("a state dict has a key that is not text");
         if (++seen[key.text] > 1) return corrupt("a state dict has " + key.text + " twice");
         auto view = tensor((*entries)[i + 1]);
         if (!view) return fail(view.error().code, view.error().message + " (key " + key.text + ")");

@@ -27,8 +27,7 @@ Result<std::vector<ZipMember>> parse_zip(std::span<const std::byte> archive);
 std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes);
 
 // Places the members of a new archive. Content starts at 64-byte boundaries, which torch needs for
-// mapping. The caller sets `crc` while writing; the headers are written from the members at the
-// end.
+// mapping. The caller sets `crc` while writing; write_headers() uses it at the end.
 class ZipLayout {
   public:
     void add(std::string name, std::int64_t size);

@@ -9,8 +9,7 @@
 namespace roll::tokenizer {
 namespace {
 
-// Returns the properties of the first character, and the offset of the last. Require a non-empty
-// text.
+// first_of() returns the first character's properties, last_start() the last one's offset.
 Properties first_of(std::string_view text) {
     const char* at = text.data();
     return PropertyTable::get().of(next_code_point(at));

@@ -109,8 +109,7 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Like the tokenizers package: byte tokens are written before unknown symbols that are still
-// pending.
+// Like the tokenizers package, writes byte tokens before unknown symbols that are still pending.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };

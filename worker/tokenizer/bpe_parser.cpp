@@ -84,11 +84,11 @@ void MergeTable::put(std::uint32_t left, std::uint32_t right, Merge merge) {
 }
 
 Result<void> Bpe::read_vocabulary(const Json& json) {
-    if (!json.is_object()) return refuse("vocab is no object");
+    if (!json.is_object()) return refuse("vocab is not an object");
     ids_.reserve(json.size());
     for (const auto& [token, id] : json.items()) {
         if (!holds<std::uint32_t>(id) || id.get<std::uint32_t>() >= kIdsMax)
-            return refuse("the id of \"" + token + "\" is no number below " +
+            return refuse("the id of \"" + token + "\" is not a number below " +
                           std::to_string(kIdsMax));
         const auto entry = ids_.emplace(token, id.get<std::uint32_t>()).first;
         if (tokens_.size() <= entry->second) tokens_.resize(entry->second + 1);
@@ -100,7 +100,7 @@ Result<void> Bpe::read_vocabulary(const Json& json) {
 }
 
 Result<void> Bpe::read_merges(const Json& json) {
-    if (!json.is_array()) return refuse("merges is no list");
+    if (!json.is_array()) return refuse("merges is not a list");
     merges_ = MergeTable(json.size());
     std::uint32_t rank = 0;
     std::string whole;

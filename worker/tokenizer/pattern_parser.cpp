@@ -157,7 +157,7 @@ class PatternParser {
                     ROLL_TRY(node.max, number());
                 }
             }
-            if (!eat("}") || node.max < node.min) return refuse("a count that is none");
+            if (!eat("}") || node.max < node.min) return refuse("an invalid count");
             if (more() && text_[at_] == '+') return refuse("a repeated count");
         } else {
             return {};
@@ -173,7 +173,7 @@ class PatternParser {
         const std::size_t start = at_;
         while (more() && text_[at_] >= '0' && text_[at_] <= '9' && value <= kCountMax)
             value = value * 10 + static_cast<std::uint32_t>(text_[at_++] - '0');
-        if (at_ == start || value > kCountMax) return refuse("a count that is none, or too large");
+        if (at_ == start || value > kCountMax) return refuse("an invalid or too large count");
         return value;
     }
 
@@ -205,7 +205,7 @@ class PatternParser {
     }
 
     Result<void> add_other_cases(CharacterSet& set, char32_t first, char32_t last) {
-        if (last > 127) return refuse("letters beyond ASCII whose case is ignored");
+        if (last > 127) return refuse("case-insensitive letters outside ASCII");
         for (char32_t code = first; code <= last; ++code) {
             if (!is_letter(code)) continue;
             set.ranges.emplace_back(code ^ 0x20, code ^ 0x20);

@@ -27,14 +27,14 @@ Result<void> append_special(const Json& piece, const Json& specials,
 Result<void> add_template(JsonReader& reader, PostProcessor& result) {
     ROLL_TRY(const Json* pieces, parse_list(reader.raw("single"), "TemplateProcessing single"));
     const Json& specials = reader.raw("special_tokens");
-    if (!specials.is_object()) return refuse("special_tokens is no object");
+    if (!specials.is_object()) return refuse("special_tokens is not an object");
     reader.raw("pair");
     std::vector<std::uint32_t> before;
     std::vector<std::uint32_t> after;
     bool text_seen = false;
     for (const Json& piece : *pieces) {
         if (piece.is_object() && piece.contains("Sequence")) {
-            if (std::exchange(text_seen, true)) return refuse("the text stands in it twice");
+            if (std::exchange(text_seen, true)) return refuse("the template has the text twice");
             continue;
         }
         if (!piece.is_object()) return refuse("a piece is neither SpecialToken nor Sequence");

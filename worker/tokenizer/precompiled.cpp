@@ -66,7 +66,7 @@ Result<Precompiled> Precompiled::parse(std::string_view base64) {
     ROLL_TRY(const std::string bytes, from_base64(base64));
     const std::size_t trie_size = bytes.size() < 4 ? 0 : little_endian(bytes, 0);
     if (trie_size == 0 || trie_size % 4 != 0 || trie_size > bytes.size() - 4)
-        return fail(ErrorCode::Corrupt, "precompiled_charsmap is cut off");
+        return fail(ErrorCode::Corrupt, "precompiled_charsmap is truncated");
     Precompiled map;
     for (std::size_t at = 4; at < 4 + trie_size; at += 4)
         map.trie_.push_back(little_endian(bytes, at));
