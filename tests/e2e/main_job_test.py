@@ -70,7 +70,7 @@ class MainJob(RollTest):
         losses = {row['step']: row['valid_loss'] for row in self.metrics(job) if 'valid_loss' in row}
         best, last = min(losses, key=losses.get), max(losses)
         self.assertLess(best, last)
-        self.assertIn(f'the best checkpoint is that of step {best}\n', self.ctl('logs', ended['export_job']).stdout)
+        self.assertIn(f'using the best checkpoint, step {best}\n', self.ctl('logs', ended['export_job']).stdout)
         self.assertFalse([row for row in self.metrics(job) if 'export_valid_loss' in row])  # of other weights
 
         def weights(folder):

@@ -103,7 +103,8 @@ TEST_F(Checkpoint, NamesAMissingATornAndAStrangeFile) {
 
 TEST_F(Checkpoint, RefusesAManifestThatLeadsOut) {
     const std::string text = encode(Manifest{{1, {1, 1}}, {{"../secret", 1, 2}}});
-    EXPECT_NE(decode_manifest(text).error().message.find("leads out"), std::string::npos);
+    EXPECT_NE(decode_manifest(text).error().message.find("leaves the checkpoint"),
+              std::string::npos);
 }
 
 TEST_F(Checkpoint, LeavesNothingWhenFillingFails) {

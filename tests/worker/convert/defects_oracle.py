@@ -423,7 +423,7 @@ class Defects(FolderCase):
                 run('convert', hf, place, '--to', to)
                 run('verify', place)
                 path = self.turn_a_byte(place, row)
-                self.refused('verify', place, code=1, says='are not those that were written')
+                self.refused('verify', place, code=1, says='do not match their CRC-32')
                 self.refused('convert', place, self.out, '--to', 'hf', '--verify', code=1, says=path.name)
 
     def test_a_byte_that_turned_in_an_adapter_of_torch_files_is_named_by_verify(self):
@@ -439,11 +439,11 @@ class Defects(FolderCase):
             with self.subTest(place=place):
                 run('verify', self.root / place)
                 self.turn_a_byte(self.root / place, row)
-                self.refused('verify', self.root / place, code=1, says='are not those that were written')
+                self.refused('verify', self.root / place, code=1, says='do not match their CRC-32')
                 self.refused('convert', hf, self.out, '--adapter', self.root / place, '--to', 'peft', '--verify',
-                             code=1, says='are not those that were written')
+                             code=1, says='do not match their CRC-32')
                 self.refused('merge', hf, self.root / place, self.out, '--verify', code=1,
-                             says='are not those that were written')
+                             says='do not match their CRC-32')
 
 
 if __name__ == '__main__':

@@ -132,10 +132,10 @@ class Names(FolderCase):
 
     def test_wishes_that_cannot_be_meant_are_refused(self):
         for words, what in ((('remove', 'model.layer.1.*'), 'no tensor is named model.layer.1.*'),
-                            (('remove', '*'), 'not a single tensor'),
+                            (('remove', '*'), 'no tensor would be left'),
                             (('rename', 'model.layers.*.mlp.up_proj.weight=*.x', 'model.layers.*'
                               '.mlp.down_proj.weight=*.x'), 'would both be named'),
-                            (('rename', 'a*=b'), 'not as many *'), (('rename', 'a'), 'OLD=NEW'),
+                            (('rename', 'a*=b'), 'must have as many *'), (('rename', 'a'), 'OLD=NEW'),
                             (('remove',), 'takes a source')):
             done = run(words[0], self.hf, self.root / 'new', *words[1:], code=2)
             self.assertIn(what, done.stderr)

@@ -240,7 +240,7 @@ class Older(Case):
             run('diff', self.root / 'hf', self.root / 'out', '--config', self.root / 'hf', '--cast')
         last = load(self.root / 'out/release/mp_rank_01_003/model_optim_rng.pt')['model']
         self.assertEqual(sorted(last), ['language_model', 'word_embeddings_for_head'])
-        for to, version, says in (('megatron', 1, 'knows no query groups'), ('megatron', 4, 'is 0, 1, 2 or 3, not 4'),
+        for to, version, says in (('megatron', 1, 'without query groups'), ('megatron', 4, 'is 0, 1, 2 or 3, not 4'),
                                   ('mca', 1, 'is for megatron targets, not mca')):
             done = run('convert', self.root / 'hf', self.root / 'no', '--to', to, '--checkpoint-version', version,
                        code=2)
@@ -259,7 +259,7 @@ class Older(Case):
         for version in (0, 1):
             done = run('verify', self.root / f'v{version}', '--config', self.root / 'config.json',
                        code=2)
-            self.assertIn('no query groups', done.stderr)
+            self.assertIn('without query groups', done.stderr)
 
     def test_padding_of_the_vocabulary_is_stripped(self):
         tensors = self.make(num_key_value_heads=8)

@@ -153,7 +153,7 @@ class Merge(FolderCase):
         refused('model.layers.0.mlp.other.weight', 2,
                 **{prefix + 'mlp.other.lora_A.weight': torch.zeros(4, 64),
                    prefix + 'mlp.other.lora_B.weight': torch.zeros(96, 4)})
-        refused('only one of A and B', 1,
+        refused('lacks one of A and B', 1,
                 **{prefix + 'mlp.other.lora_A.weight': torch.zeros(4, 64)})
         refused('has rank 3', 1,
                 **{prefix + 'self_attn.q_proj.lora_A.weight': torch.zeros(3, 64),
@@ -268,7 +268,7 @@ class Merge(FolderCase):
         path.write_text(json.dumps(config))
         llama = make('llama', MODELS['llama'][0], self.root / 'llama')
         done = run('merge', llama, adapter, self.root / 'out', code=2)
-        self.assertIn("is no stack of the model's experts", done.stderr)
+        self.assertIn("does not match a stack of the model's experts", done.stderr)
 
     def test_into_experts_packed_as_they_are_published(self):
         for model_type, turned in (('qwen3_vl_moe', True), ('qwen3_5_moe', False)):

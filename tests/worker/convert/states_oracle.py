@@ -138,8 +138,8 @@ class Optimizer(FolderCase):
         done = run('verify', self.root / 'all', '--config', self.hf, '--state', 'exp_avg', code=1)
         self.assertIn('model.norm.weight is missing', done.stderr)
         done = run('verify', self.root / 'all', '--config', self.hf, '--state', 'momentum', code=2)
-        self.assertIn('has no optimizer.state.momentum', done.stderr)
-        self.assertIn('--state reads', run('inspect', self.hf, '--state', 'exp_avg', code=2).stderr)
+        self.assertIn('has no tensor optimizer.state.momentum', done.stderr)
+        self.assertIn('--state is only for', run('inspect', self.hf, '--state', 'exp_avg', code=2).stderr)
 
 
 class Fsdp(FolderCase):

@@ -215,7 +215,7 @@ class Codes(FolderCase):
             config = json.loads((hf / 'config.json').read_text())
             config['quantization_config'] = {'quant_method': word, 'bits': 4}
             (hf / 'config.json').write_text(json.dumps(config))
-            self.refused(hf, f'is quantized by {name} (', 'dequantize it with', ' first')
+            self.refused(hf, f'is quantized by {name} (', 'dequantize this one with', ' first')
 
     def test_a_method_that_the_tensors_show(self):
         name = 'model.layers.1.mlp.down_proj.'

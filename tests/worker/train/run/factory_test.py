@@ -46,7 +46,7 @@ class Factory(RankCase):
             self.assertIn(text, run.log())
             self.assertEqual(run.metrics(), whole.metrics(), to)
             self.assertEqual(run.weights(2), whole.weights(2), to)
-        self.refused(self.document(2, dp=1, model={'from': self.top}), 2, 'is no checkpoint that we know')
+        self.refused(self.document(2, dp=1, model={'from': self.top}), 2, 'is not a known checkpoint format')
 
     @unittest.skipUnless(CONVERT, 'needs roll-convert')
     def test_frozen_weights_keep_every_bit_and_the_others_train(self):
