@@ -32,7 +32,7 @@ struct State {
     std::int64_t tokens = 0;   // tokens consumed
     std::uint64_t seed = 0;
     std::string dtype;                      // train.precision: "fp32", "fp64", "bf16"
-    Layout layout;                          // of the writer; a reader may have another
+    Layout layout;                          // the writer's; a reader's may differ
     std::int64_t train_tokens = 0;          // tokens in the corpus; another number means other data
     std::int64_t seq_length = 0;            // the same check; 0: unknown
     std::vector<std::string> data;          // the same check, per training file: hash of samples

@@ -30,7 +30,7 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// Reads the same variable as ROLL.
+// ROLL reads the same variable.
 bool replicas_may_differ() {
     const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
     return variable != nullptr && std::string_view(variable) == "0";

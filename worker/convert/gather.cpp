@@ -213,8 +213,8 @@ Result<void> check_merged(const TargetTensor& target, const std::byte* bytes, st
                                         name_of(target.info.dtype));
 }
 
-// Like fill(), but computes what scales or an adapter change in fp32 and rounds once. Works on as
-// many rows at a time as fit the processor's cache.
+// Like fill(), but computes the values that scales or an adapter change in fp32, and rounds once.
+// Processes at a time only as many rows as fit the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
     constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // elements

@@ -85,7 +85,7 @@ Shard rows_of_rank(Shard whole, int tp, int rank) {
     return shard;
 }
 
-// True if tp ranks can share the groups evenly. `heads` counts the query heads of all groups.
+// True if each group can be split evenly over tp / groups ranks. `heads` counts all query heads.
 bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int tp) {
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }

@@ -37,8 +37,8 @@ struct Piece {
     double add = 0;  // stored = HuggingFace + add
 };
 
-// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: the 8-bit values and
-// the block scales of the one weight that is its piece (quantize.hpp).
+// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: the 8-bit values, or
+// the block scales, of its only piece, a weight (quantize.hpp).
 enum class Making { Copies, Blocks, Scales };
 
 // A tensor of a checkpoint: its place and the parts of the model that it holds.

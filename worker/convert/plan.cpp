@@ -33,7 +33,7 @@ std::optional<Box> meet(const Piece& a, const Piece& b) {
     return box;
 }
 
-// Returns the place in the stored tensor of a point of the HuggingFace tensor.
+// Maps a point of the HuggingFace tensor to its place in the stored tensor.
 Shape in_stored(const Piece& piece, const Shape& point) {
     Shape place = piece.stored_begin;
     for (std::size_t dim = 0; dim < point.size(); ++dim)
@@ -236,7 +236,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        const Stored stored = std::move(one);  // freed as the plan grows, to save memory
+        const Stored stored = std::move(one);  // frees the layout as the plan grows
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
         if (added) plan.files.push_back({stored.file, {}, {}});

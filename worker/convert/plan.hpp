@@ -62,7 +62,7 @@ struct Plan {
     std::vector<TargetTensor> tensors;  // file by file
     std::vector<Comparison> comparisons;
     std::vector<std::string> left_out;         // target tensors that need an absent source tensor
-    std::set<std::string> left_out_hf;         // HuggingFace tensors in these
+    std::set<std::string> left_out_hf;         // HuggingFace tensors in left_out
     std::int64_t bytes = 0;                    // of the target's tensors
     std::int64_t parameters = 0;               // of the model
     tensor::DType dtype = tensor::DType::F32;  // of most of the bytes

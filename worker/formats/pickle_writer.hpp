@@ -54,7 +54,7 @@ class PickleWriter {
     void fixed(T value) {
         out_.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
-    // Calls `make`, which writes one value, the first time; afterwards refers to that value.
+    // Writes the value with `make` on the first call for `what`; later calls refer to that value.
     template <class Make>
     void once(const std::string& what, Make make);
 
