@@ -15,7 +15,7 @@ struct Overload : Fs... {
     using Fs::operator()...;
 };
 template <class... Fs>
-Overload(Fs...) -> Overload<Fs...>;  // clang 16 needs it told
+Overload(Fs...) -> Overload<Fs...>;  // clang 16 needs this guide
 
 std::optional<Time> wall(const std::optional<std::int64_t>& seconds) {
     if (!seconds || *seconds <= 0) return std::nullopt;
@@ -33,7 +33,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// The row that speaks for an order: that of its known job, else one that is alive, else any.
+// Returns the row of an order: its known job's, else a live one, else any; nullptr if there is
+// none.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -46,7 +47,8 @@ const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& ke
     return best;
 }
 
-// It ended for that, waits again for it, or goes on with fewer (--no-kill).
+// True if the job ended because of the node, was requeued, or continues with fewer nodes
+// (--no-kill).
 bool has_lost_a_node(const QueueRow& row, const spec::PilotQueue& queue) {
     return slurm::lost_its_node(row.state) || row.phase == Phase::Pending ||
            (row.phase == Phase::Running && row.nodes < queue.nodes);
@@ -95,8 +97,8 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// In a hurry one comes soon after the last, but only two in one and a half times of what is usual
-// between two; that goes on only where squeue is the second witness that a node is down.
+// Fast polling: at most two polls per 1.5 poll intervals. Unlimited only while squeue must
+// confirm that a node is down.
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
     const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);
@@ -116,13 +118,12 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    if (job.empty()) return std::nullopt;  // not accepted: withdrawn, or looked for first
+    if (job.empty()) return std::nullopt;  // not accepted: it is withdrawn, or looked up first
     return cancel(job, key_of(state, id), now);
 }
 
-// Slurm may give a machine again that is left out here: it is told so too, in one --exclude with
-// what the queue itself says. Only machines that pilots came from: Slurm refuses names that it does
-// not know.
+// Adds machines excluded here to the queue's own --exclude, because Slurm might allocate them
+// again. Only machines that pilots came from: Slurm refuses names that it does not know.
 static void leave_out(const core::State& state, std::vector<std::string>& sbatch_args) {
     std::string machines;
     for (const auto& [name, machine] : state.machines) {
@@ -166,7 +167,8 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
     return errand;
 }
 
-// That a node is down is doubted until squeue says the same of its allocation: it is asked at once.
+// Polls squeue at once if scontrol reports a node down, because squeue must confirm it for the
+// allocation.
 std::optional<Errand> Desk::look_around(const core::State& state, Instant now) {
     if (suspects_.take_doubt() || (watches(state) && now >= next_poll())) {
         asked_before_ = std::exchange(asked_, now);
@@ -205,7 +207,7 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
         Overload{[&](const Submitted& done) {
                      trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
                      if (done.result == slurm::Submission::Unknown) {
-                         sent_[done.allocation] = now;  // it may be queued at any time until now
+                         sent_[done.allocation] = now;  // it may have been queued until now
                          doubt_until_ = now + rules_.doubt;
                          return;
                      }
@@ -234,7 +236,7 @@ bool Desk::only_gone_are_left(const core::State& state) const {
     });
 }
 
-// A job that Slurm leaves out of an answer may be in the next.
+// A job missing from one answer of squeue may be in the next.
 void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs) {
     Absence& absence = absent_.try_emplace(id, Absence{*answered_, 0}).first->second;
     ++absence.polls;
@@ -275,10 +277,10 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
     return inputs;
 }
 
-// Jobs with our name that State does not hold: orders that were given up and came after all, or
-// that were sent twice.
+// Finds jobs with our name that State does not hold: orders given up that were queued after all,
+// or were sent twice.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {
-    std::map<std::string, std::string> wanted;  // key -> Slurm's id
+    std::map<std::string, std::string> wanted;  // key -> Slurm job id
     for (const auto& [id, a] : state.allocations) {
         const std::string key = key_of(state, id);
         const QueueRow* row = row_for(rows, key, a.slurm_job);

@@ -1,9 +1,9 @@
-// What rolld does at Slurm's counter, one errand at a time: orders allocations, looks how they
-// stand, gives them back. Pure: the errands are run by others (runner.hpp; in tests a fake Slurm).
+// Reconciles allocations with Slurm, one errand (Slurm command) at a time: submits orders, polls
+// their state, cancels them. Pure: others run the errands (runner.hpp; in tests a fake Slurm).
 //
-// Only names of ours count, never Slurm's ids alone. An order may have reached Slurm though sbatch
-// failed, so it is looked for before it is sent again; what squeue does not show is believed gone
-// only after a while, and by State only if none of its workers is heard.
+// Jobs are identified by our names, never by Slurm's ids alone. An order may be queued although
+// sbatch failed, so it is looked up before it is sent again. A job missing from squeue counts as
+// gone only after a while, and State requires that none of its workers is heard.
 #pragma once
 
 #include <chrono>
@@ -21,16 +21,19 @@
 namespace roll::pilots {
 
 struct DeskRules {
-    std::chrono::milliseconds poll{20'000};    // between two squeue
-    std::chrono::milliseconds hurried{5'000};  // the same for a while after a worker fell silent
-    std::chrono::milliseconds hurry{60'000};   // for how long: it is lost or heard by then
-    std::chrono::milliseconds nodes{3'000};   // between two questions about nodes of silent workers
+    std::chrono::milliseconds poll{20'000};    // between two polls (squeue)
+    std::chrono::milliseconds hurried{5'000};  // same, for a while after a worker fell silent
+    // Duration of fast polling; by then the worker is lost or heard.
+    std::chrono::milliseconds hurry{60'000};
+    // Between two questions about the nodes of silent workers.
+    std::chrono::milliseconds nodes{3'000};
     std::chrono::milliseconds again{30'000};  // between two scancel of the same job
-    std::chrono::milliseconds unsure{60'000};   // until an order that may have been sent is not
-    std::chrono::milliseconds missing{60'000};  // until a job that squeue left out is gone
-    int missing_polls = 3;                      // and at least so many left it out
-    std::chrono::milliseconds doubt{600'000};   // how long after an sbatch without an answer, or a
-                                                // start of rolld, its job may still turn up
+    // Until an order that may have been sent counts as not sent.
+    std::chrono::milliseconds unsure{60'000};
+    std::chrono::milliseconds missing{60'000};  // until a job missing from squeue counts as gone
+    int missing_polls = 3;                      // and this many polls lacked it
+    // After an sbatch without an answer or a start of rolld, time for its job to appear.
+    std::chrono::milliseconds doubt{600'000};
 };
 
 // clang-format off
@@ -52,7 +55,7 @@ using Outcome = std::variant<Submitted, Polled, Cancelled, NodesTold>;
 
 class Desk {
   public:
-    // `cluster` names the ledger; `now` is when this rolld began.
+    // `cluster` names the ledger; `now` is rolld's start time.
     Desk(std::string cluster, DeskRules rules, Instant now)
         : cluster_(std::move(cluster)),
           rules_(rules),
@@ -60,32 +63,35 @@ class Desk {
           doubt_until_(now + rules.doubt),
           suspects_(rules.nodes, rules.hurry) {}
 
-    // The errand to run now, if one is due and none is under way; it is under way from then on.
+    // Returns the errand to run now; nullopt if none is due or one is running. It counts as
+    // running from now on.
     std::optional<Errand> next(const core::State& state, Instant now);
 
-    // What came of it: claims for the core.
+    // Processes an errand's result. Returns claims for the core.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
-    // A worker fell silent: Slurm may know already that its allocation is over, and only then is
-    // the silence of the last workers counted (only_gone_are_left).
+    // Speeds up polling after a worker fell silent: Slurm may already know that its allocation is
+    // over, and only then the silence of the last workers is counted (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
-    // Of each turn, once everybody was heard: which workers are silent. Claims about those of whose
-    // nodes Slurm says that they are down.
+    // Call each turn after all input is read, with the silent workers. Returns claims about those
+    // whose nodes Slurm reports as down.
     std::vector<core::Input> gone(const core::State& state, const std::set<WorkerId>& silent,
                                   Instant now);
 
-    // Claims that need no errand: an order that is no longer wanted and was never sent.
+    // Returns claims that need no errand: orders that are no longer wanted and were never sent.
     std::vector<core::Input> withdraw(const core::State& state) const;
 
-    // When next() has something to say though nothing changes. None: there is nothing to watch.
+    // Returns when next() may have an errand without any change; nullopt if there is nothing to
+    // watch.
     std::optional<Instant> wakeup(const core::State& state) const;
 
-    // Whether every worker of State came with an allocation that Slurm says is over: then nobody is
-    // left whom rolld's beats could tell that rolld is cut off, and their silence must be counted.
+    // Returns true if every worker of State belongs to an allocation that Slurm reports as over.
+    // Then no worker could tell that rolld is cut off, so their silence must be counted.
     bool only_gone_are_left(const core::State& state) const;
 
-    // For people: what Slurm last said of an allocation ("PENDING (Resources)"), and of itself.
+    // For display: Slurm's last state of an allocation, e.g. "PENDING (Resources)", and its last
+    // error.
     std::string hearsay(AllocationId id) const;
     const std::string& trouble() const { return trouble_; }
 
@@ -113,17 +119,17 @@ class Desk {
     DeskRules rules_;
     Instant began_;
     bool busy_ = false;
-    std::optional<Instant> asked_{};         // when the last squeue began
-    std::optional<Instant> asked_before_{};  // and the one before it
-    std::optional<Instant> answered_{};      // when the last good one began
+    std::optional<Instant> asked_{};         // start of the last squeue
+    std::optional<Instant> asked_before_{};  // start of the one before it
+    std::optional<Instant> answered_{};      // start of the last successful one
     Instant hurry_until_{0};
-    Instant doubt_until_;  // until then squeue is asked though State holds nothing
-    std::map<AllocationId, Instant> sent_{};  // the last try of an order
+    Instant doubt_until_;  // until then squeue is polled even if State holds no allocation
+    std::map<AllocationId, Instant> sent_{};  // last attempt to send an order
     std::map<AllocationId, Absence> absent_{};
-    std::set<AllocationId> over_{};  // by what Slurm last said
+    std::set<AllocationId> over_{};  // Slurm last reported them as over
     std::map<AllocationId, std::string> hearsay_{};
-    std::map<std::string, std::string> strays_{};  // Slurm's id -> our key: not in State
-    std::map<std::string, Instant> cancelled_{};   // Slurm's id -> the last scancel
+    std::map<std::string, std::string> strays_{};  // Slurm job id -> our key; not in State
+    std::map<std::string, Instant> cancelled_{};   // Slurm job id -> last scancel
     Suspects suspects_;
     std::string trouble_{};
 };

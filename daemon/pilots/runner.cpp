@@ -12,7 +12,7 @@ namespace roll::pilots {
 namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(90);
-// What is told of nodes later than this tells nothing that silence does not.
+// Later answers about nodes tell no more than silence does.
 constexpr auto kNodesDeadline = std::chrono::seconds(10);
 
 std::string one_line(std::string text) {
@@ -57,7 +57,7 @@ Outcome run_one(const Poll&, const slurm::Site& site) {
     return Polled{slurm::parse_queue(done.output)};
 }
 
-// A job that has ended meanwhile is no trouble.
+// A job that has already ended is not an error.
 Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     const auto done =
         slurm::run(slurm::cancel_command(errand.slurm_job, errand.key, site), kDeadline);
@@ -67,7 +67,7 @@ Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     return Cancelled{errand.key, ok ? "" : trouble_of(done, "scancel")};
 }
 
-// It ends with 1 where one of the nodes is not known, and tells of the others.
+// scontrol exits with 1 if a node is unknown, but still reports the others.
 Outcome run_one(const AskNodes& errand, const slurm::Site& site) {
     const auto done = slurm::run(slurm::nodes_command(errand.nodes, site), kNodesDeadline);
     const bool told = done.exit_code == 0 || done.output.find(" not found\n") != std::string::npos;
@@ -83,10 +83,10 @@ Outcome run_errand(const Errand& errand, const slurm::Site& site) {
     return std::visit([&](const auto& e) { return run_one(e, site); }, errand);
 }
 
-// Where outcomes come home to, as long as there is one.
+// Receiver of the outcomes; valid until the runner is destroyed.
 struct Runner::Home {
     std::mutex mutex;
-    boost::asio::io_context* io = nullptr;  // none: the runner is gone
+    boost::asio::io_context* io = nullptr;  // nullptr: the runner is destroyed
     std::function<void(Outcome)> done;
 };
 

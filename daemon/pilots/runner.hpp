@@ -1,5 +1,5 @@
-// Runs the desk's errands with the real commands, each in a thread of its own: they block for
-// seconds, and rolld's loop must not.
+// Runs the desk's errands with the real commands, each in its own thread: they block for seconds
+// and rolld's loop must not.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class Runner {
   public:
     // `done` is called on the context's thread.
     Runner(boost::asio::io_context& io, slurm::Site site, std::function<void(Outcome)> done);
-    // An errand under way is left to itself; nothing is heard of it any more.
+    // A running errand continues; its outcome is dropped.
     ~Runner();
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;

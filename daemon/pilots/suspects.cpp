@@ -8,7 +8,7 @@
 namespace roll::pilots {
 namespace {
 
-// Silent workers of pilots with something that could be given to others; hardly ever any.
+// Returns silent workers of pilots with a training job that could be reassigned. Usually empty.
 std::set<WorkerId> held_by_silent(const core::State& state, const std::set<WorkerId>& silent) {
     std::set<WorkerId> held;
     for (const WorkerId id : silent) {

@@ -1,9 +1,9 @@
-// Workers of pilots that are silent and hold something, and what Slurm says of their nodes.
+// Watches silent workers of pilots that hold jobs, and asks Slurm about their nodes.
 //
-// A worker is given up on Slurm's word only if two witnesses agree: the worker itself, which says
-// nothing, and Slurm, asked since then in two ways: scontrol says that its node is down, and squeue
-// that the allocation has lost it. Whoever speaks is a suspect no more, and what was said of it is
-// forgotten. An error, a cut answer, a node that Slurm does not know: they say nothing.
+// A worker is given up early only if two witnesses agree: the worker, which is silent, and Slurm,
+// which confirmed since then in two ways: scontrol reports its node down, and squeue reports that
+// the allocation lost it. A worker that is heard again is removed with all that was noted about
+// it. Errors, truncated answers and unknown nodes are ignored.
 #pragma once
 
 #include <chrono>
@@ -22,40 +22,41 @@ using Instant = std::chrono::milliseconds;  // of a steady clock
 
 class Suspects {
   public:
-    // `spacing`: between two questions; `patience`: for how long a worker is asked about.
+    // `spacing`: between two questions; `patience`: how long to ask about a worker.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}
 
-    // Of each turn, once everybody was heard: the silent ones.
+    // Updates the set of suspects. Call each turn after all input is read, with the silent
+    // workers.
     void watch(const core::State& state, const std::set<WorkerId>& silent, Instant now);
 
-    // The nodes to ask about now, all in one question; none: it is not time.
+    // Returns the nodes to ask about now in one question; empty if it is not time.
     std::vector<std::string> question(Instant now);
     std::optional<Instant> next_question() const;
 
-    // What scontrol answered to the last question.
+    // Records scontrol's answer to the last question.
     void note(const std::vector<slurm::NodeRow>& rows);
 
-    // Whether a node was said to be down of whose allocation squeue was not asked since. Once true
-    // of a worker it is not again.
+    // Returns true once per worker whose node scontrol reported down while squeue has not been
+    // asked about its allocation since then.
     bool take_doubt();
 
-    // While squeue has not said so of a node that is said to be down; none: there is no such node.
+    // Deadline for squeue to confirm a node reported down; nullopt if none is pending.
     std::optional<Instant> unproven_until() const;
 
-    // What squeue says of an allocation: `lost`: it has lost a node, or all.
+    // Records squeue's answer. `lost`: the allocation has lost a node, or all.
     void note(AllocationId allocation, bool lost);
 
-    // Claims of those of which both say so.
+    // Returns claims for the workers that both scontrol and squeue report as lost.
     std::vector<core::Input> gone() const;
 
   private:
     struct Suspect {
-        std::string node;  // Slurm's name of it
+        std::string node;  // Slurm's name
         AllocationId allocation;
-        Instant until{};     // then it is not asked about any more
-        bool asked = false;  // in a question that is under way, or was answered
+        Instant until{};     // no more questions after this time
+        bool asked = false;  // included in a question that is running or answered
         bool down = false;
         bool proven = false;
     };
@@ -63,7 +64,7 @@ class Suspects {
     std::chrono::milliseconds spacing_;
     std::chrono::milliseconds patience_;
     std::map<WorkerId, Suspect> all_{};
-    std::optional<Instant> asked_{};  // when the last question began
+    std::optional<Instant> asked_{};  // start of the last question
     bool doubt_ = false;
 };
 

@@ -89,7 +89,7 @@ int alive_of(const core::State& state, const std::string& queue) {
         state.allocations, [&](const auto& item) { return item.second.queue == queue; }));
 }
 
-// The workers that could hold a member and that the queue has not brought.
+// Counts the workers outside `queue` that could hold a node of the job.
 int other_workers(const core::State& state, const std::string& queue,
                   const spec::Resources& wanted) {
     return static_cast<int>(std::ranges::count_if(state.workers, [&](const auto& item) {
@@ -102,8 +102,8 @@ int other_workers(const core::State& state, const std::string& queue,
     }));
 }
 
-// The limits of the queue, each with what it says, under which so many nodes are never there at
-// once.
+// Returns the limits of the queue, as text, that prevent `nodes` nodes at once when `alive`
+// allocations are alive.
 std::vector<std::string> limits_below(const core::AllocationQueue& queue, int alive, int nodes) {
     std::vector<std::string> found;
     const auto look = [&](int spec::PilotQueue::*limit, std::string text) {
@@ -122,7 +122,7 @@ std::vector<std::string> limits_below(const core::AllocationQueue& queue, int al
     return found;
 }
 
-// A gang that is wider than the queue's limits ever allow: what holds it for good.
+// Returns a hold if the job needs more nodes than the queue's limits ever allow.
 std::optional<Hold> too_wide(const core::State& state, const std::string& name,
                              const core::AllocationQueue& queue, const spec::Resources& wanted) {
     const int alive = alive_of(state, name);
@@ -131,15 +131,16 @@ std::optional<Hold> too_wide(const core::State& state, const std::string& name,
     const auto limits = limits_below(queue, alive, missing);
     if (limits.empty()) return std::nullopt;
     const int most = core::most_alive(queue, alive) * queue.spec.nodes;
-    return Hold{"allocation",
-                fmt::format("allocation queue {} gives {} node{} at once at most ({}), and the job "
-                            "needs {} from it",
-                            name, most, most == 1 ? "" : "s", fmt::join(limits, "; "), missing),
-                fmt::format("rollctl alloc add one with higher limits, or submit it again with {}",
-                            missing > 1 ? "fewer nodes" : "fewer GPUs or less time")};
+    return Hold{
+        "allocation",
+        fmt::format("allocation queue {} provides at most {} node{} at once ({}); the job "
+                    "needs {} from it",
+                    name, most, most == 1 ? "" : "s", fmt::join(limits, "; "), missing),
+        fmt::format("add a queue with higher limits (rollctl alloc add), or resubmit with {}",
+                    missing > 1 ? "fewer nodes" : "fewer GPUs or less time")};
 }
 
-// Of a queue of which so many are alive, and which orders nothing now.
+// Explains why a queue with `alive` allocations orders nothing now.
 Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int alive, Time now) {
     const auto hold = [](std::string why, std::string remedy, bool comes = true) {
         return Hold{"allocation", std::move(why), std::move(remedy), {}, comes};
@@ -148,21 +149,22 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
         return hold(fmt::format("allocation queue {} is paused: {}", name, queue.reason),
                     fmt::format("rollctl alloc resume {}", name), false);
     if (queue.not_before > now)
-        return hold(fmt::format("allocation queue {} backs off until {}, its last order failed: {}",
-                                name, to_iso8601(queue.not_before), queue.reason),
-                    fmt::format("it orders again by itself then, or at once: rollctl alloc resume "
-                                "{0}; to change what it says, rollctl alloc remove {0} and add",
-                                name));
+        return hold(
+            fmt::format("allocation queue {} backs off until {}; its last order failed: {}", name,
+                        to_iso8601(queue.not_before), queue.reason),
+            fmt::format("it then orders again by itself; to order at once: rollctl alloc resume "
+                        "{0}; to change the queue: rollctl alloc remove {0}, then alloc add",
+                        name));
     if (queue.spec.min_percent > 0 && alive < core::most_alive(queue, alive))
         return hold(
-            fmt::format("allocation queue {} orders only what is used to {} %, and the jobs that "
-                        "wait would use less",
+            fmt::format("allocation queue {} only orders allocations used to at least {} %; the "
+                        "waiting jobs would use less",
                         name, queue.spec.min_percent),
             fmt::format("submit more, or rollctl alloc remove {0} and add it with a lower "
                         "--min-utilization",
                         name));
     return hold(fmt::format("allocation queue {} is at its limits", name),
-                "one is ordered by itself as soon as it may; rollctl alloc list");
+                "it orders by itself when the limits allow; rollctl alloc list");
 }
 
 }  // namespace
@@ -179,7 +181,7 @@ std::string on_order(const core::State& state, const spec::Resources& wanted) {
 
 namespace {
 
-// The same of one that is granted, while its workers are on their way.
+// Same for a granted allocation whose workers have not all joined yet.
 std::string to_come(const core::State& state, const spec::Resources& wanted, Time now) {
     for (const auto& [id, a] : state.allocations) {
         if (a.phase != core::AllocationPhase::Granted || a.releasing) continue;
@@ -204,7 +206,7 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
     if (const std::string coming = to_come(state, wanted, now); !coming.empty())
         return Hold{"allocation",
                     "waits for the workers of " + coming + ", which Slurm has granted",
-                    "it starts by itself when they have come; rollctl alloc list",
+                    "it starts by itself when they have connected; rollctl alloc list",
                     {},
                     true};
     std::optional<Hold> paused;
@@ -220,9 +222,9 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
     }
     if (paused) return paused;
     if (never) return never;
-    return Hold{"allocation", "no allocation queue offers such nodes for so long",
-                "rollctl alloc add one with larger nodes or more time, or submit it again with "
-                "less in resources"};
+    return Hold{"allocation", "no allocation queue offers large enough nodes for enough time",
+                "add a queue with larger nodes or more time (rollctl alloc add), or resubmit with "
+                "smaller resources"};
 }
 
 }  // namespace roll::query

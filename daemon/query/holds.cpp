@@ -1,5 +1,5 @@
-// Why a queued job waits, and a running one for a silent node: each rule that holds it, and what
-// would let it start.
+// Explains why a queued job waits, or which silent nodes a running job has: each rule that holds
+// it and the remedy.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -25,8 +25,8 @@ std::string need_text(const spec::Resources& wanted) {
     return text;
 }
 
-// Whether enough of the workers that take jobs have that, be they busy. Only for nodes that lie
-// anywhere.
+// Returns true if enough workers that take jobs are large enough, busy or not. Ignores segments:
+// false if the job requires one.
 bool has_enough(const core::State& state, const spec::Resources& wanted, Time now) {
     int left = wanted.workers();
     for (const auto& [id, worker] : state.workers) {
@@ -86,16 +86,16 @@ class Finder {
         all_.push_back({rule, std::move(why), std::move(remedy)});
     }
 
-    // It never runs; what it waits for is its end.
+    // A job group never runs; explains what its end waits for.
     void open() {
         const auto inside = state_.index.inside.find(id_);
         const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
         if (job_.closed)
-            return add("open", fmt::format("closed: {} of its jobs are not over", left),
-                       "it ends by itself when they are");
-        add("open", fmt::format("open: jobs are put into it, {} of them are not over", left),
-            fmt::format("rollctl submit --into {} puts one into it; after rollctl close {} it ends "
-                        "with the last of them",
+            return add("open", fmt::format("closed: {} of its jobs have not ended", left),
+                       "it ends by itself when they have ended");
+        add("open", fmt::format("open job group: {} of its jobs have not ended", left),
+            fmt::format("rollctl submit --into {} adds a job; after rollctl close {} it ends "
+                        "with its last job",
                         id_.value, id_.value));
     }
 
@@ -111,27 +111,27 @@ class Finder {
                 continue;
             }
             add("after", "waits for " + condition_text(after),
-                fmt::format("it starts by itself when job {} has ended so; rollctl show {}",
+                fmt::format("it starts by itself when job {} ends that way; rollctl show {}",
                             after.job.value, after.job.value));
         }
     }
 
-    // Its jobs come in a row.
+    // The jobs of an array have consecutive ids.
     void array(const spec::After& after) {
         const int count = state_.index.arrays.at(after.job).count;
         const auto last = after.job.value + static_cast<std::uint64_t>(count) - 1;
         add("after",
-            fmt::format("waits for {}: {} of the {} jobs of that array are left",
+            fmt::format("waits for {}: {} of the {} jobs of that array have not ended",
                         condition_text(after), core::all_of(state_.index, after)->left, count),
-            fmt::format("it starts by itself when all of them have ended so; rollctl jobs {}-{}",
+            fmt::format("it starts by itself when all of them end that way; rollctl jobs {}-{}",
                         after.job.value, last));
     }
 
     void times() {
         if (!job_.spec.cron.empty())
             return add("cron",
-                       fmt::format("queues a job at {} ({})", to_iso8601(core::due_at(job_)),
-                                   job_.spec.cron),
+                       fmt::format("the next job is queued at {} ({})",
+                                   to_iso8601(core::due_at(job_)), job_.spec.cron),
                        fmt::format("rollctl update {} begin=now queues one now", id_.value));
         if (job_.due) return;
         const std::string begin = job_.spec.begin ? to_iso8601(*job_.spec.begin) : "";
@@ -144,7 +144,7 @@ class Finder {
                             id_.value));
     }
 
-    // ", after attempt 2: its worker was lost"; empty: nothing is known of one.
+    // Returns ", after attempt 2: its worker was lost", or empty if no attempt has ended.
     std::string last_end() const {
         if (job_.past.empty()) return {};
         const core::EndedAttempt& last = job_.past.back();
@@ -156,7 +156,7 @@ class Finder {
     void secrets() {
         const auto name = core::missing_secret(state_, job_.user, job_.spec);
         if (!name) return;
-        add("secret", fmt::format("{} has no secret {} any more", job_.user, *name),
+        add("secret", fmt::format("user {} no longer has a secret {}", job_.user, *name),
             fmt::format("rollctl secret set {} < FILE, as {}", *name, job_.user));
     }
 
@@ -171,13 +171,13 @@ class Finder {
                                                                     ? "one of them ends"
                                                                     : "enough of them have ended");
         if (!excess->setting.empty())
-            remedy += fmt::format(", or have {} of rolld.yaml raised and send rolld a SIGHUP",
-                                  excess->setting);
+            remedy +=
+                fmt::format(", or raise {} in rolld.yaml and send rolld a SIGHUP", excess->setting);
         add(excess->rule.c_str(), excess->why, std::move(remedy));
     }
 
-    // Of the first of its shapes that it may have once others have ended; if there is none, of its
-    // first.
+    // Returns the excess of the first variant that other jobs' ends would allow; else that of the
+    // first variant.
     std::optional<core::Excess> excess_of(const core::Limits& limits) const {
         std::optional<core::Excess> found;
         for (int i = 0; i < job_.spec.shapes(); ++i) {
@@ -188,7 +188,7 @@ class Finder {
         return found;
     }
 
-    // The first of its shapes that it may have and the workers could hold; else what it asks for.
+    // Returns the first allowed variant that fits into `room`; else the resources asked for.
     const spec::Resources& shape(const core::Room& room) const {
         for (const int i : core::allowed_shapes(job_, core::Limits(state_, now_), now_)) {
             if (!core::find_places(job_.spec.shape(i), room).empty()) return job_.spec.shape(i);
@@ -206,15 +206,17 @@ class Finder {
         const core::Room known = core::known_room(state_, now_);
         const spec::Resources& wanted = shape(known);
         if (state_.adopting) {
-            return add("adopting", "rolld took over from another one, and adopts what runs first",
-                       "it starts by itself after 35 beats, and what rolld's "
-                       "--volume-patience adds");
+            return add("adopting",
+                       "rolld took over from another rolld and first adopts the running jobs",
+                       "it starts by itself after 35 s plus rolld's "
+                       "--volume-patience");
         }
         if (core::find_places(wanted, known).empty()) return unfit(wanted);
         const std::string need = need_text(wanted);
         if (core::find_places(wanted, core::all_room(state_, now_)).empty()) {
-            return add("silent", "workers that it needs are not heard just now",
-                       "it starts by itself when they are; rollctl nodes shows since when");
+            return add(
+                "silent", "workers that it needs are not reachable now",
+                "it starts by itself when they are heard again; rollctl nodes shows since when");
         }
         const auto shunned = shunned_workers();
         const core::Room free = core::free_room(state_, now_);
@@ -223,36 +225,37 @@ class Finder {
                  .empty();
         if (has_room && reservation()) return;
         const std::string others = shunned.empty() ? ""
-                                                   : fmt::format(", not on {}, where it failed",
+                                                   : fmt::format(", except {}, where it failed",
                                                                  fmt::join(job_.avoid, ", "));
         const std::string order = on_order(state_, wanted);
-        add("room", "waits for free slots: it needs " + need + others,
-            fmt::format("it starts when jobs before it end{}; rollctl update {} priority=N moves "
-                        "it forward, rollctl jobs shows the others",
+        add("room", "waits for free slots: needs " + need + others,
+            fmt::format("it starts when earlier jobs end{}; rollctl update {} priority=N moves "
+                        "it forward, rollctl jobs lists the others",
                         order.empty() ? "" : " or Slurm grants " + order + " (rollctl alloc list)",
                         id_.value));
     }
 
-    // There is room, but it is kept for the first job that must wait.
+    // Explains free capacity that is reserved for the first waiting job. Returns false if none
+    // is.
     bool reservation() {
         const auto first = core::promised(state_, now_);
         if (!first || first->job == id_) return false;
         const int priority = state_.jobs.at(first->job).spec.priority + 1;
         const std::string until =
-            first->at ? fmt::format("which starts at {} at the latest", to_iso8601(*first->at))
-                      : "for which no time can be told: attempts without resources.time are in its "
-                        "way";
+            first->at ? fmt::format("which starts no later than {}", to_iso8601(*first->at))
+                      : "whose start time is unknown: it waits for attempts without "
+                        "resources.time";
         add("reservation",
-            fmt::format("the room that is free is kept for job {}, {}", first->job.value, until),
-            fmt::format("rollctl update {} priority={} puts it before that one{}", id_.value,
+            fmt::format("free capacity is reserved for job {}, {}", first->job.value, until),
+            fmt::format("rollctl update {} priority={} puts it ahead of that job{}", id_.value,
                         priority,
-                        first->at ? "; with a resources.time that ends 30 s before that, it "
+                        first->at ? "; if its resources.time ends 30 s earlier than that, it "
                                     "starts at once"
                                   : ""));
         return true;
     }
 
-    // The workers could not hold it though nothing ran.
+    // Explains why the workers could not hold the job even if nothing ran.
     void unfit(const spec::Resources& wanted) {
         if (const auto supply = supply_hold(state_, wanted, now_))
             return add("allocation", supply->why, supply->remedy);
@@ -275,28 +278,27 @@ class Finder {
                 ++fitting;
         }
         if (wanted.segment > 1 && fitting >= wanted.workers()) {
-            return add(
-                "segment",
-                fmt::format("it needs {}, and no segments have so many that are connected", need),
-                "connect roll-worker --segment NAME there, or submit it again with a "
-                "smaller resources.segment");
+            return add("segment",
+                       fmt::format("needs {}; no segments have that many connected nodes", need),
+                       "connect more nodes with roll-worker --segment NAME, or resubmit with a "
+                       "smaller resources.segment");
         }
         if (!closed.empty() && fitting + std::ssize(closed) >= wanted.workers()) {
             const std::string last = closed.back();
             const auto count = closed.size();
             closed.resize(std::min(count, kNamesMax));
             return add("room",
-                       fmt::format("it needs {}; {} of the {} workers that have that are drained: "
+                       fmt::format("needs {}; {} of the {} suitable workers are drained: "
                                    "{}{}",
                                    need, count, fitting + count, fmt::join(closed, ", "),
                                    count > kNamesMax ? ", ..." : ""),
                        "rollctl undrain " + last);
         }
         add("room",
-            fmt::format("no set of connected workers is that large: it needs {}, {} of {} workers "
-                        "have that",
+            fmt::format("connected workers are too few or too small: needs {}; {} of {} workers "
+                        "are suitable",
                         need, fitting, state_.workers.size()),
-            "connect more workers or larger ones, or submit it again with less in resources");
+            "connect more or larger workers, or resubmit with smaller resources");
     }
 
     const core::State& state_;
@@ -308,7 +310,8 @@ class Finder {
 
 }  // namespace
 
-// A job that runs where nobody is heard. Its processes may run on until their bound has run out.
+// Returns the silent nodes of a running job. Its processes there may run until the lease and
+// fence expire.
 static std::vector<Hold> unheard(const core::State& state, const core::Job& job) {
     std::vector<Hold> all;
     if (!job.attempt) return all;
@@ -316,13 +319,14 @@ static std::vector<Hold> unheard(const core::State& state, const core::Job& job)
         const auto worker = state.workers.find(place.worker);
         if (place.ended || worker == state.workers.end() || !worker->second.quiet) continue;
         const std::string& node = worker->second.node;
-        all.push_back({"silent",
-                       fmt::format("{} is not heard: its processes of this job may run until it "
-                                   "has been silent for 35 beats of rolld",
-                                   node),
-                       fmt::format("the job goes on if {0} is heard before, else it starts again; "
-                                   "at once if roll-worker starts again on {0}",
-                                   node)});
+        all.push_back(
+            {"silent",
+             fmt::format("{} is not reachable: the job's processes there may run until it "
+                         "has been silent for 35 s",
+                         node),
+             fmt::format("the job continues if {0} reconnects by then, else it restarts; "
+                         "at once if roll-worker is restarted on {0}",
+                         node)});
     }
     return all;
 }
@@ -347,8 +351,8 @@ Result<void> refuse_never(core::State state, const core::Submit& submit, Time no
     for (const core::Event& event : events) {
         const auto hold = never(state, std::get<core::JobSubmitted>(event).job, now);
         if (!hold) continue;
-        return fail(ErrorCode::Refused,
-                    "nothing that is connected or ordered can run it: " + hold->why, hold->remedy);
+        return fail(ErrorCode::Refused, "no connected or ordered node can run it: " + hold->why,
+                    hold->remedy);
     }
     return {};
 }

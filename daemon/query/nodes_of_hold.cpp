@@ -1,4 +1,4 @@
-// Why a job that waits for room is not on this node or that.
+// Explains for each node why a job that waits for free slots does not run there.
 #include <fmt/format.h>
 
 #include "daemon/core/allocations.hpp"
@@ -10,30 +10,30 @@ namespace {
 
 constexpr std::size_t kNodesMax = 64;
 
-// What holds for any job.
+// Returns the reason why the worker takes no job now, or empty.
 std::string closed(const core::State& state, const core::Worker& worker) {
-    if (worker.draining) return "drains";
+    if (worker.draining) return "is drained";
     if (core::is_excluded(state, worker))
-        return "is left out: " + state.machines.at(core::machine_of(worker.node)).reason;
-    if (!core::takes_work(state, worker)) return "its allocation goes back";
-    return worker.quiet ? "is not heard just now" : "";
+        return "is excluded: " + state.machines.at(core::machine_of(worker.node)).reason;
+    if (!core::takes_work(state, worker)) return "its allocation is being released";
+    return worker.quiet ? "is not reachable now" : "";
 }
 
 std::string lack(const core::Worker& worker, const core::Free& free,
                  const spec::Resources& wanted) {
     if (std::ssize(free.slots) < wanted.slots_per_node)
-        return fmt::format("{} of {} slots are free, it needs {}", free.slots.size(), worker.slots,
-                           wanted.slots_per_node);
+        return fmt::format("{} of {} slots are free, the job needs {}", free.slots.size(),
+                           worker.slots, wanted.slots_per_node);
     const auto has = [&](int percent) { return percent >= wanted.gpu_percent; };
     const auto gpus = std::ranges::count_if(free.gpus, has);
     if (gpus < wanted.gpus_per_node)
-        return fmt::format("{} of {} GPUs are free enough, it needs {}", gpus, worker.gpus,
+        return fmt::format("{} of {} GPUs have enough free, the job needs {}", gpus, worker.gpus,
                            spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
     if (free.left && wanted.time > *free.left)
-        return fmt::format("its allocation ends in {} s, it needs {}",
+        return fmt::format("its allocation ends in {} s, the job needs {} s",
                            std::chrono::ceil<std::chrono::seconds>(*free.left).count(),
                            wanted.time.count());
-    return "could hold it now";
+    return "could run a part of the job now";
 }
 
 }  // namespace
@@ -50,7 +50,8 @@ std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::St
         std::string why = closed(state, worker);
         if (why.empty() && job.avoid.contains(worker.node)) why = "the job failed there";
         if (why.empty())
-            why = free == room.end() ? "its allocation ends" : lack(worker, free->second, wanted);
+            why = free == room.end() ? "its allocation is about to end"
+                                     : lack(worker, free->second, wanted);
         reasons.push_back({worker.node, std::move(why)});
     }
     return reasons;

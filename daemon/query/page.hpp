@@ -1,4 +1,4 @@
-// A page of a reply ends before the reply is larger than a message may be.
+// Limits a page of a reply to the maximum message size.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace roll::query {
 
 class Page {
   public:
-    // Whether there is room for one more; the first is taken whatever its size.
+    // Returns true if there is room for one more row. The first row is always accepted.
     bool takes(const Json& row);
 
   private:

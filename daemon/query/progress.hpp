@@ -1,5 +1,5 @@
-// What a worker passes on of a running attempt's progress, for people. A worker is not trusted with
-// rolld's life: what has not the shape that it should have is left out.
+// Parses the progress of a running attempt reported by a worker, for display. Workers are not
+// trusted: invalid parts are dropped.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace roll::query {
 
 struct Progress {
-    Json told = Json::object();  // by its program, and of its GPUs
+    Json told = Json::object();  // by the program, with its GPU utilization
     Json ranks = Json::array();  // [{rank, node, step, own_ms}]
 };
 Progress read_progress(const std::string& text, const std::string& node);

@@ -13,7 +13,7 @@
 namespace roll::query {
 namespace {
 
-constexpr int kPageMax = 10'000;  // jobs of one reply: some 9 MB
+constexpr int kPageMax = 10'000;  // jobs per reply, about 9 MB
 constexpr std::array kStates = {"queued", "running", "done", "failed", "cancelled"};
 constexpr std::array kOutcomes = {"done", "app", "infra", "invalid", "yielded", "stopped"};
 constexpr std::array kPhases = {"starting", "running", "stopping"};
@@ -94,7 +94,7 @@ Json array_json(const core::Job& job) {
             {"limit", job.spec.array->limit}};
 }
 
-// Of a machine that is left out for its faults; null: it is not.
+// Returns the exclusion of a machine for faults; null if it is not excluded.
 Json excluded_json(const core::State& state, const std::string& node) {
     const auto machine = state.machines.find(core::machine_of(node));
     if (machine == state.machines.end() || !machine->second.excluded_until) return nullptr;
@@ -103,7 +103,7 @@ Json excluded_json(const core::State& state, const std::string& node) {
             {"reason", machine->second.reason}};
 }
 
-// Each rank beside the fastest: its score is that one's own time of a step by its own, 1 at best.
+// Adds a score to each rank: the fastest rank's own step time divided by its own, at most 1.
 Json with_scores(Json ranks) {
     double fastest = 0;
     for (const Json& rank : ranks) {
@@ -117,7 +117,7 @@ Json with_scores(Json ranks) {
     return ranks;
 }
 
-// What running attempts hold of a worker.
+// Resources of a worker held by running attempts.
 struct Taken {
     int slots = 0;
     int gpu_hundredths = 0;
@@ -158,7 +158,7 @@ Json after_json(const core::Job& job) {
     return after;
 }
 
-// Of the members of the job's attempt that have told something, together.
+// Merges the progress reported by all members of the job's attempt.
 Progress progress_of(JobId id, const Hearsay& hearsay) {
     Progress all{nullptr};
     for (const Told& told : hearsay.told ? hearsay.told(id) : std::vector<Told>()) {
@@ -169,7 +169,7 @@ Progress progress_of(JobId id, const Hearsay& hearsay) {
     return all;
 }
 
-// Why the jobs of a page wait. Jobs that placement cannot tell apart wait for the same.
+// Caches why the jobs of a page wait. Jobs that are equal for placement share one text.
 class Waits {
   public:
     Waits(const core::State& state, Time now) : state_(state), now_(now) {}
@@ -183,7 +183,7 @@ class Waits {
     }
 
   private:
-    // Among many groups a look for the job's costs more than it saves.
+    // With many groups, searching the job's group would cost more than it saves.
     const core::Line* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;
@@ -199,7 +199,7 @@ class Waits {
     std::string other_{};
 };
 
-// What a field of a summary is made from.
+// Input of a summary's field.
 struct View {
     const core::State& state;
     JobId id;
@@ -247,7 +247,8 @@ constexpr std::array kFields = {
     Field{"progress", [](const View& v) { return progress_of(v.id, v.hearsay).told; }},
 };
 
-// Those of the names; all of none. A name that is no field asks for nothing: a newer client.
+// Returns the named fields, or all if `names` is empty. Unknown names of a newer client are
+// ignored.
 std::vector<Field> fields_of(const std::vector<std::string>& names) {
     std::vector<Field> fields;
     for (const Field& field : kFields) {
@@ -295,7 +296,7 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     Json list = Json::array();
     Json next = nullptr;
     Page page;
-    const auto add = [&](JobId id, const core::Job& job) {  // false: the page is full
+    const auto add = [&](JobId id, const core::Job& job) {  // returns false if the page is full
         if (!wanted(job)) return true;
         if (std::ssize(list) < limit) {
             Json row = summary({state, id, job, hearsay, waits}, fields);
@@ -309,7 +310,7 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
     };
     const bool runs = wanted_state == "running";
     const bool live = runs || wanted_state == "queued" || (wanted_state.empty() && !all);
-    if (selector.empty() && live) {  // however many have ended
+    if (selector.empty() && live) {  // independent of the number of ended jobs
         const std::set<JobId>& ids = runs ? state.index.running : state.index.open;
         auto at = ids.lower_bound(from);
         while (at != ids.end() && add(*at, state.jobs.at(*at))) ++at;
@@ -326,7 +327,7 @@ Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hea
                {"next", std::move(next)},
                {"running", running},
                {"queued", state.index.open.size() - running}};
-    reply["jobs"] = std::move(list);  // not copied, as it would be from a list of initializers
+    reply["jobs"] = std::move(list);  // moved; an initializer list would copy it
     return reply;
 }
 

@@ -1,5 +1,5 @@
-// State as the replies of the client protocol (docs/internals.md). Pure: what is seen is what is
-// committed.
+// Builds the replies of the client protocol from State (docs/internals.md). Pure: shows only
+// committed state.
 #pragma once
 
 #include <array>
@@ -18,80 +18,81 @@
 
 namespace roll::query {
 
-// What rolld knows besides State, for people: progress of running jobs, when a worker was heard.
+// Live information outside State, for display: progress of running jobs, when a worker was heard.
 struct Told {
     std::string node;
-    std::string progress;  // of a member there, as it came: it is parsed for whom it is asked
+    std::string progress;  // of a member there, unparsed until requested
 };
 struct Hearsay {
-    std::function<std::vector<Told>(JobId)> told{};  // by the members of its attempt
+    std::function<std::vector<Told>(JobId)> told{};  // per member of the job's attempt
     std::map<WorkerId, std::int64_t> heard_ms_ago;
-    std::map<WorkerId, std::string> wall{};       // around its attempts; empty: not known
-    std::map<AllocationId, std::string> slurm{};  // what squeue last said
+    std::map<WorkerId, std::string> wall{};       // containment of its attempts; empty: unknown
+    std::map<AllocationId, std::string> slurm{};  // last state shown by squeue
     std::string slurm_trouble{};
 };
 
-// Job ids of a selector, ascending: `7`, `3-9` (those that exist), `1,4`, `last` (the newest job
-// that a person submitted: no automatic export, no job of cron times), `all`, `@me`, a name with
-// globs. Error NotFound if a word selects no job, InvalidArgument if it cannot be read.
+// Returns the job ids of a selector, ascending: `7`, `3-9` (those that exist), `1,4`, `last` (the
+// newest job submitted by a person, not an automatic export or a job of cron times), `all`,
+// `@me`, or a name with globs. Fails with NotFound if a word selects no job, with InvalidArgument
+// if it cannot be parsed.
 Result<std::vector<JobId>> select(const core::State& state, const std::string& selector,
                                   const std::string& user);
 
-// The priority that puts these jobs before all others that are queued: one more than the highest
-// of those, unless one of theirs is as high; the same where there is none higher.
+// Returns the smallest priority that puts `ids` ahead of all other queued jobs.
 int priority_before(const core::State& state, const std::vector<JobId>& ids);
 
 Json summary(const core::State& state, JobId id, const Hearsay& hearsay, Time now);
 Result<Json> jobs(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
 Result<Json> show(const core::State& state, const Json& args, const Hearsay& hearsay, Time now);
-// The first `limit` workers, and what all of them have.
+// Returns the first `limit` workers, and the totals of all workers.
 Json nodes(const core::State& state, const Hearsay& hearsay,
            std::size_t limit = std::numeric_limits<std::size_t>::max());
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
-// All that can hold a queued job. For each a test makes that state, does what the remedy says, and
-// sees the job start.
+// All rules that can hold a queued job. For each rule a test creates that state, applies the
+// remedy and sees the job start.
 inline constexpr std::array kHoldRules = {"stopped", "hold",   "after",   "cron",     "begin",
                                           "retry",   "array",  "quota",   "adopting", "allocation",
                                           "workers", "silent", "segment", "room",     "reservation",
                                           "open",    "secret"};
 
-// One rule that holds a queued job, and what would make it start. Of a job that runs: the nodes of
-// it that are not heard.
+// One rule that holds a queued job, and its remedy. For a running job: a silent node.
 struct Hold {
-    std::string rule;  // of kHoldRules
+    std::string rule;  // one of kHoldRules
     std::string why;
     std::string remedy;
-    std::vector<std::pair<std::string, std::string>> nodes{};  // what keeps it from each; some
-    bool comes = false;                                        // it passes by itself
+    std::vector<std::pair<std::string, std::string>> nodes{};  // reasons per node, for some nodes
+    bool comes = false;                                        // resolves without action
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
 std::string condition_text(const spec::After& after);  // "ok:12"
 
-// What would become of a submission in this turn, of its first job: the nodes that it would start
-// on, or what would hold it, and the queue of which an allocation would be ordered for it. Errors
-// are those of the submission.
+// Predicts a submission in this turn, for its first job: the nodes it would start on, or what
+// would hold it, and the queue that would order an allocation for it. Fails like the submission.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
-// Why nothing that is connected or on order could ever run the queued job, whatever else it waits
-// for; nullopt: something can. Costs little where the first workers can.
+// Returns why nothing connected or on order could ever run the queued job, ignoring other holds;
+// nullopt if something can. Cheap if the first workers can.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
-// Refused: never() holds one of the jobs of the submission. Other errors are the submission's.
+// Fails with Refused if never() holds for a job of the submission. Otherwise fails like the
+// submission.
 Result<void> refuse_never(core::State state, const core::Submit& submit, Time now);
 
-// Why a queued job waits, one sentence; empty if it does not.
+// Returns one sentence why a queued job waits; empty if it does not.
 std::string waiting(const core::State& state, JobId id, Time now);
 
-// What allocation queues have to do with a job that no live worker can hold; none without any.
+// Returns the hold by allocation queues for a job that no live worker can hold; nullopt without
+// queues.
 std::optional<Hold> supply_hold(const core::State& state, const spec::Resources& wanted, Time now);
 
-// "allocation 3 of queue gpu", where one that could hold such a job is on order; else empty.
+// Returns "allocation 3 of queue gpu" if an allocation that could hold such a job is on order;
+// else empty.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
-// What keeps a member of such a job from each worker, at most 64 of them.
+// Returns why each worker cannot take a member of such a job now, for at most 64 workers.
 std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::State& state,
                                                                   const core::Job& job,
                                                                   const spec::Resources& wanted,

@@ -12,10 +12,10 @@
 namespace roll::query {
 namespace {
 
-// A name is compared with all jobs, a range looks at each of its own: a turn stays bounded.
+// Limits the work of one turn: a name is compared with all jobs, a range checks each of its jobs.
 constexpr std::size_t kLooksMax = 1'000'000;
 
-// The jobs of first to last that exist. Error NotFound if there is none.
+// Adds the existing jobs from `first` to `last`. Fails with NotFound if there is none.
 Result<void> add_range(const core::State& state, std::uint64_t first, std::uint64_t last,
                        std::set<JobId>& ids, std::size_t& looks) {
     if (last < first)
@@ -34,14 +34,14 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
     return {};
 }
 
-// False for what rolld queued by itself: automatic exports and the jobs of cron times. Only the
-// first job of a submission has the client's key; the others are tasks of an array, or follow in a
+// Returns false for jobs that rolld queued itself: automatic exports and jobs of cron times. The
+// first job of a submission has the client's key; its others are tasks of an array or follow in a
 // chain.
 bool submitted_by_person(const core::Job& job) {
     return !job.key.empty() || job.array.value != 0 || !job.spec.after.empty();
 }
 
-// The newest job that a person submitted. Error NotFound if there is none.
+// Adds the newest job submitted by a person. Fails with NotFound if there is none.
 Result<void> add_last(const core::State& state, std::set<JobId>& ids, std::size_t& looks) {
     for (auto at = state.jobs.rbegin(); at != state.jobs.rend(); ++at, ++looks) {
         if (!submitted_by_person(at->second)) continue;

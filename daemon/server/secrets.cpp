@@ -68,7 +68,7 @@ void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Ans
             if (value)
                 order.secrets[name] = *value;
             else
-                order.refused = fmt::format("{} has no secret {} any more", job.user, name);
+                order.refused = fmt::format("user {} no longer has a secret {}", job.user, name);
         }
         if (session.last.version >= protocol::kSecretsVersion) return false;
         const std::string why = fmt::format(

@@ -119,7 +119,7 @@ class WireFaults(RollTest):
         self.ctl('cancel', blocks)
         self.wait(blocks)
         told = self.ctl('explain', waits).stdout
-        self.assertIn('has no secret TOKEN any more', told)
+        self.assertIn('no longer has a secret TOKEN', told)
         self.assertIn('rollctl secret set TOKEN', told)
         self.ctl('secret', 'set', 'TOKEN', text_in='new')
         self.wait_done(waits)

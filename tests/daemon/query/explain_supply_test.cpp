@@ -8,7 +8,8 @@ TEST_F(Explain, AnOrderThatWouldNotPay) {
     queue.min_percent = 50;
     desk.tell(core::AddQueue{queue});
     EXPECT_EQ(cure_step_by_step(desk.submit(wants(1, 3))),
-              "allocation queue gpu orders only what is used to 50 %, and the jobs that wait would "
+              "allocation queue gpu only orders allocations used to at least 50 %; the waiting "
+              "jobs would "
               "use less");
 }
 
@@ -40,7 +41,7 @@ TEST_F(Explain, NoQueueOffersSuchNodes) {
         spec::JobSpec large = wanted;
         large.resources.time = time;
         EXPECT_EQ(cure_step_by_step(desk.submit(large)),
-                  "no allocation queue offers such nodes for so long");
+                  "no allocation queue offers large enough nodes for enough time");
     }
 }
 
@@ -58,21 +59,22 @@ TEST_F(Explain, AGangThatIsWiderThanAQueueEverGives) {
     spec::PilotQueue limited = queue;
     limited.max_jobs = 1;
     EXPECT_EQ(told(limited, wants(2, 6).resources),
-              "allocation queue gpu gives 1 node at once at most (--max-jobs 1), and the job needs "
+              "allocation queue gpu provides at most 1 node at once (--max-jobs 1); the job needs "
               "2 from it");
     limited = {.name = "gpu", .nodes = 2, .slots = 8, .time = 1h, .max_nodes = 5};
     EXPECT_EQ(told(limited, wants(5, 1).resources),
-              "allocation queue gpu gives 4 nodes at once at most (--max-nodes 5), and the job "
+              "allocation queue gpu provides at most 4 nodes at once (--max-nodes 5); the job "
               "needs 5 from it");
     limited = {.name = "gpu", .slots = 8, .gpus = 8, .time = 1h, .max_gpu_hours = 20};
-    EXPECT_EQ(told(limited, wants(3, 1, 8).resources),
-              "allocation queue gpu gives 2 nodes at once at most (--max-gpu-hours 20, of which 0 "
-              "are used), and the job needs 3 from it");
+    EXPECT_EQ(
+        told(limited, wants(3, 1, 8).resources),
+        "allocation queue gpu provides at most 2 nodes at once (--max-gpu-hours 20, of which 0 "
+        "are used); the job needs 3 from it");
     limited.max_jobs = 2;
     limited.max_nodes = 1;
     EXPECT_EQ(told(limited, wants(3, 1, 8).resources),
-              "allocation queue gpu gives 1 node at once at most (--max-jobs 2; --max-nodes 1; "
-              "--max-gpu-hours 20, of which 0 are used), and the job needs 3 from it");
+              "allocation queue gpu provides at most 1 node at once (--max-jobs 2; --max-nodes 1; "
+              "--max-gpu-hours 20, of which 0 are used); the job needs 3 from it");
 }
 
 TEST_F(Explain, NeitherWhatIsOnOrderNorWhatBacksOffHelpsAGangThatIsTooWide) {

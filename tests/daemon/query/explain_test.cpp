@@ -76,7 +76,7 @@ struct Cases : Explain {
         const JobId id = desk.submit(spec);
         desk.tell(core::SetSecrets{});
         end(JobId{1});
-        EXPECT_EQ(only(id).why, "ann has no secret TOKEN any more");
+        EXPECT_EQ(only(id).why, "user ann no longer has a secret TOKEN");
         expect_cured(id, "secret");
     }
     // Such a job never starts: it ends.
@@ -88,7 +88,7 @@ struct Cases : Explain {
         spec.into = id;
         const JobId inside = desk.submit(spec);
         expect_told(id, "open");
-        EXPECT_EQ(only(id).why, "closed: 1 of its jobs are not over");
+        EXPECT_EQ(only(id).why, "closed: 1 of its jobs have not ended");
         end(inside);
         EXPECT_EQ(desk.job(id).phase, JobPhase::Done);
     }
@@ -158,9 +158,9 @@ struct Cases : Explain {
         desk.exit(JobId{2}, Outcome::Done);
         core::apply(desk.state, core::MachineExcluded{"bad", desk.now + 1h, "it failed", desk.now});
         using Reasons = std::vector<std::pair<std::string, std::string>>;
-        EXPECT_EQ(only(id).nodes, (Reasons{{"bad", "is left out: it failed"},
-                                           {"small", "could hold it now"},
-                                           {"drained", "drains"}}));
+        EXPECT_EQ(only(id).nodes, (Reasons{{"bad", "is excluded: it failed"},
+                                           {"small", "could run a part of the job now"},
+                                           {"drained", "is drained"}}));
         expect_cured(id, "room");
     }
     void reserved() {
@@ -172,7 +172,7 @@ struct Cases : Explain {
         spec.resources.time = 2h;
         const JobId id = desk.submit(spec);
         const Hold hold = only(id);
-        EXPECT_NE(hold.why.find("kept for job " + std::to_string(wide.value)), hold.why.npos);
+        EXPECT_NE(hold.why.find("reserved for job " + std::to_string(wide.value)), hold.why.npos);
         EXPECT_NE(hold.why.find(to_iso8601(desk.now + 1h)), hold.why.npos);
         expect_cured(id, "reservation");
     }
@@ -202,7 +202,7 @@ TEST_F(Explain, DrainedNodesAreToldAsDrainedNotAsTooSmall) {
         desk.tell(core::Drain{node, true});
     }
     EXPECT_EQ(only(desk.submit(spec)).why,
-              "it needs 1 node with 1 slots and 0 GPUs each; 2 of the 2 workers that have that are "
+              "needs 1 node with 1 slots and 0 GPUs each; 2 of the 2 suitable workers are "
               "drained: m, n");
 }
 
@@ -217,7 +217,7 @@ TEST_F(Explain, WhatNothingCanEverRunIsToldWhateverElseItWaitsFor) {
     desk.join("n", 1);
     EXPECT_EQ(why(id), "");
     const JobId wide = desk.submit(wants(2, 1));
-    EXPECT_TRUE(why(wide).starts_with("no set of connected workers is that large")) << why(wide);
+    EXPECT_TRUE(why(wide).starts_with("connected workers are too few or too small")) << why(wide);
     desk.tell(core::Drain{"n", true});
     EXPECT_NE(why(id).find("are drained: n"), std::string::npos) << why(id);
     desk.tell(core::AddQueue{queue});
@@ -248,7 +248,7 @@ TEST_F(Explain, ANodeWhereItFailedIsNoRoom) {
     const JobId busy = desk.submit(wants(1, 1));
     desk.exit(id, Outcome::App, 41, "it broke");
     desk.pass(1h);
-    EXPECT_NE(only(id).why.find("not on n, where it failed"), std::string::npos) << only(id).why;
+    EXPECT_NE(only(id).why.find("except n, where it failed"), std::string::npos) << only(id).why;
     EXPECT_EQ(only(id).nodes.front(),
               (std::pair<std::string, std::string>{"n", "the job failed there"}));
     end(busy);
@@ -272,7 +272,7 @@ TEST_F(Explain, AnArrayStartsItWhenAllOfItHasEnded) {
     spec.after = {{spec::After::Condition::Ok, JobId{1}}};
     const JobId id = desk.submit(spec);
     end(JobId{1});
-    EXPECT_EQ(only(id).why, "waits for ok:1: 1 of the 2 jobs of that array are left");
+    EXPECT_EQ(only(id).why, "waits for ok:1: 1 of the 2 jobs of that array have not ended");
     EXPECT_TRUE(only(id).remedy.ends_with("rollctl jobs 1-2"));
     EXPECT_EQ(summary(desk.state, id, {}, desk.now)["after"], Json::array({"ok:1"}));
     end(JobId{2});
@@ -312,8 +312,8 @@ TEST_F(Explain, MoreThanAQuotaEverAllows) {
     desk.tell(core::SetPolicy{policy});
     const JobId wide = desk.submit(wants(1, 8));
     EXPECT_EQ(only(wide).remedy,
-              "submit it again with less in resources, or have users.ann.slots of rolld.yaml "
-              "raised and send rolld a SIGHUP");
+              "submit it again with less in resources, or raise users.ann.slots in "
+              "rolld.yaml and send rolld a SIGHUP");
     carry_out(only(wide).remedy);
     EXPECT_TRUE(runs(wide));
     end(wide);
@@ -347,7 +347,7 @@ TEST_F(Explain, WorkersThatAreTooSmallOrTooFew) {
         desk = Desk{};
         desk.join("n", 1);
         const JobId id = desk.submit(wide);
-        EXPECT_TRUE(only(id).why.starts_with("no set of connected workers is that large"));
+        EXPECT_TRUE(only(id).why.starts_with("connected workers are too few or too small"));
         expect_cured(id, "room");
     }
 }
@@ -385,7 +385,7 @@ TEST_F(Explain, ARunningJobNamesTheNodeWhoseSilenceIsWaitedFor) {
     ASSERT_TRUE(runs(id));
     EXPECT_TRUE(holds(desk.state, id, desk.now).empty());
     desk.tell(core::WorkerHeard{WorkerId{1}, false});
-    EXPECT_TRUE(only(id).why.starts_with("n is not heard")) << only(id).why;
+    EXPECT_TRUE(only(id).why.starts_with("n is not reachable")) << only(id).why;
     EXPECT_EQ(waiting(desk.state, id, desk.now), "");
 }
 

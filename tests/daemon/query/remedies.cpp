@@ -32,7 +32,7 @@ void Explain::carry_out(const std::string& remedy) {
     } else if (remedy.find("roll-worker --segment") != remedy.npos) {
         for (const char* node : {"s1", "s2"})
             desk.tell(core::WorkerHello{node, node, 1, 0, {}, 0, "leaf"});
-    } else if (remedy.starts_with("connect more workers or larger ones")) {
+    } else if (remedy.starts_with("connect more or larger workers")) {
         for (const char* node : {"large", "larger"}) desk.join(node, 4);
     } else {
         wait(remedy);
@@ -51,7 +51,7 @@ void Explain::change_queues(const std::string& remedy) {
     if (std::regex_search(remedy, m, std::regex("rollctl alloc remove (\\w+) and add it"))) {
         desk.tell(core::RemoveQueue{m[1]});
         better.name = m[1];
-    } else if (!says("rollctl alloc add one")) {
+    } else if (!says("(rollctl alloc add)")) {
         return wait(remedy);
     }
     if (says("lower --min-utilization")) better.min_percent /= 2;
@@ -66,15 +66,15 @@ void Explain::change_queues(const std::string& remedy) {
 // "It starts by itself when ...": that comes to pass.
 void Explain::wait(const std::string& remedy) {
     const auto says = [&](const char* what) { return remedy.find(what) != remedy.npos; };
-    if (says("when job 1 has ended so") || says("when one of them ends")) {
+    if (says("when job 1 ends that way") || says("when one of them ends")) {
         end(JobId{1});
-    } else if (says("after 35 beats")) {
+    } else if (says("after 35 s")) {
         desk.tell(core::Adopted{});
-    } else if (says("when Slurm has granted it") || says("when they have come")) {
+    } else if (says("when Slurm has granted it") || says("when they have connected")) {
         grant();
-    } else if (says("as soon as it may")) {
+    } else if (says("when the limits allow")) {
         end(JobId{1});
-    } else if (says("when they are; rollctl nodes")) {
+    } else if (says("when they are heard again; rollctl nodes")) {
         desk.tell(core::WorkerHeard{WorkerId{1}, true});
     } else {
         ADD_FAILURE() << "no command in: " << remedy;

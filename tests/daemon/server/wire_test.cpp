@@ -94,7 +94,7 @@ TEST(Wire, ASecretGoesOutInTheStartOrderAndNowhereElse) {
     ASSERT_TRUE(client.ask("secret_remove", secret_args(""), 30s));
     const auto later = worker.until(
         [](const auto& a) { return !a.start.empty() && !a.start.front().refused.empty(); });
-    EXPECT_EQ(later.start.front().refused, "ann has no secret TOKEN any more");
+    EXPECT_EQ(later.start.front().refused, "user ann no longer has a secret TOKEN");
     EXPECT_TRUE(later.start.front().secrets.empty());
     for (const char* op : {"show", "events", "secret_list", "jobs"})
         EXPECT_EQ(client.ask(op, {{"id", 1}}, 30s)->dump().find("s3cret"), std::string::npos) << op;
