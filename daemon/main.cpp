@@ -1,4 +1,4 @@
-// rolld: reads the ledger, binds its socket, serves until it is asked to end.
+// rolld: reads the ledger, binds its socket and serves until it is asked to end.
 #include <csignal>
 #include <functional>
 #include <thread>
@@ -34,7 +34,7 @@
 namespace roll {
 namespace {
 
-constexpr double kBurstSeconds = 4;  // of a user's rate that may come at once
+constexpr double kBurstSeconds = 4;  // burst size in seconds of a user's rate
 
 struct Options {
     std::string dir;
@@ -55,10 +55,10 @@ struct Options {
     double slurm_poll = 20;
     std::string shared;
     std::string log_level = "info";
-    mode_t umask = 077;  // as we were started
+    mode_t umask = 077;  // umask at start
 };
 
-// The message as a JSON string: it may hold quotes and what a peer sent.
+// Formats the message as a JSON string, because it may contain quotes and text from a peer.
 class JsonText final : public spdlog::custom_flag_formatter {
   public:
     void format(const spdlog::details::log_msg& message, const std::tm&,
@@ -94,7 +94,7 @@ std::string random_name() {
     return to_hex(hash64(bytes));
 }
 
-// Drawn once and kept beside the ledger: names it in the beacon and in rendezvous.
+// Names the cluster in the beacon and in rendezvous. Drawn once and stored next to the ledger.
 Result<std::string> cluster_name(const io::StateDirectory& directory) {
     const auto path = directory.root() / "cluster";
     const auto known = read_file(path);
@@ -108,8 +108,8 @@ Result<std::string> cluster_name(const io::StateDirectory& directory) {
     return name;
 }
 
-// What workers on other nodes read: the state directory itself or, as the ledger belongs on a local
-// disk, another one on a volume that the nodes share.
+// Returns the directory read by workers on other nodes: the state directory, or, if the ledger is
+// on a local disk, a directory on a shared volume (--shared).
 io::StateDirectory shared_directory(const io::StateDirectory& directory, const Options& options) {
     if (options.shared.empty()) return directory;
     return io::StateDirectory(std::filesystem::absolute(options.shared));
@@ -125,7 +125,7 @@ Result<void> share_keys(const io::StateDirectory& directory, const io::StateDire
     return {};
 }
 
-// Pilots start the roll-worker beside this program: it must be on a shared volume, too.
+// Pilots start the roll-worker next to this program, so it must be on a shared volume, too.
 Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask) {
     slurm::Site site;
     site.umask = umask;
@@ -137,7 +137,7 @@ Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask
     return site;
 }
 
-// What workers and clients connect to: no wildcard, which means another machine on each.
+// Returns the address for workers and clients, with a wildcard replaced by this machine's name.
 std::string advertised(const std::string& bound) {
     for (const std::string wildcard : {"tcp://0.0.0.0:", "tcp://*:"}) {
         if (!bound.starts_with(wildcard)) continue;
@@ -186,7 +186,7 @@ Result<server::ServerOptions> server_options(const io::StateDirectory& directory
     return made;
 }
 
-// Forgets jobs that ended longer ago than --keep-ended.
+// Removes jobs that ended longer ago than --keep-ended.
 Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
     if (keep.empty()) return {};
     ROLL_TRY(const std::chrono::seconds kept, spec::parse_duration(keep));
@@ -217,7 +217,7 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
     return {};
 }
 
-// A backup's ledger or, if that is empty, an empty one in the ledger's place.
+// Puts a backup's ledger, or an empty one if `options.restore` is empty, in the ledger's place.
 Result<void> restore(const io::StateDirectory& directory, const Options& options) {
     const std::string& backup = options.restore;
     const auto beacon = io::read_beacon(shared_directory(directory, options).beacon());
@@ -231,7 +231,7 @@ Result<void> restore(const io::StateDirectory& directory, const Options& options
     return {};
 }
 
-// What rolld does to a ledger instead of serving it.
+// Runs --check, --backup, --restore or --start-over; nullopt if none is given.
 std::optional<Result<void>> keep_house(const Options& options) {
     const bool puts = options.start_over || !options.restore.empty();
     if (!options.check && options.backup.empty() && !puts) return std::nullopt;
@@ -242,7 +242,7 @@ std::optional<Result<void>> keep_house(const Options& options) {
     return restore(*directory, options);
 }
 
-// A connection is a descriptor: as many as this user may have.
+// Raises the limit of open files to the maximum, because each connection needs a descriptor.
 void raise_file_limit() {
     rlimit files{};
     if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
@@ -250,7 +250,7 @@ void raise_file_limit() {
     ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// Says what is wrong; the exit status.
+// Prints the error, if any. Returns the exit status.
 int tell(const Result<void>& done) {
     if (done) return 0;
     fmt::print(stderr, "rolld: {}\n", done.error().message);
@@ -258,8 +258,8 @@ int tell(const Result<void>& done) {
     return exit_code(done.error().code);
 }
 
-// A rolld that was killed holds its ledger until the kernel has taken its memory back. One that
-// answers is not waited for.
+// Waits for a killed rolld, which holds its ledger until the kernel has freed its memory. Does
+// not wait for one that answers.
 void await_end_of_last(const io::StateDirectory& directory) {
     constexpr std::chrono::seconds kPatience{15};
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -276,7 +276,7 @@ void await_end_of_last(const io::StateDirectory& directory) {
     }
 }
 
-// Names this process from before the ledger is read: clients then wait for it.
+// Names this process before the ledger is read, so that clients wait for it.
 class PidFile {
   public:
     explicit PidFile(std::filesystem::path path) : path_(std::move(path)) {}
@@ -302,7 +302,7 @@ Result<void> serve(const Options& options) {
     ROLL_TRY_VOID(directory.check_own());
     ROLL_TRY_VOID(directory.make());
     await_end_of_last(directory);
-    // Where another rolld serves, its log is not this one's to write to.
+    // Takes the lock before opening the log, which a running rolld may be writing.
     ROLL_TRY_VOID(ledger::Lock::take(directory.root()));
     ROLL_TRY_VOID(open_log(directory, options.log_level));
     ROLL_TRY(ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
@@ -399,7 +399,7 @@ int run(int argc, char** argv) {
     }
     options.umask = ::umask(077);
     raise_file_limit();
-    // Until there is a log: standard output is for what was asked for.
+    // Logs to stderr until the log file is open; stdout is for requested output.
     spdlog::set_default_logger(spdlog::stderr_logger_st("rolld"));
     const auto kept = keep_house(options);
     const auto served = kept ? *kept : serve(options);

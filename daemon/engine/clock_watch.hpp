@@ -1,8 +1,8 @@
-// Notices when the system's clock is set: the wall clock then moves against the monotonic one.
+// Detects steps of the system clock, by comparing the wall clock with the monotonic clock.
 //
-// State's instants are of the wall clock, and what lasts (time limits, back-offs, exclusions) is
-// measured between them. A step of the clock is told to the core (Tick), which moves all instants
-// by it, so that durations go by the monotonic clock.
+// State stores wall clock times; durations (time limits, back-offs, exclusions) are differences
+// of them. A step is reported to the core (Tick), which shifts all stored times by it, so that
+// durations follow the monotonic clock.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,19 @@ class ClockWatch {
   public:
     using Milliseconds = std::chrono::milliseconds;
 
-    // `steady`: of any monotonic clock, the same at each call.
+    // `steady`: a monotonic clock, the same in each call.
     ClockWatch(Time wall, Milliseconds steady) : ahead_(wall.time_since_epoch() - steady) {}
 
-    // By how much the clock has been set since the last settle(); 0: by less than a second.
+    // Returns by how much the clock was set since the last settle(); 0 if by less than a second.
     Milliseconds stepped(Time wall, Milliseconds steady) const {
         return step_of(wall.time_since_epoch() - steady - ahead_);
     }
-    // The step is durable.
+    // Call once the step is durable.
     void settle(Milliseconds step) { ahead_ += step; }
 
-    // For rolld's start: how far `now` lies before `written`, when the ledger was last written;
-    // 0: behind it. While rolld is down only the wall clock can tell how long.
+    // For rolld's start: returns how far `now` is before `written`, the time of the ledger's last
+    // write (as a negative value); 0 if it is not before. While rolld is down, only the wall
+    // clock measures time.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));
     }

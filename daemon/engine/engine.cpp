@@ -14,8 +14,8 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
         turn.replies.push_back(core::decide(state_, input, now));
         if (turn.replies.back()) take(*turn.replies.back());
     }
-    // What a later rule decides can give an earlier one something to do, a released allocation
-    // room for another order of jobs: they go round until all are at rest.
+    // A later rule may enable an earlier one, for example by releasing an allocation. So the
+    // rules are repeated until none decides anything.
     int rounds = 0;
     for (std::size_t before = batch.size() + 1; before != batch.size(); ++rounds) {
         turn.restless = rounds == kRoundsMax;
@@ -27,8 +27,8 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
     return batch;
 }
 
-// Every input is judged again by what the ledger holds: one that seemed to repeat another of this
-// turn has nothing to repeat any more.
+// Judges every input again by the ledger's state. An input that repeated another one of this turn
+// no longer has anything to repeat.
 Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const Error& error,
                           Turn& turn) {
     if (!durable_) {

@@ -1,7 +1,7 @@
-// One turn of the daemon: decide, apply, commit, and say what is owed.
+// One turn of the daemon: decides, applies, commits and returns the owed actions.
 //
-// step() runs to completion: it never suspends, and nothing outside sees State before the ledger
-// has it.
+// step() runs to completion without suspending, and State is not visible outside before the
+// ledger holds it.
 #pragma once
 
 #include <functional>
@@ -13,26 +13,25 @@
 
 namespace roll::engine {
 
-// Where events become durable. Called by one thread.
+// Makes events durable. Called by one thread.
 struct Ledger {
-    // Durable on return. Refused: the volume is full, nothing was written, later calls may succeed.
-    // Any other error is fatal for the process: what is on disk is unknown until a restart reads
-    // it.
+    // Returns after the events are durable. Fails with Refused if the volume is full: nothing was
+    // written and later calls may succeed. Any other error is fatal: what is on disk is unknown
+    // until a restart reads it.
     std::function<Result<void>(std::span<const core::Event>, Time now)> commit;
-    // State as the ledger holds it; used after a refused commit.
+    // Returns State as the ledger holds it; used after a refused commit.
     std::function<Result<core::State>()> load;
 };
 
 struct Turn {
-    std::vector<Result<core::Events>> replies;  // one for each input, in order
+    std::vector<Result<core::Events>> replies;  // one per input, in order
     std::vector<core::Action> owed;
     std::size_t committed = 0;  // events
-    bool full = false;          // the ledger's volume is: nothing was committed, step again soon
-    bool restless =
-        false;  // the rules did not come to rest: a bug, and the turn ended all the same
+    bool full = false;      // the ledger's volume is full: nothing was committed, step again soon
+    bool restless = false;  // the rules did not converge: a bug; the turn ended anyway
 };
 
-// How often the rules go round in a turn: two or three times is usual.
+// Maximum number of rounds of the rules in a turn; two or three are usual.
 inline constexpr int kRoundsMax = 32;
 
 class Engine {
@@ -42,9 +41,9 @@ class Engine {
           ledger_(std::move(ledger)),
           rules_(rules) {}
 
-    // Bounded: rules that give each other something to do without end are left until the next turn.
-    // An Error is fatal. When the ledger's volume is full the turn is undone: every input that
-    // would have changed something is answered Refused, and what runs goes on.
+    // Bounded: rules that keep enabling each other continue in the next turn. An Error is fatal.
+    // If the ledger's volume is full, the turn is undone: every input that would have changed
+    // something is answered with Refused, and running jobs continue.
     Result<Turn> step(std::span<const core::Input> inputs, Time now);
 
     const core::State& state() const { return state_; }
@@ -55,7 +54,7 @@ class Engine {
                       Turn& turn);
 
     core::State state_;
-    std::optional<core::State> durable_{};  // while the volume is full: what the ledger holds
+    std::optional<core::State> durable_{};  // while the volume is full: the ledger's State
     Ledger ledger_;
     std::span<const core::Rule> rules_;
 };

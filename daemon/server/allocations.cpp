@@ -1,4 +1,4 @@
-// rolld and Slurm: the operations of `rollctl alloc`, and the errands that State calls for.
+// rolld and Slurm: the operations of `rollctl alloc`, and the errands that State requires.
 #include <spdlog/spdlog.h>
 
 #include "daemon/server/server.hpp"
@@ -51,7 +51,7 @@ Json Server::list_allocations() const {
     return list;
 }
 
-// What an order of this queue would look like. KEY stands for its name.
+// Returns the commands that an order of this queue would run, with KEY in place of its name.
 Result<Json> Server::dry_run(const protocol::Request& request) {
     spec::PilotQueue queue;
     if (request.args.contains("spec")) {
@@ -73,7 +73,7 @@ Result<Json> Server::dry_run(const protocol::Request& request) {
                 {"script", command.input}};
 }
 
-// Level-triggered: what is due follows from State and from what was heard; one errand at a time.
+// Starts the next errand. Level-triggered: derived from State and Slurm's answers; one at a time.
 void Server::run_errands() {
     if (stopping_) return;
     if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {
@@ -83,14 +83,14 @@ void Server::run_errands() {
     if (auto errand = desk_.next(engine_.state(), steady_ms())) runner_.start(*std::move(errand));
 }
 
-// All at once, in a turn of their own.
+// Withdraws all unneeded orders in a separate turn.
 void Server::withdraw() {
     withdrawing_ = false;
     for (core::Input& input : desk_.withdraw(engine_.state())) add(std::move(input));
     turn();
 }
 
-// What Slurm says of the nodes of silent workers; where there are no pilots it costs nothing.
+// Adds Slurm's claims about the nodes of silent workers. Costs nothing without pilots.
 void Server::hear_of_silence(bool fell_silent) {
     const core::State& state = engine_.state();
     if (fell_silent) desk_.hurry(steady_ms());

@@ -8,7 +8,7 @@
 
 namespace roll::server {
 
-// Of systemd/rolld.service: administrators look for a service's configuration in /etc.
+// From systemd/rolld.service: administrators expect a service's configuration in /etc.
 constexpr const char *kSystemState = "/var/lib/roll", *kSystemConfig = "/etc/roll/rolld.yaml";
 
 Result<spec::Policy> read_config(const std::filesystem::path& path) {

@@ -1,4 +1,4 @@
-// rolld.yaml: found, read and checked.
+// Finds, reads and checks rolld.yaml.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@
 
 namespace roll::server {
 
-// The policy of `path`. Error InvalidArgument names every problem of the file at once.
+// Returns the policy in `path`. Fails with InvalidArgument and lists all problems of the file.
 Result<spec::Policy> read_config(const std::filesystem::path& path);
 
-// `given`, or DIRECTORY/rolld.yaml where none is given; for /var/lib/roll, a system installation's
-// directory, /etc/roll/rolld.yaml after that; the defaults if there is none.
+// Reads `given`, else DIRECTORY/rolld.yaml, else for /var/lib/roll (a system installation)
+// /etc/roll/rolld.yaml; returns the defaults if there is none.
 Result<spec::Policy> find_config(const std::string& given, const std::filesystem::path& directory);
 
 }  // namespace roll::server

@@ -1,4 +1,4 @@
-// What a rolld is told when it starts.
+// rolld's options.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 namespace roll::server {
 
 struct ServerOptions {
-    std::string endpoint;              // to bind
-    std::string local{};               // Unix socket for clients of this machine; empty: none
-    io::CurveKeys keys;                // of the server
+    std::string endpoint;              // address to bind
+    std::string local{};               // Unix socket for local clients; empty: none
+    io::CurveKeys keys;                // the server's keys
     std::filesystem::path authorized;  // directory of public keys
     std::filesystem::path beacon;      // empty: none
     std::filesystem::path secrets;     // directory of the users' secrets
     std::filesystem::path workers{};   // run directories of workers on this machine
-    std::string cluster;               // names the ledger
-    std::string home{};                // names the state directory (ledger::identity)
-    std::string nonce;                 // of this process
-    spec::Policy policy;               // of rolld.yaml
+    std::string cluster;               // name of the ledger
+    std::string home{};                // name of the state directory (ledger::identity)
+    std::string nonce;                 // unique per process
+    spec::Policy policy;               // from rolld.yaml
     gateway::LeaseRules leases;
-    bool take_over = false;             // another rolld's beacon, which stands still (rule 17)
-    double requests_per_second = 5000;  // of each user; 0: no limit
+    bool take_over = false;  // take over from another rolld whose beacon is unchanged (rule 17)
+    double requests_per_second = 5000;  // per user; 0: no limit
     double request_burst = 20000;
     std::size_t connections_max = 20'000;
-    slurm::Site site;  // where pilots find what they need
+    slurm::Site site;  // paths used by pilots
     pilots::DeskRules pilots;
 };
 

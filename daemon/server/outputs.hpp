@@ -1,5 +1,5 @@
-// Which job writes to which directory. Two jobs that write to one at the same time mix their logs
-// and checkpoints, so the second is refused unless it waits for the first.
+// Tracks which job writes to which output directory. Two jobs that write to the same one would
+// mix their logs and checkpoints, so the second is refused unless it waits for the first.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace roll::server {
 
 class Outputs {
   public:
-    // Error Refused: a job that is not over, and that `spec` does not wait for, writes to the
-    // output of `spec` or of one of its array's tasks; or tasks have one output. An output with
-    // "{id}" is not looked at: it is each job's own. `submission` names the submission, which may
-    // be said twice in a turn.
+    // Fails with Refused if the output of `spec`, or of one of its array's tasks, is used by a
+    // job that has not ended and that `spec` does not wait for, or if tasks share an output.
+    // Outputs with "{id}" are not checked: they are unique. `submission` names the submission,
+    // which may arrive twice in a turn.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
 
-    // A job was queued. Cheap until check() has looked at an output.
+    // Records a queued job. Cheap before the first check().
     void note(JobId id, const core::Job& job);
-    // Forgets what was checked in this turn and then refused.
+    // Forgets outputs that were checked in this turn and then refused.
     void end_turn() { checked_.clear(); }
 
   private:
@@ -32,8 +32,9 @@ class Outputs {
     Result<void> check_one(const core::State& state, const spec::JobSpec& spec,
                            const std::string& output, const std::string& submission);
 
-    std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};  // by the output's hash
-    std::map<std::uint64_t, std::string> checked_{};  // in this turn: by which submission
+    std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};  // by hash of the output
+    // Checked in this turn, with the submission's name.
+    std::map<std::uint64_t, std::string> checked_{};
 };
 
 }  // namespace roll::server

@@ -1,4 +1,4 @@
-// Requests that are not answered yet, and from whom they are.
+// Requests that are not answered yet, with their senders.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Client {
     Peer peer;
     Identity who;
 };
-struct Waiting {  // an `events` request that is held back
+struct Waiting {  // a delayed `events` request
     Peer peer;
     std::uint64_t id = 0;
     std::int64_t since = 0;
@@ -29,11 +29,11 @@ struct Waiting {  // an `events` request that is held back
     std::optional<JobId> job;
     Instant until{};
 };
-struct Asked {  // a request that an input of this turn answers
+struct Asked {  // a request answered after this turn
     std::vector<std::size_t> inputs;
     Peer peer;
     std::uint64_t id = 0;
-    std::function<Json(bool changed)> reply;  // changed: the inputs brought events
+    std::function<Json(bool changed)> reply;  // `changed`: the inputs produced events
 };
 
 }  // namespace roll::server

@@ -31,13 +31,14 @@ Json changed_json(const std::string& op, const std::vector<JobId>& open,
     return {{"schema", schema}, {changed, ids_json(open)}, {"over", ids_json(over)}};
 }
 
-// Jobs of one submission: an array's tasks and the jobs of a chain have numbers in a row.
+// Returns the number of jobs of a submission: array tasks and jobs of a chain, with consecutive
+// ids.
 std::size_t count_jobs(const spec::JobSpec& spec) {
     const auto indices = spec.array ? spec::array_indices(spec.array->indices) : std::vector{0};
     return (indices ? indices->size() : 0) + spec.then.size();
 }
 
-// wait_ms < 0: until all is done.
+// Makes a waiter that waits at most `wait_ms`, or until all is done if `wait_ms` < 0.
 Waiter waiter_of(const Client& client, const protocol::Request& request, int wait_ms) {
     Waiter waiter{client.peer, request.id, client.who.user, std::nullopt};
     if (wait_ms >= 0)
@@ -46,7 +47,7 @@ Waiter waiter_of(const Client& client, const protocol::Request& request, int wai
     return waiter;
 }
 
-// Who it is was shown by the key.
+// Reads a submission. The key determines the user.
 Result<core::Submit> read_submit(const Identity& who, const protocol::Request& request) {
     JsonReader r(request.args, "submit");
     core::Submit submit;
@@ -71,7 +72,7 @@ std::size_t Server::add(core::Input input) {
     return inputs_.size() - 1;
 }
 
-// What anybody with a key may do: an operator all, a client what touches no one else.
+// Checks the rate limit and the role: some operations are for operators only.
 Result<void> Server::admit(const Client& client, const protocol::Request& request) {
     if (!rate_.take(client.who.user, std::chrono::steady_clock::now())) {
         return fail(ErrorCode::Refused,
@@ -90,7 +91,7 @@ Result<void> Server::admit(const Client& client, const protocol::Request& reques
     return {};
 }
 
-// For a turn of its own, once this one is over.
+// Adds an input for a separate turn after this one.
 void Server::add_later(core::Input input) {
     boost::asio::post(io_, [this, input = std::move(input)] {
         add(input);
@@ -98,7 +99,7 @@ void Server::add_later(core::Input input) {
     });
 }
 
-// What a peer sends is checked where it is read; what escaped that must not end rolld.
+// A peer's input is checked where it is read. Exceptions that remain must not end rolld.
 void Server::take_request(const Client& client, const std::string& frame) {
     Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);
@@ -159,7 +160,7 @@ Result<Json> Server::query(const protocol::Request& request) {
                 {"commits", times_->commits.json()}};
 }
 
-// Error Refused: one of the jobs is somebody else's.
+// Fails with Refused if one of the jobs belongs to another user.
 Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids) const {
     for (const JobId id : ids) {
         const core::Job& job = engine_.state().jobs.at(id);
@@ -171,7 +172,7 @@ Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids
     return {};
 }
 
-// An error here is one that no turn is needed for.
+// Errors returned here are answered at once, without an engine turn.
 Result<void> Server::claim(const Client& client, const protocol::Request& request) {
     if (request.op == "submit") return claim_submit(client, request);
     if (request.op == "forecast") return forecast(client, request);
@@ -188,7 +189,7 @@ Result<void> Server::claim(const Client& client, const protocol::Request& reques
                 "rollctl and rolld may be of different versions; see `rollctl version`");
 }
 
-// Of one node; without `node`, of all that are and will be there.
+// Drains one node, or without `node` stops dispatch to all nodes, present and future.
 Result<void> Server::claim_drain(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const auto node = r.get_or<std::string>("node", "");
@@ -242,10 +243,10 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
     return {};
 }
 
-// With the order of an allocation that it would bring about.
+// Also returns the order of the allocation that the submission would cause.
 Result<void> Server::forecast(const Client& client, const protocol::Request& request) {
     ROLL_TRY(core::Submit submit, read_submit(client.who, request));
-    submit.key.clear();  // one that is known would change nothing
+    submit.key.clear();  // a known key would change nothing
     ROLL_TRY(Json told, query::forecast(engine_.state(), submit, wall_clock_now()));
     if (told["orders"].is_string()) {
         ROLL_TRY(told["order"], dry_run({0, "", {{"queue", told["orders"]}}}));
@@ -254,7 +255,8 @@ Result<void> Server::forecast(const Client& client, const protocol::Request& req
     return {};
 }
 
-// The answer names the attempt and the request; `show` tells when its checkpoint is recorded.
+// Replies with the attempt and the request's number; `show` tells when its checkpoint is
+// recorded.
 Result<void> Server::claim_checkpoint(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const JobId id{r.get<std::uint64_t>("id")};
@@ -294,7 +296,8 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
         (is_over ? over : many.jobs).push_back(id);
     }
     many.answer = changed_json(request.op, many.jobs, over);
-    // From the last job on, so that none which is to go as well takes the place of one that went.
+    // Processed from the last job on, so that no job to be cancelled starts in place of a
+    // cancelled one.
     if (request.op == "cancel" || request.op == "hold") std::ranges::reverse(many.jobs);
     many.add_inputs = [=, op = request.op, by = client.who.user](JobId id,
                                                                  std::vector<core::Input>& inputs) {
@@ -310,7 +313,7 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
     return {};
 }
 
-// How far a request that concerns many jobs is, or its answer.
+// Replies with the progress of a bulk request, or its result.
 Result<void> Server::claim_progress(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     const auto ticket = r.get<std::uint64_t>("ticket");

@@ -1,5 +1,5 @@
-// Secrets of users: set, listed and removed by their owner, and put into the start orders of jobs
-// that name them. Only the name of one is in State; its value goes out in that message alone.
+// Secrets of users: set, listed and removed by their owner, and added to the start orders of jobs
+// that name them. State holds only names; a value is sent only in start orders.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -7,7 +7,7 @@
 
 namespace roll::server {
 
-// The store first: a name that State has is one whose value is there after a crash, too.
+// Writes the store before State, so that every name in State has a value after a crash, too.
 Result<void> Server::claim_secret(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     core::SecretName name;
@@ -37,7 +37,7 @@ Result<void> Server::claim_secret(const Client& client, const protocol::Request&
     return {};
 }
 
-// An operator sees all, another user what is own.
+// Lists all secrets for an operator, else the user's own.
 Result<Json> Server::list_secrets(const Client& client, const protocol::Request& request) const {
     JsonReader r(request.args, request.op);
     ROLL_TRY_VOID(r.finish_lenient());
@@ -58,7 +58,8 @@ Result<Json> Server::list_secrets(const Client& client, const protocol::Request&
     return Json{{"schema", "roll.secrets/1"}, {"secrets", std::move(list)}};
 }
 
-// A worker that cannot be given them never hears of the order: its attempt ends as if there.
+// A worker too old to receive secrets is not sent the order; the attempt ends as if refused
+// there.
 void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
     std::erase_if(answer.start, [&](protocol::StartOrder& order) {
         const core::Job& job = engine_.state().jobs.at(order.attempt.job);

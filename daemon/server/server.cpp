@@ -21,11 +21,11 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
 constexpr auto kBeat = 1s;
-constexpr auto kHousekeeping = 10s;  // what each turn does besides, with nobody heard
-constexpr auto kFullPause = 1s;      // errands wait for room on the ledger's volume
+constexpr auto kHousekeeping = 10s;  // maximum time between turns
+constexpr auto kFullPause = 1s;      // pause before retrying on a full ledger volume
 constexpr const char* kZapDomain = "roll";
-constexpr int kMessagesMax = 1024;  // a turn
-// A worker drops the connection at a frame of more than kFrameBytesMax, encryption included.
+constexpr int kMessagesMax = 1024;  // per turn
+// A worker drops the connection at a frame larger than kFrameBytesMax, encryption included.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Server>> Server::make(asio::io_context& io, ServerOptions
                                            core::SetSecrets{secrets.names()}};
     ROLL_TRY(const engine::Turn turn, engine.step(first, now));
     if (!turn.replies[1]) return tl::unexpected(turn.replies[1].error());
-    // The authenticator must be there before the first peer can connect.
+    // The authenticator must exist before the first peer can connect.
     auto server = std::unique_ptr<Server>(
         new Server(io, std::move(options), std::move(socket), std::move(context), std::move(ledger),
                    std::move(times), std::move(engine), std::move(secrets)));
@@ -129,7 +129,7 @@ void Server::stop() {
     door_.stop();
     authenticator_->stop();
     timer_.cancel();
-    asio::post(io_, [this] { io_.stop(); });  // whatever else waits on it, a signal handler say
+    asio::post(io_, [this] { io_.stop(); });  // also ends other handlers, e.g. for signals
 }
 
 io::Task<void> Server::listen() {
@@ -141,8 +141,8 @@ io::Task<void> Server::listen() {
     }
 }
 
-// Wakes for what time alone brings: silence to count, back-offs and limits that end, requests that
-// have waited long enough. Nothing of these: it sleeps.
+// Starts turns that depend on time only: silence to count, back-offs and limits that end, delayed
+// requests. Sleeps until the next of them.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (!stopping_) {
@@ -170,7 +170,7 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// False if more is waiting: then this turn has not heard every worker.
+// Returns false if messages remain: then this turn has not heard every worker.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -192,7 +192,7 @@ void Server::take(const io::ZmqMessage& message) {
     const Peer peer{message.frames[0], message.user_id};
     const Identity who = authenticator_->who(message.user_id);
     switch (who.role) {
-        case Role::None: return;  // revoked since it connected: no answer
+        case Role::None: return;  // revoked after connecting: no answer
         case Role::Worker: return take_heartbeat(peer, message.frames[1]);
         case Role::Client:
         case Role::Operator: return take_request({peer, who}, message.frames[1]);
@@ -234,9 +234,9 @@ Result<engine::Turn> Server::step() {
     return turned;
 }
 
-// Leases rule 1: hear everybody, see whether another rolld has taken over, decide, commit, answer,
-// and only then hand out a beat. A turn that could not hear everybody judges no silence and beats
-// not.
+// Leases rule 1: read all messages, check for a takeover by another rolld, decide, commit,
+// answer, and only then publish a beat. A turn that could not read all messages counts no silence
+// and publishes no beat.
 void Server::turn() {
     if (stopping_) return;
     authenticator_->refresh();
@@ -274,7 +274,8 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Nobody hears it: it may be cut off itself, unless all whom it could hear have ended.
+    // Publish a beat only if some worker reports contact: otherwise this rolld may be
+    // partitioned. Not required if all workers that it could hear have ended.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);
@@ -283,7 +284,7 @@ void Server::turn() {
     timer_.cancel();
 }
 
-// Rule 18: who cannot see whether another has taken over may not act for ever as if none had.
+// Rule 18: a rolld that cannot see whether another has taken over must not continue forever.
 bool Server::lost_volume() {
     const auto patience = options_.leases.volume_patience;
     if (patience.count() == 0 || beacon_.unread_for() < patience) return false;
@@ -294,7 +295,7 @@ bool Server::lost_volume() {
     return true;
 }
 
-// Nothing goes to a peer whose key had been revoked when this turn began.
+// Sends nothing to a peer whose key had been revoked when this turn began.
 void Server::send(const Peer& peer, std::string frame) {
     if (peer.local != 0) return door_.send(peer.local, frame);
     if (authenticator_->who(peer.key).role == Role::None) return;
@@ -328,8 +329,8 @@ void Server::answer_requests(const engine::Turn& turn) {
     }
 }
 
-// Each worker that was heard in this turn is answered, and each whose orders changed: a turn costs
-// what is heard and what runs, not how many workers there are.
+// Answers each worker that was heard in this turn or whose orders changed. So a turn's cost
+// depends on what is heard and runs, not on the number of workers.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
     const auto before =
@@ -386,7 +387,7 @@ void Server::answer_events(bool committed) {
 
 namespace {
 
-// By the members of the job's attempt, in their last heartbeats.
+// Returns what the members of the job's attempt reported in their last heartbeats.
 std::vector<query::Told> told_of(const core::State& state, const Sessions& sessions, JobId id) {
     std::vector<query::Told> all;
     const auto& attempt = state.jobs.at(id).attempt;

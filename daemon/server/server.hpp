@@ -1,7 +1,7 @@
-// rolld's loop: drain the socket, turn what was heard into inputs, take one engine turn, and only
-// then answer, so that nothing outside sees what is not committed.
+// rolld's loop: drain the socket, convert messages to inputs, run one engine turn, then answer,
+// so that nothing uncommitted is visible outside.
 //
-// One thread. run() returns on stop(), a client's `shutdown`, or an error that a restart can mend.
+// One thread. run() returns on stop(), a client's `shutdown`, or an error that a restart may fix.
 #pragma once
 
 #include <chrono>
@@ -46,21 +46,22 @@ using gateway::Sessions;
 
 pilots::Instant steady_ms();
 
-// For whom a request is: an operator may say somebody else.
+// Returns the user that a request acts for; an operator may name another user.
 std::string acting_user(const Identity& who, const std::string& said);
 
 class Server {
   public:
-    // Binds. Refused: the endpoint is taken.
+    // Binds the sockets. Fails with Refused if the endpoint is taken.
     static Result<std::unique_ptr<Server>> make(boost::asio::io_context& io, ServerOptions options,
                                                 ledger::Ledger ledger);
 
-    // Serves until it ends; the error, if one ended it.
+    // Serves until it ends. Returns the error that ended it, if any.
     Result<void> run();
     void stop();
-    // After run(): false if the beacon's volume hangs. Then this object must not be destroyed.
+    // Call after run(). Returns false if the beacon's volume hangs; then do not destroy this
+    // object.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
-    void set_policy(spec::Policy policy);  // rolld.yaml was read again
+    void set_policy(spec::Policy policy);  // after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
 
   private:
@@ -130,16 +131,16 @@ class Server {
     pilots::Runner runner_;
     boost::asio::steady_timer timer_;
     engine::ClockWatch clock_;
-    std::vector<core::Input> inputs_{core::Tick{}};  // of the next turn, a Tick first
+    std::vector<core::Input> inputs_{core::Tick{}};  // for the next turn, a Tick first
     std::vector<Asked> asked_{};
     Shares shares_;
     Outputs outputs_{};
     std::list<Waiting> waiting_{};
-    std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn, and nothing else of them
+    std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn; nothing else is compared
     Time started_at_{};
     bool stopping_ = false;
-    bool full_ = false;         // the ledger's volume was, in the last turn
-    bool withdrawing_ = false;  // a turn for what withdraw() says is on its way
+    bool full_ = false;         // the ledger's volume was full in the last turn
+    bool withdrawing_ = false;  // a turn for withdraw() is scheduled
     Result<void> ended_{};
 };
 

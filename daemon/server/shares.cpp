@@ -49,7 +49,7 @@ Settled Shares::answer(Asked& asked) {
 }
 
 std::vector<Settled> Shares::settle(const engine::Turn& turn, gateway::Instant now) {
-    constexpr auto kKept = 60s;  // the end of a request whose client is gone
+    constexpr auto kKept = 60s;  // how long the result is kept for a client that is gone
     std::vector<Settled> settled;
     for (auto asked = asked_.begin(); asked != asked_.end();) {
         Many& many = asked->many;

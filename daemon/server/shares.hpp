@@ -1,8 +1,8 @@
-// Requests that concern many jobs (cancel, close, hold, release, update): a share of them goes into
-// each turn, so that no turn is long and workers and other clients are heard in between. The answer
-// comes when all is committed; a client that waits for a limited time is told how far it is, with a
-// ticket to ask again. rolld's end in the middle leaves some done and nothing answered: asked
-// again, the rest is done.
+// Bulk requests (cancel, close, hold, release, update of many jobs). A share of the jobs is
+// processed in each turn, so that turns stay short and workers and other clients are heard in
+// between. The answer is sent when all is committed. A client with a limited wait gets the
+// progress and a ticket to ask again. If rolld ends in between, some jobs are changed and nothing
+// is answered; repeating the request changes the rest.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,10 @@
 
 namespace roll::server {
 
-// Who waits for an answer.
+// A client that waits for an answer.
 struct Waiter {
     gateway::Peer peer{};
-    std::uint64_t id = 0;  // of the request
+    std::uint64_t id = 0;  // request id
     std::string user{};
     std::optional<gateway::Instant> until{};  // nullopt: until all is done
 };
@@ -30,9 +30,9 @@ struct Waiter {
 struct Many {
     Waiter waiter{};
     std::vector<JobId> jobs{};  // in the order of their inputs
-    // Appends what is asked of one job.
+    // Appends the inputs for one job.
     std::function<void(JobId, std::vector<core::Input>&)> add_inputs{};
-    Result<Json> answer{};  // the first refusal takes its place
+    Result<Json> answer{};  // replaced by the first refusal
 };
 
 struct Settled {
@@ -44,23 +44,24 @@ class Shares {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // inputs: of a turn, of all requests together; each gets those of one job at least. Tickets
-    // follow `ticket`, which no other run of rolld gives out.
+    // `inputs`: per turn, for all requests together; each request gets those of at least one job.
+    // Tickets are numbered after `ticket`, which must be unique per run of rolld.
     explicit Shares(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
 
     void ask(Many many);
-    // Error NotFound: no request of this user has the ticket, or its end was told, or nobody asked
-    // for a minute.
+    // Fails with NotFound if no request of this user has the ticket, its result was delivered, or
+    // nobody asked for a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
-    // Whether nothing is left to put into a turn.
+    // True if no job is left to process.
     bool empty() const;
     void add_to(std::vector<core::Input>& turn);
-    // The answers that are due: of requests that this turn was the last of, in the order in which
-    // they were asked, and of waiters whose time is over.
+    // Returns the due answers: of requests finished in this turn, in the order of arrival, and of
+    // waiters whose time is over.
     std::vector<Settled> settle(const engine::Turn& turn, gateway::Instant now);
-    // Adapts the share to what the last turn took, its commit apart: some milliseconds are wanted.
+    // Adapts the share to the duration of the last turn without its commit; the target is a few
+    // milliseconds.
     void pace(std::chrono::nanoseconds turn);
 
   private:
@@ -72,8 +73,8 @@ class Shares {
         bool awaited = true;
         bool over = false;
         gateway::Instant over_at{};
-        std::size_t done = 0, taken = 0;  // jobs; this turn's are from done to taken
-        std::size_t first = 0, end = 0;   // the turn's inputs
+        std::size_t done = 0, taken = 0;  // jobs; this turn processes those from `done` to `taken`
+        std::size_t first = 0, end = 0;   // range of the turn's inputs
     };
     static Settled answer(Asked& asked);
 

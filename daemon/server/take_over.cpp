@@ -20,8 +20,7 @@ std::string rolld_of(const io::Beacon& beacon) {
                        beacon.endpoint);
 }
 
-// A ledger that was copied back from before the beacon's incarnation has forgotten what the newer
-// one gave out.
+// A ledger restored from before the beacon's incarnation lacks the orders of newer incarnations.
 tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon) {
     return fail(
         ErrorCode::Refused,
@@ -32,7 +31,7 @@ tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon
         "that safe; if that rolld is dead and this is the newest: --take-over");
 }
 
-// Another rolld that took over in the meantime, or did so at the same instant, shows in the file.
+// Claims the beacon and reads it back: another rolld that claimed it meanwhile shows in the file.
 Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
     const io::Beacon own = own_beacon(options, incarnation);
     ROLL_TRY_VOID(io::write_beacon(options.beacon, own));
@@ -61,15 +60,15 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const auto seen = io::read_beacon(options.beacon);
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool old = seen->incarnation > state.incarnation;
-    // A copy of a state directory has a lock of its own, and so do two machines of one name.
+    // The lock does not exclude a copy of the state directory or two machines of the same name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied;
-    // Until all is adopted, this one minds how long an older one may go on; a restart included.
+    // Until all is adopted, also after a restart, keep the older rolld's patience.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));
-    if (!old && !elsewhere) return core::Started{};  // the one before, whose lock is free
+    if (!old && !elsewhere) return core::Started{};  // the previous rolld here, whose lock is free
     if (!elsewhere && !options.take_over) return too_old(state, *seen);
     std::this_thread::sleep_for(options.leases.stillness);
     const auto again = io::read_beacon(options.beacon);

@@ -1,7 +1,7 @@
-// Whether this rolld may serve, by the beacon that another one wrote (leases rules 17 and 19).
+// Decides from the beacon of another rolld whether this one may serve (leases rules 17 and 19).
 //
-// The lock of the ledger tells of a rolld on this machine. One on another machine, or one that goes
-// on with a copy of this ledger, is seen by its beacon alone.
+// The ledger's lock excludes another rolld on this machine. A rolld on another machine, or one
+// that uses a copy of this ledger, is visible only in its beacon.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace roll::server {
 
-// The first record of this process.
+// Returns the first record of this process.
 io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 
-// How to start. Refused: the beacon is of a rolld elsewhere that goes on, or of one on another
-// machine that may and nobody said --take-over; or the ledger is older than the beacon. A rolld
-// with another state directory on this machine counts as elsewhere; if its beacon stands still,
-// this one takes over unasked. To take over it claims the beacon and reads it back; then nothing is
-// started before 35 beats, and as many as the older one may go on without reading it
-// (volume_patience becomes the longer of both), only adopted. Takes its time where another
-// machine's rolld wrote the beacon.
+// Returns how to start. Fails with Refused if the beacon belongs to a rolld elsewhere that is
+// running, or to one on another machine that may be running and --take-over is not set, or if the
+// ledger is older than the beacon. A rolld with another state directory on this machine counts as
+// elsewhere; if its beacon is unchanged, this one takes over without --take-over. Taking over
+// claims the beacon and reads it back. Then jobs are only adopted, not started, for 35 beats plus
+// the time that the older rolld may continue without reading the beacon (`volume_patience`
+// becomes the longer of both). Blocks for a while if another machine's rolld wrote the beacon.
 Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state);
 
 }  // namespace roll::server

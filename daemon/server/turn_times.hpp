@@ -1,4 +1,4 @@
-// How long rolld's turns take: what an operator looks at when its answers come late.
+// Durations of rolld's turns, for operators who see late answers.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 
 namespace roll::server {
 
-// Durations, counted in buckets an eighth of a doubling wide, from a microsecond to over an hour.
+// A histogram of durations: 8 buckets per power of two, from a microsecond to over an hour.
 class Durations {
   public:
     void add(std::chrono::nanoseconds took);
-    // {count, p99_ms, longest_ms}: the 99th percentile is its bucket's upper end.
+    // Returns {count, p99_ms, longest_ms}; p99_ms is the upper end of its bucket.
     Json json() const;
 
   private:
@@ -23,9 +23,9 @@ class Durations {
 };
 
 struct TurnTimes {
-    Durations turns;                          // of the engine, without what the disk took
-    Durations commits;                        // of a turn's events: written and synced
-    std::chrono::nanoseconds last_commit{0};  // of the turn under way; 0: it had nothing to write
+    Durations turns;                          // engine time without disk
+    Durations commits;                        // write and sync of a turn's events
+    std::chrono::nanoseconds last_commit{0};  // of the current turn; 0: nothing to write
 };
 
 }  // namespace roll::server
