@@ -7,7 +7,7 @@
 namespace roll::ledger {
 namespace {
 
-// Whether a pruning rehashed the row that the mark holds.
+// Returns true if a pruning replaced the hash of the marked row.
 Result<bool> was_pruned(sqlite3* database, const Mark& marked) {
     ROLL_TRY(const Statement query,
              prepare(database, "SELECT 1 FROM pruned WHERE seq = ? AND hash = ?"));

@@ -1,4 +1,4 @@
-// The hash chain over the ledger's rows, and the walk along it.
+// The hash chain over the ledger's rows, and its check.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace roll::ledger {
 
-// XXH3-64 of (seq, at, kind, body), seeded with the hash of the row before.
+// Returns XXH3-64 of (seq, at, kind, body), seeded with the hash of the previous row.
 std::uint64_t chain(std::uint64_t before, const core::Row& row);
 
-// seq, at, kind, body: the first columns of a SELECT.
+// Reads seq, at, kind, body, the first columns of a SELECT.
 core::Row row_of(sqlite3_stmt* statement);
 
-// Error Corrupt: the file, what is wrong with it, and the way back.
+// Returns Corrupt with the file, the damage, and how to recover.
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what);
 
-// Walks every row from the first: each hash follows from the one before, and `marked`, if given, is
-// one of them or was the newest before a pruning. The newest row.
+// Checks every row's hash from the first. `marked`, if given, must be one of the rows or the
+// newest row before a pruning. Returns the newest row.
 Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
                          const std::optional<Mark>& marked);
 
-// PRAGMA integrity_check.
+// Runs PRAGMA integrity_check.
 Result<void> check_pages(sqlite3* database, const std::filesystem::path& path);
 
 }  // namespace roll::ledger

@@ -1,4 +1,4 @@
-// The fields of each event by name, written once and used by both directions of the codec.
+// The fields of each event by name, shared by the encoder and the decoder.
 #pragma once
 
 #include "daemon/core/event.hpp"

@@ -70,7 +70,7 @@ Enum enum_from(const Json& json, const std::array<const char*, N>& names) {
     return static_cast<Enum>(found - names.begin());
 }
 
-// What JsonText writes of a value.
+// Converts a value to a form that JsonText can write.
 template <class T>
 const T& put(const T& value) {
     return value;
@@ -108,7 +108,7 @@ std::vector<JsonText> put(const std::vector<core::Place>& places) {
     return all;
 }
 
-// From JSON. These throw; event_from turns what they throw into an Error.
+// Read a value from JSON. They throw; event_from converts exceptions to an Error.
 template <class T>
 void take(const Json& json, T& value) {
     json.get_to(value);
@@ -172,7 +172,7 @@ struct Writer {
     void operator()(const char* name, const T& value) {
         text.add(name, put(value));
     }
-    // A field that older ledgers lack; not written where it says nothing.
+    // A field that older ledgers lack; omitted if it has its default value.
     template <class T>
     void added(const char* name, const T& value) {
         if (value != T{}) (*this)(name, value);

@@ -1,4 +1,4 @@
-// Events as the ledger's rows hold them: a kind and a JSON object, every field present.
+// Encodes events as the ledger's rows: a kind and a JSON object with every field.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace roll::ledger {
 
-// "job_submitted", "attempt_placed", ...
+// Returns "job_submitted", "attempt_placed" and so on.
 const char* kind_of(const core::Event& event);
 
-// The job that the event is about, if it is about one.
+// Returns the job that the event concerns; nullopt if none.
 std::optional<JobId> job_of(const core::Event& event);
 
 std::string body_of(const core::Event& event);
 
-// Corrupt: unknown kind, or a field that is missing, unknown or of the wrong type.
+// Fails with Corrupt for an unknown kind, or a missing, unknown or mistyped field.
 Result<core::Event> event_from(std::string_view kind, std::string_view body);
 
 }  // namespace roll::ledger

@@ -11,7 +11,7 @@ namespace roll::ledger {
 namespace {
 
 struct Told {
-    Mark head;  // of the rows that are as they were written
+    Mark head;  // of the unmodified rows
     std::uint64_t next_job = 1;
 };
 

@@ -1,4 +1,4 @@
-// Numbers of jobs are given once, those of jobs that a restore forgets included: they name
+// Job numbers are never reused, not even numbers forgotten by a restore, because they name
 // directories.
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace roll::ledger {
 
-// The first number that no job of the ledger of `state` has had, be that damaged: what can be read
-// of it is, and each event behind that, up to the mark, may have been a submission. 1 if neither
-// tells of any.
+// Returns the first number that no job of the ledger of `state` can have had, even if the ledger
+// is damaged. Counts the readable jobs, and each later event up to the mark as one possible
+// submission. 1 if neither exists.
 std::uint64_t unused_job(const std::filesystem::path& state);
 
 }  // namespace roll::ledger

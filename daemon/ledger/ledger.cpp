@@ -18,9 +18,10 @@ namespace roll::ledger {
 namespace {
 
 constexpr std::size_t kReadBytesMax = 4u << 20;  // a page of events must fit into a reply
-constexpr std::size_t kPruneShare = 10;          // every row is rehashed: worth it from a tenth on
-// A snapshot costs what is in State, a start what has come since: at most these many events, or a
-// quarter of the jobs if they are many.
+// Pruning rehashes every row: only worthwhile from a tenth on.
+constexpr std::size_t kPruneShare = 10;
+// A snapshot costs the size of State, a start the events since the snapshot. So at most this many
+// events, or a quarter of the number of jobs if that is more.
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
@@ -35,7 +36,7 @@ struct Ledger::Impl {
     Statement begin;
     Statement commit;
     Mark head{};                    // the newest row
-    std::int64_t snapshot_seq = 0;  // of the newest snapshot; 0: none
+    std::int64_t snapshot_seq = 0;  // event of the newest snapshot; 0: none
     SnapshotWriter snapshots{};
 
     std::filesystem::path snapshot_path() const { return path.parent_path() / "ledger.snapshot"; }
@@ -69,8 +70,8 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(Database database, open_database(path));
     if (const auto checked = check_pages(database.get(), path); !checked)
         return tl::unexpected(checked.error());
-    // EXTRA: else a loss of power may bring back the rollback journal of the change to WAL, and
-    // with it the empty file, in whatever the WAL holds by then.
+    // EXTRA: otherwise a power loss may restore the rollback journal from the switch to WAL, and
+    // with it the empty file, under whatever the WAL holds by then.
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=EXTRA"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA journal_mode=WAL"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=FULL"));
@@ -89,8 +90,8 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
                                     std::move(insert), std::move(begin), std::move(commit)});
     ROLL_TRY(impl->head, check_chain(impl->database.get(), path, impl->mark.read()));
     ROLL_TRY_VOID(merge_wal_at_close(impl->database.get(), true));
-    // A rolld that was killed may have written the newest rows and not synced them: a loss of power
-    // can still take them. The mark names them once the WAL is synced, as a checkpoint begins.
+    // A killed rolld may have written the newest rows without syncing them, so a power loss can
+    // still remove them. They are marked only after the checkpoint has synced the WAL.
     if (execute(impl->database.get(), "PRAGMA wal_checkpoint")) impl->mark.write(impl->head);
     return Ledger(std::move(impl));
 }
@@ -135,7 +136,7 @@ Result<void> Ledger::append(std::span<const core::Event> events, Time at) {
     return {};
 }
 
-// The row that it was taken at is looked up: check_chain() has found every row's hash right.
+// Looks up the row of the snapshot; check_chain() has verified all hashes.
 std::optional<Snapshot> Ledger::Impl::snapshot() const {
     auto found = read_snapshot(snapshot_path());
     if (!found) {
@@ -164,7 +165,7 @@ Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) co
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
         if (!event) return damaged(path, event.error().message);
-        // The column is outside the chain, but follows from what is inside.
+        // The column is outside the chain, but must match the chained event.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
             return damaged(path,
@@ -186,7 +187,7 @@ void Ledger::keep_snapshot(const core::State& state, bool now) {
     Impl& impl = *impl_;
     const std::int64_t since = impl.head.seq - impl.snapshot_seq;
     if (now) {
-        impl.snapshots = SnapshotWriter();  // ends one that is being written
+        impl.snapshots = SnapshotWriter();  // ends a running snapshot
         if (since > 0) (void)write_snapshot(impl.snapshot_path(), impl.head, state);
         return;
     }
@@ -196,7 +197,7 @@ void Ledger::keep_snapshot(const core::State& state, bool now) {
         impl.snapshot_seq = impl.head.seq;
 }
 
-// Every row's hash, the first row being the first that is left.
+// Recomputes every row's hash, starting from the first remaining row.
 Result<Mark> Ledger::Impl::rehash() const {
     ROLL_TRY(const Statement all,
              prepare(database.get(), "SELECT seq, at, kind, body FROM events ORDER BY seq"));
@@ -229,7 +230,7 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
         ROLL_TRY_VOID(step(remove.get()));
         sqlite3_reset(remove.get());
     }
-    // The numbers of the events that were the newest are not given again.
+    // Sequence numbers of removed events are not reused.
     ROLL_TRY(Mark next, rehash());
     next.seq = head.seq;
     ROLL_TRY(next, insert_rows(carried_uses(state), now, next));
@@ -237,7 +238,7 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
     head = next;
     mark.write(head);
     std::error_code ignored;
-    std::filesystem::remove(snapshot_path(), ignored);  // it is of the chain as it was
+    std::filesystem::remove(snapshot_path(), ignored);  // it belongs to the old chain
     return {};
 }
 

@@ -1,15 +1,16 @@
-// The ledger: every event, in order, durable, in one SQLite file on a local disk.
+// The ledger: all events in order, durable, in one SQLite file on a local disk.
 //
-// WAL, synchronous=FULL, one transaction an append. SQLite does not notice changed bytes (a flipped
-// byte of a payload passes integrity_check, a flipped byte of the WAL drops committed rows without
-// a word), so rows carry a hash chain, and `ledger.mark` holds the newest (seq, hash) outside the
-// database. Damage is found at open and named; nothing is served from a damaged ledger.
+// WAL, synchronous=FULL, one transaction per append. SQLite does not notice all changed bytes: a
+// flipped byte of a payload passes integrity_check, and a flipped byte of the WAL silently drops
+// committed rows. So rows carry a hash chain, and `ledger.mark` holds the newest (seq, hash)
+// outside the database. Damage is found and reported at open; a damaged ledger is not served.
 //
-// The mark is written after each commit, in place, and not synced: after a crash of the process it
-// is exact, after a loss of power it may be old, and an old mark is still a row of the chain. What
-// it cannot show is the loss of rows that were committed after the last mark that reached the disk.
+// The mark is written in place after each commit and not synced. After a process crash it is
+// exact; after a power loss it may be old, but still matches a row of the chain. It cannot show
+// the loss of rows committed after the last mark that reached the disk.
 //
-// One thread. Never opens the database file but through SQLite (a close would drop its locks).
+// One thread. The database file is opened only through SQLite, because closing another descriptor
+// would drop SQLite's locks.
 #pragma once
 
 #include <cstdint>
@@ -30,36 +31,36 @@ using core::Row;
 
 class Ledger {
   public:
-    // Makes the ledger if there is none. Refused: another rolld has it, or the file is of a newer
-    // format. Corrupt: damage; the message names the file and the hint the way back.
+    // Creates the ledger if there is none. Fails with Refused if another rolld has it or the
+    // file's format is newer, with Corrupt if it is damaged; the message names the file, the hint
+    // how to recover.
     static Result<Ledger> open(const std::filesystem::path& directory);
 
     Ledger(Ledger&&) noexcept;
     Ledger& operator=(Ledger&&) noexcept;
     ~Ledger();
 
-    // Durable on return. Refused: the volume is full, nothing was written. Other errors: the
-    // process must end and read the ledger anew.
+    // Returns after the events are durable. Fails with Refused if the volume is full: nothing was
+    // written. After any other error the process must end and read the ledger again.
     Result<void> append(std::span<const core::Event> events, Time at);
 
-    // State as the fold of every event: of the snapshot, if one of this chain is there, and of what
-    // follows it.
+    // Returns State, by applying all events; starts from the snapshot if it matches this chain.
     Result<core::State> load() const;
-    // The same from the events alone.
+    // Same, without the snapshot.
     Result<core::State> fold() const;
 
-    // Has a snapshot of `state`, which is that of the newest event, written beside the ledger once
-    // so many events have come since the last one that folding them would take a while. In a child
-    // process; `now`: by this one, whatever has come.
+    // Writes a snapshot of `state` next to the ledger if enough events have accumulated since the
+    // last snapshot to make replay slow. `state` must be current. Runs in a child process; with
+    // `now`, in this process and regardless of the number of events.
     void keep_snapshot(const core::State& state, bool now = false);
 
-    // Events after `since`, at most `limit`, of one job if given.
+    // Returns at most `limit` events after `since`; only of `job` if given.
     Result<std::vector<Row>> read(std::int64_t since, int limit, std::optional<JobId> job) const;
 
-    // Drops every event of the jobs that ended before `cutoff` and that no other job needs, if they
-    // are a tenth of all; `state` is what load() gave. How many jobs. To be called before the state
-    // is served: load() then gives one without them, but with what they had used. Events keep their
-    // numbers.
+    // Removes all events of jobs that ended before `cutoff` and that no other job needs, if these
+    // are at least a tenth of all events. `state` is the result of load(). Returns the number of
+    // removed jobs. Call before State is served: load() then returns State without these jobs,
+    // but with their resource use. Events keep their numbers.
     Result<std::size_t> prune(const core::State& state, Time cutoff, Time now);
 
     std::int64_t newest() const;

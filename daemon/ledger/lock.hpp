@@ -1,4 +1,4 @@
-// The lock of a ledger: a file beside the database, for the database file itself is SQLite's alone.
+// The lock of a ledger: a separate file, because only SQLite may open the database file.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,8 @@ namespace roll::ledger {
 
 class Lock {
   public:
-    // DIRECTORY/ledger.lock, held for this object's life. Refused: another rolld has it.
+    // Takes DIRECTORY/ledger.lock for this object's lifetime. Fails with Refused if another rolld
+    // has it.
     static Result<Lock> take(const std::filesystem::path& directory);
     Lock(Lock&& other) noexcept;
     Lock& operator=(Lock&& other) noexcept;
@@ -23,11 +24,11 @@ class Lock {
     int fd_;
 };
 
-// Whether another process holds the lock of this directory.
+// Returns true if another process holds the lock of this directory.
 bool is_locked(const std::filesystem::path& directory);
 
-// Names the directory by its lock file: a copy of the directory has another name, a directory that
-// was moved on its volume keeps it. Empty without a lock file.
+// Returns a name of the directory derived from its lock file: a copy of the directory has another
+// name; moving it on its volume keeps the name. Empty without a lock file.
 std::string identity(const std::filesystem::path& directory);
 
 }  // namespace roll::ledger

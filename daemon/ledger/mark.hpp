@@ -1,7 +1,7 @@
-// The high-water mark: the newest (seq, hash) of the chain, in a file of its own.
+// The high-water mark: the newest (seq, hash) of the chain, in its own file.
 //
-// Two 64-byte slots written in turn, each with a checksum: a crash in mid-write leaves the other
-// readable.
+// Two 64-byte slots with checksums, written alternately: a crash during a write leaves the other
+// one readable.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ class MarkFile {
     MarkFile& operator=(const MarkFile&) = delete;
     ~MarkFile();
 
-    // The newer of the two slots that read well; none in a new file.
+    // Returns the newer valid slot; nullopt in a new file.
     std::optional<Mark> read() const;
 
-    // A mark that cannot be written is no reason to stop: it only tells less. False then.
+    // Returns false if the mark cannot be written. Not fatal: an older mark only proves less.
     bool write(const Mark& mark);
 
   private:

@@ -1,4 +1,5 @@
-// The format of the database: numbered SQL files of schemas/ledger, applied in order, never undone.
+// Versions of the database's format: numbered SQL files of schemas/ledger, applied in order,
+// never reverted.
 #pragma once
 
 #include <string>
@@ -9,11 +10,11 @@
 
 namespace roll::ledger {
 
-// The database's format; 0 for an empty file.
+// Returns the format of the database; 0 for an empty file.
 Result<int> format_of(sqlite3* database);
 
-// Brings the database to this program's version (PRAGMA user_version), each step in one
-// transaction. Refused if it is of a newer one.
+// Upgrades the database to this program's format (PRAGMA user_version), each step in one
+// transaction. Fails with Refused if its format is newer.
 Result<void> migrate(sqlite3* database, const std::string& name);
 
 }  // namespace roll::ledger

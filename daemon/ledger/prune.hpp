@@ -1,4 +1,4 @@
-// Which jobs may be forgotten. Pure.
+// Selects the jobs that may be removed. Pure.
 #pragma once
 
 #include <set>
@@ -7,11 +7,13 @@
 
 namespace roll::ledger {
 
-// Jobs that ended before `cutoff` and that no job which stays names: as a dependency, a source, or
-// the two ends of an automatic export. The newest job stays, so that no number is given twice.
+// Returns jobs that ended before `cutoff` and that no kept job refers to: as a dependency, a
+// source, or the other side of an automatic export. Keeps the newest job, so that no number is
+// reused.
 std::set<JobId> forgettable(const core::State& state, Time cutoff);
 
-// What fair share and quotas of GPU-hours count, as events: what the forgotten jobs used stays.
+// Returns events that carry over the resource use of removed jobs, for fair share and quotas of
+// GPU-hours.
 core::Events carried_uses(const core::State& state);
 
 }  // namespace roll::ledger

@@ -18,7 +18,7 @@
 namespace roll::ledger {
 namespace {
 
-// "roll-snapshot LAYOUT SEQ HASH SIZE SUM", SUM over what stands before it and over the body.
+// "roll-snapshot LAYOUT SEQ HASH SIZE SUM"; SUM covers the header before it and the body.
 std::string header_of(const Mark& at, std::string_view body) {
     const std::string head = fmt::format("roll-snapshot {:016x} {:020} {:016x} {:020} ", layout(),
                                          at.seq, at.hash, body.size());
@@ -72,8 +72,8 @@ SnapshotWriter& SnapshotWriter::operator=(SnapshotWriter&& other) noexcept {
 }
 SnapshotWriter::~SnapshotWriter() { stop(); }
 
-// The child holds no file of this process, the ledger's lock among them, takes no signal for it,
-// and does not outlive it.
+// The child closes all files of this process, such as the ledger's lock, blocks its signals, and
+// is killed if it ends.
 bool SnapshotWriter::start(const std::filesystem::path& path, const Mark& at,
                            const core::State& state) {
     sigset_t all;

@@ -1,7 +1,7 @@
-// A State on disk beside the ledger, so that a start folds only the events that follow it.
+// A copy of State next to the ledger, so that a start applies only the events after it.
 //
-// It is a cache: it names the row of the hash chain that it was taken at, and one that is damaged,
-// of another program's layout or of another chain is not used; the events are folded instead.
+// A cache: it names the row of the hash chain at which it was taken. If it is damaged or belongs
+// to another chain or State layout, it is ignored and all events are applied.
 #pragma once
 
 #include <filesystem>
@@ -15,19 +15,20 @@
 namespace roll::ledger {
 
 struct Snapshot {
-    Mark at;  // the newest row that it holds
+    Mark at;  // the newest row included in `state`
     core::State state;
 };
 
-// Whole or not at all. Not synced: what a loss of power leaves of it is found to be damaged.
+// Writes atomically. Not synced: a snapshot incomplete after a power loss is detected as damaged.
 Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
                             const core::State& state);
 
-// NotFound: none is there. Refused: another program's. Corrupt: it is not what was written.
+// Fails with NotFound if there is none, Refused if another program version wrote it, Corrupt if
+// it is damaged.
 Result<Snapshot> read_snapshot(const std::filesystem::path& path);
 
-// Writes snapshots in a child process, which has a copy of State from the moment of the fork: the
-// caller goes on at once. One at a time.
+// Writes snapshots in a child process, which has a copy of State from the fork, so the caller
+// continues at once. One at a time.
 class SnapshotWriter {
   public:
     SnapshotWriter() = default;
@@ -37,9 +38,9 @@ class SnapshotWriter {
     SnapshotWriter& operator=(const SnapshotWriter&) = delete;
     ~SnapshotWriter();  // ends the child
 
-    // False: no process could be made.
+    // Returns false if no process could be created.
     bool start(const std::filesystem::path& path, const Mark& at, const core::State& state);
-    // Whether one is being written.
+    // True while a snapshot is being written.
     bool busy();
 
   private:

@@ -1,4 +1,4 @@
-// The little of SQLite that the ledger uses, with errors as values.
+// The part of SQLite's interface that the ledger uses, with errors as values.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +22,26 @@ struct FinalizeStatement {
 using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-// Refused for a full volume, Corrupt for a damaged file, Failed for the rest. The message names the
-// file.
+// Returns Refused for a full volume, Corrupt for a damaged file, else Failed. The message names
+// the file.
 Error sqlite_error(sqlite3* database, int code);
 
-// Its WAL stays as it is when it is closed: what a damaged one lost may still be read from it.
+// Closing this database keeps its WAL: rows lost by a damaged database may still be readable
+// there.
 Result<Database> open_database(const std::filesystem::path& path);
-// Whether closing it moves the WAL into the database, as SQLite does by itself.
+// Sets whether closing merges the WAL into the database, SQLite's default.
 Result<void> merge_wal_at_close(sqlite3* database, bool merge);
 Result<void> execute(sqlite3* database, const std::string& sql);
 Result<Statement> prepare(sqlite3* database, std::string_view sql);
 
-// True: a row is there. False: done.
+// Returns true if there is a row, false at the end.
 Result<bool> step(sqlite3_stmt* statement);
-// The whole of a statement that gives no rows; it can be run again.
+// Runs a statement that returns no rows, and resets it for reuse.
 Result<void> step_once(sqlite3_stmt* statement);
 
 void bind_value(sqlite3_stmt* statement, int index, std::int64_t value);
 void bind_value(sqlite3_stmt* statement, int index,
-                std::string_view text);  // text outlives the step
+                std::string_view text);  // `text` must outlive the step
 std::string column_text(sqlite3_stmt* statement, int index);
 
 }  // namespace roll::ledger

@@ -36,7 +36,7 @@ concept Pair = requires {
     typename T::first_type;
 };
 
-// What a container's elements are while they are read: a map's keys are const.
+// The mutable element type of a container: a map's keys are const.
 template <class T>
 struct Element {
     using type = T;
@@ -79,9 +79,9 @@ struct Writer {
 
 struct Reader {
     std::string_view bytes;
-    bool whole = true;  // so far
+    bool whole = true;  // no read has failed yet
 
-    // False, once, if fewer are left.
+    // Returns false if fewer bytes are left. All later reads fail too.
     bool has(std::size_t count) {
         whole = whole && count <= bytes.size();
         return whole;
@@ -106,7 +106,7 @@ struct Reader {
             bytes.remove_prefix(size);
         } else if constexpr (Container<T>) {
             const auto size = take_new<std::size_t>();
-            if (!has(size)) return;  // an element is a byte at least
+            if (!has(size)) return;  // an element has at least one byte
             for (std::size_t i = 0; i < size && whole; ++i)
                 value.insert(value.end(),
                              take_new<typename Element<typename T::value_type>::type>());
@@ -128,7 +128,8 @@ struct Reader {
     }
 };
 
-// "...; auto V = roll::core::JobPhase::Done]": the name if V has one, else its number.
+// Contains the name of V ("...; auto V = roll::core::JobPhase::Done]"), or its number if it has
+// no name.
 template <auto V>
 std::string name_of_value() {
     return __PRETTY_FUNCTION__;
@@ -141,7 +142,7 @@ std::string names_of(std::integer_sequence<int, V...>) {
 
 struct Describer {
     std::string text;
-    std::set<std::string> known{};  // records: a JobSpec holds JobSpecs
+    std::set<std::string> known{};  // types already described; JobSpec is recursive
 
     template <class T>
     void describe() {

@@ -1,7 +1,7 @@
-// State as bytes and back: every field of every part of it but the index, which is made anew.
+// Converts State to bytes and back: every field except the index, which is rebuilt.
 //
-// Fields are found by reflection (Boost.PFR), so one that is added to State is saved without a line
-// here. `layout()` changes with any of them: bytes of another layout are not read.
+// Fields are found by reflection (Boost.PFR), so new fields of State are included automatically.
+// Each change of a field changes `layout()`; bytes of another layout are not read.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace roll::ledger {
 
-// Of this program: its version, and the types of all fields by order, enumerators by name.
+// Returns the layout of this program: a hash of its version and all field types in order, with
+// the enumerators' names.
 std::uint64_t layout();
 
 std::string bytes_of(const core::State& state);
 
-// Corrupt: the bytes end too early, or are too many. They must be of this layout.
+// Requires bytes of this layout. Fails with Corrupt if there are too few or too many.
 Result<core::State> state_from(std::string_view bytes);
 
 }  // namespace roll::ledger
