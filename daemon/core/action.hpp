@@ -1,5 +1,5 @@
-// What we owe the world. Actions are read off State, never stored: after a crash the same State
-// owes the same actions, so every one of them is idempotent by its attempt key.
+// The actions that rolld owes. They are derived from State, never stored: after a crash the same
+// State yields the same actions, so each is idempotent by its attempt key.
 #pragma once
 
 #include <variant>
@@ -38,7 +38,7 @@ struct GiveBackAllocation {
 };
 
 using Action = std::variant<StartMember, KeepMember, StopMember>;
-// Towards Slurm, idempotent by the order's name.
+// Actions towards Slurm, idempotent by the order's name.
 using SlurmAction = std::variant<OrderAllocation, WatchAllocation, GiveBackAllocation>;
 
 }  // namespace roll::core

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 constexpr JobId kLastJob{~std::uint64_t{0}};
 
-// After a take-over an owed start is not sent again: the older rolld may have given the job away.
+// After a take-over an owed start is not repeated: the older rolld may have given the job away.
 Action owed(const State& state, AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up || state.adopting) return KeepMember{place.worker, key};
@@ -35,7 +35,8 @@ std::vector<Action> actions(const State& state) {
     return all;
 }
 
-// A job that waits has no longer time enough on an allocation: then it keeps nobody else from it.
+// Wake when a queued job no longer fits in an allocation's remaining time, so its reservation can
+// be dropped.
 static void add_last_starts(const State& state, Time now, std::optional<Time>& wakeup) {
     std::set<std::chrono::seconds> times;
     for (const auto& [group, line] : state.index.ready) {
@@ -53,10 +54,10 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
     const Index& index = state.index;
     if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
-    // What has passed is done with, or a running attempt that is stopping already.
+    // Past deadlines are handled, or belong to a running attempt that is already stopping.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
-    // A waiting job starts to starve, or may preempt.
+    // Wake when a waiting job starts to starve or may preempt.
     for (const auto& [group, line] : index.ready) {
         const auto next = line.by_age.upper_bound({now - state.policy.starve_after, kLastJob});
         if (next != line.by_age.end())

@@ -1,4 +1,4 @@
-// Slurm allocations in State: what users let rolld order, and what is on order or granted.
+// Slurm allocations in State: the queues that users permit, and allocations ordered or granted.
 #pragma once
 
 #include <cstdint>
@@ -12,49 +12,49 @@
 
 namespace roll::core {
 
-// What `rollctl alloc add` made. Nothing is ordered from one that is paused or being removed.
+// Created by `rollctl alloc add`. A paused queue, or one being removed, orders nothing.
 struct AllocationQueue {
     spec::PilotQueue spec;
     bool paused = false;
-    std::string reason{};  // why it was paused, or what its last order came to if it failed
+    std::string reason{};  // why it is paused, or the failure of its last order
     bool removing = false;
-    bool proven = false;           // a pilot of it has come: until then one order at a time
-    int failures = 0;              // in a row
+    bool proven = false;           // a pilot of it has joined; until then it orders one at a time
+    int failures = 0;              // consecutive failures
     Time not_before{};             // back-off after a failure
-    std::int64_t gpu_seconds = 0;  // used by allocations that have ended
+    std::int64_t gpu_seconds = 0;  // used by ended allocations
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
-// Ordered -> Pending -> Granted -> erased. One that Slurm puts back into its queue is Pending again
-// and goes back: Slurm lets it wait for two minutes, and a new order does not.
+// Ordered -> Pending -> Granted -> erased. An allocation that Slurm requeues becomes Pending
+// again and is given back: Slurm makes it wait for two minutes, a new order does not.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {
     std::string queue;
-    std::uint64_t incarnation = 0;  // with the id it names the order to Slurm, once for all time
+    std::uint64_t incarnation = 0;  // with the id, identifies the order in Slurm permanently
     AllocationPhase phase = AllocationPhase::Ordered;
     std::string slurm_job{};  // set from Pending on
     Time ordered_at{};
     Time granted_at{};
     Time ends_at{};
-    Time used_at{};                    // since when it is idle, if it is
-    std::vector<std::string> nodes{};  // that workers of it came from
-    int joined = 0;                    // workers that have come
+    Time used_at{};                    // last use; the start of idleness if it is idle
+    std::vector<std::string> nodes{};  // nodes of the workers that joined
+    int joined = 0;                    // number of workers that joined
     bool releasing = false;
     bool failed = false;   // it is released because it is of no use
     std::string reason{};  // why it is released
     friend bool operator==(const Allocation&, const Allocation&) = default;
 };
 
-// "3.7": what the order is called besides the ledger's own name.
+// Returns the order's name within this ledger, "3.7".
 std::string order_name(AllocationId id, const Allocation& allocation);
 
-// What Slurm says of an order.
+// State of an order in Slurm.
 enum class SlurmPhase { Pending, Running, Ended };
 
-// Where a roll-worker says that it runs.
+// The allocation that a roll-worker reports to run in.
 struct Pilot {
-    AllocationId allocation;  // 0: of another ledger
+    AllocationId allocation;  // 0: belongs to another ledger
     std::uint64_t incarnation = 0;
     std::string slurm_job{};
     Time ends_at{};

@@ -33,8 +33,8 @@ tl::unexpected<Error> no_such_queue(const std::string& name) {
     return fail(ErrorCode::NotFound, "there is no allocation queue " + name, "rollctl alloc list");
 }
 
-// Whether some worker of it may still work: one that has said that it ends, and has nothing left to
-// end, is done even before its silence has run out.
+// Returns true if some worker of the allocation may still run jobs. A draining worker with no job
+// left counts as done, even before its silence limit.
 bool is_heard(const State& s, AllocationId id) {
     return std::ranges::any_of(s.workers, [&](const auto& item) {
         const auto& [worker_id, worker] = item;
@@ -42,7 +42,7 @@ bool is_heard(const State& s, AllocationId id) {
     });
 }
 
-// Its workers that are done leave with it.
+// Removes the allocation's workers.
 void lose_workers(const State& s, AllocationId allocation, const std::string& reason, Time now,
                   Events& events) {
     for (const auto& [id, worker] : s.workers) {
@@ -55,7 +55,7 @@ void add_end(const State& s, const AllocationEnded& end, Events& events) {
     events.push_back(end);
 }
 
-// An allocation that no worker ever came from, and that we did not take back, has failed.
+// An allocation fails if no worker ever joined it and rolld did not release it.
 AllocationEnded ended(AllocationId id, const Allocation& a, const std::string& reason, Time now) {
     const bool failed = a.failed || (a.joined == 0 && !a.releasing);
     return {id, failed, a.reason.empty() ? reason : a.reason, now};
@@ -72,7 +72,7 @@ int live_workers(const State& s, AllocationId id) {
         s.workers, [&](const auto& item) { return item.second.allocation == id; }));
 }
 
-// apply().
+// Handlers of apply().
 
 void on(State& s, const QueueAdded& e) {
     ROLL_CHECK(!s.queues.contains(e.queue.name));
@@ -131,13 +131,13 @@ void on(State& s, const AllocationEnded& e) {
         queue.not_before = e.at + kBackoffFirst * (1 << doublings);
         if (!queue.paused) queue.reason = e.reason;
     }
-    if (allocation.granted_at != Time{}) {  // requeued meanwhile: used all the same
+    if (allocation.granted_at != Time{}) {  // also if it was requeued meanwhile
         const Time until = std::min(e.at, allocation.ends_at);
         const auto used = std::chrono::ceil<std::chrono::seconds>(until - allocation.granted_at);
         queue.gpu_seconds +=
             std::max<std::int64_t>(used.count(), 0) * queue.spec.nodes * queue.spec.gpus;
     }
-    for (const std::string& node : allocation.nodes) {  // none comes back
+    for (const std::string& node : allocation.nodes) {  // these names are never used again
         s.sessions.erase(node);
         s.generations.erase(node);
     }
@@ -165,7 +165,7 @@ void note_used(State& s, WorkerId worker, Time at) {
     if (allocation != s.allocations.end()) allocation->second.used_at = at;
 }
 
-// decide().
+// Handlers of decide().
 
 Result<Events> on(const State& s, const AddQueue& in, Time now) {
     if (const auto known = s.queues.find(in.queue.name); known != s.queues.end()) {
@@ -199,7 +199,7 @@ Result<Events> on(const State& s, const OrderAnswered& in, Time now) {
     return Events{ended(in.allocation, *a, in.reason, now)};
 }
 
-// A pilot that is heard is worth more than what squeue says of its job.
+// A worker's heartbeat takes precedence over squeue's state of its job.
 Result<Events> on(const State& s, const OrderSeen& in, Time now) {
     const Allocation* a = find(s, in.allocation);
     if (a == nullptr || (!a->slurm_job.empty() && a->slurm_job != in.slurm_job)) return Events{};
@@ -251,7 +251,7 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
     return events;
 }
 
-// An order that is no longer wanted may have reached Slurm all the same: it is given back.
+// An order that is no longer wanted may have reached Slurm, so it is given back.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
     for (const auto& [worker, jobs] : s.index.by_worker) {

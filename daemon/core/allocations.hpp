@@ -1,4 +1,4 @@
-// The halves of apply() and decide() that deal with allocations, and what the rules ask of them.
+// The handlers of apply() and decide() for allocations, and queries used by the rules.
 #pragma once
 
 #include <map>
@@ -29,34 +29,34 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now);
 Result<Events> on(const State& s, const OrderMissing& in, Time now);
 // clang-format on
 
-// What a worker's hello says of the allocation that it came with. Refused: it is none of ours.
+// Decides on the allocation in a worker's hello. Fails with Refused if it is not one of ours.
 Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now);
 
-// Work on this worker has ended: its allocation may be idle from now on.
+// Records that work on this worker has ended: its allocation may be idle from now on.
 void note_used(State& s, WorkerId worker, Time at);
 
-// How many live workers an allocation has.
+// Returns the number of live workers of an allocation.
 int live_workers(const State& s, AllocationId id);
 
-// How many allocations the queue's limits ever allow at once, if `alive` of it are.
+// Returns how many allocations the queue's limits allow at once, if `alive` of it are alive.
 int most_alive(const AllocationQueue& queue, int alive);
 
-// When a rule on allocations has something to do though nothing else happens.
+// Returns when a rule on allocations may act without other input.
 std::optional<Time> allocation_wakeup(const State& s, Time now);
 
 void check_allocations(const State& s);
 
-// True if the worker may be given something new; `excluded`: even if its machine is left out.
+// True if the worker may get new work. `excluded`: even if its machine is excluded.
 bool takes_work(const State& state, const Worker& worker, bool excluded = false);
 
-// When the jobs of a worker must leave it, if that is known.
+// Returns when jobs must leave the worker; nullopt if unknown.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);
 
-// When each granted allocation goes back: its queue's handover before its end, or earlier if a job
-// in it has shown that its saves need more (save_margin), by a quarter of the queue's time at most.
+// Returns when each granted allocation is given back: its queue's handover before its end, or up
+// to a quarter of the queue's time earlier if a job in it needs more time to save (save_margin).
 std::map<AllocationId, Time> go_back_at(const State& state);
 
-// True if a job that starts now can run its whole time before that.
+// True if a job started now can run its whole time before `leaves`.
 bool has_time_for(const std::optional<Time>& leaves, const spec::Resources& wanted, Time now);
 
 }  // namespace roll::core

@@ -17,8 +17,8 @@ auto& at(Map& map, const typename Map::key_type& id) {
     return found->second;
 }
 
-// How much an end says about why the attempt failed. What we stopped, or what fell because a peer
-// did, tells less than what failed by itself.
+// Ranks how much an outcome explains an attempt's failure. Members stopped by rolld or by a lost
+// peer explain less than one that failed by itself.
 int blame(Outcome outcome, int exit_code) {
     constexpr int kExitPeerLost = 76;  // docs/internals.md: exit statuses
     switch (outcome) {
@@ -47,7 +47,7 @@ void on(State& s, const IncarnationRaised& e) {
 void on(State& s, const AdoptingSet& e) { s.adopting = e.adopting; }
 Use& use_of(State& s, const Job& job) { return s.use[{job.spec.account, job.user}]; }
 
-// What was used so far counts by the half-life that held so far.
+// Use so far decays with the previous half-life.
 void on(State& s, const PolicySet& e) {
     for (auto& [user, use] : s.use) {
         use.decayed = use_at(use, e.at, s.policy.half_life);
@@ -55,7 +55,7 @@ void on(State& s, const PolicySet& e) {
     }
     s.policy = e.policy;
 }
-// The jobs that wait for one, and those that lost one, are filed anew.
+// Refiles the jobs whose secrets may have changed.
 void on(State& s, const SecretsKnown& e) {
     s.secrets = e.names;
     const std::set<JobId> open = s.index.open;
@@ -84,7 +84,7 @@ void on(State& s, const JobSubmitted& e) {
     job.array = e.array;
     job.due = due_at(job) <= e.at;
     ++use_of(s, job).jobs;
-    // Whose times it came of may have been forgotten (--keep-ended).
+    // The cron job may have been removed meanwhile (--keep-ended).
     if (const auto cron = s.jobs.find(e.cron); cron != s.jobs.end()) cron->second.cron_last = e.job;
     if (!e.key.empty()) s.keys[e.user][e.key] = e.job;
 }
@@ -179,7 +179,7 @@ void on(State& s, const MemberUp& e) {
     ROLL_CHECK(place != attempt.places.end() && !place->up && !place->ended);
     place->up = true;
 }
-void on(State&, const AttemptFenced&) {}  // for the record
+void on(State&, const AttemptFenced&) {}  // recorded in the ledger only
 void on(State& s, const AttemptEnded& e) {
     Job& job = current(s, e.attempt);
     EndedAttempt ended{.token = e.attempt.token, .placed_at = job.attempt->placed_at};
@@ -244,7 +244,8 @@ void on(State& s, const MachineExcluded& e) {
     machine.excluded_until = e.until;
     machine.reason = e.reason;
 }
-// Faults with a common cause stay: they show that cause in what other machines have next.
+// Faults with a common cause are kept: they are needed to recognize that cause in later faults of
+// other machines.
 void on(State& s, const MachineForgiven& e) {
     const auto found = s.machines.find(e.machine);
     if (found == s.machines.end()) return;
@@ -267,7 +268,7 @@ void on(State& s, const WorkerLost& e) {
     s.workers.erase(e.worker);
 }
 
-// The job that the event changes; 0: none.
+// Returns the job that the event changes; 0 if none.
 template <class E>
 JobId job_of(const E& e) {
     if constexpr (requires { e.parent; }) {

@@ -1,4 +1,4 @@
-// One try of a job, and what it leaves.
+// One attempt of a job, and its results.
 #pragma once
 
 #include <algorithm>
@@ -13,23 +13,23 @@
 
 namespace roll::core {
 
-// How an attempt ended. Infra: lost worker, killed by a signal that we did not send, full disk.
-// App: the program failed. Invalid: the input can never work. Yielded: stopped at a step boundary
-// after a checkpoint, wants to go on. Stopped: ended because we asked.
+// Outcome of an attempt. Infra: lost worker, killed by a signal that Roll did not send, full
+// disk. App: the program failed. Invalid: the input can never work. Yielded: stopped at a step
+// boundary after a checkpoint and wants to continue. Stopped: ended on request.
 enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
 
 // Starting -> Running -> Stopping -> ended. Starting -> Stopping is legal.
 enum class AttemptPhase { Starting, Running, Stopping };
 
-// What an attempt holds of one worker. The order of an attempt's places is that of node ranks.
+// Resources of one worker held by an attempt. An attempt's places are in the order of node ranks.
 struct Place {
     WorkerId worker;
     std::vector<int> slots;  // indices, 0..Worker::slots-1
     std::vector<int> gpus;   // indices, 0..Worker::gpus-1
-    bool up = false;         // its ranks have come up
-    bool ended = false;      // this member has reported its end; a spare has nothing to end
-    int gpu_percent = 100;   // of each of its GPUs
-    bool spare = false;      // runs nothing: held to replace one that fails
+    bool up = false;         // its ranks have started
+    bool ended = false;      // this member has reported its end; never set for a spare
+    int gpu_percent = 100;   // share of each GPU
+    bool spare = false;      // runs nothing; held to replace a failing node
     friend bool operator==(const Place&, const Place&) = default;
 };
 
@@ -37,22 +37,23 @@ struct Attempt {
     Token token;
     AttemptPhase phase = AttemptPhase::Starting;
     std::vector<Place> places{};
-    std::vector<std::string> nodes{};  // of the places: names outlive a lost worker
-    int variant = 0;                   // of the job's resources: JobSpec::shape()
+    std::vector<std::string> nodes{};  // node names of the places, kept after a worker is lost
+    int variant = 0;                   // index of the job's resource variant, see JobSpec::shape()
     Time placed_at{};
     std::optional<Time> started_at{};
-    // The bad end of a member that the attempt is judged by, kept until every member has ended: the
-    // first that came of itself, before those that we or a lost peer brought about.
+    // The failure that decides the attempt's outcome, kept until every member has ended: the
+    // first member that failed by itself takes precedence over members stopped by rolld or by a
+    // lost peer.
     std::optional<Outcome> outcome{};
-    std::string blamed{};     // the node of that member
-    std::set<int> matched{};  // of retry.on_log, by any member
-    int exit_code = 0;        // as a shell would show it: 128+n for signal n
+    std::string blamed{};     // node of that member
+    std::set<int> matched{};  // retry.on_log patterns matched by any member
+    int exit_code = 0;        // as in a shell: 128+n for signal n
     std::string reason{};
-    bool preempted = false;   // stops because a job of higher priority wants its place
-    std::uint64_t asked = 0;  // checkpoints that somebody asked it for
-    std::uint64_t saved = 0;  // the newest of these that is recorded
+    bool preempted = false;   // stopping because a job of higher priority needs its place
+    std::uint64_t asked = 0;  // number of the newest requested checkpoint
+    std::uint64_t saved = 0;  // newest of these that is recorded
 
-    // What it holds of the worker; null: nothing.
+    // Returns the resources held on the worker; nullptr if none.
     const Place* place_on(WorkerId worker) const {
         const auto place = std::ranges::find(places, worker, &Place::worker);
         return place == places.end() ? nullptr : &*place;
@@ -69,16 +70,16 @@ struct EndedAttempt {
     Outcome outcome = Outcome::Done;
     int exit_code = 0;
     std::string reason{};
-    std::string blamed{};  // node
+    std::string blamed{};  // node that decided the outcome
     friend bool operator==(const EndedAttempt&, const EndedAttempt&) = default;
 };
 
-// A checkpoint that counts: its directory lies under its final name and the ledger has it.
+// A valid checkpoint: its directory has its final name and the ledger has recorded it.
 struct Checkpoint {
     std::int64_t step = 0;
     Token token;
     std::string directory;    // absolute
-    std::uint64_t asked = 0;  // the request of its attempt that it answers; 0: none
+    std::uint64_t asked = 0;  // request of its attempt that it answers; 0: none
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 

@@ -3,7 +3,7 @@
 namespace roll::core {
 namespace {
 
-// Time{} stands for none.
+// Time{} means unset.
 struct Mover {
     std::chrono::milliseconds step;
 
@@ -43,7 +43,7 @@ void move_instants(State& state, std::chrono::milliseconds step) {
     for (auto& [name, queue] : state.queues) move(queue.not_before);
     for (auto& [id, allocation] : state.allocations) move(allocation);
     for (auto& [user, use] : state.use) move(use.at);
-    state.index = make_index(state);  // ordered by instants
+    state.index = make_index(state);  // rebuilt because it is sorted by time
 }
 
 }  // namespace roll::core

@@ -1,4 +1,4 @@
-// Moves the instants in State by a step of the system's clock.
+// Shifts the times in State by a step of the system clock.
 #pragma once
 
 #include <chrono>
@@ -7,9 +7,8 @@
 
 namespace roll::core {
 
-// Moves every instant that was noted by `step`, so that as much time has passed since as before and
-// durations go on. Begin, deadline, the times of cron and the end that Slurm told for an allocation
-// are of the wall clock and stay.
+// Shifts every recorded time by `step`, so that elapsed durations stay the same. Begin, deadline,
+// cron times and the end of an allocation reported by Slurm are wall clock times and stay.
 void move_instants(State& state, std::chrono::milliseconds step);
 
 }  // namespace roll::core

@@ -20,7 +20,8 @@ std::vector<int> part_of_a_gpu(const Free& free, int percent) {
     return {best};
 }
 
-// The NUMA nodes in order: those that have enough first, the tightest of them; then the widest.
+// Sorts the NUMA nodes: first those with enough GPUs, fewest free first; then the others, most
+// free first.
 std::vector<int> whole_gpus(const Free& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
@@ -43,11 +44,11 @@ std::vector<int> whole_gpus(const Free& free, int count) {
     return chosen;
 }
 
-// As many near each of the chosen GPUs; then those near GPUs of which least is left, so that a free
-// GPU keeps its slots.
+// Chooses slots evenly near the chosen GPUs, then near GPUs with the least capacity left, so that
+// a free GPU keeps its slots.
 std::vector<int> slots_near(const Free& free, const std::vector<int>& gpus, int count) {
-    std::map<int, int> seen;                        // of each chosen GPU
-    std::vector<std::tuple<bool, int, int>> order;  // far, round or what is left, slot
+    std::map<int, int> seen;                        // slots chosen per GPU
+    std::vector<std::tuple<bool, int, int>> order;  // far, round or remaining share, slot
     for (const int slot : free.slots) {
         const int near = gpu_near(slot, free);
         const bool chosen = std::ranges::count(gpus, near) > 0;

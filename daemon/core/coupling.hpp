@@ -1,16 +1,16 @@
-// Which GPUs and slots of its worker a member gets: GPUs of one NUMA node, and the slots that lie
-// near them.
+// Chooses a member's GPUs and slots on its worker: GPUs of one NUMA node, and slots near them.
 #pragma once
 
 #include "daemon/core/room.hpp"
 
 namespace roll::core {
 
-// Slot s of S lies near GPU s * G / S: roll-worker binds the programs of a slot to CPUs near that.
+// Slot s of S is near GPU s * G / S: roll-worker binds a slot's programs to CPUs near that GPU.
 int gpu_near(int slot, const Free& free);
 
-// `wanted` must fit. Whole GPUs: of the NUMA node with the fewest free ones that has enough, else
-// of as few nodes as will do. A part of one: of the GPU with the least left that has enough.
+// Requires that `wanted` fits. Whole GPUs come from the NUMA node with the fewest free GPUs that
+// suffice, else from as few nodes as possible. A GPU share comes from the GPU with the least left
+// that suffices.
 Place place_on(WorkerId id, const Free& free, const spec::Resources& wanted);
 
 }  // namespace roll::core

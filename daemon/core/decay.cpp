@@ -27,7 +27,7 @@ std::uint64_t decay_factor(Milliseconds elapsed, Milliseconds half_life) {
     const auto halves = elapsed / half_life;
     if (halves >= 32) return 0;
     const auto rest = static_cast<std::uint64_t>((elapsed % half_life).count());
-    // The bits of rest / half_life after the point, each a factor.
+    // Each binary digit of rest / half_life after the point contributes a factor.
     auto fraction = static_cast<std::uint64_t>((Wide(rest) << 32) / half_life.count());
     std::uint64_t factor = kOne;
     for (const std::uint32_t root : kRoots) {

@@ -21,7 +21,7 @@ tl::unexpected<Error> no_such_job(JobId id) {
                 "rollctl jobs -a");
 }
 
-// The current attempt of `key`, if the claim's token is current and the worker is a member of it.
+// Returns the current attempt if the key's token is current, else nullptr.
 const Attempt* current(const State& s, const AttemptKey& key) {
     const Job* job = find(s.jobs, key.job);
     return job && job->attempt && job->attempt->token == key.token ? &*job->attempt : nullptr;
@@ -60,7 +60,8 @@ Result<Events> on(const State& s, const SetPolicy& in, Time now) {
     return Events{PolicySet{in.policy, now}};
 }
 
-// Error NotFound: there is no such account. Refused: it is not this user's, or it is full.
+// Returns the account of a submission. Fails with NotFound if it does not exist, Refused if the
+// user may not use it or it is full.
 Result<std::string> admit(const State& s, const Submit& in, int count) {
     const spec::Policy& policy = s.policy;
     std::string account = in.spec.account;
@@ -86,7 +87,7 @@ Result<Events> on(const State& s, const SetSecrets& in, Time) {
     return Events{SecretsKnown{in.names}};
 }
 
-// Of a whole submission.
+// Checks that all secrets of a job of the submission exist.
 Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec& spec) {
     if (const auto name = missing_secret(s, in.user, spec)) {
         return fail(ErrorCode::NotFound, in.user + " has no secret " + *name,
@@ -95,7 +96,7 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
     return {};
 }
 
-// The first job of an array stands for all of its jobs.
+// An `after` that names the first job of an array refers to all of its jobs.
 Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     for (spec::After& after : afters) {
         const Job* job = find(s.jobs, after.job);
@@ -105,7 +106,7 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// The same as an older rolld wrote it: each job of an array by itself.
+// Expands dependencies on arrays to one per job, as an older rolld stored them.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
     for (const spec::After& after : afters) {
@@ -118,7 +119,8 @@ std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::
     return all;
 }
 
-// The spec of each job of a submission: one, the jobs of a chain, or the tasks of an array.
+// Returns the spec of each job of a submission: a single job, the jobs of a chain, or the tasks
+// of an array.
 Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId first) {
     if (const auto problems = spec::check_chain(spec); !problems.empty())
         return fail(ErrorCode::InvalidArgument,
@@ -131,8 +133,8 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
     return tasks;
 }
 
-// A key that is known names its job: said again it changes nothing. Priority and begin do not
-// tell two jobs apart, since they may have been changed meanwhile.
+// A known key names an existing job: repeating its submission changes nothing. Differences in
+// priority and begin are ignored, since they may have been changed meanwhile.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
@@ -149,7 +151,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
                 "rollctl show " + std::to_string(id.value));
 }
 
-// A job is put only into one that is open, and the same user's.
+// A job may only be added to an open group of the same user.
 Result<void> check_into(const State& s, const Submit& in) {
     const spec::JobSpec& spec = in.spec;
     const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
@@ -173,7 +175,7 @@ Result<void> check_into(const State& s, const Submit& in) {
     return {};
 }
 
-// A job that is put into another, and waits for it, would never start.
+// A job added to a group that it waits for would never start.
 Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                           const spec::JobSpec& spec) {
     if (!into || !lead_to(s, spec.after, *into)) return {};
@@ -186,7 +188,7 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit it without into or without after");
 }
 
-// Its sizes, and the jobs that it names; its `after` learns which of them are arrays.
+// Checks sizes and the jobs that the spec names. Marks the dependencies that refer to arrays.
 Result<void> check(const State& s, spec::JobSpec& spec) {
     ROLL_TRY_VOID(check_sizes(spec));
     if (!spec.cron.empty()) {
@@ -279,7 +281,7 @@ Result<Events> on(const State& s, const SetBegin& in, Time now) {
     return Events{JobBeginChanged{in.job, in.begin, now, in.by}};
 }
 
-// One sentence for each state in which there is nothing to save.
+// Returns one sentence why the job cannot save a checkpoint now; empty if it can.
 std::string cannot_save(const Job& job) {
     if (!job.spec.trains())
         return std::string("is a ") + spec::name_of(job.spec.kind) +
@@ -302,7 +304,7 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1, in.by}};
 }
 
-// To go on with all nodes is to use those again that are left out for their faults, too.
+// Resuming dispatch also lifts the exclusion of machines for faults.
 Result<Events> on(const State& s, const StopDispatch& in, Time) {
     Events events;
     if (s.stopped != in.why)
@@ -313,7 +315,7 @@ Result<Events> on(const State& s, const StopDispatch& in, Time) {
     return events;
 }
 
-// To use a node again is to forget the faults of its machine, too.
+// Undraining a node also lifts its machine's exclusion.
 Result<Events> on(const State& s, const Drain& in, Time) {
     Events events;
     const std::string machine = machine_of(in.node);
@@ -328,8 +330,9 @@ Result<Events> on(const State& s, const Drain& in, Time) {
     return fail(ErrorCode::NotFound, "there is no node " + in.node, "rollctl nodes");
 }
 
-// A node that says hello with a new session was restarted: it killed what the old one ran before it
-// registered, so the old worker is gone. A late message of the old one must not bring it back.
+// A hello with a new session means that the node's roll-worker was restarted. It killed the old
+// one's processes before registering, so the old worker is gone. A late message of the old worker
+// must not bring it back.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0)
         return fail(ErrorCode::InvalidArgument, "a worker cannot have fewer than no slots");
@@ -340,7 +343,7 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
             return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
     }
     if (s.index.by_session.contains(in.session)) return Events{};
-    // The first word of a process that is dead by now, which took longer than its successor's.
+    // A delayed hello of a process that has already been replaced.
     const auto* newest = find(s.generations, in.node);
     if (newest && in.generation > 0 && in.generation < *newest)
         return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
@@ -361,10 +364,10 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
     return Events{WorkerLost{in.worker, in.reason, now}};
 }
 
-// Slurm may be wrong: the node's processes may run on until their bound has run out. Two attempts
-// of a job that trains do no harm meanwhile, as what they write is named by token and only the
-// current one's counts; other jobs wait until the worker is lost. It gets nothing new, should it
-// come back.
+// Slurm may be wrong: the node's processes may run until their lease and fence expire. For
+// training jobs two attempts at once are harmless, because their output is named by token and
+// only the current attempt's counts; other jobs wait until the worker is lost. The worker gets no
+// new work if it returns.
 Result<Events> on(const State& s, const NodeDown& in, Time) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || !worker->quiet) return Events{};
@@ -380,7 +383,8 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
     return events;
 }
 
-// Its worker is told to kill it (FENCED); once a worker and attempt, the gateway sees to that.
+// The worker is told to kill the attempt (FENCED). The gateway reports each attempt once per
+// worker.
 Result<Events> on(const State& s, const StaleClaim& in, Time now) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || is_current(s, in.worker, in.attempt)) return Events{};
@@ -389,7 +393,7 @@ Result<Events> on(const State& s, const StaleClaim& in, Time now) {
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
     const Place* place = member(s, in.attempt, in.worker);
-    const bool lost = !s.workers.contains(in.worker);  // in this very turn
+    const bool lost = !s.workers.contains(in.worker);  // lost in this turn
     if (place == nullptr || place->up || place->ended || lost) return Events{};
     const auto is_up = [&](const Place& p) { return p.up || p.ended || &p == place; };
     Events events{MemberUp{in.attempt, in.worker}};
@@ -410,7 +414,7 @@ Result<Events> on(const State& s, const MemberExited& in, Time) {
     return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason, in.matched);
 }
 
-// A member that was never up may not have got its order yet: it is owed again, not ended.
+// A member that was never up may not have received its start order: the order is repeated.
 Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const Place* place = member(s, in.attempt, in.worker);
     if (place == nullptr) return Events{};
@@ -421,8 +425,8 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     return end_member(s, in.worker, in.attempt, Outcome::Infra, 1, "the worker no longer runs it");
 }
 
-// The steps of one attempt only grow. An older attempt's record of the same step or a later one
-// gives way: the current attempt did not start from it, so it could not be read.
+// An attempt's steps only grow. A record of an older attempt at the same or a later step is
+// replaced: the current attempt did not start from it, so it was unusable.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

@@ -12,7 +12,7 @@ Held holds(const AllOf* all) {
     return all->left > 0 ? Held::Not : Held::Yes;
 }
 
-// Of a condition on a job in this phase.
+// Evaluates a condition on a job in this phase.
 Held holds(spec::After::Condition condition, JobPhase phase) {
     if (!is_over(phase)) return Held::Not;
     const bool ok = phase == JobPhase::Done;
@@ -25,7 +25,7 @@ Held holds(spec::After::Condition condition, JobPhase phase) {
     return Held::Never;
 }
 
-// What its end has left to export, the job that does it included.
+// True if the job's end leaves an export to wait for.
 bool exports(const Job& job) {
     return job.phase == JobPhase::Done && !job.spec.export_document.empty();
 }

@@ -1,4 +1,4 @@
-// Whether what a job waits for has come.
+// Evaluates a job's dependencies.
 #pragma once
 
 #include <vector>
@@ -9,29 +9,30 @@ namespace roll::core {
 
 enum class Held { Not, Yes, Never };
 
-// Whether this one holds. `index` counts for arrays: State's, unless that is being made.
+// Evaluates one dependency. `index` holds the counts of arrays: State's, or the one being built.
 Held holds(const State& state, const spec::After& after, const Index& index);
 
-// What is counted of a condition on an array; null: its jobs are forgotten.
+// Returns the counts for a condition on an array; nullptr if the array was removed.
 const AllOf* all_of(const Index& index, const spec::After& after);
 
-// The job on whose end one that names no array hangs: the one that it names, or that one's export
-// once it is queued.
+// Returns the job that decides a dependency not on an array: the named job, or its export once
+// that is queued.
 JobId awaited(const State& state, const spec::After& after);
 
-// Whether more may come of a condition: its job is not over, or its export is to be waited for.
+// True if the dependency's result may still change: its job has not ended, or its export is
+// pending.
 bool may_change(const State& state, const spec::After& after, const Index& index);
 
-// False too for a job that is forgotten: only what nobody waits for is.
+// Also false for a removed job, because only jobs that nothing waits for are removed.
 bool is_open(const State& state, JobId id);
 
-// The worst of all of a job's `after`: Never, then Not, then Yes.
+// Returns the worst result of all of a job's `after`: Never before Not before Yes.
 Held dependencies(const State& state, const Job& job, const Index& index);
 
-// Whether one of these waits for `wanted`, by whatever way: an open job waits for what is in it.
+// True if a dependency leads to `wanted`, directly or not. An open group waits for its jobs.
 bool lead_to(const State& state, const std::vector<spec::After>& afters, JobId wanted);
 
-// The first `after` of the job that can no longer hold.
+// Returns the first `after` of the job that can no longer be met; nullptr if none.
 const spec::After* impossible(const State& state, const Job& job);
 
 }  // namespace roll::core

@@ -1,4 +1,4 @@
-// What has been decided. Events are the ledger's rows and the only way State changes.
+// Decisions. Events are the ledger's rows and the only way to change State.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace roll::core {
 
-// `by`: the user who asked for it; empty: nobody did, or an older rolld did not say.
+// `by`: the user who requested it; empty if nobody did or an older rolld did not record it.
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};

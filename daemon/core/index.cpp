@@ -17,7 +17,7 @@ Group group_of(const Job& job) {
     return group;
 }
 
-// Until when a queued job may start at all, or a running one run.
+// Returns until when a queued job may start, or a running one may run, given its deadline.
 Time last_instant(const Job& job) {
     const bool queued = job.phase == JobPhase::Queued;
     return *job.spec.deadline - (queued ? job.spec.shortest_time() : std::chrono::seconds(0));
@@ -35,7 +35,7 @@ Time ended_at(const State& state, JobId id) {
     return job == state.jobs.end() ? Time{} : job->second.ended_at.value_or(Time{});
 }
 
-// What one job of an array means for each condition on all of them; -1: takes that back.
+// Adds (`by` = 1) or removes (-1) one job of an array from the counts of each condition.
 void count_task(const State& state, JobId id, const Job& job, int by, Index& index) {
     Tasks& tasks = index.arrays[job.array];
     tasks.count += by;
@@ -72,7 +72,7 @@ void add_queued(const State& state, JobId id, const Job& job, Index& index) {
         if (job.closed) index.closed.insert(id);
         return;
     }
-    // What only sends others never runs itself.
+    // A cron job only queues others and never runs itself.
     const bool cron = !job.spec.cron.empty();
     if (!job.due || cron) index.sleeping.insert({due_at(job), id});
     const bool ready = !cron && job.due && !job.held && held == Held::Yes;
@@ -108,7 +108,7 @@ void add_places(JobId id, const Job& job, Index& index) {
     for (const Place& place : job.attempt->places) index.by_worker[place.worker].insert(id);
 }
 
-// An empty set is no entry.
+// Removes sets that become empty.
 template <class Map>
 void erase_from(Map& map, const typename Map::key_type& key,
                 const typename Map::mapped_type::key_type& value) {
@@ -174,8 +174,8 @@ static void file_anew(State& state, const std::set<JobId>& ids) {
     }
 }
 
-// Who waited for a job that is over is filed anew: its place depends on how this one ended. Who
-// waits for an array is only once that is decided.
+// Refiles the dependents of an ended job, because their state depends on its outcome. Dependents
+// of an array are refiled only once its condition is decided.
 void file(State& state, JobId id) {
     const std::vector<JobId> tasks = tasks_at(state, id);
     for (const JobId task : tasks) count_task(state, task, state.jobs.at(task), 1, state.index);

@@ -1,5 +1,5 @@
-// What the rules walk instead of all jobs: apply() keeps it, so that a turn costs what is open or
-// has changed, not what ever was.
+// Indexes that the rules iterate instead of all jobs, maintained by apply(). So a turn's cost
+// depends on the open and changed jobs, not on all of State.
 #pragma once
 
 #include <array>
@@ -21,17 +21,17 @@ namespace roll::core {
 struct Job;
 struct State;
 
-// Queued jobs that placement cannot tell apart: if the first of a group does not fit, none does.
+// Queued jobs that are equal for placement: if the first of a group does not fit, none does.
 struct Group {
     spec::Resources resources{};
     std::vector<spec::Resources> variants{};
-    JobId array{};  // the first job of its array; 0: none
+    JobId array{};  // first job of its array; 0: none
     std::string account{};
     std::string user{};
     friend auto operator<=>(const Group&, const Group&) = default;
 };
 
-// Higher priority first, then the older job.
+// Sort key: higher priority first, then the older job.
 struct Turn {
     int priority = 0;
     JobId job;
@@ -42,19 +42,19 @@ struct Turn {
     }
 };
 
-// The ready jobs of a group, in both of the orders in which they may be looked at.
+// The ready jobs of a group in both orders in which placement visits them.
 struct Line {
     std::set<Turn> by_turn;
-    std::set<std::pair<Time, JobId>> by_age;  // since when nothing but room keeps them
+    std::set<std::pair<Time, JobId>> by_age;  // time since which only capacity is missing
     friend bool operator==(const Line&, const Line&) = default;
 };
 
-// A condition on all jobs of an array, as far as they have met it.
+// Counts of a condition on all jobs of an array.
 struct AllOf {
-    int left = 0;               // of these it cannot be told yet
-    int failed = 0;             // these can meet it no more
-    Time met{};                 // by the last that has
-    std::set<JobId> waiting{};  // who waits for it
+    int left = 0;               // undecided
+    int failed = 0;             // can no longer meet it
+    Time met{};                 // when the last one met it
+    std::set<JobId> waiting{};  // dependents
     friend bool operator==(const AllOf&, const AllOf&) = default;
 };
 
