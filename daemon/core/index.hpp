@@ -64,50 +64,52 @@ struct Tasks {
     friend bool operator==(const Tasks&, const Tasks&) = default;
 };
 
-// The jobs of an array that this job's phase says something of: itself, and the one whose
-// export it is.
+// Returns the jobs of an array whose counts depend on this job: itself, and the job that it
+// exports.
 std::vector<JobId> tasks_at(const State& state, JobId id);
 
 struct Index {
-    std::set<JobId> open;                         // not over
-    std::set<JobId> running;                      // have an attempt
-    std::map<Group, Line> ready;                  // nothing but room keeps them from starting
-    std::set<std::pair<Time, JobId>> sleeping;    // queued and not due: when they will be
-    std::set<std::pair<Time, JobId>> deadlines;   // of jobs that are not over: when it must act
-    std::set<JobId> doomed;                       // queued and to be cancelled
-    std::set<JobId> to_export;                    // ended well, and their export is not queued
-    std::map<JobId, std::set<JobId>> dependents;  // of a job that is not over: who waits for it
-    std::map<JobId, std::set<JobId>> inside;  // of an open job: those of its jobs that are not over
-    std::set<JobId> closed;                   // open jobs that are closed and not over
-    std::map<JobId, int> array_running;       // by the array's first job
-    std::map<JobId, Tasks> arrays;            // by the same
-    std::map<std::string, WorkerId> by_session;     // the workers
-    std::map<WorkerId, std::set<JobId>> by_worker;  // whose attempt holds something of it
+    std::set<JobId> open;                        // not ended
+    std::set<JobId> running;                     // have an attempt
+    std::map<Group, Line> ready;                 // only capacity is missing
+    std::set<std::pair<Time, JobId>> sleeping;   // queued and not due, by due time
+    std::set<std::pair<Time, JobId>> deadlines;  // of jobs that have not ended: next action time
+    std::set<JobId> doomed;                      // queued and to be cancelled
+    std::set<JobId> to_export;                   // ended well; their export is not queued yet
+    // Of a job that has not ended: jobs waiting for it.
+    std::map<JobId, std::set<JobId>> dependents;
+    std::map<JobId, std::set<JobId>> inside;     // of an open group: its jobs that have not ended
+    std::set<JobId> closed;                      // closed groups that have not ended
+    std::map<JobId, int> array_running;          // keyed by the array's first job
+    std::map<JobId, Tasks> arrays;               // keyed by the array's first job
+    std::map<std::string, WorkerId> by_session;  // all workers
+    // Jobs whose attempt holds resources of the worker.
+    std::map<WorkerId, std::set<JobId>> by_worker;
     friend bool operator==(const Index&, const Index&) = default;
 };
 
-// When a queued job may start: its begin time and its back-off are over.
+// Returns when a queued job may start: the later of its begin time and the end of its back-off.
 Time due_at(const Job& job);
 
-// Since when a ready job waits for nothing but room: it was submitted, due, put back into the
-// queue, and what it waits for had ended.
+// Returns the time since which a ready job only lacks capacity: the latest of its submission, due
+// time, requeueing and the end of its dependencies.
 Time ready_since(const State& state, const Job& job, const Index& index);
 
-// Takes the job out of the index, and puts it where it belongs: around each change of a job.
+// Remove a job from the index before a change of the job, and add it again afterwards.
 void unfile(State& state, JobId id);
 void file(State& state, JobId id);
 
-// Around each change of what the job's attempt holds: not with each of its members, of which a wide
-// gang has many.
+// The same around changes of the places that the job's attempt holds; not needed for changes of
+// single members, which are many in a wide gang.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 
-// The jobs whose attempt holds something of the worker, be it of a member that has ended.
+// Returns the jobs whose attempt holds resources of the worker, even for a member that has ended.
 const std::set<JobId>& jobs_on(const State& state, WorkerId worker);
-// Whether a member that has not ended is there.
+// True if a member that has not ended is on the worker.
 bool is_busy(const State& state, WorkerId worker);
 
-// The index of all jobs, from nothing: what file() must have led to.
+// Builds the index of all jobs from scratch. file() must always lead to the same index.
 Index make_index(const State& state);
 
 }  // namespace roll::core

@@ -1,4 +1,4 @@
-// What the world has told us. An Input is a claim, not yet a fact: decide() judges it.
+// Claims from outside. An Input is not yet a fact: decide() judges it.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace roll::core {
 
-// `by`: the user who asks for it.
+// `by`: the user who requests it.
 // clang-format off
 struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld begins: raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };

@@ -6,10 +6,10 @@
 namespace roll::core {
 namespace {
 
-// Slots, and hundredths of each GPU.
+// Slots, and hundredths of each GPU in use.
 using Taken = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
 
-// No slot and no part of a GPU is given twice, and none that the worker does not have.
+// Checks that no slot or GPU share is assigned twice or does not exist.
 void check_place(const State& state, const Job& job, const Place& place, Taken& taken) {
     ROLL_CHECK(std::ssize(place.slots) == job.resources().slots_per_node);
     ROLL_CHECK(std::ssize(place.gpus) == job.resources().gpus_per_node);

@@ -7,9 +7,9 @@
 namespace roll::core {
 namespace {
 
-constexpr int kLookAhead = 16;  // of a half-life: what runs counts as if it ran on so long
+constexpr int kLookAhead = 16;  // running jobs are charged half_life / kLookAhead in advance
 
-constexpr int kWhole = 100;  // of a GPU, in hundredths
+constexpr int kWhole = 100;  // a whole GPU in hundredths
 
 constexpr const char* kWantLess = "submit it again with less in resources";
 
@@ -28,7 +28,8 @@ std::vector<std::string> account_path(const spec::Policy& policy, const std::str
     std::vector<std::string> path;
     for (auto at = policy.accounts.find(account); at != policy.accounts.end();
          at = policy.accounts.find(at->second.parent)) {
-        if (path.size() > policy.accounts.size()) break;  // a circle, which rolld.yaml may not hold
+        // A cycle, which rolld.yaml may not contain.
+        if (path.size() > policy.accounts.size()) break;
         path.push_back(at->first);
     }
     return path;
@@ -71,7 +72,7 @@ namespace {
 template <class Sum>
 std::optional<Excess> over(const std::string& who, const std::string& path, const Sum& sum,
                            const spec::Quota& quota, const spec::Resources& wanted) {
-    // In hundredths, which a GPU may be shared in.
+    // In hundredths, because GPUs can be shared.
     const auto check = [&](const std::optional<int>& most, int borrow, std::int64_t now,
                            std::int64_t more, const char* what,
                            const char* key) -> std::optional<Excess> {
@@ -127,7 +128,7 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
                 spec::policy_of(policy, job.user).quota, wanted);
 }
 
-// What runs counts as if it ran on for a while, so that who has just been given much waits.
+// Charges running jobs in advance, so that a user who has just received much waits.
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =
         std::chrono::milliseconds(state_.policy.half_life) / kLookAhead;
@@ -150,8 +151,8 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
     return scores;
 }
 
-// Whether an account of the job has more than is its own of something that it wants; with it, if
-// it has not started.
+// True if an account of the job exceeds its own quota of something that the job wants. Includes
+// the job itself unless `started`.
 bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
     const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {

@@ -1,4 +1,5 @@
-// The policy's quotas and shares, and arrays' limits, over what runs now and what this turn starts.
+// Quotas and fair shares of the policy, and arrays' limits, applied to running jobs and those
+// started in this turn.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,13 @@
 
 namespace roll::core {
 
-// One limit that a job would pass if it started now.
+// A limit that a job would exceed if it started now.
 struct Excess {
     std::string rule;     // array, quota
     std::string why;      // one sentence
-    std::string setting;  // "accounts.lab.gpus" of rolld.yaml; empty: a higher one does not help
-    // What to do where it would not start though all others ended; empty: they let it in.
+    std::string setting;  // "accounts.lab.gpus" in rolld.yaml; empty if raising it does not help
+    // Remedy if the job exceeds the limit even with nothing else running; empty if others' ends
+    // suffice.
     std::string remedy{};
 };
 
@@ -24,20 +26,21 @@ class Limits {
   public:
     Limits(const State& state, Time now);
 
-    // What would be passed if this job started with `wanted`, one of its shapes; none: it may.
+    // Returns the limit that this job would exceed with `wanted`, one of its variants; nullopt if
+    // it may start.
     std::optional<Excess> excess(const Job& job, const spec::Resources& wanted) const;
-    // It starts so; -1: it leaves.
+    // Counts the job with `wanted`; `sign` = -1 removes it.
     void add(const Job& job, const spec::Resources& wanted, int sign = 1);
 
-    // Fair share, smaller is earlier: for each level from the top, what the account or user has
-    // used of its share. Empty without fair share.
+    // Returns the job's fair-share key, smaller first: per level from the top, use of the account
+    // or user divided by its share. Empty without fair share.
     std::vector<std::int64_t> rank(const Job& job) const;
 
-    // Whether an account of the job has more than is its own, having borrowed it.
+    // True if an account of the job uses more than its own quota, that is, borrows.
     bool borrows(const Job& job) const;
-    // Whether an account of the job would, if it started in any shape that the limits allow.
+    // True if an account of the job would borrow if it started in any allowed variant.
     bool would_borrow(const Job& job) const;
-    // Whether the job would stay within what is its own accounts'.
+    // True if the job would stay within its accounts' own quotas.
     bool owns(const Job& job) const;
 
   private:
@@ -45,8 +48,8 @@ class Limits {
         int slots = 0;
         int gpu_hundredths = 0;
         std::int64_t gpu_ms = 0;
-        std::int64_t gpu_ms_spent = 0;  // of these, by attempts that have ended
-        std::int64_t used = 0;          // decayed
+        std::int64_t gpu_ms_spent = 0;  // part of `gpu_ms` by ended attempts
+        std::int64_t used = 0;          // decayed use
     };
     void add_to(Sum& sum, const spec::Resources& resources, int sign) const;
     bool is_over(const Job& job, const spec::Resources& wanted, bool started) const;
@@ -55,17 +58,19 @@ class Limits {
     const State& state_;
     std::map<std::string, Sum> accounts_{};
     std::map<std::string, Sum> users_{};
-    std::map<User, Sum> users_of_{};  // of an account
+    std::map<User, Sum> users_of_{};  // per account
     std::map<JobId, int> arrays_{};
 };
 
-// The shapes that the job may start with now: within the limits, and over before its deadline.
+// Returns the variants that the job may start with now: within the limits and finished before its
+// deadline.
 std::vector<int> allowed_shapes(const Job& job, const Limits& limits, Time now);
 
-// A submission of `count` jobs by this user would pass a limit on jobs; empty: it does not.
+// Returns the limit on jobs that a submission of `count` jobs by this user would exceed; nullopt
+// if none.
 std::optional<Excess> too_many_jobs(const State& state, const User& user, int count);
 
-// The accounts of a job from its own to the topmost.
+// Returns a job's account and its ancestors, up to the topmost.
 std::vector<std::string> account_path(const spec::Policy& policy, const std::string& account);
 
 }  // namespace roll::core

@@ -10,15 +10,15 @@ namespace roll::core {
 namespace {
 
 constexpr std::size_t kFaultsMax = 64;
-constexpr auto kSameTime = std::chrono::seconds(60);  // longer than silence is counted
+constexpr auto kSameTime = std::chrono::seconds(60);  // longer than the silence limit
 
-// Asked to end, or its allocation is.
+// True if the worker is draining or its allocation is being released.
 bool was_to_go(const State& state, const Worker& worker) {
     const auto a = state.allocations.find(worker.allocation);
     return worker.draining || (a != state.allocations.end() && a->second.releasing);
 }
 
-// Null if it is lost.
+// Returns the worker blamed for the attempt's failure; nullptr if it is lost.
 const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     const auto node = std::ranges::find(attempt.nodes, attempt.blamed);
     if (node == attempt.nodes.end()) return nullptr;
@@ -27,7 +27,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Adds the machine's faults of this sort and time to `beside`; true if it has had one.
+// Appends the machine's faults of the same kind and time to `beside`. Returns true if there are
+// any.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {
@@ -37,9 +38,10 @@ bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& besid
     return beside.size() > before;
 }
 
-// Marks all faults of this sort and time where they have a common cause: a power cut, a network
-// that failed, jobs that fail everywhere. Two machines that lose their workers at once show one.
-// Attempts fail at once on two bad machines too: of those three machines must be hit, and most.
+// Marks simultaneous faults of the same kind as common if they seem to have one cause: a power
+// cut, a network failure, jobs that fail everywhere. Two machines that lose their workers at once
+// are enough. Failed attempts must affect three machines and most of all, because two bad
+// machines may fail at once.
 void mark_common(State& state, const Fault& fault) {
     std::vector<Fault*> beside;
     std::ptrdiff_t hit = 0;

@@ -1,4 +1,4 @@
-// What is remembered of the machines' faults, and which are left out for them.
+// Records the machines' faults, and which machines are excluded for them.
 #pragma once
 
 #include <optional>
@@ -18,43 +18,43 @@ struct Fault {
     Time at{};
     JobId job;
     bool certain = false;  // a check of the machine itself failed
-    bool lost = false;     // its worker was lost or restarted: one fault, whatever ran there
-    bool common = false;   // others had one at the same time: not held against this machine
+    bool lost = false;  // its worker was lost or restarted: one fault, however many jobs ran there
+    bool common = false;  // others had one at the same time: not counted against this machine
     friend bool operator==(const Fault&, const Fault&) = default;
 };
 
 struct Machine {
-    std::vector<Fault> faults{};           // since it was last forgiven, oldest first
-    std::optional<Time> excluded_until{};  // gets nothing new until then
+    std::vector<Fault> faults{};           // since the last pardon, oldest first
+    std::optional<Time> excluded_until{};  // no new work until then
     std::string reason{};
     friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// Exit codes of attempts, by roll-worker (docs/internals.md): the job's output takes no more; a
-// check of the node failed, the job's own or the site's.
+// Exit codes of attempts, set by roll-worker (docs/internals.md): the job's output cannot be
+// written; the job's check of the node failed; the site's check failed.
 inline constexpr int kExitRefused = 4;
 inline constexpr int kExitUnfit = 77;
 inline constexpr int kExitUnhealthy = 78;
 
-// Of a node's name: pilots on one machine have names of their own, "gpu7.a12".
+// Returns the machine of a node name: pilots on one machine have their own names, "gpu7.a12".
 std::string machine_of(const std::string& node);
 
 bool is_excluded(const State& state, const Worker& worker);
 
-// The job's current attempt ends as an infra failure: remembers it of the machine that is to blame.
-// Not counted: a machine that was about to go, a worker that is lost (note_loss() counts that) and
-// the job's output (kExitRefused).
+// Records a fault of the blamed machine when the job's current attempt ends as an infra failure.
+// Not recorded: machines that were draining or being released, lost workers (see note_loss()) and
+// failures of the job's output (kExitRefused).
 void note_fault(State& state, JobId id, Time at);
 
-// The worker is about to be erased as lost: one fault of its machine if it ran something and was
-// not about to go.
+// Records one fault when a worker is about to be erased as lost, if it ran something and was not
+// draining or being released.
 void note_loss(State& state, WorkerId id, Time at);
 
-// Why a machine is to be excluded for its faults since then; empty: it is not.
+// Returns why a machine should be excluded for its faults after `since`; empty if it should not.
 std::string fault_of(const State& state, const Machine& machine, Time since);
 
-// Whether an excluded machine would not be, had been known then what is now: that others had the
-// same faults at the same time.
+// True if an excluded machine would not be excluded with what is known now: others had the same
+// faults at the same time.
 bool was_innocent(const State& state, const Machine& machine);
 
 }  // namespace roll::core

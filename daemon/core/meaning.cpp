@@ -5,7 +5,7 @@
 namespace roll::core {
 namespace {
 
-// Of an end that is the program's own or the world's, the exit code's meaning first.
+// Returns the matching rules for an app or infra failure; the exit code's rule comes first.
 std::vector<const spec::Meaning*> all_meanings(const Job& job, Outcome outcome) {
     std::vector<const spec::Meaning*> all;
     const spec::Retry& retry = job.spec.retry;

@@ -1,4 +1,4 @@
-// What retry.on_exit and retry.on_log say of the end of an attempt.
+// Applies retry.on_exit and retry.on_log to the end of an attempt.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,15 @@
 
 namespace roll::core {
 
-// What the job's current attempt, if it ends so, is to be followed by: the strictest of all that
-// its exit code and log mean (stop, then avoid_node, then retry); none: what its class says.
+// Returns the action after the end of the job's current attempt: the strictest one that its exit
+// code and logs select (stop, then avoid_node, then retry). nullopt: the outcome's default
+// applies.
 std::optional<spec::OnExit> meaning_of(const Job& job, Outcome outcome);
 
-// The labels that this end gives the job.
+// Returns the labels that this end adds to the job.
 std::set<std::string> labels_of(const Job& job, Outcome outcome);
 
-// The pattern of the log that stops the job; empty: none does.
+// Returns the log pattern that stops the job; empty if none does.
 std::string stopping_pattern(const Job& job, Outcome outcome);
 
 }  // namespace roll::core

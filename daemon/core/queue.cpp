@@ -11,7 +11,7 @@ Queue::Queue(const State& state, Time now, const Limits& limits)
     for (Cursor& cursor : cursors_) enter(&cursor);
 }
 
-// Puts in the next job of the group: the oldest while it starves, then by turn without those.
+// Inserts the next job of the group: starving jobs by age first, then the others by priority.
 void Queue::enter(Cursor* cursor) {
     const Line& line = *cursor->line;
     if (cursor->oldest != line.by_age.end() && starves(cursor->oldest->first)) {
@@ -31,7 +31,7 @@ void Queue::enter(Cursor* cursor) {
     }
 }
 
-// Shares and quotas: what has been given out meanwhile changes who is first.
+// Re-sorts by shares and quotas, which jobs started meanwhile have changed.
 void Queue::sort_anew() {
     if (state_.policy.half_life.count() == 0 && state_.policy.accounts.empty()) return;
     for (auto heads = std::exchange(heads_, {}); !heads.empty();) {
@@ -46,7 +46,7 @@ void Queue::sort_anew() {
 }
 
 std::optional<JobId> Queue::next() {
-    if (last_ != nullptr) {  // it was given what it asked for
+    if (last_ != nullptr) {  // the last job was started
         enter(last_);
         sort_anew();
     }

@@ -1,4 +1,4 @@
-// The ready jobs in the order in which they may start.
+// Visits the ready jobs in the order in which they may start.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace roll::core {
 
-// A place in that order. Who has waited for the policy's `starve_after` comes first, the longest
-// first; then who need not borrow; then higher priority; then, with fair share, whose account and
-// user have used less of their shares; then the older job. So a job waits at most `starve_after`
-// until only those are before it that were ready before it was.
+// Sort key of that order: jobs that waited for the policy's `starve_after` come first, by age;
+// then jobs that need not borrow; then higher priority; then, with fair share, less use of the
+// account's and user's shares; then the older job. So after `starve_after` only jobs that became
+// ready earlier are ahead of a job.
 struct Rank {
-    bool fresh = true;  // has not waited so long
-    Time since{};       // of one that has
+    bool fresh = true;  // has not waited for `starve_after`
+    Time since{};       // for a starving job
     bool borrows = false;
     std::int64_t low_priority = 0;
     std::vector<std::int64_t> use{};  // Limits::rank
@@ -25,16 +25,16 @@ struct Rank {
 };
 class Queue {
   public:
-    // `limits` must outlive it; what is added there counts for who comes next.
+    // `limits` must outlive this; what is added to it affects the order.
     Queue(const State& state, Time now, const Limits& limits);
 
-    // The next job to look at.
+    // Returns the next job to try; nullopt at the end.
     std::optional<JobId> next();
-    // Leaves out the rest of the last one's group.
+    // Skips the rest of the last job's group.
     void drop() { last_ = nullptr; }
 
   private:
-    // How far a group has been looked at.
+    // Position within a group.
     struct Cursor {
         const Line* line = nullptr;
         std::set<std::pair<Time, JobId>>::const_iterator oldest{};
@@ -52,7 +52,7 @@ class Queue {
     Cursor* last_ = nullptr;
 };
 
-// Ready jobs in order, all of them.
+// Returns all ready jobs in order.
 std::vector<JobId> due_jobs(const State& state, Time now);
 
 }  // namespace roll::core

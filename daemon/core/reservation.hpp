@@ -1,10 +1,10 @@
-// Backfill (EASY): the first job that must wait has a reservation, and a later job may start only
-// where it cannot move that back, every job taking its whole time.
+// Backfill (EASY): the first job that must wait gets a reservation, and a later job may start
+// only where it cannot delay it, assuming that every job uses its whole time.
 //
-// The reservation is the earliest instant at which the job fits if each running attempt ends at its
-// limit. A later job may take a place if it ends before that instant, or if at that instant the
-// first job fits beside it. Where it cannot be told because attempts without a limit are in the
-// way, it may take only workers that the first job could not use at all.
+// The reservation is the earliest time at which the job fits if each running attempt ends at its
+// limit. A later job may take a place if it ends before that time, or if the first job then fits
+// beside it. If the time is unknown because attempts without a limit are in the way, it may only
+// take workers that the first job cannot use at all.
 #pragma once
 
 #include <chrono>
@@ -16,10 +16,10 @@
 
 namespace roll::core {
 
-// A backfilled attempt is given this beyond its limit: to come up, and to save and stop.
+// Time beyond its limit assumed for a backfilled attempt: to start, and to save and stop.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
-// Who holds places, and until when; none: it cannot be told.
+// Places held by an attempt, and until when; nullopt: unknown.
 struct Holder {
     std::optional<Time> until;
     std::vector<Place> places;
@@ -27,18 +27,19 @@ struct Holder {
 
 class Reservation {
   public:
-    // `free` is what is free now, `all` what the workers have that the job may go to, `held` who
-    // holds the difference (of other workers, too).
+    // `free`: free capacity now. `all`: all capacity of the workers that the job may use. `held`:
+    // holders of the difference, possibly also on other workers.
     Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
                 std::vector<Holder> held);
 
-    // When the job starts at the latest; none: it cannot be told.
+    // Returns the latest start of the job; nullopt if unknown.
     std::optional<Time> at() const { return at_; }
 
-    // Places in `free` for a later job that starts now; none: it would move the first one back.
+    // Returns places in `free` for a later job that starts now; empty if it would delay the first
+    // job.
     std::vector<Place> places_beside(const spec::Resources& later, const Room& free, Time now,
                                      std::set<WorkerId> avoid);
-    // It has been given them.
+    // Records that a later job was given `places`.
     void add(const spec::Resources& later, const std::vector<Place>& places, Time now);
 
   private:
@@ -48,14 +49,14 @@ class Reservation {
 
     spec::Resources wanted_;
     std::optional<Time> at_{};
-    Room room_;  // what is free then
+    Room room_;  // free capacity at that time
     std::set<WorkerId> fitting_{};
 };
 
-// When an attempt ends at the latest, its stop not counted; none: it has no limit. That it stops
-// already tells no instant.
+// Returns the latest end of an attempt, without the time for stopping; nullopt if it has no
+// limit. A stopping attempt has no known end time.
 std::optional<Time> latest_end(const Job& job, Time now);
-// The same of one with this limit that began then.
+// Same for an attempt with this limit that began at `began`.
 std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,
                                Time now);
 

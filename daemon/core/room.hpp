@@ -1,4 +1,4 @@
-// What of the workers is free, and where a gang would fit.
+// Free capacity of the workers, and where a gang fits.
 #pragma once
 
 #include <chrono>
@@ -14,24 +14,24 @@ namespace roll::core {
 
 inline constexpr int kWholeGpu = 100;
 
-// What is free of a worker.
+// Free capacity of a worker.
 struct Free {
     std::vector<int> slots;       // indices
-    std::vector<int> gpus;        // of each GPU, in hundredths
-    int slots_in_all = 0;         // that the worker has
-    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: not known
-    std::string segment{};        // of the network; empty: not known
-    // How long jobs may stay; none: for ever.
+    std::vector<int> gpus;        // per GPU, in hundredths
+    int slots_in_all = 0;         // total slots of the worker
+    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: unknown
+    std::string segment{};        // network segment; empty: unknown
+    // How long jobs may stay; nullopt: no limit.
     std::optional<std::chrono::milliseconds> left{};
 };
 using Room = std::map<WorkerId, Free>;
 
 bool fits(const spec::Resources& wanted, const Free& free);
 
-// All that the workers have which take jobs and are heard.
+// Returns the whole capacity of workers that take jobs and are heard.
 Room all_room(const State& state, Time now);
-// The same, those included that are not heard just now, and if `excluded` those of machines that
-// are left out for their faults.
+// Same, including workers that are not heard now and, if `excluded`, workers of excluded
+// machines.
 Room known_room(const State& state, Time now, bool excluded = false);
 
 // Without what attempts hold. A place is held until the whole attempt has ended, not only its
