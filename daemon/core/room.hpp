@@ -34,18 +34,18 @@ Room all_room(const State& state, Time now);
 // machines.
 Room known_room(const State& state, Time now, bool excluded = false);
 
-// Without what attempts hold. A place is held until the whole attempt has ended, not only its
-// member: a gang's next attempt must not start beside what is left of this one.
+// Returns the capacity not held by attempts. Places are held until the whole attempt has ended,
+// not only the member: a gang's next attempt must not start next to the rest of this one.
 Room free_room(const State& state, Time now);
 
-// The places of a gang, its spares last, or none if it does not fit whole. Workers to avoid come
-// last; then the fullest that fit come first, so that wide gangs find whole nodes
-// (segments.hpp, coupling.hpp).
+// Returns the places of a gang, spares last; empty if it does not fit as a whole. Workers in
+// `avoid` are used last; of the others, the fullest that fit are used first, so that wide gangs
+// find whole nodes (segments.hpp, coupling.hpp).
 std::vector<Place> find_places(const spec::Resources& wanted, const Room& room,
                                const std::set<WorkerId>& avoid = {});
 
 void take(Room& room, const std::vector<Place>& places);
-// What of these places the room's workers have.
+// Returns capacity of workers that are still in `room`; places on other workers are ignored.
 void give(Room& room, const std::vector<Place>& places);
 
 }  // namespace roll::core

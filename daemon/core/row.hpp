@@ -1,5 +1,5 @@
-// An event as the ledger holds it and as people read it: its place in the order, its time, its kind
-// and its fields as a JSON object.
+// An event as stored in the ledger and displayed: its number, time, kind, and fields as a JSON
+// object.
 #pragma once
 
 #include <cstdint>

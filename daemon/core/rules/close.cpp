@@ -5,7 +5,7 @@
 namespace roll::core {
 namespace {
 
-// Jobs that were put into it are younger than it is.
+// Jobs are younger than the group that they were added to.
 Event end_of(const State& state, JobId id, Time now) {
     int all = 0;
     int bad = 0;

@@ -1,7 +1,8 @@
-// Machines that keep failing are left out for a while: after the policy's number of faults within
-// its time, of two jobs at least, for a single job may be to blame itself; at once where a check of
-// the machine failed. The last machine that takes jobs is never left out, and one is used again
-// when a ready job can run nowhere else, unless its own check failed: there no job can run.
+// Excludes machines that keep failing for a while: after the policy's number of faults within its
+// time, from at least two jobs, because a single job may be to blame itself; at once if a check
+// of the machine failed. The last machine that takes jobs is never excluded. An excluded machine
+// is used again if a ready job can run nowhere else, unless the machine's own check failed: no
+// job can run there.
 #include <algorithm>
 #include <set>
 
@@ -12,7 +13,7 @@
 namespace roll::core {
 namespace {
 
-// Whether some allocation queue may order such nodes.
+// True if some allocation queue may order such nodes.
 bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     return std::ranges::any_of(state.queues, [&](const auto& item) {
         const AllocationQueue& queue = item.second;
@@ -22,7 +23,7 @@ bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     });
 }
 
-// The excluded machines that ready jobs need since nothing else can hold them.
+// Finds the excluded machines without which some ready job fits nowhere.
 class Needed {
   public:
     Needed(const State& state, Time now)

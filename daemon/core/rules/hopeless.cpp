@@ -9,7 +9,7 @@ namespace {
 using Condition = spec::After::Condition;
 
 constexpr int kExitCancelled = 130;
-constexpr int kExitNeverRan = 125;  // no program's: docs/internals.md
+constexpr int kExitNeverRan = 125;  // used by no program: docs/internals.md
 
 std::string hopeless(const spec::After& after) {
     const std::string job =
@@ -21,7 +21,8 @@ std::string hopeless(const spec::After& after) {
     return job + " did not end well, and this job waits for that";
 }
 
-// The queued jobs that end in this turn, in order, each once, and those that fall with them.
+// Collects the queued jobs that end in this turn and the dependents that end with them, in order,
+// each once.
 class Ends {
   public:
     Ends(const State& state, Time now) : state_(state), now_(now) {}
@@ -57,7 +58,7 @@ class Ends {
             }
         }
     }
-    // Once: the first job of the array that falls brings down all that wait for it.
+    // Only once per condition: the first ended job of the array ends all dependents.
     void add_waiting(const spec::After& after) {
         if (!fallen_.insert({after.condition, after.job}).second) return;
         for (const JobId dependent : all_of(state_.index, after)->waiting)
@@ -68,7 +69,7 @@ class Ends {
     Time now_;
     Events events_;
     std::set<JobId> ended_;
-    std::set<std::pair<Condition, JobId>> fallen_;  // conditions on arrays
+    std::set<std::pair<Condition, JobId>> fallen_;  // handled conditions on arrays
     std::deque<std::pair<JobId, std::string>> falling_;
 };
 

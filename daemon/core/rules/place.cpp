@@ -15,9 +15,9 @@ class Placer {
           free_(free_room(state, now)),
           limits_(state, now) {}
 
-    // Shares and quotas change with what is given out, and the order with them: then it is gone
-    // through again until nothing more starts.
-    // The first job that must wait, once all has been given out.
+    // Starts jobs until a pass over the queue starts nothing more. Repeats the pass because
+    // shares and quotas change with each start.
+    // Returns the reservation of the first job that must wait.
     std::optional<Promise> promise() {
         run();
         if (!first_) return std::nullopt;
@@ -36,7 +36,7 @@ class Placer {
         std::vector<Place> places;
     };
 
-    // Once through the queue; true if something was placed.
+    // Goes once through the queue. Returns true if something was placed.
     bool pass() {
         first_.reset();
         Limits limits = limits_;
@@ -52,7 +52,7 @@ class Placer {
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            if (shunned.empty()) queue.drop();  // others of its group may go where it does not
+            if (shunned.empty()) queue.drop();  // others of its group avoid other workers
             if (first_) continue;
             const Room others = shunned.empty() ? Room{} : without(all_, shunned);
             const Room& all = shunned.empty() ? all_ : others;
@@ -64,12 +64,12 @@ class Placer {
             if (!state_.policy.backfill) break;
             first_.emplace(job.spec.shape(*wanted), without(free_, shunned), all, held());
             first_id_ = *id;
-            limits.add(job, job.spec.shape(*wanted));  // its quota is kept for it too
+            limits.add(job, job.spec.shape(*wanted));  // reserve its quota too
         }
         return events_.size() > before;
     }
 
-    // The first shape of the job that fits now.
+    // Returns the first variant of the job that fits now.
     std::optional<Choice> find(const Job& job, const std::vector<int>& shapes,
                                const std::set<WorkerId>& shunned) {
         const std::set<WorkerId> avoid = avoided_workers(state_, job);
@@ -95,7 +95,7 @@ class Placer {
             {id, {state_.incarnation, job.attempts + 1}}, choice.places, now_, choice.variant});
     }
 
-    // Who holds what is not free, the attempts of this turn included.
+    // Returns the holders of used capacity, including attempts placed in this turn.
     std::vector<Holder> held() const {
         std::vector<Holder> all;
         for (const JobId id : state_.index.running) {
@@ -117,7 +117,7 @@ class Placer {
     Room free_;
     Limits limits_;
     std::set<JobId> placed_{};
-    std::optional<Reservation> first_{};  // of the first job that must wait
+    std::optional<Reservation> first_{};  // for the first job that must wait
     JobId first_id_{};
     Events events_{};
 };
@@ -133,8 +133,8 @@ std::optional<Promise> promised(const State& state, Time now) {
     return Placer(state, now).promise();
 }
 
-// A job that no set of live workers could ever hold is not the first that must wait, nor one that
-// its array's limit or a quota keeps.
+// Jobs that no set of live workers could hold, or that their array's limit or a quota blocks, get
+// no reservation.
 Events place_jobs(const State& state, Time now) {
     if (state.adopting || !dispatches(state)) return {};
     return Placer(state, now).run();

@@ -1,7 +1,7 @@
-// Preemption: the first job that waits may have the places of attempts of lower priority that have
-// run for the policy's `min_run`, or those with which others have borrowed its quota. They stop as
-// at a time limit, after a checkpoint, and go back to the queue; so a job is preempted at most once
-// in each `min_run` that it runs.
+// Preemption: the first waiting job may take the places of attempts of lower priority that have
+// run for the policy's `min_run`, or of attempts that borrow its quota. These stop as at a time
+// limit, after a checkpoint, and are requeued; so a job is preempted at most once per `min_run`
+// of running.
 #include <algorithm>
 
 #include "daemon/core/queue.hpp"
@@ -12,16 +12,16 @@
 namespace roll::core {
 namespace {
 
-constexpr std::size_t kVictimsMax = 256;  // a turn stays bounded
+constexpr std::size_t kVictimsMax = 256;  // bounds the work of a turn
 
-// The first job that only room keeps, or what others have borrowed of its quota.
+// Returns the first job blocked only by missing capacity or by quota that others borrow.
 std::optional<JobId> first_waiting(const State& state, Time now, const Limits& limits) {
     if (state.adopting || state.stopped) return std::nullopt;
     const Room all = all_room(state, now);
     Queue queue(state, now, limits);
     while (const auto id = queue.next()) {
         const Job& job = state.jobs.at(*id);
-        // A job that its array's limit keeps back takes nobody's place.
+        // A job blocked by its array's limit preempts nobody.
         const auto excess = limits.excess(job, job.spec.resources);
         if (excess && excess->rule == "array") {
             queue.drop();
@@ -35,7 +35,7 @@ std::optional<JobId> first_waiting(const State& state, Time now, const Limits& l
     return std::nullopt;
 }
 
-// Who may be stopped for it: lowest priority first, then who has run least.
+// Returns the attempts that may be stopped for `first`: lowest priority first, then shortest run.
 std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
                                const Limits& limits) {
     const bool reclaims = limits.owns(first);
@@ -58,7 +58,7 @@ std::vector<JobId> victims_for(const State& state, const Job& first, Time now,
     return victims;
 }
 
-// Room and limits as they would be without some attempts.
+// Capacity and limits as they would be without some attempts.
 class Without {
   public:
     Without(const State& state, const Job& first, Time now)
@@ -83,8 +83,8 @@ class Without {
         take(room_, state_.jobs.at(id).attempt->places);
         limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources());
     }
-    // Whether it may be stopped for what the first job owns: somebody of equal priority only as
-    // long as he has more than is his.
+    // True if the job may be stopped for the first job's own quota; at equal priority only while
+    // it borrows.
     bool may_leave(const Job& job) const {
         return job.spec.priority < first_.spec.priority || limits_.borrows(job);
     }
@@ -97,7 +97,8 @@ class Without {
     Limits limits_;
 };
 
-// The fewest of them, in their order, that make room for it; none: all of them do not.
+// Returns the fewest victims, in order, that make room for the job; empty if all of them do not
+// suffice.
 std::vector<JobId> choose(const State& state, Without without, const std::vector<JobId>& victims) {
     std::vector<JobId> chosen;
     for (const JobId id : victims) {
@@ -110,7 +111,7 @@ std::vector<JobId> choose(const State& state, Without without, const std::vector
     std::vector<JobId> needed;
     for (const JobId id : chosen) {
         without.stay(id);
-        if (without.fits()) continue;  // its place is not needed after all
+        if (without.fits()) continue;  // stopping it is not necessary
         without.leave(id);
         needed.push_back(id);
     }
@@ -129,7 +130,7 @@ Events preempt_jobs(const State& state, Time now) {
     for (const JobId id : state.index.running) {
         if (state.jobs.at(id).attempt->phase == AttemptPhase::Stopping) without.leave(id);
     }
-    if (without.fits()) return {};  // room is being made
+    if (without.fits()) return {};  // enough attempts are already stopping
     Events events;
     for (const JobId id : choose(state, without, victims_for(state, job, now, limits))) {
         const std::string reason = "preempted by job " + std::to_string(first->value);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kFailuresMax = 5;
 
-// Why this allocation must go, whatever waits; empty: it need not.
+// Returns why this allocation must be given back even if jobs wait; empty if it need not.
 std::string end_reason(const State& state, const Allocation& a, Time leaves, Time now) {
     const AllocationQueue& queue = state.queues.at(a.queue);
     if (queue.removing) return "its queue is being removed";

@@ -4,7 +4,7 @@
 
 namespace roll::core {
 
-// What ends comes before what starts, and an export is queued in the turn that its job ends.
+// Endings come before starts, and an export is queued in the turn in which its job ends.
 std::span<const Rule> rules() {
     static constexpr std::array kRules = {
         Rule{end_lost_members},     Rule{release_allocations}, Rule{hand_over_jobs},

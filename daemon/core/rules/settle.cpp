@@ -9,18 +9,18 @@ namespace {
 
 constexpr int kExitCancelled = 130;
 
-// What the end of an attempt is counted as, each with a number of tries of its own.
+// Class of an attempt's end; each has its own retry budget.
 enum class Class { Infra, App, Timeout, Preempted, Yielded, Final };
 
-// After the n-th failure of its class.
+// Returns the end of the back-off after the n-th failure of its class.
 Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     auto wait = retry.backoff;
     for (int i = 1; i < failures && wait < retry.backoff_max; ++i) wait *= 2;
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-// The node to shun from now on: one that the end's meaning says so of, or where the job has failed
-// before through no fault of its own.
+// Returns the node to avoid from now on: selected by the job's on_exit or on_log rule, or one
+// where the job failed before with an infra failure; else empty.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
     if (meaning_of(job, outcome) == spec::OnExit::AvoidNode) return node;
@@ -41,7 +41,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     if (meaning) return meaning == spec::OnExit::Stop ? Class::Final : Class::Infra;
     switch (outcome) {
         case Outcome::Yielded: return Class::Yielded;
-        case Outcome::Stopped:  // by what took its place in the world
+        case Outcome::Stopped:  // replaced by another attempt or orphaned
         case Outcome::Infra: return Class::Infra;
         case Outcome::App: return Class::App;
         case Outcome::Done:
@@ -50,7 +50,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     return Class::Final;
 }
 
-// Counts the end; true if the job may be tried again.
+// Counts the end. Returns true if the job may be retried.
 bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     switch (what) {
         case Class::Infra:
@@ -67,7 +67,7 @@ bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     return false;
 }
 
-// Which budget of tries the job has used up; empty where it never had one to use.
+// Returns which retry budget is used up; empty if the job had none.
 std::string spent(Class what, const spec::Retry& retry) {
     const auto of = [](const char* name, int budget) {
         return budget == 0

@@ -6,7 +6,7 @@
 namespace roll::core {
 namespace {
 
-// Why this attempt must stop; empty: it need not.
+// Returns why this attempt must stop; empty if it need not.
 std::string stop_reason(const Job& job, Time now) {
     const Attempt& attempt = *job.attempt;
     if (job.cancel_requested)
@@ -20,7 +20,7 @@ std::string stop_reason(const Job& job, Time now) {
 
 std::string time_is_up(const Job& job, Time now) {
     const Attempt& attempt = *job.attempt;
-    // What it was stopped for stands, whatever is learned of its saves meanwhile.
+    // A reason once given is kept, even if the job's save time becomes known meanwhile.
     const bool was_late = attempt.reason == kTimeIsUp || attempt.reason == kDeadline;
     if (attempt.phase == AttemptPhase::Stopping && was_late) return attempt.reason;
     const auto limit = run_limit(job.resources().time, job.save_ms);

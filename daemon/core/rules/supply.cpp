@@ -1,6 +1,5 @@
-// What the jobs that wait could use of what is there, on order or still to be ordered: a placement
-// in thought, first fit in the order of the queue. What it leaves unused goes back; what it lacks
-// is ordered.
+// Simulates placing the waiting jobs on existing and ordered nodes, first fit in queue order.
+// Orders what is missing and gives back what stays unused.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -16,17 +15,17 @@ namespace {
 
 constexpr auto kSoon = std::chrono::minutes(5);  // longer than any back-off of a job
 
-// A node that works or will.
+// A node that exists or is on order.
 struct Node {
-    AllocationId allocation;  // 0: a worker that needs none
+    AllocationId allocation;  // 0: a worker without an allocation
     int slots = 0;
     int gpu_hundredths = 0;
     std::optional<Time> leaves{};
     std::string segment{};
-    bool live = false;  // its worker is there: nobody knows of others in which segment they will be
+    bool live = false;  // its worker has joined; the segment of other nodes is unknown
 };
 
-// Orders that were placed together for one job; `first` and `last` of their nodes.
+// Orders made together for one job; `first` and `last` are indices of their nodes.
 struct Batch {
     std::string queue;
     spec::Resources wanted;
@@ -34,14 +33,14 @@ struct Batch {
     std::size_t last = 0;
 };
 
-// Of a queue and a shape whose orders would be used too little: how often it may order still.
+// Per queue and variant whose orders would be underused: how many orders are still allowed.
 using Worth = std::map<std::pair<std::string, spec::Resources>, int>;
 
-// What one allocation queue may still order now.
+// Remaining orders of one allocation queue.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
-    bool later = false;  // a back-off, a probe or the backlog holds it up
-    int orders = 0;      // of these at once
+    bool later = false;  // delayed by a back-off, a probe or the backlog
+    int orders = 0;      // allowed at once
     int alive = 0;
     int waiting = 0;  // not granted yet
     int most = 0;     // that its limits ever allow at once
