@@ -14,10 +14,10 @@ namespace roll::core {
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
-    std::uint64_t next_job = 0;  // lower numbers may have been given to jobs that a restore forgot
+    std::uint64_t next_job = 0;  // lower numbers may belong to jobs lost by a restore
 };
 struct JobSubmitted { JobId job; std::string key; std::string user; spec::JobSpec spec; Time at{}; JobId array{};
-    JobId cron{};  // the job of whose times this is one; 0: none
+    JobId cron{};  // the cron job that queued it; 0: none
 };
 struct ExportQueued { JobId parent; JobId job; };                        // follows the export's JobSubmitted
 struct JobHeld { JobId job; bool held = true; std::string by{}; };
@@ -28,20 +28,20 @@ struct JobRequeued {
     JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; int timeouts = 0; int preemptions = 0;
     std::string avoid{};  // a node
 };
-struct JobClosed { JobId job; std::string by{}; };                                          // an open job: it takes no more
+struct JobClosed { JobId job; std::string by{}; };                                          // a group: takes no more jobs
 struct PolicySet { spec::Policy policy; Time at{}; };
-struct SecretsKnown { SecretNames names; };                               // all that there are
-struct JobDue { JobId job; };                                             // its begin time or back-off has come
+struct SecretsKnown { SecretNames names; };                               // all existing names
+struct JobDue { JobId job; };                                             // its begin time or back-off has passed
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; int variant = 0; };
 struct AttemptStarted { AttemptKey attempt; Time at{}; };                 // every member is up
 struct AttemptStopping { AttemptKey attempt; std::string reason; bool preempted = false; };
 struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
-    std::vector<int> matched{};  // of retry.on_log, in its logs
+    std::vector<int> matched{};  // retry.on_log patterns found in its logs
 };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptFenced { AttemptKey attempt; WorkerId worker; std::string node; Time at{}; };  // a stale token was refused there
-struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };  // by somebody, of a running attempt
+struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };  // a user requested one of a running attempt
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
@@ -49,16 +49,16 @@ struct CheckpointPruned { JobId job; std::int64_t step = 0; Token token; };  // 
 struct ExportRecorded { AttemptKey attempt; std::string directory; Time at{}; };
 struct WorkerJoined {
     WorkerId worker; std::string node; std::string session; int slots = 0; int gpus = 0; Time at{};
-    std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: not known
+    std::uint64_t generation = 0;  // grows with each roll-worker of a node; 0: unknown
     std::string segment{}; std::vector<int> gpu_numa{};
 };
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };          // nothing new is started
 struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
-struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // not heard just now; false: it is again
-struct AdoptingSet { bool adopting = true; };                             // nothing is started: an older rolld may have
+struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // false: it is heard again
+struct AdoptingSet { bool adopting = true; };                             // nothing is started: an older rolld may have started it
 struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
-struct MachineForgiven { std::string machine; std::string by{}; };                          // its time is over, or somebody says so
+struct MachineForgiven { std::string machine; std::string by{}; };                          // its exclusion expired, or a user lifted it
 struct MemberUp { AttemptKey attempt; WorkerId worker; };
 struct QueueAdded { spec::PilotQueue queue; Time at{}; std::string by{}; };
 struct QueuePaused { std::string queue; bool paused = true; std::string reason; std::string by{}; };
@@ -72,7 +72,7 @@ struct AllocationReleasing { AllocationId allocation; bool failed = false; std::
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };
 struct PilotJoined { WorkerId worker; AllocationId allocation; Time at{}; };       // follows its WorkerJoined
 struct ClockStepped { std::int64_t by_ms = 0; Time at{}; };                         // somebody set the wall clock
-struct UseCarried {                                                                  // of jobs that are forgotten, too
+struct UseCarried {                                                                  // includes jobs removed from the ledger
     std::string account; std::string user; std::int64_t gpu_ms = 0; std::int64_t decayed = 0; Time at{};
 };
 // clang-format on

@@ -14,37 +14,37 @@ namespace roll::core {
 
 // `by`: the user who requests it.
 // clang-format off
-struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld begins: raises the incarnation
+struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld started: raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
-struct SetPolicy { spec::Policy policy; };             // what rolld.yaml says
-struct SetSecrets { SecretNames names; };              // all that there are
+struct SetPolicy { spec::Policy policy; };             // from rolld.yaml
+struct SetSecrets { SecretNames names; };              // all existing names
 struct Cancel { JobId job; std::string reason; std::string by{}; };
-struct Close { JobId job; std::string by{}; };                           // an open job
+struct Close { JobId job; std::string by{}; };                           // a job group
 struct Hold { JobId job; bool held = true; std::string by{}; };
 struct SetPriority { JobId job; int priority = 0; std::string by{}; };
-struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // ends a back-off too
+struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // also ends a back-off
 struct AskCheckpoint { JobId job; std::string by{}; };                   // at the next step boundary
 struct Drain { std::string node; bool draining = true; std::string by{}; };
-struct StopDispatch { std::optional<std::string> why; std::string by{}; };   // of all nodes, present and to come; none: go on
+struct StopDispatch { std::optional<std::string> why; std::string by{}; };   // for all nodes, present and future; nullopt: resume
 struct WorkerHello {
     std::string node; std::string session; int slots = 0; int gpus = 0;
     std::optional<Pilot> pilot{}; std::uint64_t generation = 0;
     std::string segment{}; std::vector<int> gpu_numa{};
 };
-struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: two heartbeats of it are missing
-struct Adopted { };                                                     // enough beats since a take-over or a restore
-struct WorkerGone { WorkerId worker; std::string reason; };             // its silence ran out
-struct NodeDown { WorkerId worker; std::string reason; };               // Slurm says so of its node, and it is silent
+struct WorkerHeard { WorkerId worker; bool heard = true; };              // false: two heartbeats are missing
+struct Adopted { };                                                     // enough beats have passed since a take-over or a restore
+struct WorkerGone { WorkerId worker; std::string reason; };             // its silence exceeded the limit
+struct NodeDown { WorkerId worker; std::string reason; };               // Slurm reports its node down, and it is silent
 struct MemberStarted { WorkerId worker; AttemptKey attempt; };          // its ranks are up
 struct MemberExited { WorkerId worker; AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason;
     std::vector<int> matched{};
 };
-struct StaleClaim { WorkerId worker; AttemptKey attempt; };             // it runs what is not current: FENCED
-struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // it should run there and does not
+struct StaleClaim { WorkerId worker; AttemptKey attempt; };             // it runs an attempt that is not current: FENCED
+struct MemberUnknown { WorkerId worker; AttemptKey attempt; };          // it should run there but does not
 struct CheckpointWritten { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; std::string directory;
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
-struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };  // token: who wrote it
+struct CheckpointDeleted { WorkerId worker; AttemptKey attempt; std::int64_t step = 0; Token token; };  // token: the writing attempt
 struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string directory; };
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
 struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
@@ -55,8 +55,8 @@ struct OrderSeen {                                                      // by sq
     SlurmPhase phase = SlurmPhase::Pending; std::string reason;
     std::optional<Time> began{}; std::optional<Time> ends{};
 };
-struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm does not know it any more
-struct Tick { std::chrono::milliseconds stepped{}; };                   // time passed; the wall clock was set by so much
+struct OrderMissing { AllocationId allocation; std::string reason; };   // Slurm no longer knows it
+struct Tick { std::chrono::milliseconds stepped{}; };                   // time passed; `stepped`: change of the wall clock
 // clang-format on
 
 using Input =

@@ -1,4 +1,4 @@
-// Which secrets there are, by name. What they hold is never in State (daemon/secrets).
+// The names of existing secrets. Their values are never in State (daemon/secrets).
 #pragma once
 
 #include <compare>
@@ -13,13 +13,13 @@ namespace roll::core {
 struct State;
 
 struct SecretName {
-    std::string user;  // whose it is
-    std::string name;  // of the environment variable
+    std::string user;  // owner
+    std::string name;  // name of the environment variable
     friend auto operator<=>(const SecretName&, const SecretName&) = default;
 };
 using SecretNames = std::set<SecretName>;
 
-// The first secret of the job that its user has not; none: there are all.
+// Returns the first secret of the job that its user does not have; nullopt if none is missing.
 std::optional<std::string> missing_secret(const State& state, const std::string& user,
                                           const spec::JobSpec& spec);
 

@@ -9,7 +9,7 @@ namespace {
 
 using Workers = std::vector<WorkerId>;
 
-// By segment, in the order of the candidates; those of no known segment are left out.
+// Groups candidates by segment, in their order; drops those of unknown segments.
 std::map<std::string, Workers> by_segment(const std::vector<Candidate>& candidates,
                                           bool avoided_too) {
     std::map<std::string, Workers> segments;
@@ -20,7 +20,7 @@ std::map<std::string, Workers> by_segment(const std::vector<Candidate>& candidat
     return segments;
 }
 
-// The tightest segment with so many; none: there is none.
+// Returns the smallest segment with at least `count` workers; nullptr if there is none.
 const Workers* tightest(const std::map<std::string, Workers>& segments, std::size_t count) {
     const Workers* best = nullptr;
     for (const auto& [name, workers] : segments) {
@@ -30,7 +30,7 @@ const Workers* tightest(const std::map<std::string, Workers>& segments, std::siz
     return best;
 }
 
-// Blocks of `size`, from the segments that have most of them.
+// Chooses blocks of `size`, from the segments with most blocks first.
 Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count,
                std::size_t size) {
     std::vector<const Workers*> order;
@@ -47,7 +47,7 @@ Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count
     return chosen;
 }
 
-// "spine1.leaf4" of "spine1.leaf4.rack7" and two levels.
+// Returns the first `levels` parts: "spine1.leaf4" of "spine1.leaf4.rack7" for 2.
 std::string prefix(const std::string& segment, std::size_t levels) {
     std::size_t end = 0;
     for (; levels > 0 && end < segment.size(); --levels)
@@ -63,8 +63,8 @@ std::size_t deepest(const std::vector<Candidate>& candidates) {
     return static_cast<std::size_t>(levels);
 }
 
-// From the tightest part of the network that so many levels name; of its segments, first from those
-// that have most.
+// Chooses workers within the smallest part of the network with the same first `levels` name
+// parts, from its largest segments first.
 Workers within(const std::vector<Candidate>& candidates, std::size_t count, std::size_t levels) {
     std::map<std::string, std::vector<Candidate>> parts;
     for (const Candidate& one : candidates)
@@ -77,7 +77,7 @@ Workers within(const std::vector<Candidate>& candidates, std::size_t count, std:
     return best == nullptr ? Workers{} : blocks(by_segment(*best, false), count, 1);
 }
 
-// Spares come from anywhere: from the members' segments before others.
+// Adds spares from any segment, preferring the members' segments.
 Workers with_spares(Workers members, const std::vector<Candidate>& candidates, int spares) {
     if (members.empty() || spares == 0) return members;
     const std::set<WorkerId> taken(members.begin(), members.end());

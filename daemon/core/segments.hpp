@@ -1,6 +1,6 @@
-// Which workers a gang gets, of those that can hold a member: what shares a network segment (a
-// switch, a rack, an NVLink domain) is kept together. A segment's name may say where it lies:
-// "spine1.leaf4.rack7", the widest part first.
+// Chooses the workers of a gang among candidates: workers in one network segment (a switch, a
+// rack, an NVLink domain) are kept together. A segment's name may show its location, widest part
+// first: "spine1.leaf4.rack7".
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct Candidate {
     bool avoid = false;
 };
 
-// Of candidates, best first: the members in the order of node ranks, then the spares. With
-// `segment` N each N members in a row lie in one segment, in as few segments as will do. Without it
-// all lie in one if it has enough that need not be avoided, else under one leaf, else under one
-// spine. Empty: they do not fit whole.
+// Chooses from `candidates`, best first. Returns the members in the order of node ranks, then the
+// spares; empty if they do not fit as a whole. With `segment` N, every N consecutive members are
+// in one segment, and as few segments as possible are used. Without it all are in one segment if
+// one has enough workers that need not be avoided, else under one leaf, else under one spine.
 std::vector<WorkerId> choose_workers(const std::vector<Candidate>& candidates,
                                      const spec::Resources& wanted);
 

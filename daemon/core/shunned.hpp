@@ -1,5 +1,5 @@
-// Where a job is not started though there is room: on nodes where it failed (Job::avoid), while
-// others could hold it, be they busy now. A node on which all fails is free sooner than the others.
+// Excludes nodes where the job failed (Job::avoid) as long as other nodes could hold it, even if
+// those are busy. A node on which everything fails is free more often than others.
 #pragma once
 
 #include <set>
@@ -9,11 +9,11 @@
 
 namespace roll::core {
 
-// The workers of nodes that the job avoids.
+// Returns the workers on nodes that the job avoids.
 std::set<WorkerId> avoided_workers(const State& state, const Job& job);
 
-// Those of them that it waits for others than: all, or none if `all`, what the workers have, could
-// hold none of the job's `shapes` without them.
+// Returns the avoided workers that must not be used: all of them if the job fits on the rest of
+// `all` (the workers' whole capacity) in one of `shapes`, else none.
 std::set<WorkerId> shunned_workers(const State& state, const Job& job, const Room& all,
                                    const std::vector<int>& shapes);
 

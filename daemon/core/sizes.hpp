@@ -1,5 +1,5 @@
-// The sizes that a submission may have: those of schemas/job.schema.json, to which the command line
-// holds a job file and nobody holds a message.
+// Limits on the sizes in a submission, as in schemas/job.schema.json. The command line checks job
+// files against the schema; these also check messages.
 #pragma once
 
 #include "common/error.hpp"
@@ -7,10 +7,10 @@
 
 namespace roll::core {
 
-// Error InvalidArgument names the key.
+// Fails with InvalidArgument, naming the key.
 Result<void> check_sizes(const spec::JobSpec& spec);
 
-// Of all jobs that are made of this one: each holds the whole document.
+// Checks the total size of all jobs made from `spec`: each holds the whole document.
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs);
 
 }  // namespace roll::core

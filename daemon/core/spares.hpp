@@ -1,5 +1,5 @@
-// Hot spares: an attempt that loses a node goes on with what it held, its spares in the node's
-// place.
+// Hot spares: an attempt that loses a node continues on its other nodes, with a spare in the
+// node's place.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace roll::core {
 
-// The places of the attempt that follows this job's current one, which has ended as `outcome`: on
-// its own nodes without the one to blame, with as many spares as are left. None: it had no spares,
-// too few of its nodes are left, or it may not start now.
+// Returns the places of the attempt after this job's current one, which ended with `outcome`: its
+// nodes without the failed one, with the remaining spares. Empty if it had no spares, too few
+// nodes are left, or the job may not start now.
 std::vector<Place> places_with_spares(const State& state, const Job& job, Outcome outcome,
                                       Time now);
 

@@ -1,7 +1,7 @@
-// What is true now. State is exactly the fold of apply() over the ledger's events: nothing here is
-// read from a clock, a socket or a random source.
+// The current state: exactly the result of applying the ledger's events. Nothing here comes from
+// a clock, a socket or a random source.
 //
-// Containers are ordered (std::map) so that every walk over State is deterministic.
+// Containers are ordered (std::map), so that every iteration over State is deterministic.
 #pragma once
 
 #include <cstdint>
@@ -37,70 +37,70 @@ struct Job {
     bool held = false;
     bool cancel_requested = false;
     std::string cancel_reason{};
-    Time not_before{};    // back-off: not placed earlier than this
-    bool due = true;      // begin time and back-off are over
-    JobId array{};        // the first job of its array; 0: it is in none
-    bool closed = false;  // of an open job: nothing more is put into it
-    JobId cron_last{};    // the newest job that came of its cron times; 0: none
+    Time not_before{};    // back-off: no placement before this time
+    bool due = true;      // begin time and back-off have passed
+    JobId array{};        // first job of its array; 0: not in an array
+    bool closed = false;  // of a group: takes no more jobs
+    JobId cron_last{};    // newest job of its cron times; 0: none
     int infra_failures = 0;
     int app_failures = 0;
     int timeouts = 0;
     int preemptions = 0;
-    std::int64_t best_step = 0;        // newest checkpoint when an attempt last ended
-    int stalled = 0;                   // bad ends in a row without a newer one
-    std::set<std::string> avoid{};     // nodes: by retry.on_exit, or it failed there twice
-    std::set<std::string> labels{};    // by retry.on_exit and on_log
-    std::uint64_t attempts = 0;        // attempt numbers given so far
+    std::int64_t best_step = 0;        // newest checkpoint at the end of the last attempt
+    int stalled = 0;                   // consecutive failures without a newer checkpoint
+    std::set<std::string> avoid{};     // nodes excluded by retry.on_exit or after two failures
+    std::set<std::string> labels{};    // from retry.on_exit and on_log
+    std::uint64_t attempts = 0;        // number of attempts so far
     std::optional<Attempt> attempt{};  // the current one; set iff phase is Running
     std::vector<EndedAttempt> past{};
     std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
-    std::vector<std::int64_t> save_ms{};    // what its newest saves took
-    std::string exported{};                 // directory of the HF export that this job wrote
-    std::optional<JobId> export_job{};      // the convert job that follows this one
+    std::vector<std::int64_t> save_ms{};    // durations of its newest saves
+    std::string exported{};                 // directory of the HF export written by this job
+    std::optional<JobId> export_job{};      // the convert job that exports this one
     std::optional<Time> ended_at{};
     int exit_code = 0;
-    std::string reason{};  // why it failed or was cancelled, one sentence
+    std::string reason{};  // one sentence: why it failed or was cancelled
     friend bool operator==(const Job&, const Job&) = default;
 
-    // What the current attempt was given; without one: what it asks for first.
+    // Returns the resources of the current attempt; without one, of the first variant.
     const spec::Resources& resources() const { return spec.shape(attempt ? attempt->variant : 0); }
 };
 
 // One incarnation of a roll-worker process.
 struct Worker {
     std::string node;     // host name, unique among live workers
-    std::string session;  // drawn by the process at its start; names the incarnation
+    std::string session;  // drawn at process start; names the incarnation
     int slots = 0;
     int gpus = 0;
-    bool draining = false;  // gets nothing new
-    bool quiet = false;     // not heard just now, or not since rolld started: gets nothing new
+    bool draining = false;  // gets no new work
+    bool quiet = false;     // not heard now, or not since rolld's start: gets no new work
     Time joined_at{};
-    AllocationId allocation{};    // that it came with; 0: none
-    std::string segment{};        // of the network; empty: not known
-    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: not known
+    AllocationId allocation{};    // its allocation; 0: none
+    std::string segment{};        // network segment; empty: unknown
+    std::vector<int> gpu_numa{};  // NUMA node of each GPU; empty: unknown
     friend bool operator==(const Worker&, const Worker&) = default;
 };
 
 struct State {
-    std::uint64_t incarnation = 0;         // of rolld; raised at each start before anything else
+    std::uint64_t incarnation = 0;         // rolld's; raised at each start before anything else
     bool adopting = false;                 // after a take-over or a restore: nothing is started
-    std::optional<std::string> stopped{};  // a user's word on why nothing new is started or ordered
+    std::optional<std::string> stopped{};  // a user's reason why nothing new is started or ordered
     spec::Policy policy;
     SecretNames secrets{};
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
     std::map<std::string, std::map<std::string, JobId>> keys;  // user -> idempotency key -> job
-    // node -> the sessions that joined there, oldest first. Only the newest may come (back).
+    // node -> the sessions that joined there, oldest first. Only the newest may rejoin.
     std::map<std::string, std::vector<std::string>> sessions;
-    std::map<std::string, std::uint64_t> generations;  // node -> of the newest roll-worker there
+    std::map<std::string, std::uint64_t> generations;  // node -> newest roll-worker's generation
     std::map<std::string, AllocationQueue> queues;     // by name
     std::map<AllocationId, Allocation> allocations;
     std::uint64_t next_allocation = 1;
     std::uint64_t next_job = 1;
     std::uint64_t next_worker = 1;
     std::map<User, Use> use;
-    std::map<std::string, Machine> machines;  // that had faults, by name
-    Index index;                              // follows from the rest
+    std::map<std::string, Machine> machines;  // machines with faults, by name
+    Index index;                              // derived from the rest
     friend bool operator==(const State&, const State&) = default;
 };
 

@@ -43,7 +43,7 @@ struct Budget {
     int orders = 0;      // allowed at once
     int alive = 0;
     int waiting = 0;  // not granted yet
-    int most = 0;     // that its limits ever allow at once
+    int most = 0;     // maximum that its limits ever allow at once
 };
 
 class Planner {
@@ -58,14 +58,16 @@ class Planner {
         for (const auto& [name, queue] : state.queues) add_budget(name, queue);
     }
 
-    // What a job of today lacks is ordered; one of tomorrow only keeps what is there. False: it
-    // cannot be had, now or later, nor could a job that asks for the same.
+    // Plans a job. With `orders` missing nodes are ordered; without it the job only keeps
+    // existing nodes in use. Returns false if the job cannot be served now or later; then no
+    // equal job can.
     bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
         const bool comes = missing == 0 || (orders && order(wanted, missing, found));
-        // A gang that live workers can hold waits for the busy ones, and the idle ones stay for it;
-        // not what is on order: that was ordered for others, who would order it again.
+        // A gang that live workers can hold waits for busy ones and reserves the idle ones. It
+        // does not reserve nodes on order, because other jobs need those and would order them
+        // again.
         if (!comes && find_places(wanted, all_).empty()) return false;
         if (!comes) std::erase_if(found, [&](std::size_t i) { return !nodes_[i].live; });
         take(wanted, found);
@@ -74,8 +76,8 @@ class Planner {
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
-    // False if an order of a queue with `min_utilization` would be used less: `worth` then says how
-    // many of its kind would not.
+    // Returns false if an order of a queue with `min_utilization` would be underused; `worth` is
+    // then set to the number of such orders that would not be.
     bool worthwhile(Worth& worth) const;
 
   private:
@@ -103,7 +105,7 @@ class Planner {
     Events orders_{};
 };
 
-// Live workers with what is free of them.
+// Adds live workers with their free capacity.
 void Planner::add_workers() {
     std::map<WorkerId, std::pair<int, int>> used;
     for (const JobId id : state_.index.running) {
@@ -120,7 +122,7 @@ void Planner::add_workers() {
     }
 }
 
-// Nodes whose workers have not come yet. One that takes too long is not counted on.
+// Adds nodes whose workers have not joined yet, unless they are overdue.
 void Planner::add_expected() {
     for (const auto& [id, a] : state_.allocations) {
         const bool granted = a.phase == AllocationPhase::Granted;
@@ -132,7 +134,7 @@ void Planner::add_expected() {
     }
 }
 
-// GPU-hours: what has ended, and all that is alive at its full time.
+// Counts GPU-hours of ended allocations, and the full time of those alive.
 int affordable(const AllocationQueue& queue, int alive) {
     const spec::PilotQueue& spec = queue.spec;
     const std::int64_t each = spec.time.count() * spec.nodes * spec.gpus;
@@ -176,7 +178,7 @@ bool Planner::has_room(const Node& node, const spec::Resources& wanted) const {
            has_time_for(node.leaves, wanted, now_);
 }
 
-// The first nodes with room, at most as many as are wanted.
+// Returns the first nodes with room, at most as many as wanted.
 std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     if (wanted.segment > 1) return fitting_in_segments(wanted);
     std::vector<std::size_t> found;
@@ -186,8 +188,8 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     return found;
 }
 
-// The same in blocks of one segment, each begun where most of its nodes are; what is on order may
-// come into any. What lies apart is of no use to the gang.
+// Same, in blocks of one segment, starting with the segments with most nodes. Nodes on order may
+// be in any segment. Nodes that complete no block are not used.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -219,8 +221,8 @@ std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wan
     return found;
 }
 
-// Orders what a gang lacks, from the first queue whose limits could ever hold it; as much of it as
-// may be ordered now. False: it cannot be had.
+// Orders missing nodes from the first queue whose limits could ever hold them, as many as may be
+// ordered now. Returns false if no queue can.
 bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std::size_t>& found) {
     for (auto& [name, budget] : budgets_) {
         const spec::PilotQueue& spec = *budget.spec;
@@ -230,7 +232,8 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         const int count = (missing + spec.nodes - 1) / spec.nodes;
         if (!fits || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
-        // A gang wider than the backlog would never come: alone it may exceed it.
+        // A gang wider than the backlog would never be ordered, so it may exceed the backlog if
+        // nothing else waits.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -252,8 +255,8 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                     }) >= found->second;
 }
 
-// By its GPUs or its CPU slots, whichever are used more: what is left of the others may be of use
-// to nobody.
+// Measured by GPUs or CPU slots, whichever is used more, because the rest of the other may be
+// unusable.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
@@ -302,8 +305,8 @@ void Planner::take(const spec::Resources& wanted, const std::vector<std::size_t>
     }
 }
 
-// The jobs that only lack room, in the order of the queue, within the users' limits. A group whose
-// next job cannot be served is left, so the cost goes with what can be had, not with how many wait.
+// Serves the ready jobs in queue order within the users' limits. Skips a group once a job of it
+// cannot be served, so the cost depends on what can be served, not on the number of jobs.
 void serve_ready(const State& state, Time now, Planner& planner) {
     Limits limits(state, now);
     Queue queue(state, now, limits);
@@ -319,8 +322,8 @@ void serve_ready(const State& state, Time now, Planner& planner) {
     }
 }
 
-// Placed in thought until no order would be used too little: without one the jobs that it was for
-// may need another, so all is placed again. Each time a shape has fewer orders.
+// Repeats the simulation until no order is underused: without such an order its jobs may need
+// another. Ends because each round allows fewer orders for some variant.
 Planner plan(const State& state, Time now, Worth& worth) {
     for (;;) {
         Planner planner(state, now, worth);
@@ -329,7 +332,7 @@ Planner plan(const State& state, Time now, Worth& worth) {
     }
 }
 
-// Those of which an attempt holds something.
+// Returns the allocations on which an attempt holds resources.
 std::set<AllocationId> held_allocations(const State& state) {
     std::set<AllocationId> held;
     for (const auto& [id, jobs] : state.index.by_worker) {
@@ -339,7 +342,7 @@ std::set<AllocationId> held_allocations(const State& state) {
     return held;
 }
 
-// Why an allocation that no waiting job needs goes back; empty: it stays.
+// Returns why an allocation that no waiting job needs is given back; empty if it stays.
 std::string idle_reason(const State& state, const Allocation& a, bool held, Time now) {
     if (a.phase != AllocationPhase::Granted) return "no job needs it any more";
     const auto idle = state.queues.at(a.queue).spec.idle;
