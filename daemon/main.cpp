@@ -224,7 +224,7 @@ Result<void> restore(const io::StateDirectory& directory, const Options& options
     ROLL_TRY(const ledger::Restored restored,
              ledger::restore(backup, directory.root(), beacon ? beacon->incarnation + 1 : 0,
                              wall_clock_now()));
-    fmt::print("{}: {}; the next job is {}; what was there lies in {}\n",
+    fmt::print("{}: {}; the next job is {}; the previous ledger is in {}\n",
                directory.ledger().string(),
                backup.empty() ? "empty" : fmt::format("restored up to event {}", restored.newest),
                restored.next_job, restored.before.string());
@@ -360,34 +360,34 @@ int run(int argc, char** argv) {
     app.add_option("--config", options.config,
                    "Its configuration [DIR/rolld.yaml, or /etc/roll/rolld.yaml for "
                    "/var/lib/roll]; SIGHUP reads it again");
-    app.add_flag("--check-config", options.check_config, "Say what is wrong with it, and end");
-    app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon: there is no shared volume");
+    app.add_flag("--check-config", options.check_config,
+                 "Check the configuration, print its problems, and exit");
+    app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon (without a shared volume)");
     app.add_flag("--take-over", options.take_over,
-                 "Serve although the beacon is of a rolld elsewhere: it is dead");
+                 "Serve although another rolld wrote the beacon; only if that rolld is dead");
     app.add_option("--stillness", options.stillness,
-                   "Seconds that a beacon from elsewhere must stand still [16]")
+                   "Seconds that another rolld's beacon must be unchanged [16]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--volume-patience", options.volume_patience,
-                   "End when the beacon cannot be read for so many seconds [never]")
+                   "End if the beacon cannot be read for this many seconds [never]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--rate-limit", options.rate_limit,
                    "Requests a second of each user, four times as many at once; 0: no limit [5000]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--max-connections", options.max_connections,
-                   "Clients are turned away when so many are connected [20000]");
+                   "Refuse clients when this many are connected [20000]");
     app.add_option("--keep-ended", options.keep_ended,
-                   "Forget jobs that ended longer ago, at each start, e.g. 90 d [never]");
+                   "At each start forget jobs that ended longer ago than this, e.g. 90d [never]");
     auto* house = app.add_option_group("house", "Instead of serving");
     house->add_flag("--check", options.check, "Look for damage in the ledger");
     house->add_option("--backup", options.backup,
                       "Copy the ledger to DIR, while a rolld serves it");
-    house->add_option("--restore", options.restore,
-                      "Put the ledger of the backup DIR in its place");
-    house->add_flag("--start-over", options.start_over,
-                    "Put an empty ledger in the place of a damaged one");
+    house->add_option("--restore", options.restore, "Replace the ledger by the backup in DIR");
+    house->add_flag("--start-over", options.start_over, "Replace a damaged ledger by an empty one");
     house->require_option(0, 1);
-    app.add_option("--shared", options.shared,
-                   "Where pilots find keys and endpoint, on a volume of the nodes [--dir]");
+    app.add_option(
+        "--shared", options.shared,
+        "Directory of keys and endpoint for pilots, on a volume shared by the nodes [--dir]");
     app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue")
         ->check(CLI::Range(0.2, 3600.0));
     app.add_option("--log-level", options.log_level, "debug, info, warn or error")

@@ -76,7 +76,7 @@ struct Index {
     std::set<std::pair<Time, JobId>> deadlines;  // of jobs that have not ended: next action time
     std::set<JobId> doomed;                      // queued and to be cancelled
     std::set<JobId> to_export;                   // ended well; their export is not queued yet
-    // Of a job that has not ended: jobs waiting for it.
+    // Jobs waiting for a job that has not ended.
     std::map<JobId, std::set<JobId>> dependents;
     std::map<JobId, std::set<JobId>> inside;     // of an open group: its jobs that have not ended
     std::set<JobId> closed;                      // closed groups that have not ended

@@ -48,7 +48,8 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
                                        text_of(body, "exit_code")),
                            body);
     }
-    if (kind == "checkpoint_asked") return attempt + " is to save a checkpoint now" + by_whom(body);
+    if (kind == "checkpoint_asked")
+        return attempt + " was asked to save a checkpoint" + by_whom(body);
     if (kind == "checkpoint_recorded")
         return fmt::format("checkpoint of step {} recorded: {}", text_of(body, "step"),
                            text_of(body, "directory"));
@@ -87,17 +88,17 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "export_queued") return "is the automatic export of job " + text_of(body, "parent");
     if (kind == "job_held")
         return (text_of(body, "held") == "true" ? "held" : "released") + by_whom(body);
-    if (kind == "job_closed") return "closed" + by_whom(body) + ": nothing more is put into it";
+    if (kind == "job_closed") return "closed" + by_whom(body) + ": no more jobs can be added";
     if (kind == "job_priority_changed")
         return "priority set to " + text_of(body, "priority") + by_whom(body);
     if (kind == "job_cancel_requested")
         return with_reason("cancel requested" + by_whom(body), body);
     if (kind == "job_requeued") return "back to the queue";
-    if (kind == "policy_set") return "rolld.yaml was read, and says something new";
+    if (kind == "policy_set") return "rolld.yaml was read again and has changed";
     if (kind == "secrets_known")
         return fmt::format("secrets were set or removed: there are {}", body.at("names").size());
     if (kind == "use_carried")
-        return "what " + text_of(body, "user") + " has used, jobs that are forgotten included";
+        return "use of " + text_of(body, "user") + ", including jobs that are forgotten";
     if (kind == "job_due") return "is due";
     if (kind == "job_begin_changed") return "begin time changed" + by_whom(body);
     if (kind == "job_ended")
@@ -119,7 +120,7 @@ std::string describe(const std::string& kind, const Json& body) {
                    ? "jobs are started again" + by_whom(body)
                    : "stopped" + by_whom(body) + ", no job is started: " + text_of(body, "why");
     if (kind == "adopting_set")
-        return text_of(body, "adopting") == "true" ? "took over: starts nothing for 35 beats"
+        return text_of(body, "adopting") == "true" ? "took over: starts no jobs for 35 s"
                                                    : "starts jobs again";
     if (kind == "clock_stepped")
         return fmt::format("the system's clock was set by {} ms", text_of(body, "by_ms"));

@@ -42,7 +42,8 @@ std::string draw_name() { return to_hex(randombytes_random()); }
 
 tl::unexpected<Error> damaged(const std::filesystem::path& directory, const std::string& how) {
     return fail(ErrorCode::Corrupt, sealed_in(directory).string() + " " + how,
-                "put both of secrets.* back from a copy, or remove them and set the secrets anew");
+                "restore secrets.key and secrets.sealed from a backup, or remove both and set the "
+                "secrets again");
 }
 
 Result<void> check(const core::SecretName& secret, const std::string& value) {
@@ -50,7 +51,7 @@ Result<void> check(const core::SecretName& secret, const std::string& value) {
     if (!std::regex_match(secret.name, kName) || secret.name.starts_with("ROLL_")) {
         return fail(ErrorCode::InvalidArgument,
                     secret.name +
-                        " is no name for a secret; allowed: the name of an environment "
+                        " is not a valid secret name; allowed: the name of an environment "
                         "variable that does not begin with ROLL_");
     }
     if (value.empty() || value.size() > kValueBytesMax) {
@@ -61,9 +62,10 @@ Result<void> check(const core::SecretName& secret, const std::string& value) {
     // Invalid UTF-8 would be changed by the message codec.
     const Json text = value;
     if (value.find('\0') != value.npos || Json::parse(dump(text)) != text) {
-        return fail(ErrorCode::InvalidArgument,
-                    "the value of " + secret.name + " is no text: allowed is UTF-8 without zeros",
-                    "base64 makes text of other bytes");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "the value of " + secret.name + " is not text; allowed: UTF-8 without NUL bytes",
+            "encode binary values, for example with base64");
     }
     return {};
 }
@@ -80,7 +82,7 @@ Result<Store> Store::open(const std::filesystem::path& directory) {
     if (!sealed && sealed.error().code != ErrorCode::NotFound)
         return tl::unexpected(sealed.error());
     if (key && store.key_.size() != kKeyBytes)
-        return damaged(directory, "cannot be opened: secrets.key is no key");
+        return damaged(directory, "cannot be opened: secrets.key is not a valid key");
     if (!sealed) return store;
     if (!key) return damaged(directory, "cannot be opened: secrets.key is not there");
     ROLL_TRY(store.secrets_, store.unseal(*sealed));
@@ -91,7 +93,7 @@ Result<Store::Secrets> Store::unseal(const std::string& bytes) const {
     const std::string_view all = bytes;
     const std::size_t head = kMagic.size() + kNonceBytes;
     if (all.size() < head + kTagBytes || !all.starts_with(kMagic))
-        return damaged(directory_, "is no file of secrets");
+        return damaged(directory_, "is not a secrets file");
     const auto nonce = all.substr(kMagic.size(), kNonceBytes);
     const auto cipher = all.substr(head);
     std::string text(cipher.size() - kTagBytes, '\0');

@@ -78,7 +78,7 @@ Result<void> Server::admit(const Client& client, const protocol::Request& reques
         return fail(ErrorCode::Refused,
                     fmt::format("{} asks more than {} requests a second", client.who.user,
                                 rate_.per_second()),
-                    "wait a moment; many jobs fit into one file, submitted at once");
+                    "wait a moment, or submit many jobs in one file");
     }
     static constexpr std::array kForOperators = {
         "drain", "undrain", "shutdown", "alloc_add", "alloc_pause", "alloc_resume", "alloc_remove"};

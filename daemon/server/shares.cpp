@@ -15,7 +15,7 @@ Result<void> Shares::ask_again(std::uint64_t ticket, Waiter waiter) {
     });
     if (found == asked_.end())
         return fail(ErrorCode::NotFound, "there is no request " + std::to_string(ticket),
-                    "ask for the change again: what is done stays done");
+                    "repeat the command; jobs already changed stay changed");
     found->many.waiter = std::move(waiter);
     found->awaited = true;
     return {};

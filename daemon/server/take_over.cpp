@@ -81,7 +81,7 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     if (!options.take_over && old) return too_old(state, *seen);
     if (!options.take_over && foreign) {
         return fail(ErrorCode::Refused,
-                    "the beacon is of " + rolld_of(*seen) + ", and it stands still",
+                    "the beacon is of " + rolld_of(*seen) + ", and it is unchanged",
                     "if that rolld is dead: rolld --take-over");
     }
     const std::uint64_t incarnation = std::max(seen->incarnation, state.incarnation) + 1;

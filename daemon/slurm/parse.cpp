@@ -46,8 +46,8 @@ Result<std::vector<std::string_view>> lines_of(std::string_view text, const char
 }
 
 tl::unexpected<Error> odd(const char* program, std::string_view line) {
-    return fail(ErrorCode::Corrupt, std::string(program) + " wrote a line that is no row: " +
-                                        shown(line.substr(0, 80)));
+    return fail(ErrorCode::Corrupt,
+                std::string(program) + " wrote an unexpected line: " + shown(line.substr(0, 80)));
 }
 
 std::optional<QueueRow> queue_row(std::string_view line) {

@@ -92,7 +92,7 @@ TEST(Queue, WhatIsToldOfJunkIsPlainText) {
     EXPECT_EQ(parse_queue("\x1b[2J1|\xff").error().message,
               "squeue's output was cut: it ends with ?[2J1|?");
     EXPECT_EQ(parse_submitted("\x07 12\n").error().message,
-              "sbatch wrote a line that is no row: ? 12");
+              "sbatch wrote an unexpected line: ? 12");
 }
 
 TEST(Queue, AForeignCommentMayHoldNewlines) {

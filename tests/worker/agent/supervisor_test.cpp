@@ -260,7 +260,7 @@ TEST_F(SupervisorTest, ADocumentThatIsNoJobFileIsInvalid) {
     start(R"({"command": ["true"], "retry": {"on_log": ["stop"]}})", 1, "command");
     const Verdict verdict = wait<StartFailed>().verdict;
     EXPECT_EQ(verdict.outcome, "invalid");
-    EXPECT_NE(verdict.reason.find("is no job file"), std::string::npos) << verdict.reason;
+    EXPECT_NE(verdict.reason.find("is not a valid job file"), std::string::npos) << verdict.reason;
     wait<Gone>();
 }
 
