@@ -29,14 +29,14 @@ TEST(Cost, CountsThePublishedParametersOfARealModel) {
 
 TEST(Cost, CountsSixFlopsAParameterAndTheScoresThatAMaskLeaves) {
     const spec::ModelConfig model = smollm2();
-    const double products = 134'515'008.0 - 61 * 576;  // all but the norms, the tied head included
-    const double scores = 12.0 * 30 * 576;             // a token and position seen
+    const double products = 134'515'008.0 - 61 * 576;  // without norms, with the tied head
+    const double scores = 12.0 * 30 * 576;             // per token and visible position
     const FlopsPerToken flops = flops_per_token(model, 2048);
     EXPECT_DOUBLE_EQ(flops.full, 6 * products + scores * 2048);
     EXPECT_DOUBLE_EQ(flops.causal, 6 * products + scores * 2049 / 2);
 }
 
-// Counted by hand: heads of 3 where hidden / heads is 2.
+// Counted by hand: heads of 3 although hidden / heads is 2.
 TEST(Cost, HeadsAreAsWideAsTheConfigSays) {
     spec::ModelConfig model;
     model.hidden = 4;
@@ -46,8 +46,8 @@ TEST(Cost, HeadsAreAsWideAsTheConfigSays) {
     model.head_dim = 3;
     model.intermediate = 5;
     model.vocab = 7;
-    // q 24, k 12, v 12, o 24; gate, up, down 20 each; the head 28: 160 multiply-adds a token.
-    // A position seen costs 2 heads x 3 of them for its score and as many for its value: 12.
+    // q 24, k 12, v 12, o 24; gate, up, down 20 each; the head 28: 160 multiply-adds per token. A
+    // visible position costs 2 heads x 3 for its score and as many for its value: 12.
     const FlopsPerToken flops = flops_per_token(model, 4);
     EXPECT_DOUBLE_EQ(flops.full, 3 * 2 * (160 + 12 * 4));
     EXPECT_DOUBLE_EQ(flops.causal, 3 * 2 * (160 + 12 * 2.5));  // (1 + 2 + 3 + 4) / 4 are seen
@@ -118,7 +118,7 @@ TEST(Cost, OneMicrobatchAStepSavesInTheMemoryOfGradients) {
     spec.micro_batch_size = spec.global_batch_size = 4;
     const std::int64_t tokens = 4 * 256, per_layer = 2 * 576 + 2 * 576 + 2 * 192 + 2 * 1536;
     const MemoryBytes one = memory_bytes(smollm2(), spec, {});
-    // A layer has more gradients than it saves, and the first layer has none before it.
+    // A layer has more gradients than saved activations, and no layer precedes the first.
     EXPECT_EQ(one.activations, 2 * tokens * (per_layer + 576));
     spec.global_batch_size = 8;
     const MemoryBytes two = memory_bytes(smollm2(), spec, {});

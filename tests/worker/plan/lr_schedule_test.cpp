@@ -1,5 +1,6 @@
-// Against a table that the formula of Megatron-LM's OptimizerParamScheduler.get_lr gives in Python
-// (lr 1e-3 to 1e-4, 4 warm-up steps of 12 to decay over; its num_steps counts the updates before).
+// Compared with a table computed in Python by the formula of Megatron-LM's
+// OptimizerParamScheduler.get_lr (lr 1e-3 to 1e-4, 4 warm-up steps of 12 decay steps; its num_steps
+// is the number of updates before).
 #include "worker/plan/lr_schedule.hpp"
 
 #include <array>

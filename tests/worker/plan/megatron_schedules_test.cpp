@@ -1,5 +1,5 @@
-// Rates against megatron-core's own OptimizerParamScheduler, at every step and past the last one.
-// tests/oracle/megatron_schedules.py wrote what is read here.
+// Compares rates with megatron-core's own OptimizerParamScheduler, at every step and after the
+// last. Reads the output of tests/oracle/megatron_schedules.py.
 #include <cstdlib>
 #include <filesystem>
 
@@ -12,7 +12,7 @@
 namespace roll::plan {
 namespace {
 
-// The job file's own reading of the options, so that its names are tested too.
+// Reads the options as a job file, so that its keys are tested, too.
 spec::OptimizerSpec options_of(const nlohmann::json& one) {
     nlohmann::json optimizer = {{"lr", one["lr_max"]}};
     for (const char* key :

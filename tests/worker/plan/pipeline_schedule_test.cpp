@@ -1,4 +1,4 @@
-// The tables against what the literature says of them, and what check() refuses.
+// Compares the tables with figures from the literature, and tests what check() refuses.
 #include "worker/plan/pipeline_schedule.hpp"
 
 #include <iostream>
@@ -9,7 +9,7 @@ namespace roll::plan {
 namespace {
 
 using Counts = std::vector<int>;
-constexpr Costs kWhole{1, 2, 0};  // the literature's: a gradient leaves after the whole backward
+constexpr Costs kWhole{1, 2, 0};  // as in the literature: sends a gradient after all of backward
 
 TEST(Schedule, OneForwardOneBackwardHasItsBubbleAndMemory) {
     const auto report = check(one_forward_one_backward(4, 8), kWhole).value();
@@ -69,7 +69,7 @@ TEST(Check, RefusesAWeightHalfBeforeItsInputHalf) {
 
 TEST(Check, RefusesAReceiveOfAnothersMessage) {
     PipelineSchedule schedule = one_forward_one_backward(2, 4);
-    std::swap(schedule.ranks[0][0], schedule.ranks[0][1]);  // F1 F0, while rank 1 takes F0 first
+    std::swap(schedule.ranks[0][0], schedule.ranks[0][1]);  // F1 F0, but rank 1 starts with F0
     expect_refused(schedule, "rank 1, F0: would receive another");
 }
 

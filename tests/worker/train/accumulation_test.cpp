@@ -1,5 +1,5 @@
-// Gradient accumulation against one big batch, in float64: what micro-batches of unlike numbers of
-// targets sum up to.
+// Gradient accumulation compared with one large batch, in float64: the sum over micro-batches with
+// different numbers of targets.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ constexpr int kMicrobatches = 6;
 constexpr int kSteps = 5;
 constexpr double kLimit = 1e-10;
 
-// The micro-batches' rows as the one micro-batch of a step.
+// Returns the rows of all micro-batches as one micro-batch.
 std::vector<Microbatch> joined(const std::vector<Microbatch>& batch) {
     std::vector<at::Tensor> tokens, targets;
     for (const Microbatch& data : batch) {
@@ -24,7 +24,8 @@ std::vector<Microbatch> joined(const std::vector<Microbatch>& batch) {
     return {{at::cat(tokens), at::cat(targets)}};
 }
 
-// Losses, norms, gradients and weights of a few steps over 6 micro-batches, or one of all rows.
+// Returns losses, norms, gradients and weights of a few steps over 6 micro-batches, or over one
+// with all rows.
 Named train(bool whole, bool tied, spec::Normalize normalize) {
     at::set_num_threads(1);
     LocalGroup alone(1);

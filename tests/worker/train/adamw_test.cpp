@@ -1,8 +1,10 @@
-// A hundred updates beside torch's AdamW, with the same gradients, rates and rule of decay.
+// Compares a hundred updates with torch's AdamW, with the same gradients, learning rates and decay
+// rule.
 //
-// torch has three on CPUs. In float32 ours is the fused one bit for bit. The other two take roots
-// by MKL, which rounds one in five of them wrong, and so are not the fused one's either: a unit in
-// a root's last place moves a weight that passes near 0 by thousands of its own.
+// torch has three versions on CPUs. In float32 ours equals the fused one bit for bit. The other two
+// take square roots with MKL, which rounds one in five of them wrongly, so they differ from the
+// fused one, too: an error in a root's last place moves a weight near 0 by thousands of its own
+// last places.
 #include "worker/train/optim/adamw.hpp"
 
 #include <bit>
@@ -23,7 +25,7 @@ const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_de
 double rate(int step) { return 1e-3 * (1 + step % 7); }
 double clip(int step) { return step % 10 == 0 ? 0.3 : 1; }
 
-// One of torch's, over tensors of its own.
+// One of torch's versions, with tensors of its own.
 struct Torchs {
     explicit Torchs(const std::vector<at::Tensor>& weights) {
         for (const at::Tensor& w : weights) {
@@ -35,7 +37,7 @@ struct Torchs {
 
     static double decay(const at::Tensor& w) { return w.dim() > 1 ? kOptions.weight_decay : 0; }
 
-    // What torch.optim.AdamW(fused=True) calls.
+    // Makes the call of torch.optim.AdamW(fused=True).
     void fused(std::size_t i, const at::Tensor& grad, double lr, int steps) {
         const at::Tensor count = at::full({}, static_cast<double>(steps), at::kFloat);
         at::_fused_adamw_({weight[i]}, {grad}, {average[i]}, {square[i]}, {}, {count}, lr,
@@ -43,7 +45,7 @@ struct Torchs {
                           false);
     }
 
-    // The same calls in the same order as _single_tensor_adamw of torch/optim/adam.py.
+    // Makes the calls of _single_tensor_adamw in torch/optim/adam.py, in the same order.
     void single(std::size_t i, const at::Tensor& grad, double lr, int steps) {
         const double correction1 = 1 - std::pow(kOptions.beta1, steps);
         const double root2 = std::sqrt(1 - std::pow(kOptions.beta2, steps));
@@ -63,8 +65,8 @@ at::Tensor flat(const std::vector<at::Tensor>& tensors) {
     return at::cat(parts);
 }
 
-// The same hundred updates by all three. Sizes are multiples of a vector's: what is left over of a
-// tensor, torch's fused kernel computes in double.
+// Makes the same hundred updates with all three. Sizes are multiples of a vector's, because torch's
+// fused kernel computes a tensor's remainder in double.
 struct Trained {
     explicit Trained(at::ScalarType dtype) {
         at::set_num_threads(1);
@@ -94,7 +96,7 @@ struct Trained {
     at::Tensor ours, our_square, fused, fused_square, single;
 };
 
-// How many float32 lie between two, of each element.
+// Returns the number of float32 values between the elements of `a` and `b`.
 std::int64_t ulps(const at::Tensor& a, const at::Tensor& b) {
     const auto place = [](float value) {
         const auto bits = std::int64_t{std::bit_cast<std::int32_t>(value)};
@@ -129,7 +131,7 @@ TEST(AdamW, AHundredUpdatesInFloatAreTorchsFusedOnesInEachLastPlace) {
     EXPECT_LE(ulps(t.our_square, t.fused_square), 1);
 }
 
-// The other one, as near as torch's own two are to each other.
+// The single-tensor version differs from ours as little as torch's two differ from each other.
 TEST(AdamW, AHundredUpdatesInFloatAreTorchsOtherOnesInTheLargestWeightsLastPlace) {
     const Trained t(at::kFloat);
     const double largest = t.single.abs().max().item<double>();

@@ -1,5 +1,5 @@
-// The in-process group and Gloo between real processes (forked before any thread exists). What a
-// child finds wrong is its exit status.
+// The in-process group, and Gloo between real processes (forked before any thread exists). A child
+// reports a failed check by its exit status.
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -23,7 +23,7 @@ at::Tensor ranks_part(int rank, std::int64_t size) {
     return at::arange(size, at::kDouble) * (rank + 1) + rank;
 }
 
-// What every kind of group must do, from the view of one rank.
+// The checks for every kind of group, run by one rank.
 bool speaks_rightly(Communicator& group) {
     const int next = (group.rank() + 1) % group.size(),
               last = (group.rank() + group.size() - 1) % group.size();

@@ -1,5 +1,5 @@
-// Each operator's backward against central differences of its own forward, in float64, along random
-// directions: needs no other implementation to be right.
+// Compares each operator's backward with central differences of its own forward, in float64, along
+// random directions. This needs no other implementation.
 #include <functional>
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 double along(const at::Tensor& a, const at::Tensor& b) { return (a * b).sum().item<double>(); }
 
-// d is what backward says of the gradient of sum(dy * f(x)).
+// `d` is the gradient of sum(dy * f(x)) according to backward.
 void expect_gradient(const std::function<at::Tensor(const at::Tensor&)>& f, const at::Tensor& x,
                      const at::Tensor& dy, const at::Tensor& d) {
     for (int i = 0; i < 3; ++i) {

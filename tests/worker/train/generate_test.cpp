@@ -15,12 +15,12 @@ namespace {
 using Tokens = std::vector<std::int64_t>;
 
 Chunk make_model(bool tied) {
-    at::set_num_threads(1);  // on a busy machine more only wait for each other
+    at::set_num_threads(1);  // more threads would wait for each other on a busy machine
     const spec::ModelConfig config = tiny_model(tied);
     return {config, split_layers(config, 0, 1), {.std = 0.3, .dtype = at::kDouble}};
 }
 
-// The share of each token as the next one, without any cache.
+// Returns the probability of each next token, computed without a cache.
 std::vector<double> shares(Chunk& model, const Tokens& tokens) {
     const auto size = static_cast<std::int64_t>(tokens.size());
     std::vector<double> result;
@@ -66,7 +66,7 @@ TEST(Generate, DrawsFromTheLikeliestAlone) {
     const Tokens greedy = generate(model, {4, 2}, {.max_tokens = 10});
     GenerateOptions options{.max_tokens = 10, .temperature = 1, .top_p = 1e-9};
     EXPECT_EQ(generate(model, {4, 2}, options), greedy);
-    // With a share in between, only tokens that reach it are drawn, and more than one of them.
+    // With a top_p in between, only the tokens that reach it are drawn, and more than one of them.
     const std::vector<double> share = shares(model, {4, 2});
     Tokens order(share.size());
     std::iota(order.begin(), order.end(), 0);

@@ -1,6 +1,5 @@
-// The operators of a GPU. What they compute is compared with the CPU's kernels on CPU tensors, in
-// float64; where there is a GPU, so is every operator on it. Built with CUDA's libraries where
-// roll-rank-cuda is.
+// The operators of a GPU: on CPU tensors compared with the CPU's kernels, in float64; on a GPU, if
+// there is one, every operator. Linked with CUDA's libraries if roll-rank-cuda is built.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
@@ -48,7 +47,7 @@ TEST(GpuOperators, RopeAndAttentionAreTheCpus) {
     }
 }
 
-// Gemma 2's soft cap, over so many keys that a normalizer in bfloat16 would be off by a hundredth.
+// Gemma 2's soft cap, over so many keys that a normalizer in bfloat16 would be off by 1 %.
 TEST(GpuOperators, AttentionOfBfloat16SumsWider) {
     constexpr std::int64_t kPositions = 4608;
     at::manual_seed(1);
@@ -116,7 +115,7 @@ TEST(GpuOperators, AdamwIsTheCpus) {
     expect_close(v, square, "square");
 }
 
-// Everything below runs where there is a GPU alone: the same calls on its tensors.
+// The tests below need a GPU: they make the same calls on its tensors.
 class OnGpu : public testing::TestWithParam<at::ScalarType> {
   protected:
     void SetUp() override {
@@ -126,7 +125,7 @@ class OnGpu : public testing::TestWithParam<at::ScalarType> {
     at::Tensor there(const at::Tensor& x) const {
         return x.to(at::TensorOptions(at::kCUDA).dtype(GetParam()));
     }
-    // float64 on the CPU, after the type's rounding.
+    // Rounds to the tested type, in float64 on the CPU.
     at::Tensor here(const at::Tensor& x) const { return x.to(GetParam()).to(at::kDouble); }
     void expect(const at::Tensor& gpu, const at::Tensor& cpu, const char* what) const {
         const double limit = GetParam() == at::kBFloat16 ? 3e-2 : 1e-4;
@@ -146,7 +145,7 @@ TEST_P(OnGpu, NormsAndSwiglu) {
     expect(swiglu(there(x), swiglu_gpu), swiglu(here(x), swiglu_cpu), "a");
 }
 
-// As where 1 was added to it: the weight is float32 whatever the input.
+// For a weight to which 1 was added: it is float32 for every input type.
 TEST_P(OnGpu, NormWithAWiderWeight) {
     const at::Tensor x = random({71, 64}), w = random({64}), dy = random({71, 64});
     const at::Tensor wide_w = w.to(at::TensorOptions(at::kCUDA).dtype(at::kFloat));

@@ -1,4 +1,4 @@
-// Where a rise of the loss began, over curves as runs have them.
+// The start of a rise of the loss, for typical loss curves.
 #include "worker/train/loss_rise.hpp"
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace roll::train {
 namespace {
 
-// A falling loss with noise, and `rise` steps of a rise at its end.
+// A falling loss with noise that rises in the last `rise` steps.
 std::optional<std::int64_t> begin_of(int steps, int rise, double height, double noise = 0.05) {
     std::mt19937 random(3);
     std::normal_distribution<double> normal;

@@ -1,4 +1,4 @@
-// What the metrics write, byte for byte; the run's tests read it back with TensorBoard itself.
+// The bytes of the metrics files; the tests of whole runs read them with TensorBoard itself.
 #include <gtest/gtest.h>
 
 #include "worker/train/metrics.hpp"
@@ -11,7 +11,7 @@ TEST(MetricsFiles, CrcIsCastagnolis) {
     EXPECT_EQ(crc32c(""), 0U);
     EXPECT_EQ(crc32c("123456789"), 0xE3069283U);              // the polynomial's check value
     EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);    // RFC 3720, B.4
-    EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);  // likewise
+    EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);  // RFC 3720, B.4
 }
 
 TEST(MetricsFiles, ARecordIsLengthPayloadAndTheirMaskedCrcs) {

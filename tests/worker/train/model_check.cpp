@@ -1,9 +1,9 @@
-// model_check MODEL fp32|fp64 TOLD: a whole model directory against what transformers says of it.
+// model_check MODEL fp32|fp64 TOLD: compares a whole model directory with transformers' results.
 //
 // TOLD holds told.safetensors with `ids` [row, position], `logits` and `loss` (the mean over every
 // position's next token), and `grad`, a HuggingFace directory of the loss's gradients. Prints one
-// JSON line: the errors (max |a - b| / max |b|; of gradients the worst tensor's), and what loading
-// the model took. tests/oracle/whole_model.py runs it.
+// JSON line: the errors (max |a - b| / max |b|; for gradients the worst tensor's) and the cost of
+// loading the model. tests/oracle/whole_model.py runs it.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -28,7 +28,7 @@ double error(const at::Tensor& a, const at::Tensor& b) {
     return (x - y).abs().max().item<double>() / (scale > 0 ? scale : 1);
 }
 
-// The most memory that this process has had, in MiB.
+// Returns the peak memory of this process in MiB.
 double peak_mib() {
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)
@@ -42,7 +42,7 @@ at::Tensor read(const tensor::SafetensorsFile& file, const std::string& name) {
         .clone();
 }
 
-// What loading takes, with nothing but the weights in memory.
+// Measures loading, with only the weights in memory.
 Json check_loading(const fs::path& directory, const ModelSetup& setup, at::ScalarType dtype) {
     const double before = peak_mib();
     const auto start = std::chrono::steady_clock::now();

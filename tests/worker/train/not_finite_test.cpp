@@ -1,4 +1,4 @@
-// Where a number that is none came from, found in a model that was poisoned in one place.
+// Finds the origin of a non-finite value in a model that was poisoned in one place.
 #include "worker/train/not_finite.hpp"
 
 #include <ATen/Parallel.h>
@@ -9,7 +9,7 @@
 namespace roll::train {
 namespace {
 
-// Norms divide by the root mean square alone.
+// Norms divide by the root mean square without an epsilon.
 spec::ModelConfig model_without_eps() {
     spec::ModelConfig config = tiny_model(false);
     config.norm_eps = 0;
@@ -45,7 +45,7 @@ TEST(NotFinite, NamesTheFirstWeight) {
     EXPECT_EQ(p.found(), "the weight " + p.name(3));
 }
 
-// A token that only the third micro-batch has, with an embedding that no norm can scale.
+// Only the third micro-batch has this token; its embedding is one that no norm can scale.
 TEST(NotFinite, NamesTheMicrobatchOfABadSample) {
     Poisoned p;
     constexpr std::int64_t kToken = 52;

@@ -1,5 +1,5 @@
 // Each operator in float64: its value against a plain formula, its backward against autograd of
-// that formula. Sizes are odd, so that every kernel has a tail and every block a remainder.
+// that formula. Sizes are odd, so that every kernel and every block has a remainder.
 #include <array>
 #include <thread>
 
@@ -26,7 +26,7 @@ namespace {
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 at::Tensor leaf(const at::Tensor& value) { return value.detach().clone().requires_grad_(); }
 
-// at::parallel_for goes without threads, and says nothing, where a file is compiled without OpenMP.
+// at::parallel_for silently uses one thread in a file compiled without OpenMP.
 TEST(ForRows, RunsOnAllThreads) {
     at::set_num_threads(2);
     std::array<std::thread::id, 2> who{};
@@ -235,7 +235,7 @@ TEST(Matmul, ASumOfNothingIsNothing) {
     matmul(none, at::ones({40, 8}, at::kBFloat16), at::empty({8, 0}, at::kBFloat16), 0);
 }
 
-// The formulas of Llama 3's report and of "linear" scaling, frequency by frequency.
+// The formulas of Llama 3's report and of "linear" scaling, for each frequency.
 TEST(Rope, ScaledFrequenciesAreTheFormulas) {
     using Kind = spec::RopeScaling::Kind;
     const std::int64_t D = 32;
@@ -284,9 +284,9 @@ at::Tensor attention_formula(const at::Tensor& qkv_BTP, const RopeTable& table,
     return o.transpose(1, 2).flatten(2);
 }
 
-// Rope and attention together, since the one makes the other's layout.
+// Rope and attention together, because rope produces attention's layout.
 TEST(Attention, BackwardIsAutograds) {
-    at::set_num_threads(1);  // on a busy machine more only wait for each other
+    at::set_num_threads(1);  // more threads would wait for each other on a busy machine
     const AttentionCase cases[] = {{6, 2, 37, 10, {}},
                                    {3, 3, 5, 6, {}},
                                    {4, 1, 65, 16, {}},

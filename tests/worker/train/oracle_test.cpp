@@ -1,7 +1,7 @@
 // Every model of tests/oracle/family_steps.py against transformers in float64, to 1e-10: logits,
-// loss, every gradient and the gradient's norm, and the weights after ten steps of AdamW. Weights,
-// gradients and trained weights are HuggingFace directories: the family files map them all.
-// In bfloat16 gradients are as near to the true ones as transformers' are.
+// loss, every gradient and the gradient norm, and the weights after ten steps of AdamW. Weights,
+// gradients and trained weights are HuggingFace directories, mapped by the family files. In
+// bfloat16 gradients are as close to the true ones as transformers' are.
 #include <cstdlib>
 #include <filesystem>
 
@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLimit = 1e-10;
-constexpr std::size_t kModels = 17;  // more, as soon as another table trains
+constexpr std::size_t kModels = 17;  // raise it when another model is added
 
 std::vector<fs::path> models() {
     const char* folder = std::getenv("ROLL_ORACLE_DATA");
@@ -34,7 +34,7 @@ std::vector<fs::path> models() {
     return found;
 }
 
-// What the oracle told of one model, by name.
+// The oracle's results for one model, by name.
 class Told {
   public:
     explicit Told(const fs::path& model)
@@ -54,7 +54,7 @@ class Told {
     tensor::SafetensorsFile file_;
 };
 
-// The tensors of a directory as the trainer's parameters lie.
+// Returns the tensors of a directory in the layout of the trainer's parameters.
 Parameters read(const fs::path& directory, const spec::ModelConfig& config) {
     Parameters p = make_parameters(parameter_specs(config, split_layers(config, 0, 1)),
                                    {.dtype = at::kDouble, .draw = false});
@@ -72,7 +72,7 @@ double expect_parameters(const std::vector<at::Tensor>& tensors, const Parameter
     return worst;
 }
 
-// The trainer of a model before its first step.
+// A model's trainer before its first step.
 struct Run {
     Run(const fs::path& model, at::ScalarType dtype, int microbatches)
         : config(setup_model(model / "weight").config),
@@ -148,7 +148,7 @@ void expect_narrow_gradients(const fs::path& model) {
                 model.filename().c_str(), median(our_errors), median(their_errors));
 }
 
-// On a busy machine more threads only wait for each other.
+// More threads would wait for each other on a busy machine.
 class Oracle : public testing::Test {
   protected:
     void SetUp() override { at::set_num_threads(1); }

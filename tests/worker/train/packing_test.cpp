@@ -1,4 +1,4 @@
-// Documents packed into one sequence, kept apart, against each document alone.
+// Documents packed into one sequence but kept apart, compared with each document alone.
 #include <random>
 
 #include "tests/worker/train/expect.hpp"
@@ -21,8 +21,8 @@ std::vector<Document> documents(const std::vector<int>& sizes, unsigned seed) {
     return all;
 }
 
-// Rows of `length` positions: the documents one after the other, none cut. Each document of n
-// tokens has n - 1 targets.
+// Packs the documents into rows of `length` positions, without cutting any. A document of n tokens
+// has n - 1 targets.
 Microbatch packed(const std::vector<Document>& all, std::int64_t rows, std::int64_t length) {
     Microbatch batch{at::zeros({rows, length}, at::kLong),
                      at::full({rows, length}, ops::kIgnored, at::kLong)};
@@ -35,7 +35,7 @@ Microbatch packed(const std::vector<Document>& all, std::int64_t rows, std::int6
             if (i + 1 < document.size()) targets_M[at] = document[i + 1];
         }
     }
-    if (at < rows * length) batch.segments.push_back(at);  // what is left is filling
+    if (at < rows * length) batch.segments.push_back(at);  // the remainder is padding
     return batch;
 }
 
@@ -67,7 +67,7 @@ Chunk make_model(const spec::ModelConfig& config) {
 
 void expect_packed_equals_alone(const spec::ModelConfig& config) {
     Chunk model = make_model(config);
-    const std::vector<Document> all = documents({7, 1, 12, 4, 9, 2, 13}, 5);  // 24 and 24
+    const std::vector<Document> all = documents({7, 1, 12, 4, 9, 2, 13}, 5);  // two rows of 24
     std::vector<Microbatch> one_by_one;
     for (const Document& document : all) {
         one_by_one.push_back(alone(document));

@@ -13,7 +13,7 @@
 
 namespace roll::train {
 
-// An empty folder that goes when this does.
+// An empty folder, removed by the destructor.
 class TemporaryFolder {
   public:
     TemporaryFolder() {
@@ -30,8 +30,8 @@ class TemporaryFolder {
     std::filesystem::path path_;
 };
 
-// Forks `count` ranks and returns their exit statuses, 128 + n for one that signal n killed, and 99
-// for an escaped exception. The calling process must not have run anything in threads yet.
+// Forks `count` ranks and returns their exit statuses: 128 + n if killed by signal n, and 99 for an
+// uncaught exception. REQUIRES: the calling process has not started threads yet.
 inline std::vector<int> run_processes(int count, const std::function<int(int rank)>& body) {
     std::vector<pid_t> children;
     for (int rank = 0; rank < count; ++rank) {

@@ -13,7 +13,7 @@
 namespace roll::train {
 namespace {
 
-// The known answers of Random123, the paper's own implementation.
+// The known answers of Random123, the implementation by Philox's authors.
 TEST(Philox, GivesTheKnownAnswers) {
     EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
               (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -61,7 +61,7 @@ TEST(Uniform, LiesFromZeroToOne) {
     EXPECT_NEAR(sum / 10'000, 0.5, 0.02);
 }
 
-// Of a size that ends within a page.
+// The size ends within a page.
 TEST(LazyZeros, PagesMadeAheadAreAllThereAndZero) {
     const at::Tensor flat = lazy_zeros((9 << 20) + 5, at::kInt);
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

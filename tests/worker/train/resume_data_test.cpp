@@ -1,5 +1,5 @@
-// The data of a run that resumes among a billion samples, in its third pass over them: found
-// without walking to it, and the same as if the run had never been stopped.
+// The data of a run that resumes in its third pass over a billion samples: found directly, and the
+// same as if the run had never stopped.
 #include <fstream>
 #include <random>
 #include <set>
@@ -18,7 +18,7 @@ constexpr std::int64_t kLength = 16, kWindows = 1'000'000'000, kBatch = 8;
 constexpr std::int64_t kStep = (5 * kWindows / 2) / kBatch;  // in the middle of the third pass
 constexpr std::int64_t kSteps = 20;
 
-// A file with a token for each byte, nearly all of it a hole.
+// A sparse file whose bytes are the tokens.
 class Billion : public testing::Test {
   protected:
     Billion() {
@@ -38,7 +38,7 @@ class Billion : public testing::Test {
         return data::Corpus::make(std::move(files), 0, kLength).value();
     }
 
-    // What the steps see are no holes.
+    // Writes data where the steps read, so that they do not read holes.
     void fill(const data::Corpus& corpus, const data::Sampler& sampler) const {
         std::mt19937 random(3);
         std::fstream file(root_ / "corpus.txt", std::ios::in | std::ios::out | std::ios::binary);
@@ -88,14 +88,14 @@ TEST_F(Billion, AResumedRunSeesWhatTheUninterruptedOneSees) {
     }
 }
 
-// No sample of a pass is seen twice, and the next pass has another order.
+// No sample repeats within a pass, and the next pass has another order.
 TEST_F(Billion, SamplesAreDistinctWithinAPassAndDrawnAnewInTheNext) {
     const data::Corpus whole = corpus();
     const data::Sampler sampler(whole, kLength, 7);
     std::set<std::size_t> seen;
     int same = 0;
     for (std::uint64_t i = 0; i < 20'000; ++i) {
-        const std::uint64_t far = i * 49'999;  // all over the pass
+        const std::uint64_t far = i * 49'999;  // spread over the pass
         seen.insert(sampler.sample(far).begin);
         same += sampler.sample(far).begin == sampler.sample(far + kWindows).begin;
     }

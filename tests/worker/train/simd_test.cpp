@@ -1,5 +1,5 @@
-// Every vector width that this processor can run against the plain formulas; sizes leave every
-// tail.
+// Every vector width that this processor can run, compared with the plain formulas, for sizes with
+// every remainder.
 #include <cmath>
 #include <random>
 
@@ -136,7 +136,7 @@ TYPED_TEST(Widths, AdamWIsItsFormula) {
     }
 }
 
-// Scores, probabilities and gradients of one head by the plain formula, in double.
+// One head's scores, probabilities and gradients by the plain formula, in double.
 template <class T>
 struct PlainAttention {
     std::vector<double> out, dq, dk, dv;
@@ -237,12 +237,12 @@ TEST(Halves, AreTheNearestBfloat16AndWhatIsLost) {
             bits = (bits & 0xFFFF0000U) + 0x7FFFU + static_cast<std::uint32_t>(i / 4 % 3);
         const auto number = std::bit_cast<float>(bits);
         ASSERT_EQ(std::bit_cast<std::uint32_t>(join(nearest(number), rest_of(number))), bits);
-        if (!std::isfinite(number) || (bits & 0xFFFFU) == 0x8000U) continue;  // half-way
+        if (!std::isfinite(number) || (bits & 0xFFFFU) == 0x8000U) continue;  // a tie
         ASSERT_EQ(nearest(number).x, static_cast<BF16>(number).x) << number;
     }
 }
 
-// A bfloat16 kernel is the float kernel on widened numbers, its results rounded once.
+// A bfloat16 kernel equals the float kernel on widened numbers with results rounded once.
 class Bfloat16 : public testing::TestWithParam<int> {
   public:
     std::int64_t size = GetParam();
@@ -268,7 +268,7 @@ TEST_P(Bfloat16, NormsAreTheFloatOnesRounded) {
                                  rstd.data(), kRows, size);
         wide.rms_norm_backward(dx_wide.data(), dw_wide.data(), dy_wide.data(), w.data(),
                                x_wide.data(), past_wide.data(), rstd.data(), kRows, size);
-        for (std::size_t i = 0; i < all; ++i)  // compilers fuse sums and products as they like
+        for (std::size_t i = 0; i < all; ++i)  // compilers may fuse sums and products
             EXPECT_NEAR(dx[i], dx_wide[i], std::abs(dx_wide[i]) / 128 + 1e-5) << width->name;
         for (std::size_t i = 0; i < dw.size(); ++i) EXPECT_NEAR(dw[i], dw_wide[i], 1e-5);
     }
@@ -329,7 +329,7 @@ TEST_P(Bfloat16, LossesAndUpdatesAreTheFloatOnesRounded) {
     }
 }
 
-// The norm of the difference, of the norm of `wanted`.
+// Returns the norm of the difference, divided by the norm of `wanted`.
 double apart(const std::vector<float>& a, const std::vector<float>& wanted) {
     double difference = 0, whole = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -339,7 +339,7 @@ double apart(const std::vector<float>& a, const std::vector<float>& wanted) {
     return std::sqrt(difference / whole);
 }
 
-// Where bfloat16 itself is multiplied, probabilities and the gradients of scores are rounded too.
+// If bfloat16 itself is multiplied, probabilities and the gradients of scores are rounded, too.
 TEST_P(Bfloat16, AttentionIsTheFloatOneRounded) {
     const std::int64_t positions = 77, dim = size;
     const auto make = [&](unsigned seed) { return random_bf16(positions * dim, seed); };

@@ -1,4 +1,4 @@
-// The training step: what it may not depend on, in which order it works, what it refuses to do.
+// The training step: what it must not depend on, its order of work, and what it refuses.
 #include <algorithm>
 #include <random>
 #include <thread>
@@ -21,7 +21,7 @@ TrainOptions fp64_options() {
     return {.init = {.std = 0.2, .dtype = at::kDouble}, .bucket_numel = 2000};
 }
 
-// Ten steps of one replica; what it ends with.
+// Runs ten steps of one replica and returns its final state.
 Named train_replica(Communicator& dp, const TrainOptions& options, bool tied) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
@@ -53,7 +53,7 @@ double worst(const Named& seen, const Named& reference) {
     return result;
 }
 
-// First: it forks, which wants a process that has no threads yet.
+// Must be the first test: it forks, which requires a process without threads.
 TEST(Step, TwoGlooProcessesTrainAsOneRankDoes) {
     const TemporaryFolder folder;
     const std::vector<int> statuses = run_processes(2, [&](int rank) {
@@ -72,7 +72,7 @@ TEST(Step, TwoGlooProcessesTrainAsOneRankDoes) {
     EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
-// What the ranks of a group sum up.
+// Counts the bytes that the ranks of a group sum.
 class CountingCommunicator final : public Communicator {
   public:
     CountingCommunicator(Communicator& inner, std::size_t& bytes) : inner_(inner), bytes_(bytes) {}
@@ -95,7 +95,7 @@ class CountingCommunicator final : public Communicator {
     std::size_t& bytes_;
 };
 
-// `bytes`: that one of them put into sums.
+// Sets `bytes` to what one replica put into sums.
 Named train_two_replicas(const TrainOptions& options, bool tied, std::size_t* bytes = nullptr) {
     LocalGroup group(2);
     Named seen;
@@ -123,7 +123,7 @@ TEST(Step, TwoReplicasTrainAsOneDoesWithEitherLoss) {
     }
 }
 
-// Frozen in the middle, at an end and all over the place, in small buckets and in one.
+// Parameters frozen in the middle, at an end and scattered, with small buckets and with one.
 TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
     constexpr std::size_t kSteps = 10;
     const std::vector<std::string> globs[] = {
@@ -148,8 +148,8 @@ TEST(Step, GradientsOfFrozenParametersAreNotSummed) {
     }
 }
 
-// The two losses differ when micro-batches hold unlike numbers of targets, or the test above is
-// vain.
+// Shows that the test above is meaningful: the two losses differ if micro-batches have different
+// numbers of targets.
 TEST(Step, TheMeanOfMeansIsAnotherLoss) {
     TrainOptions options = fp64_options();
     const at::Tensor mean = train_alone(options, false).at("loss.0");
@@ -157,7 +157,7 @@ TEST(Step, TheMeanOfMeansIsAnotherLoss) {
     EXPECT_GT(error(train_alone(options, false).at("loss.0"), mean), 1e-4);
 }
 
-// Runs one step over this table and returns its gradients and its loss.
+// Runs one step of this table and returns its gradients and its loss.
 Named one_step(const std::vector<plan::Op>& ops, bool tied, at::ScalarType dtype) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
@@ -172,7 +172,7 @@ Named one_step(const std::vector<plan::Op>& ops, bool tied, at::ScalarType dtype
     return seen;
 }
 
-// Any order in which each micro-batch's three works follow each other.
+// Returns a random order in which each micro-batch's three operations keep their sequence.
 std::vector<plan::Op> shuffled_table(int microbatches, std::uint32_t seed) {
     std::vector<int> turns;
     for (int i = 0; i < 3 * microbatches; ++i) turns.push_back(i / 3);
@@ -198,7 +198,7 @@ TEST(Step, AShuffledTableGivesTheSameBits) {
     }
 }
 
-// Their memory is put to use before they are written.
+// The gradients' memory is used for other data before they are written.
 TEST(Step, WhatTheGradientsHeldBeforeDoesNotMatter) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
@@ -269,8 +269,8 @@ TEST(Step, ReductionsBeginBeforeTheLastBackward) {
     EXPECT_LT(first - trace.begin(), trace.rend() - input_half - 1) << "within the last backward";
 }
 
-// A pretended second replica that holds zeros. It notes how many reductions of gradients were under
-// way each time that one of them was waited for.
+// A simulated second replica that holds zeros. Records the number of gradient reductions in flight
+// at each wait.
 class NotingNetwork final : public Communicator {
   public:
     int rank() const override { return 0; }
@@ -292,8 +292,8 @@ class NotingNetwork final : public Communicator {
     std::vector<std::ptrdiff_t> under_way_;
 };
 
-// Nothing waits before the last bucket is on its way: a network that reduces a bucket while the
-// next is computed costs the step one bucket.
+// No wait happens before the last bucket is issued. So a network that reduces one bucket while the
+// next is computed costs the step only one bucket.
 TEST(Step, ASlowNetworkCostsItOneBucketAtMost) {
     LocalGroup alone(1);
     LocalCommunicator self(alone, 0);
