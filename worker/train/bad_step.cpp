@@ -79,13 +79,13 @@ BadStep find_bad_step(Chunk& model, std::span<const Microbatch> batch, const Ste
     if (found || !somebodys) own = own_samples(found, place);
     bad.samples = everyones(own, place, world);
     const std::string first =
-        found ? found->what : "the sum over micro-batches and ranks, each finite alone";
+        found ? found->what : "the sum over micro-batches and ranks (each part is finite)";
     bad.sentence =
         told_by(bad.rank,
                 std::string("the ") + (std::isfinite(result.loss) ? "gradient norm" : "loss") +
                     " is not finite at step " + std::to_string(place.step + 1) + " on rank " +
                     std::to_string(bad.rank) + " (samples " + ranges_text(own) +
-                    "); first not finite: " + first,
+                    "); first non-finite value: " + first,
                 world);
     return bad;
 }

@@ -20,8 +20,9 @@ Microbatch empty_batch(const spec::TrainSpec& spec) {
 
 std::int64_t checked(std::int64_t token, std::int64_t vocab) {
     if (token >= 0 && token < vocab) return token;
-    throw RankFailure(2, "data: token " + std::to_string(token) + " is not one of the model's " +
-                             std::to_string(vocab) + "; the token file is another tokenizer's");
+    throw RankFailure(2, "data: token " + std::to_string(token) +
+                             " is outside the model's vocabulary of " + std::to_string(vocab) +
+                             "; the token file was made with another tokenizer");
 }
 
 struct RowRules {

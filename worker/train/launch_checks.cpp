@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 void refuse_axis(const char* name, int value) {
     if (value == 1) return;
     throw RankFailure(2, std::string("parallel.") + name + ": " + std::to_string(value) +
-                             " is not built yet; only 1 is");
+                             " is not supported yet; set it to 1");
 }
 
 const char* name_of(spec::Precision precision) {
@@ -72,9 +72,9 @@ std::int64_t count_frozen(const std::vector<std::string>& freeze,
             return matches_any({glob}, spec.name);
         });
         if (!used)
-            throw RankFailure(2, "model.freeze: no parameter is called " + glob + "; there are " +
-                                     specs.front().name + ", " + specs[1].name +
-                                     " and others (docs/training.md)");
+            throw RankFailure(2, "model.freeze: no parameter's name matches " + glob +
+                                     "; names are, for example, " + specs.front().name + " and " +
+                                     specs[1].name + " (docs/training.md)");
     }
     std::int64_t frozen = 0;
     bool trains = false;
@@ -204,9 +204,9 @@ std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
     if (files == 0) return {};
     return std::to_string(files) + " of " + std::to_string(corpus.files().size()) +
            " files of data.train (" + std::to_string(tokens) +
-           " tokens) do not fill a sequence of " + std::to_string(seq_length) +
+           " tokens) are shorter than a sequence of " + std::to_string(seq_length) +
            " and are not used: " + names + (files > kNamed ? ", ..." : "") +
-           "; join them into one file, or as lines of one .jsonl";
+           "; join them into one file, or make them lines of one .jsonl";
 }
 
 }  // namespace
@@ -216,24 +216,25 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Co
     std::vector<std::string> warnings;
     if (learned.cut > 0 || learned.unlearned > 0)
         warnings.push_back("data.train: " + documents_line(learned, spec.seq_length) +
-                           (learned.cut > 0 ? "; train.seq_length " +
-                                                  std::to_string(learned.longest - 1) + " cuts none"
-                                            : ""));
+                           (learned.cut > 0
+                                ? "; set train.seq_length to " +
+                                      std::to_string(learned.longest - 1) + " to cut none"
+                                : ""));
     if (std::string unused = unused_files(corpus, spec.seq_length); !unused.empty())
         warnings.push_back(std::move(unused));
     const std::string steps = std::to_string(spec.steps);
     if (spec.checkpoint_every == 0)
-        warnings.push_back("checkpoint.every is 0: what is done before step " + steps +
-                           " is lost if the job is killed");
+        warnings.push_back("checkpoint.every is 0: if the job is killed before step " + steps +
+                           ", all its progress is lost");
     if (spec.checkpoint_every > spec.steps)
         warnings.push_back("checkpoint.every is " + std::to_string(spec.checkpoint_every) +
                            ": there is no checkpoint before the last step, " + steps);
     if (spec.checkpoint_keep_best && spec.valid_every == 0)
         warnings.push_back(
-            "checkpoint.keep_best has one validation to go by, the last: set train.valid_every");
+            "checkpoint.keep_best: the only validation is the last one; set train.valid_every");
     const bool none = spec.data.valid_fraction == 0 && spec.data.valid_files.empty();
     if (none && (spec.valid_every > 0 || spec.valid_at_start))
-        warnings.push_back("data.valid holds nothing out: there are no validations");
+        warnings.push_back("data.valid holds out no tokens, so there are no validations");
     return warnings;
 }
 
@@ -252,7 +253,7 @@ struct FileIdentity {
     std::string hash;  // empty if not known
 };
 
-// Returns the indices of the training files whose content differs; empty if a state has none.
+// Returns the indices of the training files whose content differs; empty if a state lists no files.
 std::vector<std::size_t> changed_files(const checkpoint::State& a, const checkpoint::State& b) {
     std::vector<std::size_t> changed;
     if (a.data.size() != b.data.size()) return changed;
@@ -293,11 +294,13 @@ void check_continues(const checkpoint::State& restored, const checkpoint::State&
         throw RankFailure(2, "train.precision: " + asked.dtype + " cannot continue " +
                                  directory.string() + ", which is " + restored.dtype);
     if (!same_data(restored, asked))
-        std::printf("the seed, the corpus or its windows are not those of %s: other data follows\n",
-                    directory.c_str());
+        std::printf(
+            "the seed, the corpus or train.seq_length differs from %s: training continues on "
+            "other data\n",
+            directory.c_str());
     for (const std::size_t file : changed_files(restored, asked))
-        std::printf("warning: data.train[%zu] has other content than when %s was written\n", file,
-                    directory.c_str());
+        std::printf("warning: the content of data.train[%zu] has changed since %s was written\n",
+                    file, directory.c_str());
 }
 
 OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& model,
@@ -329,7 +332,7 @@ std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model
            std::to_string(spec.steps) + " steps of " + std::to_string(spec.global_batch_size) +
            " x " + std::to_string(spec.seq_length) + " tokens, dp " +
            std::to_string(spec.parallel.dp) + ", " + name_of(spec.precision) + ", " +
-           std::to_string(corpus.train_tokens()) + " tokens of text and " +
+           std::to_string(corpus.train_tokens()) + " training tokens and " +
            std::to_string(corpus.valid_tokens()) + " held out";
 }
 

@@ -28,7 +28,8 @@ Result<checkpoint::State> decode(std::string_view text) {
     state.data = reader.get_or("data", state.data);
     state.left_out = reader.get<std::vector<std::int64_t>>("samples");
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (schema != kSchema) return fail(ErrorCode::Corrupt, "it is no " + std::string(kSchema));
+    if (schema != kSchema)
+        return fail(ErrorCode::Corrupt, "its format is not " + std::string(kSchema));
     return state;
 }
 

@@ -117,7 +117,7 @@ std::string decision(const convert::Source& source, std::int64_t grown) {
     for (const auto& [name, size] : axes)
         if (size > 1) split += " " + std::string(name) + " " + std::to_string(size);
     if (!split.empty()) text += " of" + split;
-    if (grown > 0) text += "; " + std::to_string(grown) + " rows of vocabulary made";
+    if (grown > 0) text += "; " + std::to_string(grown) + " vocabulary rows added";
     return text;
 }
 
@@ -138,14 +138,14 @@ std::string load_weights(const fs::path& directory, Parameters& parameters, std:
     for (const convert::TargetTensor& target : plan.tensors) {
         const auto weight = weights.find(target.info.name);
         if (weight == weights.end())
-            throw RankFailure(2,
-                              directory.string() + ": the job's model has no " + target.info.name);
+            throw RankFailure(
+                2, directory.string() + ": the job's model has no tensor " + target.info.name);
         grown =
             std::max(grown, of_disk(read_into(source, target, parameters, weight->second, seed)));
         weights.erase(weight);
     }
     if (!weights.empty())
-        throw RankFailure(2, directory.string() + " has no " + weights.begin()->first);
+        throw RankFailure(2, directory.string() + " has no tensor " + weights.begin()->first);
     return decision(source, grown);
 }
 

@@ -16,9 +16,9 @@ namespace roll::train {
 // is the mean of the directory's rows plus normal noise with std 1 / sqrt(hidden), which depends
 // only on `seed` and the row number.
 //
-// Returns a description for people: "HuggingFace", "MCA", "MCA of tp 2 pp 2", followed by "; 64
-// rows of vocabulary made" if rows were added. Throws RankFailure(invalid) naming a tensor that is
-// missing, unknown or of another shape.
+// Returns a description for people: "HuggingFace", "MCA", "MCA of tp 2 pp 2", followed by
+// "; 64 vocabulary rows added" if rows were added. Throws RankFailure(invalid) naming a tensor that
+// is missing, unknown or of another shape.
 std::string load_weights(const std::filesystem::path& directory, Parameters& parameters,
                          std::uint64_t seed = 1);
 

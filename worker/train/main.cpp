@@ -106,21 +106,26 @@ int run(const std::function<int()>& command, const std::function<void(const std:
 int main(int argc, char** argv) {
     if (const Result<Processor> found = find_processor()) limit_libraries(*found);
     Arguments arguments;
-    CLI::App app("One rank of a Roll train job; samples and plans");
+    CLI::App app("Run one rank of a Roll train job, sample text or report a plan");
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
     app.add_option("--rank", arguments.rank, "This rank in the job's world");
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
     sampling->add_option("DIR", arguments.directory, "Model with its tokenizer")->required();
-    sampling->add_option("PROMPT", arguments.prompt, "The text to go on with")->required();
-    sampling->add_option("--max-tokens", arguments.text.max_tokens, "Tokens added at most")
+    sampling->add_option("PROMPT", arguments.prompt, "Text to continue")->required();
+    sampling
+        ->add_option("--max-tokens", arguments.text.max_tokens, "Maximum number of tokens to add")
         ->check(CLI::PositiveNumber);
-    sampling->add_option("--temperature", arguments.text.temperature, "0: the likeliest token")
+    sampling
+        ->add_option("--temperature", arguments.text.temperature, "0: always the most likely token")
         ->check(CLI::NonNegativeNumber);
-    sampling->add_option("--top-p", arguments.text.top_p, "Share of the likeliest tokens")
+    sampling
+        ->add_option("--top-p", arguments.text.top_p,
+                     "Sample from the most likely tokens up to this total probability")
         ->check(CLI::Range(0.0, 1.0));
     sampling->add_option("--seed", arguments.text.seed, "The same seed gives the same text");
     sampling->add_flag("--json", arguments.json, "One JSON object (roll.generate/1)");
-    CLI::App* planning = app.add_subcommand("plan", "What a train job would do; nothing runs");
+    CLI::App* planning =
+        app.add_subcommand("plan", "Report what a train job would do, without running it");
     planning->add_option("--spec", arguments.spec_file, "The job's document, JSON")->required();
     planning->add_flag("--json", arguments.json, "One JSON object (roll.plan/1)");
     try {
@@ -136,7 +141,7 @@ int main(int argc, char** argv) {
     if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
     if (*planning) return run([&] { return plan(arguments); }, on_stderr);
     if (arguments.launch.empty()) {
-        std::fprintf(stderr, "error: needs --launch FILE --rank R, generate or plan\n");
+        std::fprintf(stderr, "error: give --launch FILE --rank R, or a command: generate, plan\n");
         return 2;
     }
     dump_stacks_on_signal();

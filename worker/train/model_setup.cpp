@@ -24,11 +24,10 @@ void check_sizes(const spec::TrainSpec& spec, const ModelSetup& setup) {
         refuse("model.vocab_size: " + std::to_string(config.vocab) +
                " is too small for the tokenizer bytes, which needs 256");
     if (config.vocab < ids)
-        refuse(
-            "tokenizer: " + spec.tokenizer + " has ids up to " + std::to_string(ids - 1) +
-            ", but the model's embedding has " + std::to_string(config.vocab) +
-            " rows; name the tokenizer that belongs to the model, or more rows: model.vocab_size " +
-            std::to_string((ids + 63) / 64 * 64));
+        refuse("tokenizer: " + spec.tokenizer + " has ids up to " + std::to_string(ids - 1) +
+               ", but the model's embedding has " + std::to_string(config.vocab) +
+               " rows; set tokenizer to the model's own, or raise model.vocab_size to " +
+               std::to_string((ids + 63) / 64 * 64));
     if (spec.seq_length > config.positions_max)
         refuse("train.seq_length: " + std::to_string(spec.seq_length) +
                " is more than model.max_position_embeddings " +
@@ -105,8 +104,8 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
 // new ones.
 void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
     if (rows < setup.config.vocab)
-        refuse("model.vocab_size: " + std::to_string(rows) + " is less than the " +
-               std::to_string(setup.config.vocab) + " that the model has; rows are never dropped");
+        refuse("model.vocab_size: " + std::to_string(rows) + " is less than the model's " +
+               std::to_string(setup.config.vocab) + "; rows of the vocabulary are never removed");
     setup.config.vocab = rows;
     const families::Family& family = *need(families.find(setup.hf_config["model_type"]));
     for (const auto& [native, paths] : family.config)
@@ -179,7 +178,7 @@ std::string check_same_model(const fs::path& checkpoint, const ModelSetup& job,
             keys += (keys.empty() ? "" : "; ") + ("model." + paths.front()) + " is " +
                     expected.dump() + " in the job and " + found.dump() + " in the checkpoint";
     }
-    refuse(checkpoint.string() + " is of another model: " +
+    refuse(checkpoint.string() + " is a checkpoint of another model: " +
            (keys.empty() ? "its family is " + saved.config.family : keys));
 }
 

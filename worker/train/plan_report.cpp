@@ -75,7 +75,7 @@ std::string layers_text(const OrderedJson& range) {
 
 std::string memory_text(const OrderedJson& memory) {
     std::string text = bytes_text(memory["total"]) + " a rank" +
-                       (memory["program"] == 0 ? ", besides what CUDA takes:" : ":");
+                       (memory["program"] == 0 ? ", without CUDA's own memory:" : ":");
     for (const auto& [name, bytes] : memory.items()) {
         if (name == "total" || bytes == 0) continue;
         std::string words = name;
@@ -102,12 +102,13 @@ OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
 
 std::string time_text(const OrderedJson& time, const OrderedJson& ranks) {
     if (time["seconds"].is_null())
-        return "not known: set train.peak_tflops to what one of these GPUs can do in this "
-               "precision, by its data sheet";
-    return duration_text(time["seconds"]) + " if each of " + ranks.dump() + " ranks does half of " +
+        return "unknown: set train.peak_tflops to the TFLOP/s of one of these GPUs in this "
+               "precision, from its data sheet";
+    return duration_text(time["seconds"]) + " if each of " + ranks.dump() +
+           " ranks reaches half of " +
            scaled(1e12 * time["peak_tflops_per_rank"].get<double>(), 1000,
                   {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"}) +
-           " (train.peak_tflops, else a matrix product's on this machine)";
+           " (train.peak_tflops, or a matrix product measured on this machine)";
 }
 
 }  // namespace
@@ -176,7 +177,7 @@ std::string plan_text(const OrderedJson& p) {
         text += "stage " + stage["stage"].dump() + "     " + layers_text(stage["layers"]) +
                 ", embedding, loss\n";
     text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
-            pipeline["microbatches"].dump() + " micro-batches to a rank, " +
+            pipeline["microbatches"].dump() + " micro-batches per rank, " +
             flop_text(causal * tokens) + ", bubble " + pipeline["bubble"].dump() + "\n";
     text +=
         "the run     " + count_text(p["steps"]) + " steps, " +
@@ -186,7 +187,7 @@ std::string plan_text(const OrderedJson& p) {
             flop_text(flops["full"].get<double>()) + " (full)\n";
     text += "time        " + time_text(p["time"], mesh["world_size"]) + "\n";
     text += "network     gradients " + bytes_text(p["communication_bytes_per_step"]["gradients"]) +
-            " a rank and step\n";
+            " per rank and step\n";
     text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     text += "checkpoint  weights " + bytes_text(disk["weights"]) + ", optimizer " +
             bytes_text(disk["optimizer"]) + "\npipeline\n" + pipeline["table"].get<std::string>();

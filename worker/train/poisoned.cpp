@@ -22,14 +22,14 @@ Result<std::vector<Poisoned>> decode(std::string_view text) {
     const Json list = reader.raw("checkpoints");
     ROLL_TRY_VOID(reader.finish_lenient());
     if (schema != kSchema || !list.is_array())
-        return fail(ErrorCode::Corrupt, "it is no " + std::string(kSchema));
+        return fail(ErrorCode::Corrupt, "its format is not " + std::string(kSchema));
     std::vector<Poisoned> found;
     for (const Json& one : list) {
         JsonReader entry(one, "checkpoints");
         const auto from_step = entry.get<std::int64_t>("from_step");
         const auto by = parse_token(entry.get<std::string>("by"));
         ROLL_TRY_VOID(entry.finish_lenient());
-        if (!by) return fail(ErrorCode::Corrupt, "it names no attempt");
+        if (!by) return fail(ErrorCode::Corrupt, "an entry names no attempt");
         found.push_back({from_step, *by});
     }
     return found;
@@ -42,7 +42,7 @@ std::vector<Poisoned> read(const fs::path& output) {
     auto found = decode(need(text));
     if (!found)
         throw RankFailure(2, file.string() + ": " + found.error().message +
-                                 "; delete it to go back to any checkpoint");
+                                 "; delete it to allow every checkpoint again");
     return *std::move(found);
 }
 

@@ -48,12 +48,12 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
     if (free && *free < options_.bytes)
         throw RankFailure(protocol::kExitRefused,
                           "output: " + no_room(options_.checkpoints, *free, options_.bytes) +
-                              "; make room, or name an output elsewhere");
+                              "; free disk space, or set output to another file system");
     // The newest checkpoint is written before the oldest is deleted.
     const std::int64_t more = options_.retention.keep + 1 - std::ssize(options_.recorded);
     const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(more, 1)) * options_.bytes;
     if (free && *free < all)
-        std::printf("warning: %s has %s free, and checkpoints come to need %s\n",
+        std::printf("warning: %s has %s free, but the job's checkpoints will need %s\n",
                     options_.checkpoints.c_str(), mib(*free).c_str(), mib(all).c_str());
 }
 
@@ -134,8 +134,8 @@ void Saver::need_saved() const {
     throw RankFailure(protocol::kExitRefused,
                       "the last checkpoint could not be written: " + put_off_ +
                           (newest < 0 ? "; there is none before it"
-                                      : "; the newest is of step " + std::to_string(newest)) +
-                          "; make room, and the next attempt goes on from there");
+                                      : "; the newest one is of step " + std::to_string(newest)) +
+                          "; free disk space, and the next attempt continues from there");
 }
 
 bool Saver::knows(std::int64_t step) const {
@@ -188,7 +188,7 @@ void Saver::settle_pruning(const Result<std::string>& outcome) {
         link_.report(protocol::CheckpointPruned{pruned_.step, pruned_.writer});
     } else {
         std::find_if(all.begin(), all.end(), is_it)->optimizer = false;
-        std::printf("checkpoint of step %lld keeps its weights alone\n",
+        std::printf("checkpoint of step %lld keeps only its weights\n",
                     static_cast<long long>(pruned_.step));
     }
     prune();
@@ -196,7 +196,7 @@ void Saver::settle_pruning(const Result<std::string>& outcome) {
 
 void Saver::warn_of_rest(const std::string& sentence) {
     if (std::exchange(warned_, true)) return;
-    std::printf("warning: an old checkpoint stays for now, training goes on: %s\n",
+    std::printf("warning: an old checkpoint cannot be deleted yet, training goes on: %s\n",
                 sentence.c_str());
 }
 

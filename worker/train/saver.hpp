@@ -19,7 +19,7 @@
 namespace roll::train {
 
 struct SaverOptions {
-    std::filesystem::path checkpoints;  // the job's directory of them
+    std::filesystem::path checkpoints;  // the job's directory of checkpoints
     Token writer;
     checkpoint::Retention retention;
     std::vector<checkpoint::Kept> recorded;  // this job's, at the start

@@ -130,10 +130,11 @@ checkpoint::State restore(const fs::path& directory, Chunk& chunk, AdamW& optimi
         found += read_moment(file, parameters.specs[i].name + kAverage, moments.average[i]) &&
                  read_moment(file, parameters.specs[i].name + kSquare, moments.square[i]);
     }
-    if (found == 0) throw RankFailure(2, "the checkpoint's optimizer state is another model's");
+    if (found == 0)
+        throw RankFailure(2, "the checkpoint's optimizer state belongs to another model");
     const auto updates = file.metadata().find(kUpdates);
     if (updates == file.metadata().end())
-        throw RankFailure(2, "the checkpoint's optimizer state does not say its updates");
+        throw RankFailure(2, "the checkpoint's optimizer state has no number of updates");
     moments.steps = std::stoll(updates->second);
     return need(checkpoint::decode_state(need(read_file(directory / checkpoint::kStateFile))));
 }

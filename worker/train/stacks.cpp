@@ -89,7 +89,7 @@ void write_all(std::string_view text) {
 }
 
 void dump() {
-    write_all("stacks of all threads, asked for by roll-worker:\n");
+    write_all("stacks of all threads, requested by roll-worker:\n");
     const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
     std::error_code error;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {

@@ -19,7 +19,7 @@ struct StepReport {
     int ranks = 1;
     double lr = 0;
     double clipped_share = 0;  // share of clipped steps so far
-    std::int64_t tokens = 0;   // since the start
+    std::int64_t tokens = 0;   // since the start of training
     double seconds = 0;
     double data_wait_seconds = 0;
     double eta_seconds = 0;

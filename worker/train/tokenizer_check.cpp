@@ -16,18 +16,18 @@ std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std
     if (identity == tokenizer.identity) return {};
     const auto own = tokenizer::load_directory(weights.directory);
     if (!own)
-        return "tokenizer: " + name + " is not that of " + home + ", which cannot be read (" +
-               own.error().message + "): whether their ids are the same is not known";
+        return "tokenizer: " + name + " is not the one of " + home + ", which cannot be read (" +
+               own.error().message + "): their ids may differ";
     const auto compared = tokenizer::compare_ids(tokenizer.tokenizer, own->tokenizer);
     const std::string found = std::to_string(compared.differ) + " of " +
                               std::to_string(compared.looked_at) +
-                              " ids that were compared stand for another text";
+                              " compared ids stand for another text";
     if (!compared.of_one_vocabulary())
-        throw RankFailure(2, "tokenizer: " + name + " is not that of the weights in " + home +
-                                 ": " + found + "; name " + home +
-                                 " as the tokenizer, or start from a copy of "
-                                 "it without tokenizer.json to train all ids anew");
-    return "tokenizer: " + name + " is not that of the weights in " + home + ": " + found;
+        throw RankFailure(2, "tokenizer: " + name + " is not the one of the weights in " + home +
+                                 ": " + found + "; set tokenizer to " + home +
+                                 ", or, to train all ids anew, start from a copy of it "
+                                 "without tokenizer.json");
+    return "tokenizer: " + name + " is not the one of the weights in " + home + ": " + found;
 }
 
 }  // namespace roll::train

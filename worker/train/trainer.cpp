@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kProgressEvery = 200ms;
 constexpr auto kStepsToldEvery = 1s;
-constexpr auto kRecordPatience = 3s;  // to record the last checkpoint, so that older ones can go
+constexpr auto kRecordPatience = 3s;  // longest wait for the last checkpoint's record
 constexpr auto kSpaceLookedForEvery = 500ms;
 constexpr int kSkippedMax = 10;  // in a row; more are not outliers
 
@@ -87,9 +87,9 @@ int Trainer::run() {
     }
     if (stops_early() && writes())
         std::printf(
-            "stopped early at step %lld: the last %lld validations found no loss lower by more "
-            "than "
-            "%g than the best before; the lowest is that of step %lld\n",
+            "stopped early at step %lld: in the last %lld validations the loss did not fall by "
+            "more "
+            "than %g below the best before; the best is of step %lld\n",
             static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
             spec_.early_stop.min_delta, static_cast<long long>(state_.best_step));
     // A checkpoint of the last step may belong to another job or not be recorded for this one.
@@ -117,8 +117,9 @@ bool Trainer::await_space() {
         if (waits.item<double>() == 0) return true;
         if (agree().stop) {
             if (writes())
-                std::printf("stopped at step %lld, before there was room for its checkpoint\n",
-                            static_cast<long long>(state_.step));
+                std::printf(
+                    "stopped at step %lld while waiting for disk space for its checkpoint\n",
+                    static_cast<long long>(state_.step));
             return false;
         }
         if (writes())
@@ -237,7 +238,7 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     const BadStep bad = find_bad_step(step_->chunks()[0], batch, result, place(), *world_);
     using Policy = spec::OnNotFinite;
     if (spec_.on_not_finite == Policy::Skip && ++skipped_in_a_row_ <= kSkippedMax) {
-        if (writes()) std::printf("%s; the step is left out\n", bad.sentence.c_str());
+        if (writes()) std::printf("%s; the step is skipped\n", bad.sentence.c_str());
         return;
     }
     if (saver_) saver_->finish();
@@ -245,7 +246,7 @@ void Trainer::not_finite(const StepResult& result, std::span<const Microbatch> b
     if (spec_.on_not_finite == Policy::Rewind) ending = prepare_rewind(bad);
     if (bad.rank != rank_)
         throw RankFailure(protocol::kExitPeerLost,
-                          "rank " + std::to_string(bad.rank) + " met a number that is not finite");
+                          "rank " + std::to_string(bad.rank) + " found a value that is not finite");
     const bool again =
         spec_.on_not_finite == Policy::Retry || spec_.on_not_finite == Policy::Rewind;
     throw RankFailure(again ? 1 : protocol::kExitDiverged, bad.sentence + ending);
@@ -322,7 +323,7 @@ void Trainer::measure_export() {
     weight.copy_(kept);
     if (!writes()) return;
     metrics_->append({{"step", state_.step}, {"export_valid_loss", result.loss}});
-    std::printf("step %lld  held-out, weights as the export rounds them: loss %.6f, %+.2g\n",
+    std::printf("step %lld  held-out, weights rounded as in the export: loss %.6f, %+.2g\n",
                 static_cast<long long>(state_.step), result.loss,
                 result.loss - state_.valid_loss.value_or(result.loss));
 }

@@ -124,10 +124,10 @@ void Trainer::restore_newest() {
         restore(directory, step_->chunks()[0], step_->optimizers()[0]);
     check_continues(restored, state_, directory);
     if (restored.step > spec_.steps)
-        throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is below step " +
+        throw RankFailure(2, "train.steps: " + std::to_string(spec_.steps) + " is less than step " +
                                  std::to_string(restored.step) + " of the checkpoint " +
                                  directory.string() +
-                                 " that the job goes on from; ask for more steps, or resume from "
+                                 " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
     // A user who resumes a job that stopped early wants it to train on.
@@ -154,7 +154,7 @@ void Trainer::recall_left_out() {
     }
     share(state_.left_out, *world_);
     if (writes() && !state_.left_out.empty())
-        std::printf("left out: samples %s, with which a step was not finite\n",
+        std::printf("left out: samples %s, because a step with them was not finite\n",
                     ranges_text(state_.left_out).c_str());
 }
 

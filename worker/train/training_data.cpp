@@ -61,7 +61,7 @@ class Watch {
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)
-        file.error().message += "; delete it and its .bin, and both are made again";
+        file.error().message += "; delete it and its .bin, and Roll makes both again";
     return of_disk(std::move(file));
 }
 
@@ -111,33 +111,33 @@ std::optional<Opened> Opener::open_as_it_is(const fs::path& path, bool bytes) co
 bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) const {
     if (prepared.source_is_gone) return true;
     if (prepared.record.text_hash.empty()) {
-        std::printf("%s: an earlier version made its tokens without a hash of the text\n",
-                    path.c_str());
+        std::printf(
+            "%s: not verified: an earlier version made its tokens without a hash of the text\n",
+            path.c_str());
         return true;
     }
     const auto same = of_disk(
         data::verify_text(path, tokenizer.tokenizer, options, prepared.record, std::ref(watch)));
     if (same && !*same)
-        throw RankFailure(2, "data.verify: " + path.string() + " is not the text that " +
+        throw RankFailure(2, "data.verify: " + path.string() + " is not the text from which " +
                                  prepared.bin.string() +
-                                 " was made of, though size and time are the same; delete that "
-                                 "file and its .idx to make them again");
+                                 " was made, although size and time are the same; delete the .bin "
+                                 "and its .idx to make them again");
     return same.has_value();
 }
 
 void Opener::tell(const fs::path& path, const data::Prepared& prepared, const data::TokenFile& file,
                   double seconds) const {
     if (prepared.source_is_gone)
-        std::printf("%s is gone; the tokens that were made of it are used\n", path.c_str());
+        std::printf("%s no longer exists; the tokens that were made from it are used\n",
+                    path.c_str());
     if (prepared.was_stale)
-        std::printf(
-            "%s has other text than before, at the same size and time; its tokens are "
-            "made again\n",
-            path.c_str());
+        std::printf("%s has changed, but not its size and time; its tokens are made again\n",
+                    path.c_str());
     std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
                 file.tokens().size(), seconds, prepared.bin.c_str());
     if (prepared.bad_lines > 0)
-        std::printf("%s: %llu lines left out; the .bad file beside its tokens lists them\n",
+        std::printf("%s: %llu bad lines skipped; the .bad file next to its tokens lists them\n",
                     path.c_str(), static_cast<unsigned long long>(prepared.bad_lines));
 }
 
@@ -185,7 +185,7 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
     if (cut > 0) {
         why = std::to_string(cut) + " without a completion within the first " +
               std::to_string(spec.seq_length + 1) + " tokens";
-        next = "train.seq_length " + std::to_string(counts.longest - 1) + " cuts none";
+        next = "set train.seq_length to " + std::to_string(counts.longest - 1) + " to cut none";
     }
     if (counts.one_token > 0) {
         why += (why.empty() ? "" : ", ") + std::to_string(counts.one_token) +

@@ -35,7 +35,7 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
             throw RankFailure(2, "data.valid: none of the " + std::to_string(set.windows.size()) +
                                      " windows held out" +
                                      (set.name.empty() ? "" : " as " + set.name) +
-                                     " has a token to predict; hold out more, or take a larger "
+                                     " has a token to predict; hold out more text, or raise "
                                      "train.seq_length");
 }
 

@@ -27,7 +27,7 @@ struct ValidSet {
 struct ValidResult {
     std::string name;
     bool tracked = false;
-    double loss = 0;  // nats a token
+    double loss = 0;  // nats per token
     std::int64_t tokens = 0;
     std::optional<double> bits_per_byte{}, ngram_bits{};
 };

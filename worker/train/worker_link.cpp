@@ -65,7 +65,7 @@ void WorkerLink::read_lines(Heard& heard) {
         unread_.erase(0, end + 1);
         const auto command = protocol::decode_command(line);
         if (!command) {
-            std::fprintf(stderr, "a line on stdin is no command: %s\n",
+            std::fprintf(stderr, "a line on stdin is not a command: %s\n",
                          command.error().message.c_str());
             continue;
         }

@@ -8,8 +8,8 @@ namespace roll::train {
 Backend take_backend(const protocol::Launch& launch, int /*rank*/) {
     if (!launch.gpus.empty())
         throw RankFailure(protocol::kExitRefused,
-                          "the job was given GPUs, but roll-rank computes on CPUs alone; "
-                          "roll-rank-cuda is the program for them");
+                          "the job was given GPUs, but roll-rank computes only on CPUs; GPUs "
+                          "need roll-rank-cuda");
     keep_freed_memory();
     return {at::kCPU, [](GlooFabric& fabric, const std::string& name,
                          const std::vector<int>& ranks) { return fabric.group(name, ranks); }};

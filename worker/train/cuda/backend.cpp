@@ -16,9 +16,8 @@ at::Device take_device(const protocol::Launch& launch, int rank) {
     int count = 0;
     const cudaError_t found = cudaGetDeviceCount(&count);
     if (found != cudaSuccess || count <= device) {
-        const std::string why = found != cudaSuccess
-                                    ? cudaGetErrorString(found)
-                                    : "there are " + std::to_string(count) + " in sight";
+        const std::string why = found != cudaSuccess ? cudaGetErrorString(found)
+                                                     : "this job sees " + std::to_string(count);
         throw RankFailure(protocol::kExitRefused,
                           "cannot use GPU " + std::to_string(device) + ": " + why +
                               "; run it on a node that offers GPUs, or "

@@ -23,7 +23,7 @@ class NgramModel {
   private:
     // One context: the sum of its counts and the number of bytes with a count.
     struct Row {
-        std::uint32_t total = 0;  // of the counts
+        std::uint32_t total = 0;  // sum of the counts
         std::uint32_t kinds = 0;  // bytes with a count
     };
     double unigram(std::uint8_t byte) const;

@@ -117,7 +117,7 @@ tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
                                const std::string& reason) {
     return fail(ErrorCode::InvalidArgument,
                 "data: " + source.string() + ", line " + std::to_string(line) + ": " + reason +
-                    "; mend it, or let data.on_bad_line: skip leave such lines out");
+                    "; correct it, or set data.on_bad_line to skip to leave such lines out");
 }
 
 // Returns false if told to stop.
@@ -262,12 +262,13 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
     if (found.empty())
         return fail(ErrorCode::NotFound, source.string() + ": No such file, and " +
                                              options.directory.string() +
-                                             " has no tokens that were made of it");
+                                             " has no tokens that were made from it");
     if (wanted == found.end() && found.size() > 1)
         return fail(ErrorCode::InvalidArgument,
-                    source.string() + " is gone, and tokens were made of " +
-                        std::to_string(found.size()) + " states of it, " + found[0].first.string() +
-                        ".bin and others; name the right one in data.train");
+                    source.string() + " no longer exists, and there are tokens of " +
+                        std::to_string(found.size()) + " versions of it, " +
+                        found[0].first.string() +
+                        ".bin and others; name the right .bin in data.train");
     const auto& [base, record] = wanted == found.end() ? found.front() : *wanted;
     return std::optional(Prepared{with(base, ".bin"), lines_in(with(base, ".bad")), record, true});
 }
@@ -296,7 +297,7 @@ Result<std::optional<Prepared>> prepare(const fs::path& source,
         if (!prepared) return prepared;
         ROLL_TRY(record, read_record(work.base));
         if (!record)
-            return fail(ErrorCode::Failed, with(work.base, ".made").string() + " went away");
+            return fail(ErrorCode::Failed, with(work.base, ".made").string() + " has disappeared");
     }
     prepared->bad_lines = lines_in(with(work.base, ".bad"));
     prepared->record = *std::move(record);

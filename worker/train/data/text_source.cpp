@@ -27,7 +27,7 @@ Result<Json> object_of(std::string_view line) {
                     "is a document of " + mib(line.size()) + ", longer than 1 GiB");
     auto json = parse_json(line);
     if (!json) return fail(ErrorCode::InvalidArgument, json.error().message);
-    if (!json->is_object()) return fail(ErrorCode::InvalidArgument, "is no JSON object");
+    if (!json->is_object()) return fail(ErrorCode::InvalidArgument, "is not a JSON object");
     return json;
 }
 
@@ -36,7 +36,7 @@ Result<std::string> text_of(const Json& object, const std::string& field) {
     if (found == object.end())
         return fail(ErrorCode::InvalidArgument, "has no field \"" + field + "\"");
     if (!found->is_string())
-        return fail(ErrorCode::InvalidArgument, "its field \"" + field + "\" is no string");
+        return fail(ErrorCode::InvalidArgument, "its field \"" + field + "\" is not a string");
     return found->get<std::string>();
 }
 
@@ -160,7 +160,7 @@ void TextSource::encode_line_within_memory(std::string_view line, Encoded& encod
         encoded.lines = lines + 1;
         encoded.bad.push_back(
             {encoded.lines,
-             "is a document of " + mib(line.size()) + ", more than memory holds at once",
+             "is a document of " + mib(line.size()) + ", which does not fit in memory",
              line.substr(0, kQuoted)});
     }
 }

@@ -28,7 +28,7 @@ struct EncodeRules {
 struct BadLine {
     std::uint64_t line = 0;  // from 1; in an Encoded, relative to the slice
     std::string reason;
-    std::string_view text = {};  // the line's first MiB at most, if available
+    std::string_view text = {};  // the line, cut to 1 MiB; empty if unavailable
 };
 
 // The tokens of one slice.

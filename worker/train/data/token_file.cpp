@@ -59,9 +59,9 @@ Result<TokenFile> TokenFile::open_indexed(const fs::path& bin) {
 Result<void> TokenFile::read_index(const fs::path& path) {
     const std::span<const std::byte> index = index_->bytes();
     if (index.size() < kIndexHeader || std::memcmp(index.data(), kIndexMagic, 9) != 0)
-        return corrupt(path, "is no index of a token file");
+        return corrupt(path, "is not the index of a token file");
     if (load<std::uint64_t>(index, 9) != kIndexVersion)
-        return corrupt(path, fmt::format("has version {}; known is {}",
+        return corrupt(path, fmt::format("has version {}; supported: {}",
                                          load<std::uint64_t>(index, 9), kIndexVersion));
     const auto code = load<std::uint8_t>(index, 17);
     if (!is_known(code)) return corrupt(path, fmt::format("has tokens of type code {}", code));
@@ -76,7 +76,7 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     documents_ = entries > 0 ? entries - 1 : 0;
     const std::span<const std::byte> bytes = data_.bytes();
     if (bytes.size() % element_ != 0)
-        return corrupt(path, fmt::format("says {} bytes a token, but its .bin has {} bytes",
+        return corrupt(path, fmt::format("has {} bytes per token, but its .bin has {} bytes",
                                          element_, bytes.size()));
     if (sequences_ > 0) {
         const std::size_t last = sequences_ - 1;
@@ -85,17 +85,17 @@ Result<void> TokenFile::read_index(const fs::path& path) {
         if (length < 0 || offset < 0 ||
             static_cast<std::size_t>(offset) + static_cast<std::size_t>(length) * element_ !=
                 bytes.size())
-            return corrupt(path, fmt::format("its last sequence ends elsewhere than its .bin of "
-                                             "{} bytes: one of the two is cut off",
+            return corrupt(path, fmt::format("its last sequence does not end where its .bin of "
+                                             "{} bytes ends: one of the two is truncated",
                                              bytes.size()));
     } else if (!bytes.empty()) {
-        return corrupt(path, "names no sequence, but its .bin is not empty");
+        return corrupt(path, "lists no sequence, but its .bin is not empty");
     }
     tokens_ = {bytes.data(), bytes.size() / element_, type};
     return {};
 }
 
-// Returns the first token of a document; the number of tokens if it has no sequence.
+// Returns the index of a document's first token; the number of tokens if it has no sequence.
 std::size_t TokenFile::document_start(std::size_t document) const {
     const std::span<const std::byte> index = index_->bytes();
     const auto sequence = load<std::uint64_t>(index, kIndexHeader + 12 * sequences_ + 8 * document);

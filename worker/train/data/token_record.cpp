@@ -30,7 +30,8 @@ Result<std::optional<TokenRecord>> read_record(const fs::path& base) {
     record.samples = reader.get<std::string>("samples");
     record.hash = reader.get<std::string>("hash");
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (schema != kSchema) return fail(ErrorCode::Corrupt, file.string() + " is no " + kSchema);
+    if (schema != kSchema)
+        return fail(ErrorCode::Corrupt, file.string() + " does not have the format " + kSchema);
     return std::optional(std::move(record));
 }
 
@@ -71,8 +72,8 @@ Result<bool> check_tokens(const fs::path& bin, std::span<const std::byte> bytes,
     }
     if (sample_hash(bytes) == record.samples && (!hash || *hash == record.hash)) return true;
     return fail(ErrorCode::Corrupt, bin.string() +
-                                        " has other bytes than were written; delete it and its "
-                                        ".idx, and both are made again");
+                                        " has changed since it was written; delete it and its "
+                                        ".idx, and Roll makes both again");
 }
 
 }  // namespace roll::data

@@ -35,7 +35,7 @@ class OrderedGrads {
 
     const Parameters& parameters_;
     std::vector<int> next_;                        // by parameter
-    std::vector<std::map<int, AddGrad>> waiting_;  // by parameter, then place
+    std::vector<std::map<int, AddGrad>> waiting_;  // by parameter, then turn
 };
 
 }  // namespace roll::train

@@ -75,7 +75,8 @@ struct LayerPlaces {
 };
 LayerPlaces layer_places(const spec::ModelConfig& config);
 
-// Returns a view for each parameter of a flat tensor with the size of all parameters.
+// Returns views of `flat`, one for each parameter. REQUIRES: it has as many elements as all of
+// them.
 std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat);
 
 // The same for trained parameters only: trainable_numel returns their number of elements,

@@ -1,5 +1,4 @@
-// One vector width's kernels, and the widths that are compiled, for simd/kernels.cpp to choose
-// from.
+// The kernels of one vector width, and the compiled widths, from which simd/kernels.cpp chooses.
 #pragma once
 
 #include "worker/train/simd/kernels.hpp"

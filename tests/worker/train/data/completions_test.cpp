@@ -1,5 +1,5 @@
-// Lines of prompts and completions: how they become tokens, which of these are only read, and how
-// whole documents become windows.
+// Lines of prompts and completions: their tokens, which of these are context only, and how whole
+// documents become windows.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,7 +16,7 @@ namespace {
 
 class Completions : public testing::Test {
   protected:
-    // The token file of lines, bytes as tokens and 1 after each document.
+    // Makes the token file of `lines`, with bytes as tokens and 1 after each document.
     Result<std::optional<Prepared>> prepared(const std::string& lines) {
         const auto path = folder_.path() / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
@@ -45,7 +45,8 @@ std::vector<std::int64_t> ids(const Tokens& tokens) {
     return all;
 }
 
-// A line whose completion has `size` - 2 bytes: with its prompt and its end a document of `size`.
+// Returns a line that becomes a document of `size` tokens: its prompt, `size` - 2 bytes of
+// completion and the end token.
 std::string line(char name, std::size_t size) {
     return R"({"q": ")" + std::string(1, name) + R"(", "a": ")" + std::string(size - 2, 'x') +
            "\"}\n";
@@ -88,14 +89,15 @@ TEST_F(Completions, DocumentsWithoutATokenToLearnAreCounted) {
         count_learned(corpus(R"({"q": "123456789", "a": "x"})", 0, 8), {8, true}).nothing());
 }
 
-// Of sizes 4, 4, 5, 20, 3: two fit into nine tokens; the third would not, and is alone, because the
-// fourth is longer than a window and is cut off; the fifth follows.
+// Documents of sizes 4, 4, 5, 20, 3: the first two fit into nine tokens. The third does not fit
+// with them, and is alone because the fourth is longer than a window and is truncated. The fifth
+// follows.
 TEST_F(Completions, WindowsAreWholeDocuments) {
     const Corpus made =
         corpus(line('a', 4) + line('b', 4) + line('c', 5) + line('d', 20) + line('e', 3), 0, 8);
     const Sampler sampler(made, 8, 3);
     ASSERT_EQ(sampler.windows(), 4);
-    std::map<std::size_t, std::size_t> seen;  // sizes by where they begin
+    std::map<std::size_t, std::size_t> seen;  // size by begin
     for (std::uint64_t i = 0; i < 4; ++i) seen[sampler.sample(i).begin] = sampler.sample(i).size;
     EXPECT_EQ(seen, (std::map<std::size_t, std::size_t>{{0, 8}, {8, 5}, {13, 9}, {33, 3}}));
     for (std::uint64_t i = 4; i < 8; ++i) EXPECT_TRUE(seen.contains(sampler.sample(i).begin));

@@ -30,7 +30,7 @@ class Data : public testing::Test {
     fs::path root_;
 };
 
-// Files whose bytes are the tokens.
+// Makes a corpus of files whose bytes are the tokens.
 Result<Corpus> byte_corpus(const std::vector<std::string>& paths, double valid_fraction,
                            std::int64_t seq_length) {
     std::vector<NamedTokens> files;
@@ -122,10 +122,9 @@ TEST_F(Data, RefusesInOneSentence) {
         return corpus.error().message;
     };
     EXPECT_NE(refused({put("empty", "")}).find("is empty"), std::string::npos);
-    EXPECT_EQ(
-        refused({put("short", "abc")}),
-        "data.train: no file has the 65 tokens that train.seq_length 64 asks for; the longest "
-        "has 3 beside its held-out tail");
+    EXPECT_EQ(refused({put("short", "abc")}),
+              "data.train: no file has the 65 tokens that train.seq_length 64 needs; the longest "
+              "has 3 without its held-out tail");
 }
 
 TEST_F(Data, NgramProbabilitiesSumToOne) {
@@ -155,7 +154,7 @@ TEST_F(Data, NgramKnowsWhatNoiseAndOrderCost) {
     const auto ordered = byte_corpus({put("b", cycle)}, 0.1, 8).value();
     const double bits = valid_bits_per_byte(NgramModel(ordered), valid_windows(ordered, 64));
     EXPECT_GT(bits, 0.0);
-    EXPECT_LT(bits, 0.5);  // "ab" leaves one question: c or a
+    EXPECT_LT(bits, 0.5);  // after "ab", only c or a is uncertain
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class Prepare : public testing::Test {
     fs::path root_;
 };
 
-// A small vocabulary of bytes and some pairs of them; the kinds differ in how text is cut up.
+// A small vocabulary of bytes and pairs of them; `byte_level` selects how text is split.
 Json model_of(const std::vector<std::pair<std::string, std::string>>& merges, bool byte_level) {
     Json vocab = Json::object();
     for (const char* token : {"<unk>", "<s>", "</s>"}) vocab[token] = vocab.size();
@@ -195,9 +195,10 @@ TEST_F(Prepare, BadLinesAreNamedOrLeftOutAndCounted) {
     const auto refused = prepare(source, bytes, how, always);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::InvalidArgument);
-    EXPECT_EQ(refused.error().message, "data: " + source.string() +
-                                           ", line 2: its field \"text\" is no string; mend it, or "
-                                           "let data.on_bad_line: skip leave such lines out");
+    EXPECT_EQ(refused.error().message,
+              "data: " + source.string() +
+                  ", line 2: its field \"text\" is not a string; correct it, or "
+                  "set data.on_bad_line to skip to leave such lines out");
     how.skip_bad_lines = true;
     how.rules.slice_bytes = 1;
     const auto prepared = prepare(source, bytes, how, always).value().value();
@@ -205,8 +206,8 @@ TEST_F(Prepare, BadLinesAreNamedOrLeftOutAndCounted) {
     EXPECT_EQ(ids_in(prepared.bin), (std::vector<std::uint32_t>{'a', 'b'}));
     const std::string list = read_file(fs::path(prepared.bin).replace_extension(".bad")).value();
     EXPECT_EQ(list.substr(0, list.find("\n3\t")),
-              "2\tits field \"text\" is no string\t{\"text\": 3}");
-    EXPECT_NE(list.find("\n4\tis no JSON object\t[1]\n5\thas no field \"text\"\t{\"other\": "
+              "2\tits field \"text\" is not a string\t{\"text\": 3}");
+    EXPECT_NE(list.find("\n4\tis not a JSON object\t[1]\n5\thas no field \"text\"\t{\"other\": "
                         "\"x\"}\n6\t"),
               std::string::npos)
         << list;
@@ -231,7 +232,7 @@ void expect_same_files(const fs::path& a, const fs::path& b) {
     }
 }
 
-// Runs it in a process of its own, which is killed by `when`.
+// Runs `work` in a child process. Returns the signal that killed it, or 0.
 int in_child(const std::function<void()>& work) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -252,7 +253,7 @@ TEST_F(Prepare, KilledAtAnyPointItComesOutTheSame) {
         whole.threads = 1;
         const auto expected = prepare(source, tokenizer, whole, always).value().value();
         int kills = 0;
-        for (int after = 1;; ++after) {  // each life a little longer than the one before
+        for (int after = 1;; ++after) {  // each run lasts a little longer
             int calls = 0;
             const int signal = in_child([&] {
                 (void)prepare(source, tokenizer, killed, [&](const PrepareProgress&) {
@@ -406,7 +407,7 @@ TEST_F(Prepare, AnotherTextOrTokenizerIsAnotherFile) {
 }
 
 TEST_F(Prepare, ALongDocumentNeedsLittleMemory) {
-    // 24 MB of text under a limit of 16 MiB more than the process has.
+    // 24 MB of text with a memory limit of 16 MiB above the current use.
     std::string line = text_of(4000, 6);
     {
         std::ofstream out(root_ / "long.txt", std::ios::binary);
@@ -442,8 +443,8 @@ TEST_F(Prepare, DamagedTokenFilesAreRefusedByName) {
         ASSERT_FALSE(file) << why;
         EXPECT_NE(file.error().message.find(why), std::string::npos) << file.error().message;
     };
-    refused("", "is no index");
-    refused("MMIDIDX\1" + index.substr(8), "is no index");
+    refused("", "is not the index");
+    refused("MMIDIDX\1" + index.substr(8), "is not the index");
     refused(index.substr(0, index.size() - 25), "is too short");
     std::string other = index;
     other[9] = 2;
@@ -452,13 +453,13 @@ TEST_F(Prepare, DamagedTokenFilesAreRefusedByName) {
     other[17] = 7;
     refused(other, "type code 7");
     other[17] = 4;
-    refused(other, "bytes a token");
+    refused(other, "bytes per token");
     other = index;
     other[25] = '\x7f';  // 2^63 sequences
     refused(other, "is too short");
     EXPECT_FALSE(TokenFile::open_indexed(root_ / "none.bin"));
     std::mt19937 random(3);
-    for (int i = 0; i < 2000; ++i) {  // any bytes: refused or read, never a crash
+    for (int i = 0; i < 2000; ++i) {  // any bytes are refused or read, without a crash
         std::string fuzzed = index;
         for (int j = 0; j < 3; ++j) fuzzed[random() % fuzzed.size()] = static_cast<char>(random());
         put("c.idx", fuzzed);

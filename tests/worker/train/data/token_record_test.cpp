@@ -1,5 +1,5 @@
-// What token files know of their text: changed text and bytes are noticed, and a text that is gone
-// is not missed.
+// Records of token files: changed text and changed bytes are detected, and a text that is gone is
+// not needed.
 #include <fstream>
 #include <set>
 
@@ -66,15 +66,15 @@ TEST_F(Records, ATextThatIsGoneIsNotMissed) {
     const Prepared found = made();
     EXPECT_TRUE(found.source_is_gone);
     EXPECT_EQ(found.bin, first.bin);
-    // Rules are part of what tokens are made of.
+    // Tokens also depend on the rules.
     PrepareOptions other = options();
     other.rules.field = "words";
     EXPECT_EQ(prepared(other).error().code, ErrorCode::NotFound);
-    // A job elsewhere finds them where the job before it had them.
+    // A job elsewhere finds them in the previous job's directory.
     PrepareOptions elsewhere = options("others");
     EXPECT_EQ(prepared(elsewhere).error().message, source_.string() + ": No such file, and " +
                                                        elsewhere.directory.string() +
-                                                       " has no tokens that were made of it");
+                                                       " has no tokens that were made from it");
     elsewhere.elsewhere = {options().directory};
     EXPECT_EQ((*prepared(elsewhere))->bin, first.bin);
 }
@@ -88,7 +88,8 @@ TEST_F(Records, OfSeveralStatesOfATextTheCheckpointsCounts) {
     fs::remove(source_);
     const auto asked = prepared(options());
     ASSERT_FALSE(asked);
-    EXPECT_NE(asked.error().message.find("tokens were made of 2 states of it"), std::string::npos);
+    EXPECT_NE(asked.error().message.find("there are tokens of 2 versions of it"),
+              std::string::npos);
     PrepareOptions wanted = options();
     wanted.hashes = {"0", first.record.hash};
     EXPECT_EQ((*prepared(wanted))->bin, first.bin);
@@ -108,8 +109,8 @@ TEST_F(Records, ChangedTokensAreNoticed) {
     for (const bool all : {false, true})
         EXPECT_EQ(check(all).error().message,
                   first.bin.string() +
-                      " has other bytes than were written; delete it and its "
-                      ".idx, and both are made again");
+                      " has changed since it was written; delete it and its "
+                      ".idx, and Roll makes both again");
 }
 
 TEST_F(Records, AllOfATextIsReadWhenAsked) {
@@ -131,7 +132,7 @@ TEST_F(Records, AllOfATextIsReadWhenAsked) {
     EXPECT_EQ(verify_text(source_, bytes_, small, unknown, go_on).value(), std::nullopt);
 }
 
-// Token files of a version without records have none; what can be known of them is found once.
+// Token files of a version without records have none; a record is made once.
 TEST_F(Records, AnEarlierVersionsTokensAreTakenOver) {
     put(kOne);
     const Prepared first = made();

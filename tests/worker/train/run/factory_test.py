@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where a job's weights come from, which of them train, and what is said of a directory that is no good."""
+"""The source of a job's weights, frozen weights, and errors for unusable directories."""
 import array
 import json
 import os
@@ -27,7 +27,7 @@ class Factory(RankCase):
                 if not name.startswith(('model.layers.2.', 'model.layers.3.'))}
 
     def trained(self, run):
-        """The tensors of a run's last checkpoint, by HuggingFace name."""
+        """Returns the tensors of a run's last checkpoint by HuggingFace name."""
         out = os.path.join(self.top, f'hf-{len(os.listdir(self.top))}')
         subprocess.run([CONVERT, 'convert', run.published[-1][1], out, '--to', 'hf'], check=True,
                        capture_output=True)
@@ -67,9 +67,10 @@ class Factory(RankCase):
         self.assertRegex(self.plan(self.document(3, model=model)).stdout, r'^tiny: .*, [1-9][0-9,]* of them frozen\n')
         told = json.loads(self.plan(self.document(3, model=model), '--json').stdout)
         trained = told['parameters'] - told['frozen_parameters']
-        self.assertEqual(told['communication_bytes_per_step']['gradients'], trained * 4)  # of two ranks
+        self.assertEqual(told['communication_bytes_per_step']['gradients'], trained * 4)  # dp 2
         model['freeze'] = ['decoder.layers.7.*']
-        self.refused(self.document(3, dp=1, model=model), 2, 'model.freeze: no parameter is called decoder.layers.7.*')
+        self.refused(self.document(3, dp=1, model=model), 2,
+                     "model.freeze: no parameter's name matches decoder.layers.7.*")
         self.assertEqual(self.plan(self.document(3, model=model)).returncode, 2)
         model['freeze'] = ['*']
         self.refused(self.document(3, dp=1, model=model), 2, 'there is nothing to train')
@@ -78,7 +79,7 @@ class Factory(RankCase):
     def test_new_rows_of_vocabulary_are_the_mean_and_noise(self):
         changes = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
         run = self.run_whole(1, 1, self.document(1, dp=1, model={'from': self.start, 'vocab_size': 1280}, **changes))
-        self.assertIn('1024 rows of vocabulary made', run.log())
+        self.assertIn('1024 vocabulary rows added', run.log())
         before, after = self.tensors(), self.trained(run)
         for name in ('model.embed_tokens.weight', 'lm_head.weight'):
             shape, data = after[name]

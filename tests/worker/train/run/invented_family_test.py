@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A family that nobody has heard of, from one JSON file: converts both ways bitwise, and trains as the known one does.
+"""An invented family, from one JSON file: converts both ways bitwise, and trains like a known family.
 
-The invented family is a known one under permuted names: what it calls keys are the other's values, and so on. So two
-directories hold the same model, and everything that Roll makes of them must be the same.
+The invented family is a known one with permuted names: its keys are the other's values, and so on. So two directories
+hold the same model, and all results of Roll must be the same for both.
 """
 import array
 import json
@@ -28,7 +28,7 @@ SIZES = {'num_hidden_layers': 4, 'hidden_size': 32, 'intermediate_size': 48, 'nu
 
 
 def invented(name):
-    """The known family's name for a tensor, or a pattern of names, as the invented one has it."""
+    """Translates the known family's name of a tensor, or a pattern of names, to the invented family's."""
     for one, other in NAMES[:4]:
         name = name.replace(one, other)
     for one, other in NAMES[4:]:
@@ -51,7 +51,7 @@ def invented_family():
 
 
 def make_tensors():
-    """{name: (shape, float32 bytes)} of a random model of the known family."""
+    """Returns {name: (shape, float32 bytes)} of a random model of the known family."""
     rng = random.Random(11)
     width, inner, head = SIZES['hidden_size'], SIZES['intermediate_size'], SIZES['head_dim']
     query, memory = SIZES['num_attention_heads'] * head, SIZES['num_key_value_heads'] * head

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The memory that `roll-rank plan` tells beforehand, against the peak of the run itself.
+"""Compares the memory that `roll-rank plan` predicts with the peak of the run.
 
-The plan's `program` is what the same program takes over a model of nearly nothing: its code, LibTorch, threads.
+The plan's `program` is the memory of the program with an almost empty model: code, LibTorch, threads.
 """
 import json
 import os
@@ -15,7 +15,7 @@ SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_h
 class MemoryTest(RankCase):
 
     def job(self, **changes):
-        """Saves a checkpoint after its third step of five, so that training goes on beside its snapshot."""
+        """Saves a checkpoint after its third step of five, so that training goes on while its snapshot is in memory."""
         return self.document(5, dp=1, model__max_position_embeddings=256, checkpoint__every=3,
                              train__global_batch_size=changes.pop('batch', 8), **changes)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What roll-rank tells of a run: metrics.jsonl, metrics.csv, TensorBoard's files, and where a NaN came from."""
+"""The reports of a run: metrics.jsonl, metrics.csv, TensorBoard files, and the origin of a NaN."""
 import csv
 import json
 import os
@@ -9,7 +9,7 @@ import unittest
 
 from ranks import ORACLE, Attempt, RankCase
 
-# {tag: [[step, value]...]} as stock TensorBoard reads the folder, and the samples' texts.
+# Prints {tag: [[step, value]...]} and the samples' texts as stock TensorBoard reads the folder.
 READ_EVENTS = '''
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -102,7 +102,7 @@ class MetricsTest(RankCase):
             head = json.loads(file.readline())
         self.assertEqual(head['peak'], 'train.peak_tflops')
         row = rows_of(run.output)[3]
-        self.assertEqual(row['peak_tflops'], 0.5)  # two ranks
+        self.assertEqual(row['peak_tflops'], 0.5)  # dp 2
         self.assertAlmostEqual(row['mfu'], row['tflops'] / 0.5, places=12)
         share = head['flops_per_token_full'] / head['flops_per_token_causal']
         self.assertAlmostEqual(row['mfu_full'], row['mfu'] * share, places=12)
@@ -125,7 +125,7 @@ class MetricsTest(RankCase):
         message = [r['message'] for r in attempt.said('failed') if 'at step' in r['message']]
         self.assertEqual(len(message), 1)
         self.assertRegex(message[0], r'^the (loss|gradient norm) is not finite at step \d+ on rank 0 \(samples (\d+) '
-                                     r'to (\d+)\); first not finite: the (loss|gradient|weight)')
+                                     r'to (\d+)\); first non-finite value: the (loss|gradient|weight)')
         again = Attempt(self, 2, 1, self.document(40, dp=1, train__on_not_finite='retry', **DIVERGES))
         self.assertEqual(again.wait(), [1], again.log())
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every path of the trainer on every processor: qemu-x86_64 emulates other ones, ROLL_PROCESSOR forces this one's.
+"""Every code path for processors: qemu-x86_64 emulates other processors, ROLL_PROCESSOR selects paths of this one.
 
-qemu emulates no AVX-512, so Skylake-Server shows only the choice by maker.
+qemu does not emulate AVX-512, so Skylake-Server tests only the choice by vendor.
 """
 import json
 import os
@@ -28,7 +28,7 @@ PATIENCE_S = 120
 class ProcessorsTest(RankCase):
 
     def trained(self, number, precision, **options):
-        """Two steps: the attempt, its path, and its losses."""
+        """Trains two steps. Returns the attempt, its path, and its losses."""
         document = self.document(2, dp=1, train__precision=precision, data__valid=0.0)
         run = self.run_whole(number, 1, document, **options)
         path, = (line.removeprefix('processor: ') for line in run.log().splitlines() if line.startswith('processor: '))
@@ -63,7 +63,7 @@ class ProcessorsTest(RankCase):
         return done.stdout
 
     def serves(self, path):
-        """A rolld and a worker on that processor run a command, and doctor names what the ranks took."""
+        """Runs a command by a rolld and a worker on that processor, and checks doctor's name of the path."""
         state = os.path.join(self.top, 'state')
         os.mkdir(state, mode=0o700)
         env = {'PATH': '/usr/bin:/bin', 'HOME': self.top, 'ROLL_DIR': state}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""roll-rank-cuda starts anywhere, and where no GPU can be seen it says so in one sentence and blames the machine."""
+"""roll-rank-cuda starts on any machine. Without a visible GPU it fails with one sentence that blames the machine."""
 import json
 import os
 import subprocess

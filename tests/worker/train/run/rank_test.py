@@ -10,8 +10,8 @@ import unittest
 
 from ranks import CONVERT, ORACLE, RANK, Attempt, RankCase
 
-# What a validation is: the tail of round(fraction * size) bytes, cut into windows of seq_length inputs
-# (the last may be shorter), every token but the tail's first predicted once.
+# A validation: the tail of round(fraction * size) bytes, cut into windows of seq_length inputs (the last may be
+# shorter). Every token except the tail's first is predicted once.
 BITS_PER_BYTE = '''
 import math, sys, torch
 from transformers import AutoModelForCausalLM
@@ -139,7 +139,8 @@ class RankTest(RankCase):
         attempt = Attempt(self, 9, 1, document)
         self.assertEqual(attempt.wait(), [3], attempt.log())
         message = attempt.said('failed')[0]['message']
-        self.assertRegex(message, r'is not finite at step \d+ on rank 0 \(samples \d+ to \d+\); first not finite: ')
+        self.assertRegex(message, r'is not finite at step \d+ on rank 0 \(samples \d+ to \d+\); '
+                                  r'first non-finite value: ')
         self.assertTrue(attempt.published)
 
     @unittest.skipUnless(ORACLE and CONVERT, 'needs roll-convert and a Python with transformers')
@@ -148,7 +149,7 @@ class RankTest(RankCase):
         told = [row['valid_bits_per_byte'] for row in run.metrics() if 'valid_loss' in row][-1]
         rounded = run.metrics()[-1]['export_valid_loss'] / math.log(2)
         self.assertNotEqual(rounded, told)
-        self.assertRegex(run.log(), r'weights as the export rounds them: loss \d\.\d{6}, [-+]\d')
+        self.assertRegex(run.log(), r'weights rounded as in the export: loss \d\.\d{6}, [-+]\d')
         self.assertIs(self.run_whole(2, 1, self.document(2)).metrics()[-1].get('export_valid_loss'), None)
         for dtype, wanted in (('keep', told), ('bf16', rounded)):
             theirs = self.bits_in_export(run, dtype)
@@ -165,7 +166,7 @@ class RankTest(RankCase):
         return float(done.stdout)
 
     def started(self, start, **changes):
-        """A document whose first step trains on every window of 257 bytes once, and holds 5 more out."""
+        """Returns a document whose first step trains on every window of 257 bytes once; 5 bytes are held out."""
         with open(self.corpus, 'r+b') as file:
             file.truncate(262)
         rates = {'train__optimizer__lr': 0.0, 'train__optimizer__min_lr': 0.0}
@@ -188,7 +189,7 @@ class RankTest(RankCase):
                 self.assertLess(abs(ours - wanted), bound * wanted, key)
             if precision == 'fp32':
                 self.oracle('hf_start.py', 'same', start, self.exported(run, f'export-{job}'))
-                # Roll's own checkpoint is a directory to start from as well.
+                # A job can also start from Roll's own checkpoint.
                 again = self.run_whole(9, 1, self.started(run.published[-1][1]))
                 self.oracle('hf_start.py', 'same', start, self.exported(again, 'export-again'))
 
@@ -238,12 +239,12 @@ class RankTest(RankCase):
         self.assertEqual(plan['schema'], 'roll.plan/1')
         self.assertEqual(plan['parameters'], 2 * 256 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32)
         self.assertLess(plan['flops_per_token']['causal'], plan['flops_per_token']['full'])
-        self.assertEqual(plan['communication_bytes_per_step']['gradients'], plan['parameters'] * 4)  # of two ranks
+        self.assertEqual(plan['communication_bytes_per_step']['gradients'], plan['parameters'] * 4)  # dp 2
         work = plan['flops_per_token']['causal'] * 8 * 32 * 10
         self.assertAlmostEqual(plan['time']['seconds'], work / (plan['time']['peak_tflops_per_rank'] * 1e12), places=9)
         told = self.plan(self.document(10)).stdout
         self.assertNotIn('frozen', told)
-        self.assertRegex(told, r'\ntime        0s if each of 2 ranks does half of \S+ GFLOP/s')
+        self.assertRegex(told, r'\ntime        0s if each of 2 ranks reaches half of \S+ GFLOP/s')
         self.assertRegex(told, r'\nmemory      \S+ MiB a rank: .* program 141 MiB\n')
         memory = plan['memory_per_rank_bytes']
         self.assertEqual(memory['total'], sum(memory.values()) - memory['total'])
@@ -254,9 +255,9 @@ class RankTest(RankCase):
         self.assertEqual((plan['time']['seconds'], plan['time']['peak_tflops_per_rank']), (None, None))
         self.assertEqual(plan['memory_per_rank_bytes']['program'], 0)
         told = self.plan(document).stdout
-        self.assertIn('\ntime        not known: set train.peak_tflops to what one of these GPUs can do in this '
-                      'precision, by its data sheet\n', told)
-        self.assertRegex(told, r'\nmemory      \S+ MiB a rank, besides what CUDA takes: ')
+        self.assertIn('\ntime        unknown: set train.peak_tflops to the TFLOP/s of one of these GPUs in this '
+                      'precision, from its data sheet\n', told)
+        self.assertRegex(told, r"\nmemory      \S+ MiB a rank, without CUDA's own memory: ")
         document['train']['peak_tflops'] = 989
         work = plan['flops_per_token']['causal'] * 8 * 32 * 10
         plan = json.loads(self.plan(document, '--json').stdout)

@@ -1,4 +1,4 @@
-"""What the tests of roll-rank as real processes share: attempts, and a small corpus with a job over it."""
+"""Shared by the tests of roll-rank as real processes: attempts, and a small corpus with a job."""
 import array
 import json
 import os
@@ -17,7 +17,7 @@ CONVERT = os.path.join(os.path.dirname(RANK), 'roll-convert')
 CONVERT = CONVERT if os.path.exists(CONVERT) else ''
 ORACLE = os.environ.get('ROLL_ORACLE_PYTHON', '')
 ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle')
-PATIENCE_S = 300  # a machine half as fast, with others on it
+PATIENCE_S = 300  # enough for a busy machine of half the speed
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time')
 
@@ -126,7 +126,7 @@ class Attempt:
         return [report for _, report in self.reports if report['t'] == kind]
 
     def doubles(self, step):
-        """{name: numbers} of an fp64 checkpoint: each storage of the weights, each moment."""
+        """Returns {name: numbers} of an fp64 checkpoint: each storage of the weights, each moment."""
         folder = dict(self.published)[step]
         found = {}
         with zipfile.ZipFile(os.path.join(folder, 'iter_0000001/mp_rank_00/model_optim_rng.pt')) as archive:
@@ -142,7 +142,7 @@ class Attempt:
         return found
 
     def weights(self, step):
-        """{file: bytes} of what resumes: weights, moments, state."""
+        """Returns {file: bytes} of the files needed to resume: weights, moments, state."""
         folder = dict(self.published)[step]
         names = ('iter_0000001/mp_rank_00/model_optim_rng.pt', 'roll/optimizer.safetensors', 'roll/state.json')
         found = {}
@@ -153,7 +153,7 @@ class Attempt:
 
 
 def write_corpus(path):
-    """Text with a little structure, the same each time."""
+    """Returns text with a little structure, always the same."""
     rng = random.Random(7)
     words = [''.join(rng.choice('etaoinshrdlu') for _ in range(rng.randint(2, 7))) for _ in range(200)]
     text = ' '.join(words[min(int(rng.expovariate(0.03)), 199)] for _ in range(20000))
@@ -209,7 +209,7 @@ class RankCase(unittest.TestCase):
         return subprocess.run([RANK, 'plan', '--spec', path, *words], capture_output=True, text=True, check=False)
 
     def oracle(self, script, *words):
-        """What a script of tests/oracle prints."""
+        """Returns the output of a script of tests/oracle."""
         done = subprocess.run([ORACLE, os.path.join(ORACLES, script), *map(str, words)], capture_output=True, text=True,
                               check=False, env={'PATH': '/usr/bin:/bin'})
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])

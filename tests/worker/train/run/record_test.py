@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run keeps of itself: its settings beside it and in checkpoints, and that it can be had again bit by bit."""
+"""The record of a run: its settings in the output and in checkpoints, and bitwise reproduction."""
 import json
 import math
 import os
@@ -11,7 +11,7 @@ FROZEN = ['decoder.layers.0.*', 'embedding.*']
 
 
 def files_of(folder):
-    """{path: bytes} of all below it."""
+    """Returns {path: bytes} of all files below a directory."""
     found = {}
     for place, _, names in os.walk(folder):
         for name in names:
@@ -41,7 +41,7 @@ class Record(RankCase):
     def test_two_runs_are_bitwise_the_same_checkpoint_files_too(self):
         document = self.document(6, train__deterministic=True)
         first, second = self.run_whole(1, 1, document), self.run_whole(2, 1, document)
-        self.assertIn('deterministic: on CPUs that turns nothing off', first.log())
+        self.assertIn('deterministic: on CPUs nothing is turned off', first.log())
         ours, theirs = files_of(first.published[-1][1]), files_of(second.published[-1][1])
         self.assertGreater(len(ours), 6)
         self.assertEqual(ours, theirs)
@@ -56,8 +56,8 @@ class Record(RankCase):
             'another setting: train.optimizer.lr was 0.003 and is 0.001',
             'another setting: train.optimizer.min_lr was 0.0003 and is not set',
             'another setting: train.steps was 4 and is 6'])
-        self.assertIn('\nlearning rate: from step 4 on another curve than in the job that wrote the checkpoint '
-                      '(train.steps or train.optimizer differ):\n', more.log())
+        self.assertIn('\nlearning rate: from step 4 on it differs from that of the job that wrote the checkpoint '
+                      '(train.steps or train.optimizer changed):\n', more.log())
         table = [line.split() for line in more.log().splitlines() if line.startswith('  ')][:3]
         rates = [row['lr'] for row in first.metrics() + more.metrics() if row['step'] in (4, 5, 6) and 'lr' in row]
         self.assertEqual(table[0], ['step', '4', '5', '6'])
@@ -65,7 +65,7 @@ class Record(RankCase):
         self.assertEqual(table[2][-2:], [f'{rate:.4g}' for rate in rates[-2:]])
         self.assertIn('learning rate: the warm-up lasts until step 5\n', more.log())
         wider = self.document(6, dp=1, kind='resume', model__hidden_size=64, model__intermediate_size=96)
-        self.refused(wider, 2, 'is of another model: ', kind='resume', checkpoints=first.published)
+        self.refused(wider, 2, 'is a checkpoint of another model: ', kind='resume', checkpoints=first.published)
         self.refused(wider, 2, 'model.hidden_size is 64 in the job and 32 in the checkpoint; ', kind='resume',
                      checkpoints=first.published)
 
@@ -79,8 +79,8 @@ class Record(RankCase):
     def test_fewer_steps_than_the_checkpoint_has_are_refused(self):
         first = self.run_whole(1, 1, self.document(4, dp=1))
         self.refused(self.document(3, dp=1, kind='resume'), 2,
-                     f'train.steps: 3 is below step 4 of the checkpoint {first.published[-1][1]} that the job goes on '
-                     'from; ask for more steps', kind='resume', checkpoints=first.published)
+                     f'train.steps: 3 is less than step 4 of the checkpoint {first.published[-1][1]} from '
+                     'which the job continues; set more steps', kind='resume', checkpoints=first.published)
         same = self.run_whole(3, 1, self.document(4, dp=1, kind='resume'), first.published, kind='resume')
         self.assertIn('\ntrain.steps 4 are done: nothing is left to train\n', same.log())
 
@@ -95,10 +95,11 @@ class Record(RankCase):
             file.seek(5000)
             file.write(b'q' if letter == b'z' else b'z')
         other = self.run_whole(3, 1, resume, first.published, kind='resume')
-        self.assertIn('other data follows', other.log())
-        self.assertIn(f'\nwarning: data.train[0] has other content than when {first.published[-1][1]} was written\n',
+        self.assertIn('training continues on other data', other.log())
+        self.assertIn('\nwarning: the content of data.train[0] has changed since '
+                      f'{first.published[-1][1]} was written\n',
                       other.log())
-        # All bytes, once they are known, are compared as well.
+        # If the hash of all bytes is known, it is compared, too.
         verified = self.run_whole(4, 1, self.document(2, dp=1, data__verify=True))
         self.assertEqual(len(json.loads(verified.weights(2)['roll/state.json'])['data'][0].split()), 2)
 
@@ -111,7 +112,7 @@ class Record(RankCase):
             self.assertAlmostEqual(row['clip_factor'], min(1, 1.5 / (row['grad_norm'] + 1e-6)), places=12)
             clipped += row['clip_factor'] < 1
             self.assertAlmostEqual(row['clipped_share'], clipped / row['step'], places=12)
-            # A byte that the text does not have gets no gradient where the embedding is looked up.
+            # The embedding of a byte that does not occur in the text gets no gradient.
             self.assertTrue(32 * 150 < row['grad_zeros'] < 32 * 256, row)
         self.assertTrue(0 < clipped < len(rows), clipped)
         self.assertNotIn('grad_zeros', self.run_whole(2, 1, self.document(1)).metrics()[0])
@@ -150,13 +151,14 @@ class Record(RankCase):
 
     def test_files_too_short_for_a_sequence_are_counted_in_the_log(self):
         small = []
-        for size in (10, 32, 33, 5, 7):  # inputs, and one more to predict: 33 are enough
+        for size in (10, 32, 33, 5, 7):  # 32 inputs and one more to predict: 33 are enough
             small.append(os.path.join(self.top, f'{size}.txt'))
             with open(small[-1], 'w', encoding='utf-8') as file:
                 file.write('x' * size)
         data = {'data__train': [self.corpus, *small], 'data__valid': 0}
         run = self.run_whole(1, 1, self.document(1, dp=1, **data))
-        self.assertIn('warning: 4 of 6 files of data.train (54 tokens) do not fill a sequence of 32 and are not used: '
+        self.assertIn('warning: 4 of 6 files of data.train (54 tokens) are shorter than a sequence of 32 and '
+                      'are not used: '
                       f'{small[0]}, {small[1]}, {small[3]}, ...; join them', run.log())
         self.assertNotIn('data.train', self.run_whole(2, 1, self.document(1, dp=1)).log())
 
@@ -169,7 +171,7 @@ class Record(RankCase):
         some = self.run_whole(3, 1, self.document(1, dp=1, train__precision='fp64', **rates, train__optimizer__decays={
             '*.linear_fc1.weight': False, 'decoder.final_layernorm.weight': True})).doubles(1)
         fewer = [name for name in plain if '/data/' in name and some[name] != plain[name]]
-        # Two feed-forward matrices stay, and the last norm shrinks: of all others the decay is as ever.
+        # Two feed-forward matrices do not decay, and the last norm does; all others follow the rule.
         self.assertEqual(sorted(len(plain[name]) for name in fewer), [32, 2 * 64 * 32, 2 * 64 * 32])
         for name in fewer:
             if len(plain[name]) > 32:
@@ -182,8 +184,8 @@ class Record(RankCase):
         document = self.document(3, dp=1, model__freeze=FROZEN, train__optimizer__schedule='constant')
         flops = [json.loads(self.plan(one, '--json').stdout)['flops_per_token']['causal']
                  for one in (self.document(3, dp=1), document)]
-        # The gradients of a layer's products (q, k, v and o; gate, up and down) are not computed; the embedding is
-        # looked up.
+        # The gradients of a layer's products (q, k, v and o; gate, up and down) are not computed. The embedding is
+        # not a product.
         self.assertEqual(flops[0] - flops[1], 2 * (4 * 32 * 32 + 3 * 32 * 64))
         first = self.run_whole(1, 1, document)
         have = moments_of(first.published[-1][1])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A sample that no step survives: named, and left out by every rank, attempt and job that comes after."""
+"""A sample that makes every step non-finite: named, then left out by every later rank, attempt and job."""
 import array
 import json
 import os
@@ -10,8 +10,8 @@ import invented_family_test as made
 from ranks import Attempt, RankCase
 
 WINDOWS, LENGTH, ROWS = 40, 32, 8
-LATE = 24 * LENGTH + 7  # likewise, in one of the last of 30 steps
-POISON = 8 * LENGTH + 7  # the place of a byte that no other text has, in the third step
+LATE = 24 * LENGTH + 7  # same, in one of the last of 30 steps
+POISON = 8 * LENGTH + 7  # offset of a byte that occurs nowhere else, in the third step
 SIZES = {**made.SIZES, 'num_hidden_layers': 2, 'rms_norm_eps': 0.0}
 
 
@@ -24,7 +24,7 @@ class Rewind(RankCase):
             file.truncate(WINDOWS * LENGTH + 1)
             file.seek(POISON)
             file.write(b'\1')
-        # A row of zeros that no norm can scale: 0 / 0.
+        # A row of zeros, for which the norm computes 0 / 0.
         tensors = {name: tensor for name, tensor in made.make_tensors().items()
                    if not name.startswith(('model.layers.2.', 'model.layers.3.'))}
         shape, data = tensors['model.embed_tokens.weight']
@@ -39,13 +39,14 @@ class Rewind(RankCase):
                              train__precision='fp64', checkpoint__every=1, checkpoint__keep=9, **changes)
 
     def sent_back(self, job, dp):
-        """The first attempt, whose message is judged, and the second, that comes to the end."""
+        """Runs a first attempt, checks its message, and a second attempt that finishes."""
         document = self.poisoned('rewind', dp)
         first = Attempt(self, job, 1, document)
         codes = first.wait()
         message, = [report['message'] for report in first.said('failed') if 'at step' in report['message']]
-        told = re.fullmatch(r'the loss is not finite at step (\d+) on rank (\d+) \(samples (\d+) to (\d+)\); first not '
-                            r'finite: the loss, then the gradient of output_layer.weight; samples (\d+) to (\d+) are '
+        told = re.fullmatch(r'the loss is not finite at step (\d+) on rank (\d+) \(samples (\d+) to (\d+)\); first '
+                            r'non-finite value: '
+                            r'the loss, then the gradient of output_layer.weight; samples (\d+) to (\d+) are '
                             r'left out from now on', message)
         self.assertTrue(told, message)
         step, rank, *samples = map(int, told.groups())
@@ -54,7 +55,7 @@ class Rewind(RankCase):
         self.assertEqual(samples[:2], samples[2:])
         self.assertEqual((samples[0] // ROWS, samples[1] - samples[0]), (step - 1, 1))
         second = self.run_whole(job, 2, document, reversed(first.published))
-        self.assertIn(f'left out: samples {samples[0]} to {samples[1]}, with which a step was not finite\n',
+        self.assertIn(f'left out: samples {samples[0]} to {samples[1]}, because a step with them was not finite\n',
                       second.log())
         return first, second, step, samples[:2]
 
@@ -71,7 +72,7 @@ class Rewind(RankCase):
         for mine, theirs in zip(alone.metrics(), second.metrics(), strict=True):
             for key in ('loss', 'grad_norm'):
                 self.assertLess(abs(mine[key] - theirs[key]), 1e-10 * abs(theirs[key]))
-        # So does a job that resumes this one: from before the step by its file, from after it by the checkpoint.
+        # A job that resumes this one does the same: before that step from the file, after it from the checkpoint.
         document = {**self.poisoned('rewind'), 'kind': 'resume'}
         before = [(n, path) for n, path in first.published if n == step - 1]
         resumed = self.run_whole(3, 1, document, before, kind='resume')
@@ -84,7 +85,7 @@ class Rewind(RankCase):
         self.assertEqual(json.loads(later.weights(5)['roll/state.json'])['left_out'], list(range(begin, end + 1)))
 
     def test_goes_back_to_before_the_loss_rose(self):
-        windows = 30 * ROWS  # one of which no step survives
+        windows = 30 * ROWS  # one of them makes its step non-finite
         with open(self.corpus, 'wb') as file:
             text = bytearray(self.text[:windows * LENGTH + 1])
             text[LATE] = 1
@@ -94,7 +95,7 @@ class Rewind(RankCase):
         seen = self.run_whole(1, 1, {**document, 'train': {**document['train'], 'on_not_finite': 'skip'}})
         bad, = [row['step'] for row in seen.metrics() if row.get('skipped')]
         self.assertGreater(bad, 20)
-        # Of the run's own losses those of the last three steps before it are told higher than they were.
+        # Raises the recorded losses of the last three steps before it.
         first = Attempt(self, 2, 1, document)
         first.wait()
         os.remove(os.path.join(first.output, 'left_out.json'))
@@ -118,7 +119,7 @@ class Rewind(RankCase):
         self.assertIn('is skipped: it was written after the loss began to rise', third.log())
         skipped = [row['step'] for row in third.metrics() if row.get('skipped')]
         self.assertEqual(skipped, list(range(bad - 4, bad + 1)))
-        # What it wrote since then is as good as any, and a job without an older checkpoint ends.
+        # Checkpoints written since then are good; a job without an older checkpoint fails.
         poisoned = [(step, place) for step, place in first.published if step > bad - 5]
         again = self.run_whole(2, 4, document, [third.published[-2], *reversed(poisoned)])
         self.assertIn('resumed at step ', again.log())
@@ -131,7 +132,7 @@ class Rewind(RankCase):
         document = {**self.poisoned('rewind', 1, train__seed=2), 'kind': 'resume'}
         after = [second.published[-1]]
         other = self.run_whole(2, 1, document, after, kind='resume')
-        self.assertIn('other data follows', other.log())
+        self.assertIn('training continues on other data', other.log())
         self.assertNotIn('left out: samples', other.log())
         self.assertTrue(first.published)
 
@@ -140,8 +141,9 @@ class Rewind(RankCase):
         rows = run.metrics()
         self.assertEqual([row['step'] for row in rows if row.get('skipped')], [3])
         self.assertEqual(len(rows), 5)
-        self.assertRegex(run.log(), r'the loss is not finite at step 3 on rank \d \(samples \d+ to \d+\); first not '
-                                    r'finite: the loss, then the gradient of output_layer.weight; the step is left out')
+        self.assertRegex(run.log(), r'the loss is not finite at step 3 on rank \d \(samples \d+ to \d+\); first '
+                                    r'non-finite value: '
+                                    r'the loss, then the gradient of output_layer.weight; the step is skipped')
 
     def test_a_step_all_of_whose_samples_are_left_out_is_none(self):
         os.makedirs(os.path.join(self.top, 'job-1'))

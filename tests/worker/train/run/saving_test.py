@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which checkpoints stay and with what, and a disk that is full: at the start, for a while, to the end."""
+"""Retention of checkpoints, and a full disk: at the start, for a while, until the end."""
 import os
 import re
 import signal
@@ -35,7 +35,7 @@ class Saving(RankCase):
         self.assertEqual(attempt.wait(), [4], attempt.log())
         message = attempt.said('failed')[0]['message']
         self.assertRegex(message, r'^output: no space for a checkpoint: \S+/checkpoints has \S+ MiB free, and it needs '
-                                  r'(\S+) MiB; make room')
+                                  r'(\S+) MiB; free disk space')
         needed = float(re.search(r'needs (\S+) MiB', message).group(1))
         run = self.run_whole(1, 1, self.document(1, dp=1))
         folder = run.published[0][1]
@@ -53,17 +53,17 @@ class Saving(RankCase):
         self.assertGreater(time.monotonic() - begun, 2)
         message = attempt.said('failed')[0]['message']
         self.assertRegex(message, r'^the last checkpoint could not be written: no space for a checkpoint: \S+ has \S+ '
-                                  r'MiB free, and it needs \S+ MiB; the newest is of step 1; make room, and the next '
-                                  r'attempt goes on from there$')
+                                  r'MiB free, and it needs \S+ MiB; the newest one is of step 1; free disk space, '
+                                  r'and the next attempt continues from there$')
         self.assertNotIn('\n', message)
         self.assertEqual(attempt.log().count('is put off, training goes on'), 1)
-        self.assertRegex(attempt.log(), r'warning: \S+ has \S+ MiB free, and checkpoints come to need \S+ MiB\n')
+        self.assertRegex(attempt.log(), r"warning: \S+ has \S+ MiB free, but the job's checkpoints will need \S+ MiB\n")
         left = os.listdir(os.path.join(small, 'checkpoints'))
         self.assertEqual(left, ['step-00000001.1-1'])
         self.assertEqual([row['step'] for row in attempt.metrics() if 'loss' in row], list(range(1, 10)))
 
     def filled_at_the_end(self, dp):
-        """A run whose steps are done, and whose last checkpoint waits for a disk that a ballast fills."""
+        """Returns a run that has finished its steps and waits with its last checkpoint, because the disk is full."""
         small = self.small_disk(3000)
         ballast = os.path.join(small, 'ballast')
         with open(ballast, 'wb') as file:
@@ -89,7 +89,7 @@ class Saving(RankCase):
         attempt, ballast = self.filled_at_the_end(2)
         attempt.ranks[1].send_signal(signal.SIGTERM)
         self.assertEqual(attempt.wait(), [75, 75], attempt.log())
-        self.assertIn('stopped at step 12, before there was room for its checkpoint', attempt.log())
+        self.assertIn('stopped at step 12 while waiting for disk space for its checkpoint', attempt.log())
         os.remove(ballast)
         again = self.run_whole(9, 2, self.document(12, dp=2, checkpoint__every=6), attempt.published,
                                output=attempt.output)
@@ -148,7 +148,7 @@ class Saving(RankCase):
         self.addCleanup(subprocess.run, unmounted, capture_output=True, check=False)
         second = self.run_whole(1, 2, self.document(8, dp=1, checkpoint__keep=1, **document),
                                 reversed(first.published))
-        self.assertEqual(second.log().count('warning: an old checkpoint stays for now'), 1, second.log())
+        self.assertEqual(second.log().count('warning: an old checkpoint cannot be deleted yet'), 1, second.log())
         self.assertEqual([report['step'] for report in second.said('pruned')], [4, 6])
         subprocess.run(unmounted, check=True)
         known = [*second.published[-1:], *first.published[:1]]
@@ -185,7 +185,7 @@ class Saving(RankCase):
         self.assertEqual([r['step'] for r in run.said('checkpoint')], [1, 4])
         self.assertIn('checkpoint of step 1 staged, and read back\n', run.log())
         self.assertIn('checkpoint of step 4 staged\n', run.log())
-        self.assertIn('warning: checkpoint.every is 0: what is done before step 4 is lost', run.log())
+        self.assertIn('warning: checkpoint.every is 0: if the job is killed before step 4', run.log())
 
     def test_a_directory_that_cannot_be_written_is_found_before_the_first_step(self):
         output = os.path.join(self.top, 'job-9')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""objective: sft: completions alone are learned, each from its own prompt, as transformers learns them."""
+"""objective: sft: only completions are learned, each from its own prompt, as by transformers."""
 import json
 import os
 import random
@@ -12,7 +12,7 @@ LENGTH = 32
 
 
 def write_pairs(path, count, seed=3):
-    """Pairs of many sizes: empty prompts, some longer than a sequence, one that is all that fits."""
+    """Writes pairs of many sizes: empty prompts, pairs longer than a sequence, and one that fits exactly."""
     rng = random.Random(seed)
     word = lambda size: ''.join(rng.choice('abcdefghij é') for _ in range(size))
     with open(path, 'w', encoding='utf-8') as file:
@@ -23,7 +23,7 @@ def write_pairs(path, count, seed=3):
 
 
 def read_pairs(path):
-    """Prompts and completions as bytes, which are the tokens."""
+    """Returns prompts and completions as bytes, which are the tokens."""
     with open(path, encoding='utf-8') as file:
         return [(pair['prompt'].encode(), pair['completion'].encode()) for pair in map(json.loads, file)]
 
@@ -41,7 +41,7 @@ class SftTest(RankCase):
         first = {'model': {'from': start}, 'train__precision': 'fp64', 'train__optimizer__lr': 0.0,
                  'train__optimizer__min_lr': 0.0, 'train__optimizer__beta1': 0.0, 'train__optimizer__clip_grad': 0.0}
         rows, room = 0, 0
-        for prompt, completion in read_pairs(path):  # whole ones, into rows of LENGTH inputs and a token more
+        for prompt, completion in read_pairs(path):  # whole pairs, in rows of LENGTH inputs and one more token
             if len(prompt + completion) > room:
                 rows, room = rows + 1, LENGTH + 1
             room -= len(prompt + completion)
@@ -72,7 +72,7 @@ class SftTest(RankCase):
         self.assertLess(valid[0]['valid_tokens'], 0.12 * learned)
 
     def resumes_bitwise(self, document):
-        """Stopped in its second pass over the data or a later one, by SIGTERM, and gone on with."""
+        """Stops a run by SIGTERM in its second pass over the data or later, and resumes it."""
         whole = self.run_whole(1, 1, document)
         first = Attempt(self, 2, 1, document)
         first.wait_step(40)
@@ -118,7 +118,7 @@ class SftTest(RankCase):
         self.refused(document, 2, 'windows held out as asked has a token to predict')
 
     def write_sizes(self, name, *sizes):
-        """Pairs of so many bytes each."""
+        """Writes pairs of the given sizes in bytes."""
         path = os.path.join(self.top, name)
         with open(path, 'w', encoding='utf-8') as file:
             for prompt, completion in sizes:
@@ -126,12 +126,12 @@ class SftTest(RankCase):
         return path
 
     def test_documents_that_are_cut_or_teach_nothing_are_counted_and_told(self):
-        # The third is cut within its completion, the fourth before it, the fifth is one token.
+        # The third is truncated within its completion, the fourth before it; the fifth is one token.
         path = self.write_sizes('pairs.jsonl', (5, 5), (20, 13), (20, 20), (60, 9), (0, 1))
         run = self.run_whole(1, 1, self.pairs(2, path, dp=1))
         told = '5 documents: 2 cut to 33 tokens, 2 without a token to learn'
         self.assertIn(f'\n{told}\n', run.log())
-        self.assertIn(f'\nwarning: data.train: {told}; train.seq_length 68 cuts none\n', run.log())
+        self.assertIn(f'\nwarning: data.train: {told}; set train.seq_length to 68 to cut none\n', run.log())
         with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
             head = json.loads(file.readline())
         self.assertEqual([head[key] for key in ('documents', 'documents_cut', 'documents_unlearned')], [5, 2, 2])
@@ -143,7 +143,7 @@ class SftTest(RankCase):
         path = self.write_sizes('pairs.jsonl', (33, 5), (60, 9), (0, 1))
         self.refused(self.pairs(2, path, dp=1), 2, 'data.train: none of the 3 documents has a token to learn: 2 '
                      'without a completion within the first 33 tokens, 1 of a single token (no token is predicted '
-                     'from another document); train.seq_length 68 cuts none')
+                     'from another document); set train.seq_length to 68 to cut none')
         lines = os.path.join(self.top, 'lines.jsonl')
         with open(lines, 'w', encoding='utf-8') as file:
             file.write('{"text": "a"}\n' * 80)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training that ends before its last step, and the checkpoint that was the best."""
+"""Early stopping, and the best checkpoint."""
 import json
 import os
 import unittest
@@ -14,7 +14,7 @@ class StopTest(RankCase):
             return json.load(file)
 
     def overfitting(self, **changes):
-        """A job that learns 600 bytes by heart, so that its held-out loss falls and then rises."""
+        """Returns a job that overfits 600 bytes, so that its held-out loss falls and then rises."""
         with open(self.corpus, 'r+b') as file:
             file.truncate(700)
         return self.document(400, dp=1, data__valid=0.15, train__valid_every=5, train__optimizer__lr=1e-2,
@@ -27,18 +27,18 @@ class StopTest(RankCase):
         last = max(losses)
         self.assertLess(last, 400)
         self.assertEqual(last, best + 15)
-        self.assertIn(f'stopped early at step {last}: the last 3 validations found no loss lower by more than 0 than '
-                      f'the best before; the lowest is that of step {best}\n', run.log())
+        self.assertIn(f'stopped early at step {last}: in the last 3 validations the loss did not fall by more than 0 '
+                      f'below the best before; the best is of step {best}\n', run.log())
         left = sorted(os.listdir(os.path.join(run.output, 'checkpoints')))
         self.assertEqual(left, [f'step-{best:08}.1-1', f'step-{last:08}.1-1'])
         state = self.state(run, last)
         self.assertEqual((state['best_step'], state['stale_validations']), (best, 3))
         self.assertEqual(state['best_valid_loss'], losses[best])
-        # Whoever resumes it as a job of its own wants it to train.
+        # Resumed as another job, it trains on.
         job = self.run_whole(2, 1, self.overfitting(kind='resume', train__early_stop={'patience': 3}),
                              reversed(run.published[-1:]), kind='resume')
         self.assertGreaterEqual(max(row['step'] for row in job.metrics()), last + 15)
-        # Asked for again it is at its end already; with more patience it goes on.
+        # Run again it stops at once; with more patience it goes on.
         again = self.run_whole(1, 2, self.overfitting(train__early_stop={'patience': 3}), reversed(run.published[-1:]))
         self.assertEqual(again.metrics(), run.metrics())
         more = self.run_whole(1, 3, self.overfitting(train__early_stop={'patience': 4}), reversed(run.published[-1:]))
@@ -61,8 +61,8 @@ class StopTest(RankCase):
 
     def test_what_is_lower_by_too_little_is_no_better_but_the_lowest_still(self):
         run = self.run_whole(1, 1, self.overfitting(train__early_stop={'patience': 1, 'min_delta': 5}))
-        self.assertIn('stopped early at step 10: the last 1 validations found no loss lower by more than 5 than the '
-                      'best before; the lowest is that of step 10\n', run.log())
+        self.assertIn('stopped early at step 10: in the last 1 validations the loss did not fall by more than 5 '
+                      'below the best before; the best is of step 10\n', run.log())
 
     def test_a_stopped_job_counts_on_where_it_was(self):
         document = self.overfitting(checkpoint__every=1, train__early_stop={'patience': 2, 'min_delta': 0.01})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""roll-rank on text and a tokenizer: the ids, losses and continuations of transformers, kills on the way."""
+"""roll-rank with text and a tokenizer: same ids, losses and continuations as transformers, also after kills."""
 import fcntl
 import json
 import math
@@ -19,7 +19,7 @@ HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../ora
 
 
 def read_tokens(base):
-    """[[id ...] ...]: the documents of a .bin and .idx, as Megatron's IndexedDataset reads them."""
+    """Returns [[id ...] ...]: the documents of a .bin and .idx, read as by Megatron's IndexedDataset."""
     with open(base + '.idx', 'rb') as file:
         index = file.read()
     with open(base + '.bin', 'rb') as file:
@@ -35,7 +35,7 @@ def read_tokens(base):
 
 
 def apart(documents, fraction, length):
-    """What the held-out windows of `length` inputs hold of each document: lists of two ids or more."""
+    """Returns the part of each document in the held-out windows of `length` inputs: lists of two ids or more."""
     ids = sum(documents, [])
     starts = {sum(map(len, documents[:i])) for i in range(len(documents))}
     begin = len(ids) - math.floor(fraction * len(ids) + 0.5)
@@ -52,7 +52,7 @@ def apart(documents, fraction, length):
 
 
 def hf(*commands):
-    """What hf_text.py returns for each command."""
+    """Returns hf_text.py's result for each command."""
     words = [word for command in commands for word in ('--', *map(str, command))][1:]
     done = subprocess.run([ORACLE, HF_TEXT, *words], capture_output=True, text=True, check=False,
                           env={'PATH': '/usr/bin:/bin'})
@@ -121,7 +121,7 @@ class TokensTest(RankCase):
         self.assertEqual(row['valid_tokens/whole'], len(sum(mine[0], [])) - 1)
         self.assertAlmostEqual(row['valid_bits_per_byte/whole'] * math.log(2) * whole[1] / whole[0]
                                / row['valid_tokens/whole'], 1, delta=1e-5)
-        # Documents that see nothing of each other are documents alone.
+        # Documents that do not attend to each other train like single documents.
         alone = self.run_whole(3, 1, self.text_document(1, data__valid=0.05, **still,
                                                         data__attention='within_documents'))
         pieces = [piece for documents in mine for piece in apart(documents, 0.05, 32)]
@@ -130,7 +130,7 @@ class TokensTest(RankCase):
         self.assertEqual(row['valid_tokens'], sum(len(piece) - 1 for piece in pieces))
         print(f"documents apart: roll {row['valid_loss']:.9f}, transformers {nats / row['valid_tokens']:.9f}")
         self.assertAlmostEqual(row['valid_loss'] * row['valid_tokens'] / nats, 1, delta=1e-5)
-        # The token files serve as data themselves.
+        # Token files can be used as data themselves.
         again = self.run_whole(2, 1, self.text_document(1, data__valid=sets, data__track='tail', **still,
                                                         data__train=[
             self.token_file('lines') + '.bin', self.token_file('corpus') + '.bin']))
@@ -165,7 +165,7 @@ class TokensTest(RankCase):
             while not os.path.isdir(tokens) and killed.ranks[0].poll() is None:
                 time.sleep(0.002)
             time.sleep(0.03 * attempt)
-            if attempt == 3:  # told to stop it yields, unless it had not begun to listen
+            if attempt == 3:  # it yields, unless it was stopped before it listened
                 for process in killed.ranks:
                     process.send_signal(signal.SIGTERM)
                 self.assertLessEqual(set(killed.wait()), {75, 0, -signal.SIGTERM})
@@ -209,7 +209,7 @@ class TokensTest(RankCase):
         for suffix in ('.idx', '.bin'):
             os.remove(base + suffix)
 
-        def come_to(offset):  # as a writer that syncs
+        def come_to(offset):  # like a writer that syncs
             state = dict.fromkeys(('lines', 'tokens', 'sequences', 'documents', 'open', 'bad_lines', 'bad_bytes'), 0)
             with open(base + '.new', 'w', encoding='utf-8') as file:
                 json.dump({**state, 'offset': offset}, file)
@@ -234,7 +234,7 @@ class TokensTest(RankCase):
         self.assertEqual(totals, {os.path.getsize(self.lines)})
 
     def run_ahead(self, document, output):
-        """A tokenize job: one program, which is no rank."""
+        """Runs a tokenize job: one process without ranks."""
         one = {**document, 'resources': {'nodes': 1, 'slots_per_node': 1}}
         return self.run_whole(9, 1, one, output=output, kind='tokenize')
 
@@ -245,7 +245,7 @@ class TokensTest(RankCase):
 
         def little_memory():
             resource.setrlimit(resource.RLIMIT_DATA, (600 << 20, 600 << 20))
-        reason = 'line 2: is a document of 160 MiB, more than memory holds at once'
+        reason = 'line 2: is a document of 160 MiB, which does not fit in memory'
         document = self.text_document(1, dp=1, data__train=[large], data__valid=0)
         self.refused(document, 2, reason, setup=little_memory)
         huge = os.path.join(self.top, 'huge.jsonl')
@@ -268,8 +268,9 @@ class TokensTest(RankCase):
         second = self.run_whole(2, 2, self.text_document(12, checkpoint__every=3), reversed(first.published[-2:]))
         self.assertEqual(second.metrics(), whole.metrics())
         self.assertEqual(second.weights(12), whole.weights(12))
-        self.assertIn(f'\n{self.lines} is gone; the tokens that were made of it are used\n', '\n' + second.log())
-        # A job in another folder that resumes this one finds them as well.
+        self.assertIn(f'\n{self.lines} no longer exists; the tokens that were made from it are used\n',
+                      '\n' + second.log())
+        # A job in another folder that resumes this one also finds them.
         third = self.run_whole(3, 1, {**self.text_document(14), 'kind': 'resume'}, second.published[-1:],
                                kind='resume', output=os.path.join(self.top, 'elsewhere', 'job-3'))
         self.assertEqual(third.metrics()[-1]['step'], 14)
@@ -281,19 +282,19 @@ class TokensTest(RankCase):
         changed = {**self.text_document(3, dp=1, data__train=[self.lines]), 'kind': 'resume'}
         times = os.stat(self.lines)
         with open(self.lines, 'r+', encoding='utf-8') as file:
-            text = file.read().replace('"id": 7,', '"id": 8,', 1)  # the same tokens
+            text = file.read().replace('"id": 7,', '"id": 8,', 1)  # same tokens
             file.seek(0)
             file.write(text)
         os.utime(self.lines, ns=(times.st_atime_ns, times.st_mtime_ns))
         second = self.run_whole(2, 1, changed, first.published, kind='resume')
-        self.assertIn(f'{self.lines} has other text than before, at the same size and time', second.log())
-        self.assertNotIn('other data follows', second.log())
+        self.assertIn(f'{self.lines} has changed, but not its size and time', second.log())
+        self.assertNotIn('training continues on other data', second.log())
         with open(self.lines, encoding='utf-8') as file:
             lines = file.readlines()
         with open(self.lines, 'w', encoding='utf-8') as file:
-            file.writelines([lines[1], lines[0], *lines[2:]])  # as many tokens
+            file.writelines([lines[1], lines[0], *lines[2:]])  # same number of tokens
         third = self.run_whole(3, 1, changed, first.published, kind='resume')
-        self.assertIn('warning: data.train[0] has other content than when ', third.log())
+        self.assertIn('warning: the content of data.train[0] has changed since ', third.log())
 
     def test_sizes_and_a_tokenizer_samples_and_another_dp(self):
         document = self.document(6, dp=1, tokenizer=self.model, data__train=[self.lines], train__precision='fp64',
@@ -313,7 +314,7 @@ class TokensTest(RankCase):
                     self.assertEqual(mine[key], value, key)
 
     def renumbered(self, name, count):
-        """A copy of the model's tokenizer whose last `count` ids are other tokens' than the model's."""
+        """Copies the model's tokenizer with other tokens for its last `count` ids."""
         folder = shutil.copytree(self.model, os.path.join(self.top, name))
         with open(os.path.join(folder, 'tokenizer.json'), encoding='utf-8') as file:
             tokenizer = json.load(file)
@@ -330,22 +331,22 @@ class TokensTest(RankCase):
         self.assertNotIn('warning: tokenizer', own.log())
         few, many = self.renumbered('few', 20), self.renumbered('many', 100)
         told = self.run_whole(2, 1, self.text_document(1, **one, tokenizer=few))
-        self.assertIn(f'warning: tokenizer: {few} is not that of the weights in {self.model}: 20 of 400 ids',
+        self.assertIn(f'warning: tokenizer: {few} is not the one of the weights in {self.model}: 20 of 400 ids',
                       told.log())
         for other in (many, 'bytes'):
             self.refused(self.text_document(1, **one, tokenizer=other), 2,
-                         f'tokenizer: {other} is not that of the weights in {self.model}: ')
-        # A job that goes on is held to its checkpoint.
+                         f'tokenizer: {other} is not the one of the weights in {self.model}: ')
+        # A resumed job is checked against its checkpoint.
         resume = {**self.text_document(3, **one, tokenizer=few), 'kind': 'resume'}
         told = self.run_whole(3, 1, resume, own.published, kind='resume')
-        self.assertIn('ids that were compared stand for another text', told.log())
+        self.assertIn('compared ids stand for another text', told.log())
         self.assertIn('another setting: tokenizer was ', told.log())
         resume['model'] = {'from': shutil.copytree(self.model, os.path.join(self.top, 'bare'))}
         os.remove(os.path.join(resume['model']['from'], 'tokenizer.json'))
         resume['tokenizer'] = many
-        self.refused(resume, 2, f'is not that of the weights in {own.published[-1][1]}: 100 of 400 ids',
+        self.refused(resume, 2, f'is not the one of the weights in {own.published[-1][1]}: 100 of 400 ids',
                      checkpoints=own.published, kind='resume')
-        # Weights that bring none take any.
+        # Weights without a tokenizer accept any.
         resume['kind'] = 'train'
         self.run_whole(4, 1, resume)
 
@@ -360,21 +361,21 @@ class TokensTest(RankCase):
             rows = lines.readlines()
             file.writelines(rows[:7] + ['{"text": 1}\n', 'oops\n'] + rows[7:])
         one['data__train'] = [broken]
-        self.refused(self.text_document(1, **one), 2, f'{broken}, line 8: its field "text" is no string')
+        self.refused(self.text_document(1, **one), 2, f'{broken}, line 8: its field "text" is not a string')
         skipped = self.run_whole(8, 1, self.text_document(1, **one, data__on_bad_line='skip'))
-        self.assertIn(f'{broken}: 2 lines left out', skipped.log())
-        # A token file that another tokenizer wrote.
+        self.assertIn(f'{broken}: 2 bad lines skipped', skipped.log())
+        # A token file made with another tokenizer.
         one['data__train'] = [self.token_file('broken') + '.bin']
         bare = shutil.copytree(other, os.path.join(self.top, 'bare'))
         os.remove(os.path.join(bare, 'tokenizer.json'))
         small = self.text_document(1, **one, model={'from': bare}, tokenizer='bytes')
-        self.refused(small, 2, "is not one of the model's 300")
+        self.refused(small, 2, "is outside the model's vocabulary of 300")
         with open(one['data__train'][0], 'r+b') as file:
             file.truncate(1001)
-        self.refused(self.text_document(1, **one), 2, 'bytes a token')  # another attempt would read the same
+        self.refused(self.text_document(1, **one), 2, 'bytes per token')  # another attempt would read the same bytes
         one['data__train'] = [broken]
         self.refused(self.text_document(1, **one, data__on_bad_line='skip'), 2,
-                     'bytes; delete it and its .bin, and both are made again')
+                     'bytes; delete it and its .bin, and Roll makes both again')
         self.refused(self.text_document(1, **one, data__on_bad_line='skip', data__field='words'), 2, 'is empty')
 
 
