@@ -29,7 +29,7 @@ class Parser {
 
     int run(int argc, char** argv) {
         look_at_stdout(context_, Color::Auto);
-        add_commands(first_word(argc, argv));
+        add_commands();
         const char* const mode = std::getenv("ROLL_OUTPUT_MODE");
         const std::string usual = mode == nullptr ? "" : mode;
         // A preliminary value, for errors that parsing itself reports.
@@ -80,7 +80,7 @@ class Parser {
         return std::any_of(argv, argv + argc, [&](const char* word) { return word == flag; });
     }
 
-    // Guesses the command before parsing: the first argument that is no option.
+    // Returns the command: the first argument that is no option.
     static std::string_view first_word(int argc, char** argv) {
         for (int i = 1; i < argc; ++i) {
             const std::string_view word = argv[i];
@@ -90,31 +90,18 @@ class Parser {
         return "";
     }
 
-    // Adds only the group of commands that contains `asked`, because building all of them takes
-    // longer than submitting a job. Adds every group if none contains it (help, completion, typos).
-    void add_commands(std::string_view asked) {
-        struct Group {
-            void (Parser::*add)();
-            std::vector<std::string_view> names;
-        };
-        const std::vector<Group> groups = {
-            {&Parser::add_local, {"up", "down", "doctor", "version"}},
-            {&Parser::add_keys, {"keys"}},
-            {&Parser::add_secret, {"secret"}},
-            {&Parser::add_submit, {"submit"}},
-            {&Parser::add_resubmit, {"resubmit"}},
-            {&Parser::add_resume, {"resume"}},
-            {&Parser::add_queries, {"jobs", "show", "explain", "logs", "events", "nodes", "top"}},
-            {&Parser::add_open, {"open", "close"}},
-            {&Parser::add_steering, {"wait", "cancel", "hold", "release", "update", "drain"}},
-            {&Parser::add_alloc, {"alloc"}},
-            {&Parser::add_checkpoint_work, {"convert", "merge", "inspect", "verify", "diff"}},
-        };
-        const auto found = std::ranges::find_if(groups, [&](const Group& group) {
-            return std::ranges::find(group.names, asked) != group.names.end();
-        });
-        for (const Group& group : groups)
-            if (found == groups.end() || group.add == found->add) (this->*group.add)();
+    void add_commands() {
+        add_local();
+        add_keys();
+        add_secret();
+        add_submit();
+        add_resubmit();
+        add_resume();
+        add_queries();
+        add_open();
+        add_steering();
+        add_alloc();
+        add_checkpoint_work();
     }
 
     CLI::App* command(const std::string& name, const std::string& what, Action action) {

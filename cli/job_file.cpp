@@ -78,11 +78,11 @@ spec::ParsedJob parse_source(const Source& source) {
 // Returns the name of another program whose configuration this document seems to be, judged by its
 // top-level keys (x-foreign in the schema); nullopt if no program matches.
 std::optional<std::string> foreign_format(const Json& document) {
-    for (const spec::EmbeddedJson format : spec::job_schema()["x-foreign"]) {
+    for (const OrderedJson& format : spec::job_schema()["x-foreign"]) {
         double found = 0;
-        for (const spec::EmbeddedJson key : format["keys"])
-            if (document.is_object() && document.contains(key.string())) ++found;
-        if (found >= format["least"].number()) return format["name"].string();
+        for (const OrderedJson& key : format["keys"])
+            if (document.is_object() && document.contains(key.get<std::string>())) ++found;
+        if (found >= format["least"].get<double>()) return format["name"].get<std::string>();
     }
     return std::nullopt;
 }

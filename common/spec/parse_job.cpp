@@ -241,7 +241,7 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
 
 // Returns problems of missing input files. A resumed job may lack its original inputs: its
 // checkpoint has model and tokenizer, its token files have the text. The ranks check them.
-std::vector<Problem> missing_inputs(const EmbeddedJson& schema, const Json& document) {
+std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
     if (document.value("kind", Json()) != "resume") return problems;
     std::erase_if(problems, [](const Problem& problem) {
@@ -262,7 +262,7 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
     }
     parsed.problems = undeliverable(*json);
     if (!parsed.ok()) return parsed;  // other messages could contain megabytes of text
-    const EmbeddedJson schema = job_schema();
+    const OrderedJson& schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;
     fill_tries(*json);

@@ -97,7 +97,7 @@ ParsedPolicy parse_policy(std::string_view json_document) {
         return parsed;
     }
     if (json->is_null()) *json = Json::object();
-    const EmbeddedJson schema = policy_schema();
+    const OrderedJson& schema = policy_schema();
     parsed.problems = check(schema, *json);
     if (!parsed.problems.empty()) return parsed;
     fill_defaults(schema, *json);

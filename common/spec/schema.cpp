@@ -38,19 +38,25 @@ std::string one_of(const std::vector<std::string>& words) {
     return text;
 }
 
-std::vector<std::string> words_of(EmbeddedJson values) {
+std::vector<std::string> words_of(const OrderedJson& values) {
     std::vector<std::string> words;
-    for (const EmbeddedJson value : values) words.push_back(word(value.json()));
+    for (const OrderedJson& value : values) words.push_back(word(value));
     return words;
 }
 
-bool has_list(EmbeddedJson schema, const char* key) {
-    const auto list = schema.find(key);
-    return list && list->is_array();
+// Returns the value of the key, or nullptr if this is no object or lacks the key.
+const OrderedJson* find(const OrderedJson& schema, const std::string& key) {
+    const auto found = schema.find(key);
+    return found == schema.end() ? nullptr : &*found;
+}
+
+bool has_list(const OrderedJson& schema, const char* key) {
+    const OrderedJson* list = find(schema, key);
+    return list != nullptr && list->is_array();
 }
 
 // Returns the values of an enum that are implemented.
-std::vector<std::string> built_words(EmbeddedJson schema) {
+std::vector<std::string> built_words(const OrderedJson& schema) {
     return words_of(schema[has_list(schema, "x-built") ? "x-built" : "enum"]);
 }
 
@@ -78,13 +84,13 @@ bool has_type(const std::string& type, const Json& value) {
     return !value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX;
 }
 
-std::vector<std::string> types_of(EmbeddedJson schema) {
-    const auto type = schema.find("type");
+std::vector<std::string> types_of(const OrderedJson& schema) {
+    const auto type = find(schema, "type");
     if (!type) return {};
-    return type->is_array() ? words_of(*type) : std::vector{type->string()};
+    return type->is_array() ? words_of(*type) : std::vector{type->get<std::string>()};
 }
 
-bool type_fits(EmbeddedJson schema, const Json& value) {
+bool type_fits(const OrderedJson& schema, const Json& value) {
     const auto types = types_of(schema);
     return types.empty() || std::any_of(types.begin(), types.end(),
                                         [&](const auto& type) { return has_type(type, value); });
@@ -92,27 +98,28 @@ bool type_fits(EmbeddedJson schema, const Json& value) {
 
 // Returns the branch of the schema's oneOf that fits the value's type, or the schema if it has
 // none.
-std::optional<EmbeddedJson> branch(EmbeddedJson schema, const Json& value) {
-    const auto branches = schema.find("oneOf");
-    if (!branches) return schema;
-    for (const EmbeddedJson one : *branches)
-        if (type_fits(one, value)) return one;
-    return std::nullopt;
+const OrderedJson* branch(const OrderedJson& schema, const Json& value) {
+    const auto branches = find(schema, "oneOf");
+    if (!branches) return &schema;
+    for (const OrderedJson& one : *branches)
+        if (type_fits(one, value)) return &one;
+    return nullptr;
 }
 
-std::string words_of_type(const std::string& type, EmbeddedJson schema) {
+std::string words_of_type(const std::string& type, const OrderedJson& schema) {
     if (type == "integer") return "an integer";
     if (type == "number") return "a number";
     if (type == "boolean") return "true or false";
     if (type == "array") return "a list";
     if (type == "object") return "a mapping";
     if (type == "null") return "null";
-    if (schema.contains("format")) return std::string(format_words(schema["format"].string()));
+    if (schema.contains("format"))
+        return std::string(format_words(schema["format"].get<std::string>()));
     return "a string";
 }
 
-std::string words_of_limits(EmbeddedJson schema) {
-    const auto limit = [&](const char* key) { return word(schema[key].json()); };
+std::string words_of_limits(const OrderedJson& schema) {
+    const auto limit = [&](const char* key) { return word(schema[key]); };
     if (schema.contains("minimum") && schema.contains("maximum")) {
         return fmt::format(", {} to {}", limit("minimum"), limit("maximum"));
     }
@@ -138,9 +145,9 @@ bool has_pattern(const std::string& pattern, const std::string& text) {
 
 class Checker {
   public:
-    explicit Checker(EmbeddedJson root) : root_(root) {}
+    explicit Checker(const OrderedJson& root) : root_(root) {}
 
-    void check(EmbeddedJson schema, const Json& value, const std::string& path) {
+    void check(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto chosen = branch(schema, value);
         if (!chosen || !type_fits(*chosen, value)) {
             note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
@@ -161,13 +168,13 @@ class Checker {
         problems.push_back({path, message});
     }
 
-    void check_object(EmbeddedJson schema, const Json& value, const std::string& path) {
+    void check_object(const OrderedJson& schema, const Json& value, const std::string& path) {
         check_required(schema, schema, value, path);
-        const auto properties = schema.find("properties");
-        const auto others = schema.find("additionalProperties");
+        const auto properties = find(schema, "properties");
+        const auto others = find(schema, "additionalProperties");
         std::vector<std::string> unknown;
         for (const auto& [key, field] : value.items()) {
-            if (const auto known = properties ? properties->find(key) : std::nullopt) {
+            if (const auto known = properties ? find(*properties, key) : nullptr) {
                 if (known->is_object()) check(*known, field, join(path, key));
             } else if (others && others->is_object()) {
                 check(*others, field, join(path, key));
@@ -179,7 +186,7 @@ class Checker {
     }
 
     // Reports missing keys that `rule` requires; `schema` describes their values.
-    void check_required(EmbeddedJson rule, EmbeddedJson schema, const Json& value,
+    void check_required(const OrderedJson& rule, const OrderedJson& schema, const Json& value,
                         const std::string& path) {
         if (!rule.contains("required")) return;
         for (const std::string& name : words_of(rule["required"])) {
@@ -200,12 +207,12 @@ class Checker {
 
     // Reports up to kFew unknown keys one by one. More of them are probably another program's file,
     // and are reported in two lines.
-    void note_unknown(EmbeddedJson schema, const std::string& path,
+    void note_unknown(const OrderedJson& schema, const std::string& path,
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
         std::vector<std::string> siblings;
-        if (const auto properties = schema.find("properties"))
-            for (const EmbeddedJson one : *properties) siblings.emplace_back(one.key());
+        if (const auto properties = find(schema, "properties"))
+            for (const auto& one : properties->items()) siblings.push_back(one.key());
         std::vector<std::string> renamed;
         std::vector<std::string> strange;
         bool siblings_told = false;
@@ -227,10 +234,11 @@ class Checker {
         if (!strange.empty()) note(path, it + "unknown keys: " + list_of(std::move(strange)));
     }
 
-    void check_array(EmbeddedJson schema, const Json& value, const std::string& path) {
-        if (schema.contains("minItems") && double(value.size()) < schema["minItems"].number()) {
+    void check_array(const OrderedJson& schema, const Json& value, const std::string& path) {
+        if (schema.contains("minItems") &&
+            double(value.size()) < schema["minItems"].get<double>()) {
             note(path, fmt::format("has {} entries; allowed: at least {}", value.size(),
-                                   schema["minItems"].number()));
+                                   schema["minItems"].get<double>()));
         }
         if (!schema.contains("items")) return;
         for (std::size_t i = 0; i < value.size(); ++i) {
@@ -238,14 +246,14 @@ class Checker {
         }
     }
 
-    void check_string(EmbeddedJson schema, const Json& value, const std::string& path) {
+    void check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto& text = value.get_ref<const std::string&>();
         const bool too_short =
-            schema.contains("minLength") && double(text.size()) < schema["minLength"].number();
+            schema.contains("minLength") && double(text.size()) < schema["minLength"].get<double>();
         const bool other_pattern =
-            schema.contains("pattern") && !has_pattern(schema["pattern"].string(), text);
+            schema.contains("pattern") && !has_pattern(schema["pattern"].get<std::string>(), text);
         const bool other_format =
-            !has_format(schema.contains("format") ? schema["format"].string() : "", text);
+            !has_format(schema.contains("format") ? schema["format"].get<std::string>() : "", text);
         if (too_short) {
             note(path, "is empty");
         } else if (other_pattern || other_format) {
@@ -253,10 +261,10 @@ class Checker {
         }
     }
 
-    void check_number(EmbeddedJson schema, const Json& value, const std::string& path) {
+    void check_number(const OrderedJson& schema, const Json& value, const std::string& path) {
         const double number = value.get<double>();
         const auto beyond = [&](const char* key, auto compare) {
-            return schema.contains(key) && !compare(number, schema[key].number());
+            return schema.contains(key) && !compare(number, schema[key].get<double>());
         };
         if (!std::isfinite(number) || beyond("minimum", std::greater_equal<>()) ||
             beyond("maximum", std::less_equal<>()) ||
@@ -267,20 +275,20 @@ class Checker {
     }
 
     // Checks enum, const and x-built.
-    void check_values(EmbeddedJson schema, const Json& value, const std::string& path) {
-        const auto holds = [&](EmbeddedJson values) {
-            for (const EmbeddedJson one : values)
-                if (one.json() == value) return true;
+    void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
+        const auto holds = [&](const OrderedJson& values) {
+            for (const OrderedJson& one : values)
+                if (Json(one) == value) return true;
             return false;
         };
         if ((schema.contains("enum") && !holds(schema["enum"])) ||
-            (schema.contains("const") && schema["const"].json() != value)) {
+            (schema.contains("const") && Json(schema["const"]) != value)) {
             note(path, fmt::format("is {}; allowed: {}{}", show(value), allowed(schema),
                                    suggestion(schema, value)));
             return;
         }
         if (!schema.contains("x-built")) return;
-        const EmbeddedJson built = schema["x-built"];
+        const OrderedJson& built = schema["x-built"];
         if (built.is_boolean()) {
             note(path, "is not supported yet");
         } else if (!holds(built)) {
@@ -289,29 +297,28 @@ class Checker {
         }
     }
 
-    static std::string suggestion(EmbeddedJson schema, const Json& value) {
+    static std::string suggestion(const OrderedJson& schema, const Json& value) {
         if (!value.is_string() || !schema.contains("enum")) return "";
         const auto near = nearest(value.get<std::string>(), built_words(schema));
         return near ? fmt::format("; did you mean {}?", *near) : "";
     }
 
-    void check_conditions(EmbeddedJson schema, const Json& value, const std::string& path) {
+    void check_conditions(const OrderedJson& schema, const Json& value, const std::string& path) {
         if (schema.contains("allOf")) {
-            for (const EmbeddedJson part : schema["allOf"])
+            for (const OrderedJson& part : schema["allOf"])
                 check_condition(part, schema, value, path);
         }
         check_condition(schema, schema, value, path);
     }
 
-    void check_condition(EmbeddedJson condition, EmbeddedJson schema, const Json& value,
+    void check_condition(const OrderedJson& condition, const OrderedJson& schema, const Json& value,
                          const std::string& path) {
         const auto rest = consequence(condition, value);
         if (!rest) return;
         check_required(*rest, schema, value, path);
         if (!rest->contains("properties")) return;
-        for (const EmbeddedJson rule : (*rest)["properties"]) {
-            const std::string key(rule.key());
-            if (rule.is_false() && value.contains(key)) {
+        for (const auto& [key, rule] : (*rest)["properties"].items()) {
+            if (rule == false && value.contains(key)) {
                 note(join(path, key), fmt::format("is not allowed in a job of kind {}",
                                                   word(value.value("kind", Json("?")))));
             }
@@ -320,52 +327,51 @@ class Checker {
 
   public:
     // Returns the schema's `then` or `else`, whichever applies to this value; nullopt without `if`.
-    static std::optional<EmbeddedJson> consequence(EmbeddedJson schema, const Json& value) {
-        if (!schema.contains("if")) return std::nullopt;
-        const EmbeddedJson asked = schema["if"];
+    static const OrderedJson* consequence(const OrderedJson& schema, const Json& value) {
+        if (!schema.contains("if")) return nullptr;
+        const OrderedJson& asked = schema["if"];
         Checker condition(asked);
         condition.check_object(asked, value, "");
         bool absent = false;  // unlike in JSON Schema, a missing key does not satisfy `if`
         if (asked.contains("properties")) {
-            for (const EmbeddedJson rule : asked["properties"])
-                absent |= !value.contains(std::string(rule.key()));
+            for (const auto& rule : asked["properties"].items())
+                absent |= !value.contains(rule.key());
         }
         const char* key = condition.problems.empty() && !absent ? "then" : "else";
-        return schema.find(key);
+        return find(schema, key);
     }
 
   private:
-    EmbeddedJson root_;
+    const OrderedJson& root_;
 };
 
-// Calls visit(schema, path) for every key, a mapping before its own keys. Stops and returns true
-// once visit() returns true.
+// Calls visit(key, schema, path) for every key, a mapping before its own keys. Stops and returns
+// true once visit() returns true.
 template <class Visit>
-bool any_key(EmbeddedJson schema, const std::string& path, const Visit& visit) {
+bool any_key(const OrderedJson& schema, const std::string& path, const Visit& visit) {
     if (!schema.is_object()) return false;
-    if (const auto properties = schema.find("properties")) {
-        for (const EmbeddedJson field : *properties) {
-            const std::string full = join(path, std::string(field.key()));
-            if (visit(field, full) || any_key(field, full, visit)) return true;
+    if (const auto properties = find(schema, "properties")) {
+        for (const auto& [key, field] : properties->items()) {
+            const std::string full = join(path, key);
+            if (visit(key, field, full) || any_key(field, full, visit)) return true;
         }
     }
-    const auto branches = schema.find("oneOf");
+    const auto branches = find(schema, "oneOf");
     if (!branches) return false;
-    for (const EmbeddedJson one : *branches)
+    for (const OrderedJson& one : *branches)
         if (any_key(one, path, visit)) return true;
     return false;
 }
 
-void fill_from(EmbeddedJson properties, Json& value) {
-    for (const EmbeddedJson field : properties) {
-        const auto usual = field.find("default");
-        const std::string key(field.key());
-        if (usual && !value.contains(key)) value[key] = usual->json();
+void fill_from(const OrderedJson& properties, Json& value) {
+    for (const auto& [key, field] : properties.items()) {
+        const OrderedJson* usual = find(field, "default");
+        if (usual != nullptr && !value.contains(key)) value[key] = *usual;
     }
 }
 
 // Returns whether the string is a path, and not one of the key's special words or a reference.
-bool is_path(EmbeddedJson rule, const Json& text) {
+bool is_path(const OrderedJson& rule, const Json& text) {
     if (!rule.contains("x-path") || is_reference(word(text))) return false;
     if (!rule.contains("x-words")) return true;
     const auto words = words_of(rule["x-words"]);
@@ -374,14 +380,13 @@ bool is_path(EmbeddedJson rule, const Json& text) {
 
 // Calls visit(schema, value, path) for every string that the schema knows.
 template <class Value, class Visit>
-void for_each_string(EmbeddedJson schema, Value& value, const std::string& path,
+void for_each_string(const OrderedJson& schema, Value& value, const std::string& path,
                      const Visit& visit) {
     const auto chosen = branch(schema, value);
     if (!chosen) return;
     if (value.is_string()) visit(*chosen, value, path);
     if (value.is_object() && chosen->contains("properties")) {
-        for (const EmbeddedJson field : (*chosen)["properties"]) {
-            const std::string key(field.key());
+        for (const auto& [key, field] : (*chosen)["properties"].items()) {
             if (!field.is_object() || !value.contains(key)) continue;
             for_each_string(field, value[key], join(path, key), visit);
         }
@@ -402,13 +407,13 @@ void for_each_string(EmbeddedJson schema, Value& value, const std::string& path,
 
 }  // namespace
 
-std::optional<std::string> path_of_key(EmbeddedJson schema, std::string_view name) {
+std::optional<std::string> path_of_key(const OrderedJson& schema, std::string_view name) {
     std::optional<std::string> same;
     std::optional<std::string> also;
-    any_key(schema, "", [&](EmbeddedJson field, const std::string& path) {
-        if (field.key() == name) same = path;
-        const auto others = field.is_object() ? field.find("x-also") : std::nullopt;
-        if (!also && others) {
+    any_key(schema, "", [&](const auto& key, const OrderedJson& field, const auto& path) {
+        if (key == name) same = path;
+        const OrderedJson* others = find(field, "x-also");
+        if (!also && others != nullptr) {
             for (const std::string& other : words_of(*others))
                 if (other == name) also = path;
         }
@@ -417,31 +422,30 @@ std::optional<std::string> path_of_key(EmbeddedJson schema, std::string_view nam
     return same ? same : also;
 }
 
-std::vector<Problem> check(EmbeddedJson schema, const Json& value) {
+std::vector<Problem> check(const OrderedJson& schema, const Json& value) {
     Checker checker(schema);
     checker.check(schema, value, "");
     return std::move(checker.problems);
 }
 
-void fill_defaults(EmbeddedJson schema, Json& value) {
+void fill_defaults(const OrderedJson& schema, Json& value) {
     const auto chosen = branch(schema, value);
     if (!chosen || !value.is_object()) return;
     if (chosen->contains("allOf")) {
-        for (const EmbeddedJson part : (*chosen)["allOf"]) {
+        for (const OrderedJson& part : (*chosen)["allOf"]) {
             const auto rest = Checker::consequence(part, value);
             if (rest && rest->contains("properties")) fill_from((*rest)["properties"], value);
         }
     }
     if (!chosen->contains("properties")) return;
     fill_from((*chosen)["properties"], value);
-    for (const EmbeddedJson field : (*chosen)["properties"]) {
-        const std::string key(field.key());
+    for (const auto& [key, field] : (*chosen)["properties"].items()) {
         if (value.contains(key)) fill_defaults(field, value[key]);
     }
 }
 
-void make_paths_absolute(EmbeddedJson schema, Json& value, const std::string& base) {
-    for_each_string(schema, value, "", [&](EmbeddedJson rule, Json& text, const auto&) {
+void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base) {
+    for_each_string(schema, value, "", [&](const OrderedJson& rule, Json& text, const auto&) {
         if (!is_path(rule, text)) return;
         const fs::path path = fs::path(base) / text.get<std::string>();
         std::string normal = path.lexically_normal();
@@ -450,7 +454,7 @@ void make_paths_absolute(EmbeddedJson schema, Json& value, const std::string& ba
     });
 }
 
-std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value) {
+std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value) {
     std::vector<Problem> problems;
     for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
         if (!rule.contains("x-exists") || !is_path(rule, text)) return;
@@ -463,13 +467,13 @@ std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value) {
     return problems;
 }
 
-std::string allowed(EmbeddedJson schema) {
+std::string allowed(const OrderedJson& schema) {
     if (schema.contains("oneOf")) {
         std::vector<std::string> branches;
-        for (const EmbeddedJson one : schema["oneOf"]) branches.push_back(allowed(one));
+        for (const OrderedJson& one : schema["oneOf"]) branches.push_back(allowed(one));
         return one_of(branches);
     }
-    if (schema.contains("x-allowed")) return schema["x-allowed"].string();
+    if (schema.contains("x-allowed")) return schema["x-allowed"].get<std::string>();
     if (schema.contains("enum") || has_list(schema, "x-built")) return one_of(built_words(schema));
     std::vector<std::string> types;
     for (const auto& type : types_of(schema)) types.push_back(words_of_type(type, schema));

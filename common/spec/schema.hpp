@@ -17,28 +17,27 @@
 #include <vector>
 
 #include "common/json.hpp"
-#include "common/spec/embedded_json.hpp"
 #include "common/spec/job.hpp"
 
 namespace roll::spec {
 
-EmbeddedJson job_schema();     // schemas/job.schema.json without descriptions
-EmbeddedJson policy_schema();  // schemas/rolld.schema.json
+const OrderedJson& job_schema();     // schemas/job.schema.json
+const OrderedJson& policy_schema();  // schemas/rolld.schema.json
 
 // Returns all problems of `value`. A message continues its path: "train.steps" "is missing".
-std::vector<Problem> check(EmbeddedJson schema, const Json& value);
+std::vector<Problem> check(const OrderedJson& schema, const Json& value);
 
 // Adds the defaults of missing keys, in sections that exist or have a default themselves.
-void fill_defaults(EmbeddedJson schema, Json& value);
+void fill_defaults(const OrderedJson& schema, Json& value);
 
-void make_paths_absolute(EmbeddedJson schema, Json& value, const std::string& base);
-std::vector<Problem> missing_files(EmbeddedJson schema, const Json& value);
+void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base);
+std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value);
 
 // Describes the allowed values: "an integer, at least 1", "constant or cosine".
-std::string allowed(EmbeddedJson schema);
+std::string allowed(const OrderedJson& schema);
 
 // Returns the path of the first key with this name or this x-also name, e.g. "train.optimizer.lr"
 // for "lr" and "learning_rate"; nullopt if there is none.
-std::optional<std::string> path_of_key(EmbeddedJson schema, std::string_view name);
+std::optional<std::string> path_of_key(const OrderedJson& schema, std::string_view name);
 
 }  // namespace roll::spec

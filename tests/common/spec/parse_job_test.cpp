@@ -410,34 +410,6 @@ TEST(JobSchema, EveryKeyIsDescribedAndNamesOnlyWhatTheCheckerReads) {
     walk(OrderedJson::parse(read_file(JOB_SCHEMA).value()), "");
 }
 
-// The embedded schema equals the file without descriptions and similar keys.
-TEST(JobSchema, TheCompilerReadsItAsTheParserDoes) {
-    const std::function<void(Json&)> leave_out = [&](Json& schema) {
-        if (!schema.is_structured()) return;
-        if (schema.is_object() && schema.contains("description") &&
-            schema["description"].is_string())
-            schema.erase("description");
-        for (Json& one : schema) leave_out(one);
-    };
-    Json expected = Json::parse(read_file(JOB_SCHEMA).value());
-    leave_out(expected);
-    EXPECT_EQ(job_schema().json(), expected);
-}
-
-TEST(EmbeddedJson, HasWhatTheParserHas) {
-    constexpr std::string_view kText =
-        R"( {"a": [1, -2, 2.5e3, true, false, null], "": {}, "deep": [[], [[{"b": "c"}]]],
-             "quote": "a \\ and a \" {[:,", "large": 18446744073709551615} )";
-    constexpr auto kTable = make_json_table<count_json_values(kText)>(kText);
-    const EmbeddedJson embedded(kText, kTable);
-    EXPECT_EQ(embedded.json(), Json::parse(kText));
-    EXPECT_EQ(embedded["quote"].string(), "a \\ and a \" {[:,");
-    EXPECT_FALSE(embedded.contains("b"));
-    std::vector<std::string> keys;
-    for (const EmbeddedJson one : embedded) keys.emplace_back(one.key());
-    EXPECT_EQ(keys, (std::vector<std::string>{"a", "", "deep", "quote", "large"}));
-}
-
 TEST_F(ParseJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     const auto document = [&](const Json& file) {
         const ParsedJob parsed = parse(file);
