@@ -9,8 +9,8 @@
 // exact; after a power loss it may be old, but still matches a row of the chain. It cannot show
 // the loss of rows committed after the last mark that reached the disk.
 //
-// One thread. The database file is opened only through SQLite, because closing another descriptor
-// would drop SQLite's locks.
+// One thread. Requires that no other code opens the database file while SQLite has it open: closing
+// a second descriptor would drop SQLite's locks.
 #pragma once
 
 #include <cstdint>
