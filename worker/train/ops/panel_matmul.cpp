@@ -11,7 +11,7 @@ namespace {
 
 using Room = std::unique_ptr<float[]>;
 
-constexpr std::int64_t kRows = 64, kColumns = 64;  // of one block of sums
+constexpr std::int64_t kRows = 64, kColumns = 32;  // of one block of sums
 constexpr std::int64_t kInnerMax = 1024;           // a panel of kColumns stays in the second cache
 constexpr std::int64_t kRowsMax = 2048;            // of the left side, packed at a time
 constexpr std::int64_t kNarrowNumbers = 2 << 20;   // of sums that are rounded, at a time
