@@ -239,14 +239,16 @@ class Parser {
         open->add_option("--key", submit_.key, "Idempotency key: opens one group per key");
         CLI::App* close = command("close", "Close job groups; each ends when its last job ends",
                                   [this] { return run_close(context_, word_); });
-        close->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
+        close->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
+            ->required();
     }
 
     void add_resubmit() {
         CLI::App* resubmit = command("resubmit", "Resubmit finished jobs", [this] {
             return run_resubmit(context_, word_, failed_, submit_);
         });
-        resubmit->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
+        resubmit->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
+            ->required();
         resubmit->add_flag("--failed", failed_, "Only jobs that failed or were cancelled");
         add_submit_options(resubmit);
     }
@@ -254,7 +256,7 @@ class Parser {
     void add_resume() {
         CLI::App* resume = command("resume", "Submit a job that continues JOB's newest checkpoint",
                                    [this] { return run_resume(context_, word_, submit_); });
-        resume->add_option("JOB", word_, "7, last or a name")->required();
+        resume->add_option("JOB", word_, "Id (7), `last` or a name")->required();
         add_submit_options(resume);
     }
 
@@ -268,7 +270,8 @@ class Parser {
     void add_queries() {
         CLI::App* jobs = command("jobs", "List queued and running jobs; -a also lists finished",
                                  [this] { return run_jobs(context_, jobs_); });
-        jobs->add_option("JOBS", jobs_.selector, "7, 3-9, 1,4, last, all, @me, or a name glob");
+        jobs->add_option("JOBS", jobs_.selector,
+                         "Ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name glob");
         jobs->add_flag("-a,--all", jobs_.all, "Also list finished jobs");
         jobs->add_option("--state", jobs_.state, "Only jobs in this state")
             ->check(CLI::IsMember({"queued", "running", "done", "failed", "cancelled"}));
@@ -276,25 +279,25 @@ class Parser {
         add_format(jobs, jobs_.format, "ROLL_JOBS_FORMAT");
         CLI::App* show = command("show", "Show a job's attempts, checkpoints and export",
                                  [this] { return run_show(context_, word_); });
-        show->add_option("JOB", word_, "7, last or a name")->required();
+        show->add_option("JOB", word_, "Id (7), `last` or a name")->required();
         CLI::App* explain = command("explain", "Explain why a job waits and how to let it run",
                                     [this] { return run_explain(context_, word_); });
-        explain->add_option("JOB", word_, "7, last or a name")->required();
+        explain->add_option("JOB", word_, "Id (7), `last` or a name")->required();
         CLI::App* logs = command("logs", "Print the log of a job's ranks",
                                  [this] { return run_logs(context_, logs_); });
-        logs->add_option("JOB", logs_.selector, "7, last or a name")->required();
+        logs->add_option("JOB", logs_.selector, "Id (7), `last` or a name")->required();
         logs->add_flag("-f,--follow", logs_.follow, "Keep printing until the job ends");
         logs->add_option("--rank", logs_.ranks, "Ranks: 0, 0,2-3 or all [0]");
         logs->add_option("--attempt", logs_.attempt, "Attempt [newest]")
             ->check(CLI::PositiveNumber);
         CLI::App* events = command("events", "List events of one job or of all jobs",
                                    [this] { return run_events(context_, events_); });
-        events->add_option("JOB", events_.selector, "7, last or a name [all jobs]");
+        events->add_option("JOB", events_.selector, "Id (7), `last` or a name [all jobs]");
         events->add_flag("-f,--follow", events_.follow, "Keep printing new events");
         events->add_flag("--jsonl", events_.lines, "Print one JSON value per line");
         CLI::App* metrics = command("metrics", "Print a training job's loss, learning rate, speed",
                                     [this] { return run_metrics(context_, metrics_); });
-        metrics->add_option("JOB", metrics_.selector, "7, last or a name")->required();
+        metrics->add_option("JOB", metrics_.selector, "Id (7), `last` or a name")->required();
         metrics->add_flag("-f,--follow", metrics_.follow, "Keep printing until the job ends");
         metrics->add_flag("--plot", metrics_.plot, "Plot a curve in the terminal");
         metrics->add_option("--key", metrics_.key, "Metric to plot [loss]");
@@ -307,27 +310,30 @@ class Parser {
     void add_steering() {
         CLI::App* wait = command("wait", "Wait until jobs end and exit with their exit code",
                                  [this] { return run_wait(context_, words_, follow_); });
-        wait->add_option("JOBS", words_, "7, 3-9, 1,4, last or a name")->required();
+        wait->add_option("JOBS", words_, "Ids (7, 3-9 or 1,4), `last` or a name")->required();
         wait->add_flag("-f,--follow", follow_, "Show the progress of each job in turn");
         CLI::App* cancel = command("cancel", "Cancel queued and running jobs",
                                    [this] { return run_cancel(context_, word_, reason_); });
-        cancel->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
+        cancel->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
+            ->required();
         cancel->add_option("--reason", reason_, "Reason to show with the job");
         CLI::App* hold = command("hold", "Keep queued jobs from starting",
                                  [this] { return run_hold(context_, word_, true); });
-        hold->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
+        hold->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")->required();
         CLI::App* release = command("release", "Let held jobs start",
                                     [this] { return run_hold(context_, word_, false); });
-        release->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
+        release->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
+            ->required();
         CLI::App* update =
             command("update", "Change queued jobs: priority=N, priority=max, begin=+2h",
                     [this] { return run_update(context_, word_, words_); });
-        update->add_option("JOBS", word_, "7, 3-9, 1,4, last, all or a name")->required();
+        update->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
+            ->required();
         update->add_option("SETTING", words_, "What to change, e.g. priority=5")->required();
         CLI::App* checkpoint =
             command("checkpoint", "Save a checkpoint of a running job now; print its directory",
                     [this] { return run_checkpoint(context_, word_, timeout_); });
-        checkpoint->add_option("JOB", word_, "7, last or a name")->required();
+        checkpoint->add_option("JOB", word_, "Id (7), `last` or a name")->required();
         checkpoint->add_option("--timeout", timeout_, "How long to wait for the checkpoint [10m]");
         CLI::App* drain = command("drain", "Stop scheduling new jobs on a node",
                                   [this] { return run_drain(context_, word_, true, reason_); });

@@ -159,9 +159,10 @@ Result<std::uint64_t> one_job(Daemon& daemon, const std::string& selector) {
         return fail(ErrorCode::NotFound, fmt::format("there is no job {}", selector),
                     "rollctl jobs -a");
     }
-    return fail(ErrorCode::InvalidArgument,
-                fmt::format("{} matches {} jobs; this command takes one", selector, jobs.size()),
-                fmt::format("rollctl jobs -a '{}'", selector));
+    return fail(
+        ErrorCode::InvalidArgument,
+        fmt::format("{} matches {} jobs; this command accepts only one", selector, jobs.size()),
+        fmt::format("rollctl jobs -a '{}'", selector));
 }
 
 }  // namespace roll::cli

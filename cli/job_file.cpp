@@ -135,7 +135,7 @@ Result<std::vector<Source>> read_job_file(const std::string& file) {
     if (fs::is_directory(file, error)) {
         return fail(
             ErrorCode::InvalidArgument,
-            fmt::format("{} is a directory; submit takes job files (YAML, JSON or TOML) and "
+            fmt::format("{} is a directory; submit accepts job files (YAML, JSON or TOML) and "
                         "scripts that start with #!",
                         file),
             fmt::format("rollctl submit {}/*.yaml", fs::path(file).lexically_normal().string()));

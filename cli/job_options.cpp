@@ -49,10 +49,9 @@ Result<void> parse_words(const std::string& words, JobOptions& options) {
     try {
         app.parse(words);
     } catch (const CLI::ParseError& e) {
-        return fail(
-            ErrorCode::InvalidArgument, e.what(),
-            "#ROLL lines and ROLL_SUBMIT take those options of `rollctl submit --help` that set a "
-            "key of the job file");
+        return fail(ErrorCode::InvalidArgument, e.what(),
+                    "#ROLL lines and ROLL_SUBMIT accept only the options of `rollctl submit "
+                    "--help` that set a key of the job file");
     }
     return {};
 }
@@ -81,7 +80,8 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_option("--begin", options.begin, "Earliest start: 2026-11-22T08:00:00Z, or +2h");
     app.add_option("--deadline", options.deadline,
                    "Time at which an unfinished job is cancelled; same forms as --begin");
-    app.add_option("--array", options.array, "Submit a job per index: 0-15, 1,4-9, 0-15%4");
+    app.add_option("--array", options.array,
+                   "Submit a job per index: 0-15 or 1,4-9; 0-15%4 runs at most 4 at once");
     app.add_option("--cron", options.cron, "Repeat on a schedule, in UTC: '30 3 * * 1-5', @daily");
     app.add_option("--account", options.account, "Account whose quota and fair share the job uses");
     app.add_option("--into", options.into, "ID of the job group to add the job to (rollctl open)");
@@ -184,7 +184,7 @@ std::vector<std::string> slurm_directives(std::string_view script, const std::st
     });
     if (lines.empty()) return {};
     return {
-        fmt::format("{}: #SBATCH lines are ignored; write them as #ROLL lines, which take the "
+        fmt::format("{}: #SBATCH lines are ignored; write them as #ROLL lines, which accept "
                     "options of `rollctl submit --help`:{}",
                     file, lines)};
 }

@@ -173,8 +173,8 @@ ModelCheck::Tokens ModelCheck::tokens(const CheckedJob& job, const Model* model)
     std::error_code error;
     if (!fs::is_regular_file(file, error)) {
         tokens.problem = directory +
-                         " has no tokenizer.json; set tokenizer to a directory that has one, or "
-                         "to bytes";
+                         " has no tokenizer.json; set `tokenizer` to a directory that has one, or "
+                         "to the value `bytes`";
         return tokens;
     }
     const auto text = read_file(file);

@@ -149,7 +149,7 @@ Finding check_walls(const Context& context) {
         weak |= wall == "marks";
         walls += (walls.empty() ? "" : ", ") + field_text(node, "node") + ": " + wall;
     }
-    if (walls.empty()) return {"wall", true, "no worker reports it", ""};
+    if (walls.empty()) return {"wall", true, "no worker reports its isolation (wall)", ""};
     return {"wall", true, walls,
             weak ? "give roll-worker a cgroup v2 of its own (systemd: Delegate=yes). With `marks`, "
                    "a process that cleared ROLL_* from its environment survives if roll-worker and "

@@ -30,12 +30,14 @@ Result<int> run_plan(const Context& context, const std::string& file, const JobO
     ROLL_TRY(const std::vector<spec::JobSpec> specs, parse_sources(sources));
     if (specs.size() != 1) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} contains {} jobs; plan takes one", file, specs.size()));
+                    fmt::format("{} contains {} jobs; `rollctl plan` accepts only one", file,
+                                specs.size()));
     }
     if (specs[0].kind != spec::JobKind::Train && specs[0].kind != spec::JobKind::Resume) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("{} is a {} job; plan takes train and resume jobs", file,
-                                spec::name_of(specs[0].kind)));
+                    fmt::format("{} is a job of kind {}; `rollctl plan` accepts only the kinds "
+                                "`train` and `resume`",
+                                file, spec::name_of(specs[0].kind)));
     }
     ROLL_TRY(const std::string document, in_memory(specs[0].document));
     std::vector<std::string> arguments = {"plan", "--spec", document};

@@ -177,8 +177,8 @@ Result<int> run_submit(const Context& context, const SubmitOptions& options) {
             sources[0].document["command"].push_back(word);
     } else if (options.files.empty() == options.program.empty()) {
         return fail(ErrorCode::InvalidArgument,
-                    "submit takes job files, a program after --, or a script with its arguments "
-                    "after --",
+                    "submit needs job files (submit FILE...), a program (submit -- PROGRAM "
+                    "ARGUMENT...) or a script (submit SCRIPT -- ARGUMENT...)",
                     "rollctl submit train.yaml, or rollctl submit -- sh -c 'echo hello'");
     } else if (!options.program.empty()) {
         ROLL_TRY(Source program, command_source(options.program));
