@@ -71,9 +71,8 @@ void check_references(const JobSpec& spec, const std::vector<JobSpec>& before,
                 {path, fmt::format("refers to {}, but is the first job of the chain", text)});
         else if (job == nullptr)
             problems.push_back(
-                {path, fmt::format("refers to {}, but no earlier job of the chain is "
-                                   "named {}; allowed: previous, or an earlier "
-                                   "job's name",
+                {path, fmt::format("refers to {}, but no earlier job of the chain is named {}; "
+                                   "allowed: `previous`, or an earlier job's name",
                                    text, reference.job)});
         else if (reference.what == "result" && result_of(*job).empty())
             problems.push_back({path, fmt::format("refers to {}, but {} makes no model; allowed: "

@@ -112,9 +112,10 @@ std::vector<Problem> undeliverable(const Json& document) {
     const std::size_t bytes = measure(document, "", largest);
     if (bytes > kDocumentBytesMax) {
         problems.push_back(
-            {largest.path, fmt::format("has {} bytes of the job's {}; allowed: at most {} in all; "
-                                       "put it into a file that the job reads",
-                                       largest.bytes, bytes, kDocumentBytesMax)});
+            {largest.path,
+             fmt::format("is {} bytes long and brings the job to {} bytes; a job may have at most "
+                         "{}; move this value to a file that the job reads",
+                         largest.bytes, bytes, kDocumentBytesMax)});
         return problems;
     }
     Arguments arguments(problems);

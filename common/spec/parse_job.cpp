@@ -147,7 +147,7 @@ std::vector<Problem> check_secrets(const Json& document) {
     const Json env = document.value("env", Json::object());
     if (document.value("secrets", Json::array()).size() > kSecretsMax)
         problems.push_back(
-            {"secrets", fmt::format("has too many names; allowed: {}", kSecretsMax)});
+            {"secrets", fmt::format("has too many names; allowed: at most {}", kSecretsMax)});
     for (const Json& name : document.value("secrets", Json::array())) {
         if (env.contains(name.get<std::string>()))
             problems.push_back({"env." + name.get<std::string>(),
@@ -209,8 +209,8 @@ std::vector<Problem> check_best(const Json& document) {
     const Json convert = document.value("convert", Json::object());
     if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
     return {{"convert.of",
-             "is best, which a directory does not have; allowed: last, or source_job "
-             "instead of source"}};
+             "is `best`, but a directory has no best checkpoint; set convert.of to `last`, or use "
+             "source_job instead of source"}};
 }
 
 std::vector<Problem> check_cron(const JobSpec& spec) {

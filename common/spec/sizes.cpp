@@ -167,9 +167,9 @@ void check_validations(const Json& document, std::vector<Problem>& problems) {
     const Json::json_pointer exported("/export/of");
     const bool keeps = document.contains(best) && document[best] == true;
     if (document.contains(exported) && document[exported] == "best" && !keeps)
-        problems.push_back(
-            {"export.of",
-             "is best, but checkpoint.keep_best is false; allowed: last, or set keep_best"});
+        problems.push_back({"export.of",
+                            "is `best`, but checkpoint.keep_best is false; set export.of to "
+                            "`last`, or checkpoint.keep_best to true"});
     if (patience && !every)
         problems.push_back(
             {"train.early_stop.patience",
@@ -239,9 +239,9 @@ void check_lengths(const Json& document, std::vector<Problem>& problems) {
     const auto vocab = number(document, "/model/vocab_size");
     constexpr std::int64_t kBytes = 256;
     if (vocab && *vocab < kBytes && document.value("tokenizer", Json()) == "bytes") {
-        problems.push_back(
-            {"model.vocab_size",
-             fmt::format("is {}; allowed: at least {} with the bytes tokenizer", *vocab, kBytes)});
+        problems.push_back({"model.vocab_size",
+                            fmt::format("is {}; allowed: at least {} with the tokenizer `bytes`",
+                                        *vocab, kBytes)});
     }
 }
 

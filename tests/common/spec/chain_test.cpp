@@ -79,10 +79,9 @@ TEST(Chain, NamesThatLeadNowhereAreAllReported) {
         parse(R"({"name": "b", "kind": "command", "command": ["{z.id}", "{a.result}"]},
                  {"name": "c", "kind": "command", "command": ["x"], "array": "0-3"})");
     ASSERT_EQ(named.problems.size(), 3u);
-    EXPECT_EQ(
-        named.problems[0].message,
-        "refers to {z.id}, but no earlier job of the chain is named z; allowed: previous, or an "
-        "earlier job's name");
+    EXPECT_EQ(named.problems[0].message,
+              "refers to {z.id}, but no earlier job of the chain is named z; allowed: `previous`, "
+              "or an earlier job's name");
     EXPECT_EQ(named.problems[1].message,
               "refers to {a.result}, but a makes no model; allowed: {a.output}");
     EXPECT_EQ(named.problems[2].path, "then[1]");

@@ -94,9 +94,10 @@ TEST(Undeliverable, NamesTheFieldThatMakesADocumentTooLarge) {
     EXPECT_EQ(told({{"script", std::string(4'000'000, 'x')}}), "");
     const std::string quotes(3'000'000, '"');  // each is two bytes of the document
     const std::string problem = told({{"name", "x"}, {"train", {{"prompts", {"a", quotes}}}}});
-    EXPECT_TRUE(problem.starts_with("train.prompts[1] has 6000003 bytes of the job's 6000"))
+    EXPECT_TRUE(
+        problem.starts_with("train.prompts[1] is 6000003 bytes long and brings the job to 6000"))
         << problem;
-    EXPECT_NE(problem.find("allowed: at most 4194304 in all"), std::string::npos);
+    EXPECT_NE(problem.find("a job may have at most 4194304"), std::string::npos);
     EXPECT_EQ(told(Json::array()), "");
 }
 

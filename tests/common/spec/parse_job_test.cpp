@@ -219,7 +219,7 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
         {"/model/max_position_embeddings", 16,
          "train.seq_length is 32; allowed: at most model.max_position_embeddings 16\n"},
         {"/model/vocab_size", 255,
-         "model.vocab_size is 255; allowed: at least 256 with the bytes tokenizer\n"},
+         "model.vocab_size is 255; allowed: at least 256 with the tokenizer `bytes`\n"},
         {"/train/optimizer",
          {{"warmup_steps", 11}},
          "train.optimizer.warmup_steps is 11; allowed: at most train.steps 10\n"},
@@ -292,9 +292,9 @@ TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
     EXPECT_EQ(of(json), "last");
     json["checkpoint"]["keep_best"] = false;
     json["export"]["of"] = "best";
-    EXPECT_EQ(
-        problems(json),
-        "export.of is best, but checkpoint.keep_best is false; allowed: last, or set keep_best\n");
+    EXPECT_EQ(problems(json),
+              "export.of is `best`, but checkpoint.keep_best is false; set export.of to `last`, or "
+              "checkpoint.keep_best to true\n");
     Json convert = {
         {"name", "c"}, {"kind", "convert"}, {"convert", {{"target", "o"}, {"of", "best"}}}};
     convert["convert"]["source_job"] = 4;
@@ -302,8 +302,8 @@ TEST_F(ParseJob, TheExportIsOfTheBestCheckpointWhereOneIsKept) {
     convert["convert"].erase("source_job");
     convert["convert"]["source"] = base;
     EXPECT_EQ(problems(convert),
-              "convert.of is best, which a directory does not have; allowed: last, or source_job "
-              "instead of source\n");
+              "convert.of is `best`, but a directory has no best checkpoint; set convert.of to "
+              "`last`, or use source_job instead of source\n");
 }
 
 TEST_F(ParseJob, ReadsCommandConvertAndResumeFiles) {
