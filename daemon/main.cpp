@@ -99,9 +99,11 @@ Result<std::string> cluster_name(const io::StateDirectory& directory) {
     const auto path = directory.root() / "cluster";
     const auto known = read_file(path);
     if (known && known->empty())
-        return fail(ErrorCode::Corrupt,
-                    path.string() + " is empty: workers know rolld by that name",
-                    "write the name back; or remove it: then pilots that run are not recognized");
+        return fail(
+            ErrorCode::Corrupt,
+            path.string() + " is empty; it must hold the name by which workers recognize rolld",
+            "write the name back into the file, or delete the file; if you delete it, rolld does "
+            "not recognize the pilots that are running now");
     if (known || known.error().code != ErrorCode::NotFound) return known;
     const std::string name = random_name();
     ROLL_TRY_VOID(write_file_atomically(path, name));
@@ -203,8 +205,8 @@ Result<void> check(const io::StateDirectory& directory) {
     ROLL_TRY(const core::State served, ledger.load());
     if (state != served) {
         return fail(ErrorCode::Corrupt,
-                    "ledger.snapshot does not hold what the events of the ledger say",
-                    "remove it: it is made anew");
+                    "ledger.snapshot differs from the state that the ledger's events give",
+                    "delete ledger.snapshot; rolld creates it again");
     }
     fmt::print("{}: {} jobs, newest event {}, no damage\n", directory.ledger().string(),
                state.jobs.size(), ledger.newest());
@@ -213,7 +215,7 @@ Result<void> check(const io::StateDirectory& directory) {
 
 Result<void> back_up(const io::StateDirectory& directory, const std::string& target) {
     ROLL_TRY(const std::int64_t newest, ledger::back_up(directory.root(), target));
-    fmt::print("{}: up to event {}\n", target, newest);
+    fmt::print("wrote {}: all events up to {}\n", target, newest);
     return {};
 }
 
@@ -270,7 +272,7 @@ void await_end_of_last(const io::StateDirectory& directory) {
     for (bool told = false; ledger::is_locked(directory.root()) && !answers();) {
         if (std::chrono::steady_clock::now() > deadline) return;
         if (!std::exchange(told, true))
-            fmt::print(stderr, "rolld: waits up to {} s for the rolld before it to end\n",
+            fmt::print(stderr, "rolld: waiting up to {} s for the previous rolld to end\n",
                        kPatience.count());
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
@@ -327,9 +329,9 @@ Result<void> serve(const Options& options) {
             auto policy = server::find_config(options.config, directory.root());
             if (policy) {
                 server->set_policy(*std::move(policy));
-                spdlog::info("read its configuration again");
+                spdlog::info("read the configuration again");
             } else {
-                spdlog::warn("keeps its configuration: {}", policy.error().message);
+                spdlog::warn("keeping the previous configuration: {}", policy.error().message);
             }
             reread();
         });
@@ -345,7 +347,8 @@ Result<void> serve(const Options& options) {
     const auto ended = server->run();
     pid.remove();
     if (!server->let_go()) {
-        spdlog::warn("ends although the volume of its beacon does not answer");
+        spdlog::warn(
+            "rolld stops, but the file system that holds its beacon file does not respond");
         ::_exit(tell(ended));
     }
     return ended;
@@ -355,24 +358,27 @@ int run(int argc, char** argv) {
     Options options;
     CLI::App app("rolld: Roll's coordinator. Keeps the ledger, schedules jobs onto workers.");
     app.set_version_flag("--version", ROLL_VERSION);
-    app.add_option("--dir", options.dir, "State directory (ROLL_DIR; $XDG_STATE_HOME/roll)");
+    app.add_option("--dir", options.dir, "State directory [$ROLL_DIR, else $XDG_STATE_HOME/roll]");
     app.add_option("--endpoint", options.endpoint, "Where to listen, e.g. tcp://0.0.0.0:7070");
     app.add_option("--config", options.config,
-                   "Its configuration [DIR/rolld.yaml, or /etc/roll/rolld.yaml for "
-                   "/var/lib/roll]; SIGHUP reads it again");
+                   "Configuration file [DIR/rolld.yaml, or /etc/roll/rolld.yaml for "
+                   "/var/lib/roll]; SIGHUP makes rolld read it again");
     app.add_flag("--check-config", options.check_config,
                  "Check the configuration, print its problems, and exit");
-    app.add_flag("--no-beacon", options.no_beacon, "Publish no beacon (without a shared volume)");
+    app.add_flag("--no-beacon", options.no_beacon,
+                 "Write no beacon file, for clusters without a shared volume");
     app.add_flag("--take-over", options.take_over,
                  "Serve although another rolld wrote the beacon; only if that rolld is dead");
     app.add_option("--stillness", options.stillness,
-                   "Seconds that another rolld's beacon must be unchanged [16]")
+                   "Take over from another rolld only if its beacon file does not change for this "
+                   "many seconds [16]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--volume-patience", options.volume_patience,
                    "End if the beacon cannot be read for this many seconds [never]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--rate-limit", options.rate_limit,
-                   "Requests a second of each user, four times as many at once; 0: no limit [5000]")
+                   "Requests per second that each user may send, in bursts of up to four times as "
+                   "many; 0 means no limit [5000]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--max-connections", options.max_connections,
                    "Refuse clients when this many are connected [20000]");
@@ -381,13 +387,13 @@ int run(int argc, char** argv) {
     auto* house = app.add_option_group("house", "Instead of serving");
     house->add_flag("--check", options.check, "Look for damage in the ledger");
     house->add_option("--backup", options.backup,
-                      "Copy the ledger to DIR, while a rolld serves it");
+                      "Copy the ledger to DIR; works while rolld is running");
     house->add_option("--restore", options.restore, "Replace the ledger by the backup in DIR");
     house->add_flag("--start-over", options.start_over, "Replace a damaged ledger by an empty one");
     house->require_option(0, 1);
-    app.add_option(
-        "--shared", options.shared,
-        "Directory of keys and endpoint for pilots, on a volume shared by the nodes [--dir]");
+    app.add_option("--shared", options.shared,
+                   "Directory on a volume that all nodes share, for the keys and the endpoint of "
+                   "pilots [--dir]");
     app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue")
         ->check(CLI::Range(0.2, 3600.0));
     app.add_option("--log-level", options.log_level, "debug, info, warn or error")

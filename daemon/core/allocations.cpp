@@ -237,9 +237,11 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
     const bool ours = a != nullptr && a->incarnation == pilot.incarnation &&
                       (a->slurm_job.empty() || a->slurm_job == pilot.slurm_job);
     if (!ours || a->releasing)
-        return fail(ErrorCode::Refused, "the allocation of this roll-worker is not on order");
+        return fail(ErrorCode::Refused,
+                    "rolld has no open request for the allocation of this roll-worker");
     if (pilot.slurm_job.empty())
-        return fail(ErrorCode::Refused, "a pilot without SLURM_JOB_ID runs in no Slurm job");
+        return fail(ErrorCode::Refused,
+                    "SLURM_JOB_ID is not set: this pilot does not run in a Slurm job");
     Events events;
     if (a->phase == AllocationPhase::Ordered)
         events.push_back(AllocationAccepted{pilot.allocation, pilot.slurm_job});

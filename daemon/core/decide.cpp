@@ -74,7 +74,7 @@ Result<std::string> admit(const State& s, const Submit& in, int count) {
     const bool open = account.empty() || known->second.users.empty();
     if (!open && std::ranges::count(known->second.users, in.user) == 0)
         return fail(ErrorCode::Refused, "account " + account + " is not for user " + in.user,
-                    "its `users` are in rolld.yaml");
+                    "ask an administrator to add you to `users` of this account in rolld.yaml");
     if (const auto excess = too_many_jobs(s, {account, in.user}, count)) {
         return fail(ErrorCode::Refused, excess->why,
                     "wait for some to end, cancel some, or have " + excess->setting + " raised");
@@ -157,10 +157,10 @@ Result<void> check_into(const State& s, const Submit& in) {
     const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
     if (spec.open && (spec.into || !plain))
         return fail(ErrorCode::InvalidArgument,
-                    "an open job goes with none of into, after, array, cron and then");
+                    "an open job cannot have `into`, `after`, `array`, `cron` or `then`");
     if (!spec.into) return {};
     if (!spec.cron.empty())
-        return fail(ErrorCode::InvalidArgument, "cron and into do not go together");
+        return fail(ErrorCode::InvalidArgument, "`cron` and `into` cannot be combined");
     const Job* job = find(s.jobs, *spec.into);
     const std::string number = std::to_string(spec.into->value);
     if (job == nullptr) return no_such_job(*spec.into);
@@ -169,9 +169,9 @@ Result<void> check_into(const State& s, const Submit& in) {
                     "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
     if (!job->spec.open || job->closed || is_over(job->phase))
         return fail(ErrorCode::Refused,
-                    "job " + number + (job->spec.open ? " is closed" : " is no open job") +
-                        ": nothing can be put into it",
-                    "rollctl open makes an open job");
+                    "job " + number + (job->spec.open ? " is closed" : " is not an open job") +
+                        ": no job can be added to it",
+                    "to create an open job: rollctl open NAME");
     return {};
 }
 
@@ -182,10 +182,10 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
     const std::string number = std::to_string(into->value);
     return fail(ErrorCode::Refused,
                 "job " + number +
-                    " would wait for itself: for this job, which is put into it and "
-                    "whose `after` waits for job " +
+                    " cannot get this job: it ends only after all jobs in it, but this job waits "
+                    "(`after`) for job " +
                     number,
-                "submit it without into or without after");
+                "submit the job without `into` or without `after`");
 }
 
 // Checks sizes and the jobs that the spec names. Marks the dependencies that refer to arrays.
@@ -196,7 +196,7 @@ Result<void> check(const State& s, spec::JobSpec& spec) {
         static_cast<void>(cron);
         if (spec.array || !spec.then.empty() || !spec.after.empty() || spec.deadline)
             return fail(ErrorCode::InvalidArgument,
-                        "cron goes with none of after, array, deadline and then");
+                        "`cron` cannot be combined with `after`, `array`, `deadline` or `then`");
     }
     if (spec.source_job && !s.jobs.contains(*spec.source_job)) return no_such_job(*spec.source_job);
     return check_after(s, spec.after);
@@ -253,7 +253,7 @@ Result<Events> on(const State& s, const Close& in, Time) {
     if (job == nullptr) return no_such_job(in.job);
     const std::string number = std::to_string(in.job.value);
     if (!job->spec.open)
-        return fail(ErrorCode::Refused, "job " + number + " is no open job",
+        return fail(ErrorCode::Refused, "job " + number + " is not an open job",
                     "rollctl show " + number);
     if (job->closed || is_over(job->phase)) return Events{};
     return Events{JobClosed{in.job, in.by}};
@@ -287,8 +287,9 @@ std::string cannot_save(const Job& job) {
         return std::string("is a ") + spec::name_of(job.spec.kind) +
                " job; only train and resume jobs write checkpoints";
     if (is_over(job.phase)) return "is over; rollctl show lists its checkpoints";
-    if (!job.attempt) return "is queued; it saves nothing before it runs";
-    if (job.attempt->phase == AttemptPhase::Stopping) return "stops already, and saves as it does";
+    if (!job.attempt) return "is queued; only running jobs save checkpoints";
+    if (job.attempt->phase == AttemptPhase::Stopping)
+        return "is already stopping and saves a checkpoint as it stops";
     const auto has_ended = [](const Place& place) { return place.ended && !place.spare; };
     if (std::ranges::any_of(job.attempt->places, has_ended))
         return "is ending: some of its nodes have ended already";
@@ -335,7 +336,7 @@ Result<Events> on(const State& s, const Drain& in, Time) {
 // must not bring it back.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0)
-        return fail(ErrorCode::InvalidArgument, "a worker cannot have fewer than no slots");
+        return fail(ErrorCode::InvalidArgument, "a worker's slots and GPUs cannot be negative");
     const auto* known = find(s.sessions, in.node);
     if (known) {
         const auto found = std::ranges::find(*known, in.session);
@@ -421,8 +422,10 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const bool stopping = current(s, in.attempt)->phase == AttemptPhase::Stopping;
     if (!place->up && !stopping) return Events{};
     if (stopping)
-        return end_member(s, in.worker, in.attempt, Outcome::Stopped, 1, "it does not run there");
-    return end_member(s, in.worker, in.attempt, Outcome::Infra, 1, "the worker no longer runs it");
+        return end_member(s, in.worker, in.attempt, Outcome::Stopped, 1,
+                          "the attempt does not run on this worker");
+    return end_member(s, in.worker, in.attempt, Outcome::Infra, 1,
+                      "the worker no longer runs the attempt");
 }
 
 // An attempt's steps only grow. A record of an older attempt at the same or a later step is

@@ -11,7 +11,7 @@ constexpr int kLookAhead = 16;  // running jobs are charged half_life / kLookAhe
 
 constexpr int kWhole = 100;  // a whole GPU in hundredths
 
-constexpr const char* kWantLess = "submit it again with less in resources";
+constexpr const char* kWantLess = "reduce the job's `resources` and submit it again";
 
 std::string used(const std::string& who, const std::string& now, const std::string& more,
                  const std::string& limit, const std::string& what) {
@@ -93,7 +93,7 @@ std::optional<Excess> over(const std::string& who, const std::string& path, cons
     if (!quota.gpu_hours || wanted.gpus_per_node == 0) return std::nullopt;
     if (wanted.time.count() == 0)
         return Excess{"quota", who + " has a limit of GPU-hours, and the job has no resources.time",
-                      "", "submit it again with resources.time"};
+                      "", "set resources.time and submit the job again"};
     constexpr std::int64_t kHour = 3'600'000;
     const std::int64_t more = gpu_ms(wanted, wanted.time);
     const std::int64_t limit = kHour * *quota.gpu_hours;

@@ -155,8 +155,8 @@ std::vector<std::string> frames(protocol::Answer answer, std::size_t bytes_max) 
         std::size_t more = bytes_of(order);
         if (more + protocol::encode(after).size() > bytes_max) {
             order.refused = fmt::format(
-                "its start order has {} bytes; a worker takes {}: put a "
-                "large script or argument into a file",
+                "the attempt's start order has {} bytes; a worker accepts at most {}; put a large "
+                "script or argument into a file",
                 more, bytes_max);
             order.document.clear();
             order.checkpoints.clear();

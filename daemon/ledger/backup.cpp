@@ -87,8 +87,8 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
     for (const char* name : {"ledger.db", "ledger.mark"}) {
         if (!is_there(backup / name)) {
             return fail(ErrorCode::NotFound,
-                        fmt::format("{} is no backup: it has no {}", backup.string(), name),
-                        "give a directory that `rolld --backup` has made");
+                        fmt::format("{} is not a backup: it has no {}", backup.string(), name),
+                        "give a directory that `rolld --backup` created");
         }
         ROLL_TRY_VOID(copy_synced(backup / name, to / name));
     }
@@ -126,7 +126,7 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
         return fail(ErrorCode::NotFound, "there is no ledger in " + state.string());
     if (is_there(target)) {
         return fail(ErrorCode::Refused, target.string() + " exists",
-                    "give a directory that is not there yet");
+                    "give a directory that does not exist yet");
     }
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));

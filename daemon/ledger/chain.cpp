@@ -34,9 +34,9 @@ core::Row row_of(sqlite3_stmt* statement) {
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what) {
     const std::string directory = path.parent_path().string();
     return fail(ErrorCode::Corrupt, path.string() + " is damaged: " + what,
-                fmt::format("`rolld --dir {} --restore BACKUP` puts a backup in its place, "
-                            "--start-over an empty queue (what is there is kept; checkpoints and "
-                            "exports are not touched)",
+                fmt::format("to restore a backup: `rolld --dir {0} --restore BACKUP`; to start "
+                            "with an empty queue: `rolld --dir {0} --start-over`. Both keep the "
+                            "present ledger files and do not touch checkpoints or exports",
                             directory));
 }
 
@@ -64,8 +64,8 @@ Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
         const auto stored = static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4));
         head = {row.seq, chain(head.hash, row)};
         if (head.hash != stored)
-            return damaged(path, fmt::format("event {} is not what was written, or does not "
-                                             "follow the one before it",
+            return damaged(path, fmt::format("event {} was changed after it was written, or does "
+                                             "not follow the event before it",
                                              row.seq));
         if (marked && head == *marked) mark_found = true;
     }
@@ -74,7 +74,7 @@ Result<Mark> check_chain(sqlite3* database, const std::filesystem::path& path,
     }
     if (mark_found) return head;
     return damaged(path, fmt::format("it ends at event {}, but event {} had been committed (the "
-                                     "WAL {}-wal lost what followed)",
+                                     "later events are missing from the WAL {}-wal)",
                                      head.seq, marked->seq, path.string()));
 }
 

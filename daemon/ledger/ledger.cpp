@@ -157,7 +157,7 @@ std::optional<Snapshot> Ledger::Impl::snapshot() const {
     auto found = read_snapshot(snapshot_path());
     if (!found) {
         if (found.error().code != ErrorCode::NotFound)
-            spdlog::warn("{}; every event is folded instead", found.error().message);
+            spdlog::warn("{}; rolld replays every event instead", found.error().message);
         return std::nullopt;
     }
     const auto query = prepare(database.get(), "SELECT 1 FROM events WHERE seq = ? AND hash = ?");
@@ -165,7 +165,7 @@ std::optional<Snapshot> Ledger::Impl::snapshot() const {
     bind_value(query->get(), 1, found->at.seq);
     bind_value(query->get(), 2, static_cast<std::int64_t>(found->at.hash));
     if (step(query->get()).value_or(false)) return *std::move(found);
-    spdlog::warn("{} is of another ledger; every event is folded instead",
+    spdlog::warn("{} belongs to another ledger; rolld replays every event instead",
                  snapshot_path().string());
     return std::nullopt;
 }

@@ -46,7 +46,7 @@ Result<Snapshot> read_snapshot(const std::filesystem::path& path) {
                                  file.bytes().size());
     const std::string header(bytes.substr(0, kHeaderBytes));
     const auto damaged = [&] {
-        return fail(ErrorCode::Corrupt, path.string() + " is not what was written");
+        return fail(ErrorCode::Corrupt, path.string() + " was changed after it was written");
     };
     unsigned long long made_by = 0;
     long long seq = 0;

@@ -17,7 +17,7 @@ Error sqlite_error(sqlite3* database, int code) {
     const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     return {damaged ? ErrorCode::Corrupt : ErrorCode::Failed,
             name + ": " + sqlite3_errmsg(database),
-            damaged ? "`rolld --dir DIR --restore BACKUP` puts a backup in its place" : ""};
+            damaged ? "to restore a backup: `rolld --dir DIR --restore BACKUP`" : ""};
 }
 
 Result<Database> open_database(const std::filesystem::path& path) {

@@ -193,7 +193,7 @@ Result<core::State> state_from(std::string_view bytes) {
     Reader reader{bytes};
     auto state = reader.take_new<core::State>();
     if (!reader.whole || !reader.bytes.empty())
-        return fail(ErrorCode::Corrupt, "these are not the bytes of a State");
+        return fail(ErrorCode::Corrupt, "the stored state of rolld cannot be decoded");
     state.index = core::make_index(state);
     return state;
 }

@@ -242,7 +242,7 @@ void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& i
     ++absence.polls;
     if (absence.polls >= rules_.missing_polls && now - absence.since >= rules_.missing) {
         over_.insert(id);
-        inputs.push_back(core::OrderMissing{id, "Slurm does not know it any more"});
+        inputs.push_back(core::OrderMissing{id, "Slurm no longer knows the allocation"});
     }
 }
 

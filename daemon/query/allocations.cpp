@@ -150,21 +150,22 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
                     fmt::format("rollctl alloc resume {}", name), false);
     if (queue.not_before > now)
         return hold(
-            fmt::format("allocation queue {} backs off until {}; its last order failed: {}", name,
-                        to_iso8601(queue.not_before), queue.reason),
-            fmt::format("it then orders again by itself; to order at once: rollctl alloc resume "
-                        "{0}; to change the queue: rollctl alloc remove {0}, then alloc add",
+            fmt::format("allocation queue {} waits until {} before it asks Slurm again; its last "
+                        "request failed: {}",
+                        name, to_iso8601(queue.not_before), queue.reason),
+            fmt::format("it then asks again by itself; to ask at once: rollctl alloc resume {0}; "
+                        "to change the queue: rollctl alloc remove {0}, then alloc add",
                         name));
     if (queue.spec.min_percent > 0 && alive < core::most_alive(queue, alive))
-        return hold(
-            fmt::format("allocation queue {} only orders allocations used to at least {} %; the "
-                        "waiting jobs would use less",
-                        name, queue.spec.min_percent),
-            fmt::format("submit more, or rollctl alloc remove {0} and add it with a lower "
-                        "--min-utilization",
-                        name));
-    return hold(fmt::format("allocation queue {} is at its limits", name),
-                "it orders by itself when the limits allow; rollctl alloc list");
+        return hold(fmt::format("allocation queue {} orders only allocations that jobs fill to at "
+                                "least {} %; the waiting jobs would fill less",
+                                name, queue.spec.min_percent),
+                    fmt::format("submit more jobs, or rollctl alloc remove {0} and add it with a "
+                                "lower --min-utilization",
+                                name));
+    return hold(
+        fmt::format("allocation queue {} is at its limits", name),
+        "the queue orders by itself once its limits allow it; to watch: rollctl alloc list");
 }
 
 }  // namespace
@@ -200,13 +201,15 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
     if (const std::string order = on_order(state, wanted); !order.empty())
         return Hold{"allocation",
                     "waits for " + order,
-                    "it starts by itself when Slurm has granted it; rollctl alloc list",
+                    "the job starts by itself once Slurm grants the allocation; to watch: rollctl "
+                    "alloc list",
                     {},
                     true};
     if (const std::string coming = to_come(state, wanted, now); !coming.empty())
         return Hold{"allocation",
                     "waits for the workers of " + coming + ", which Slurm has granted",
-                    "it starts by itself when they have connected; rollctl alloc list",
+                    "the job starts by itself once these workers have connected; to watch: rollctl "
+                    "alloc list",
                     {},
                     true};
     std::optional<Hold> paused;

@@ -33,15 +33,16 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
     const std::string attempt = attempt_of(body);
     if (kind == "attempt_placed") return attempt + " placed";
     if (kind == "attempt_fenced")
-        return fmt::format("{} is not current and was refused (FENCED) on {}", attempt,
-                           text_of(body, "node"));
-    if (kind == "member_up") return attempt + ": a member is up";
+        return fmt::format("{} is not the job's current attempt and was refused (FENCED) on {}",
+                           attempt, text_of(body, "node"));
+    if (kind == "member_up") return attempt + ": its processes on one node are up";
     if (kind == "attempt_started") return attempt + " started";
     if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
     if (kind == "member_ended") {
-        return with_reason(fmt::format("{}: a member ended {} with {}", attempt,
-                                       text_of(body, "outcome"), text_of(body, "exit_code")),
-                           body);
+        return with_reason(
+            fmt::format("{}: its processes on one node ended: {} (exit code {})", attempt,
+                        text_of(body, "outcome"), text_of(body, "exit_code")),
+            body);
     }
     if (kind == "attempt_ended") {
         return with_reason(fmt::format("{} ended {} with {}", attempt, text_of(body, "outcome"),
@@ -114,7 +115,7 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "machine_forgiven")
         return text_of(body, "machine") + " is used again" + by_whom(body);
     if (kind == "worker_quiet")
-        return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is heard again";
+        return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is reachable again";
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
                    ? "jobs are started again" + by_whom(body)

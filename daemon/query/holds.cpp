@@ -92,10 +92,10 @@ class Finder {
         const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
         if (job_.closed)
             return add("open", fmt::format("closed: {} of its jobs have not ended", left),
-                       "it ends by itself when they have ended");
+                       "the group ends by itself when they have ended");
         add("open", fmt::format("open job group: {} of its jobs have not ended", left),
-            fmt::format("rollctl submit --into {} adds a job; after rollctl close {} it ends "
-                        "with its last job",
+            fmt::format("rollctl submit --into {} adds a job; after rollctl close {} the group "
+                        "ends with its last job",
                         id_.value, id_.value));
     }
 
@@ -111,8 +111,9 @@ class Finder {
                 continue;
             }
             add("after", "waits for " + condition_text(after),
-                fmt::format("it starts by itself when job {} ends that way; rollctl show {}",
-                            after.job.value, after.job.value));
+                fmt::format(
+                    "the job starts by itself when job {} ends that way; to watch: rollctl show {}",
+                    after.job.value, after.job.value));
         }
     }
 
@@ -123,7 +124,8 @@ class Finder {
         add("after",
             fmt::format("waits for {}: {} of the {} jobs of that array have not ended",
                         condition_text(after), core::all_of(state_.index, after)->left, count),
-            fmt::format("it starts by itself when all of them end that way; rollctl jobs {}-{}",
+            fmt::format("the job starts by itself when all of them end that way; to watch: rollctl "
+                        "jobs {}-{}",
                         after.job.value, last));
     }
 
@@ -140,8 +142,9 @@ class Finder {
                 fmt::format("rollctl update {} begin=now", id_.value));
         else
             add("retry", "backs off until " + to_iso8601(job_.not_before) + last_end(),
-                fmt::format("it starts by itself then, or: rollctl update {} begin=now",
-                            id_.value));
+                fmt::format(
+                    "the job starts by itself then; to start it now: rollctl update {} begin=now",
+                    id_.value));
     }
 
     // Returns ", after attempt 2: its worker was lost", or empty if no attempt has ended.
@@ -167,9 +170,9 @@ class Finder {
         if (!excess) return;
         std::string remedy = excess->remedy;
         if (remedy.empty())
-            remedy = fmt::format("it starts by itself when {}", excess->rule == "array"
-                                                                    ? "one of them ends"
-                                                                    : "enough of them have ended");
+            remedy = fmt::format(
+                "the job starts by itself when {}",
+                excess->rule == "array" ? "one of them ends" : "enough of them have ended");
         if (!excess->setting.empty())
             remedy +=
                 fmt::format(", or raise {} in rolld.yaml and send rolld a SIGHUP", excess->setting);
@@ -208,15 +211,14 @@ class Finder {
         if (state_.adopting) {
             return add("adopting",
                        "rolld took over from another rolld and first adopts the running jobs",
-                       "it starts by itself after 35 s plus rolld's "
-                       "--volume-patience");
+                       "the job starts by itself after 35 s plus rolld's --volume-patience");
         }
         if (core::find_places(wanted, known).empty()) return unfit(wanted);
         const std::string need = need_text(wanted);
         if (core::find_places(wanted, core::all_room(state_, now_)).empty()) {
-            return add(
-                "silent", "workers that it needs are not reachable now",
-                "it starts by itself when they are heard again; rollctl nodes shows since when");
+            return add("silent", "workers that the job needs are not reachable now",
+                       "the job starts by itself when they are reachable again; rollctl nodes "
+                       "shows since when they are not");
         }
         const auto shunned = shunned_workers();
         const core::Room free = core::free_room(state_, now_);
@@ -229,8 +231,8 @@ class Finder {
                                                                  fmt::join(job_.avoid, ", "));
         const std::string order = on_order(state_, wanted);
         add("room", "waits for free slots: needs " + need + others,
-            fmt::format("it starts when earlier jobs end{}; rollctl update {} priority=N moves "
-                        "it forward, rollctl jobs lists the others",
+            fmt::format("the job starts when earlier jobs end{}; rollctl update {} priority=N "
+                        "moves it forward, rollctl jobs lists the others",
                         order.empty() ? "" : " or Slurm grants " + order + " (rollctl alloc list)",
                         id_.value));
     }
@@ -249,8 +251,8 @@ class Finder {
             fmt::format("free capacity is reserved for job {}, {}", first->job.value, until),
             fmt::format("rollctl update {} priority={} puts it ahead of that job{}", id_.value,
                         priority,
-                        first->at ? "; if its resources.time ends 30 s earlier than that, it "
-                                    "starts at once"
+                        first->at ? "; the job can start at once if you shorten its resources.time "
+                                    "so that it ends 30 s before that time"
                                   : ""));
         return true;
     }
@@ -351,8 +353,8 @@ Result<void> refuse_never(core::State state, const core::Submit& submit, Time no
     for (const core::Event& event : events) {
         const auto hold = never(state, std::get<core::JobSubmitted>(event).job, now);
         if (!hold) continue;
-        return fail(ErrorCode::Refused, "no connected or ordered node can run it: " + hold->why,
-                    hold->remedy);
+        return fail(ErrorCode::Refused,
+                    "no connected or ordered node can run the job: " + hold->why, hold->remedy);
     }
     return {};
 }

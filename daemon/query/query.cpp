@@ -339,7 +339,8 @@ Result<Json> show(const core::State& state, const Json& args, const Hearsay& hea
     ROLL_TRY(const auto ids, select(state, selector, me));
     if (ids.size() != 1) {
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("\"{}\" selects {} jobs, show takes one", selector, ids.size()),
+                    fmt::format("\"{}\" selects {} jobs; `rollctl show` accepts only one", selector,
+                                ids.size()),
                     "rollctl jobs " + selector);
     }
     const JobId id = ids.front();

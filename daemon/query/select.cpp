@@ -91,12 +91,13 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
         const std::string word = selector.substr(begin, comma - begin);
         if (word.empty()) {
             return fail(ErrorCode::InvalidArgument, "\"" + selector + "\" selects nothing",
-                        "use 7, 3-9, 1,4, last, all, @me or a name with globs");
+                        "use ids (7, 3-9 or 1,4), `last`, `all`, `@me` or a name with globs");
         }
         if (looks > kLooksMax) {
-            return fail(ErrorCode::InvalidArgument,
-                        "the words of the selector look at jobs more than 1,000,000 times",
-                        "use fewer words, and ranges, as in 3-9");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "the words of the selector look at jobs more than 1,000,000 times",
+                "use fewer words in the selector; replace lists of ids by ranges such as 3-9");
         }
         ROLL_TRY_VOID(add(state, word, user, ids, looks));
         begin = comma + 1;

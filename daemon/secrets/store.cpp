@@ -101,7 +101,8 @@ Result<Store::Secrets> Store::unseal(const std::string& bytes) const {
         bytes_of(text), nullptr, nullptr, bytes_of(cipher), cipher.size(), bytes_of(kMagic),
         kMagic.size(), bytes_of(nonce), bytes_of(std::string_view(key_)));
     if (opened != 0)
-        return damaged(directory_, "cannot be opened: it has changed, or secrets.key is another's");
+        return damaged(directory_,
+                       "cannot be opened: the file was changed, or secrets.key is not its key");
     const Json list = Json::parse(text, nullptr, false);
     sodium_memzero(text.data(), text.size());
     Secrets secrets;
@@ -110,7 +111,8 @@ Result<Store::Secrets> Store::unseal(const std::string& bytes) const {
         const core::SecretName name{r.get<std::string>("user"), r.get<std::string>("name")};
         const Time at{std::chrono::milliseconds(r.get<std::int64_t>("set_at"))};
         secrets[name] = {r.get<std::string>("value"), at};
-        if (!r.finish_lenient()) return damaged(directory_, "holds what this rolld cannot read");
+        if (!r.finish_lenient())
+            return damaged(directory_, "has contents that this rolld cannot read");
     }
     return secrets;
 }

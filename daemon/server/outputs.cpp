@@ -32,9 +32,11 @@ Result<void> Outputs::check_one(const core::State& state, const spec::JobSpec& s
                                 const std::string& output, const std::string& submission) {
     const std::uint64_t hash = hash64(output);
     if (checked_.try_emplace(hash, submission).first->second != submission)
-        return fail(ErrorCode::Refused,
-                    fmt::format("output is {}, where another job of this moment writes", output),
-                    "put {id} into it, and each job has its own");
+        return fail(
+            ErrorCode::Refused,
+            fmt::format("output is {}, but another job that is being submitted writes there",
+                        output),
+            "put {id} into `output` to give each job its own directory");
     const auto known = writers_->find(hash);
     if (known == writers_->end()) return {};
     const auto found = state.jobs.find(known->second);
@@ -44,9 +46,9 @@ Result<void> Outputs::check_one(const core::State& state, const spec::JobSpec& s
         return {};
     return fail(
         ErrorCode::Refused,
-        fmt::format("output is {}, where job {} writes, which is not over", output, id.value),
-        fmt::format("put {{id}} into it, and each job has its own; or wait for that job: "
-                    "--after any:{}",
+        fmt::format("output is {}, but job {} writes there and has not ended", output, id.value),
+        fmt::format("put {{id}} into `output` to give each job its own directory; or wait for that "
+                    "job: --after any:{}",
                     id.value));
 }
 
@@ -61,7 +63,7 @@ Result<void> Outputs::check(const core::State& state, const spec::JobSpec& spec,
         return fail(ErrorCode::Refused,
                     fmt::format("output is {} for each of the {} tasks of the array", spec.output,
                                 indices.size()),
-                    "put {index} or {id} into it");
+                    "put {index} or {id} into `output`");
     for (const int index : indices) {
         spec::JobSpec bare;
         bare.output = spec.output;

@@ -76,7 +76,7 @@ std::size_t Server::add(core::Input input) {
 Result<void> Server::admit(const Client& client, const protocol::Request& request) {
     if (!rate_.take(client.who.user, std::chrono::steady_clock::now())) {
         return fail(ErrorCode::Refused,
-                    fmt::format("{} asks more than {} requests a second", client.who.user,
+                    fmt::format("{} sends more than {} requests a second", client.who.user,
                                 rate_.per_second()),
                     "wait a moment, or submit many jobs in one file");
     }
@@ -85,8 +85,8 @@ Result<void> Server::admit(const Client& client, const protocol::Request& reques
     if (client.who.role != Role::Operator &&
         std::ranges::find(kForOperators, request.op) != kForOperators.end()) {
         return fail(ErrorCode::Refused,
-                    fmt::format("{} is for the user whose rolld this is, not for {}", request.op,
-                                client.who.user));
+                    fmt::format("{} is only for the user who owns this rolld, not for {}",
+                                request.op, client.who.user));
     }
     return {};
 }

@@ -19,7 +19,7 @@ Result<void> Server::claim_secret(const Client& client, const protocol::Request&
     const bool replaces = secrets_.value(name).has_value();
     if (sets) {
         if (!value.is_string())
-            return fail(ErrorCode::InvalidArgument, "secret_set: needs a field value, text");
+            return fail(ErrorCode::InvalidArgument, "secret_set: needs a text field `value`");
         ROLL_TRY_VOID(secrets_.set(name, value.get<std::string>(), wall_clock_now()));
     } else if (request.op == "secret_remove") {
         ROLL_TRY_VOID(secrets_.remove(name));

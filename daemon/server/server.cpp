@@ -262,7 +262,10 @@ void Server::turn() {
         error.message = "the ledger failed: " + error.message;
         return end(std::move(error));
     }
-    if (turned->restless) spdlog::error("the rules do not come to rest: please report it");
+    if (turned->restless)
+        spdlog::error(
+            "internal error: the scheduling rules trigger each other without end; please report "
+            "this as a bug");
     answer_requests(*turned);
     for (const Settled& one : shares_.settle(*turned, steady_now()))
         reply(one.waiter.peer, one.waiter.id, one.answer);
@@ -307,7 +310,7 @@ void Server::reply(const Peer& peer, std::uint64_t id, const Result<Json>& value
                               : protocol::encode_reply(id, value.error(), peer.version);
     if (frame.size() > protocol::kFrameBytesMax) {
         const Error error{ErrorCode::Refused,
-                          fmt::format("the answer has {} bytes, more than the {} of a message",
+                          fmt::format("the answer has {} bytes; a message may have at most {}",
                                       frame.size(), protocol::kFrameBytesMax),
                           "ask for fewer jobs or fields"};
         frame = protocol::encode_reply(id, error, peer.version);

@@ -22,13 +22,12 @@ std::string rolld_of(const io::Beacon& beacon) {
 
 // A ledger restored from before the beacon's incarnation lacks the orders of newer incarnations.
 tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon) {
-    return fail(
-        ErrorCode::Refused,
-        fmt::format("the ledger is older than its beacon: it knows incarnation {} of "
-                    "rolld, and the beacon is of {}",
-                    state.incarnation, rolld_of(beacon)),
-        "put the newest ledger back, or an older one by `rolld --restore BACKUP`, which makes "
-        "that safe; if that rolld is dead and this is the newest: --take-over");
+    return fail(ErrorCode::Refused,
+                fmt::format("the ledger is older than the beacon file: the ledger knows "
+                            "incarnation {} of rolld, but {} wrote the beacon",
+                            state.incarnation, rolld_of(beacon)),
+                "put the newest ledger back, or restore an older one safely with `rolld --restore "
+                "BACKUP`; if that rolld is dead and this ledger is the newest: rolld --take-over");
 }
 
 // Claims the beacon and reads it back: another rolld that claimed it meanwhile shows in the file.
@@ -74,9 +73,9 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const auto again = io::read_beacon(options.beacon);
     if (!again || *again != *seen) {
         return fail(ErrorCode::Refused,
-                    "another rolld serves this cluster, its beacon grows: " +
+                    "another rolld serves this cluster and still writes its beacon: " +
                         rolld_of(again ? *again : *seen),
-                    "stop that one first");
+                    "stop that rolld first");
     }
     if (!options.take_over && old) return too_old(state, *seen);
     if (!options.take_over && foreign) {

@@ -42,10 +42,10 @@ class Accounting(SlurmTest):
 
     def test_an_order_that_a_qos_refuses_backs_off_and_explain_says_why(self):
         self.assertRegex(self.refused('--slots', '4', '--qos', 'small', '--account', 'lab'),
-                         'backs off until .*QOSMaxCpuPerJobLimit')
+                         'waits until .*QOSMaxCpuPerJobLimit')
 
     def test_a_qos_that_is_not_there_or_not_ours_is_named(self):
-        self.assertRegex(self.refused('--qos', 'gold'), 'backs off until .*Invalid qos')
+        self.assertRegex(self.refused('--qos', 'gold'), 'waits until .*Invalid qos')
 
     def test_pilots_and_orders_go_on_without_slurmdbd(self):
         self.queue('--gpus', '1', '--qos', 'normal', '--account', 'lab')

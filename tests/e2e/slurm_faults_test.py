@@ -33,7 +33,7 @@ class Orders(SlurmTest):
         wait_until(lambda: self.alloc()['queues'][0]['failures'] == 1, 'the refusal')
         self.assertIn('nosuch', self.alloc()['slurm_trouble'])
         self.assertIn('nosuch', self.alloc()['queues'][0]['reason'])
-        self.assertRegex(self.show(job)['waiting'], 'backs off until .*; its last order failed: sbatch: .*nosuch')
+        self.assertRegex(self.show(job)['waiting'], 'waits until .*; its last request failed: sbatch: .*nosuch')
         self.ctl('alloc', 'pause', 'q')
         self.assertEqual(self.alloc()['queues'][0]['state'], 'paused')
         self.ctl('alloc', 'remove', 'q')

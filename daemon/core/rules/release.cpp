@@ -14,10 +14,12 @@ std::string end_reason(const State& state, const Allocation& a, Time leaves, Tim
     const AllocationQueue& queue = state.queues.at(a.queue);
     if (queue.removing) return "its queue is being removed";
     const bool was_granted = a.granted_at != Time{};
-    if (a.phase == AllocationPhase::Pending && was_granted) return "Slurm has requeued it";
+    if (a.phase == AllocationPhase::Pending && was_granted)
+        return "Slurm has requeued the allocation";
     if (a.phase != AllocationPhase::Granted) return {};
-    if (leaves <= now) return "it is about to end";
-    if (a.joined == 0 && a.granted_at + kJoinGrace <= now) return "no worker of it has come";
+    if (leaves <= now) return "the allocation is about to end";
+    if (a.joined == 0 && a.granted_at + kJoinGrace <= now)
+        return "no worker of the allocation has connected";
     return {};
 }
 
@@ -72,8 +74,8 @@ Events hand_over_jobs(const State& state, Time) {
             if (place.ended || worker == state.workers.end()) continue;
             const auto a = state.allocations.find(worker->second.allocation);
             if (a == state.allocations.end() || !a->second.releasing) continue;
-            events.push_back(AttemptStopping{{id, job.attempt->token},
-                                             "its allocation goes back: " + a->second.reason});
+            events.push_back(AttemptStopping{
+                {id, job.attempt->token}, "its allocation is being released: " + a->second.reason});
             break;
         }
     }
@@ -87,7 +89,8 @@ Events settle_queues(const State& state, Time) {
             events.push_back(
                 QueuePaused{name, true,
                             std::to_string(queue.failures) +
-                                " orders in a row came to nothing, the last: " + queue.reason});
+                                " allocation requests to Slurm in a row failed; the last one: " +
+                                queue.reason});
         }
         const bool in_use = std::ranges::any_of(
             state.allocations, [&](const auto& item) { return item.second.queue == name; });

@@ -12,7 +12,8 @@ std::string stop_reason(const Job& job, Time now) {
     if (job.cancel_requested)
         return "cancelled" + (job.cancel_reason.empty() ? "" : ": " + job.cancel_reason);
     if (attempt.outcome)
-        return attempt.reason.empty() ? "a member of the gang ended" : attempt.reason;
+        return attempt.reason.empty() ? "the attempt's processes on another node ended"
+                                      : attempt.reason;
     return time_is_up(job, now);
 }
 

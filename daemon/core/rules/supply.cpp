@@ -344,7 +344,7 @@ std::set<AllocationId> held_allocations(const State& state) {
 
 // Returns why an allocation that no waiting job needs is given back; empty if it stays.
 std::string idle_reason(const State& state, const Allocation& a, bool held, Time now) {
-    if (a.phase != AllocationPhase::Granted) return "no job needs it any more";
+    if (a.phase != AllocationPhase::Granted) return "no job needs the allocation any more";
     const auto idle = state.queues.at(a.queue).spec.idle;
     if (a.used_at + idle > now || held) return {};
     return "idle for " + std::to_string(idle.count()) + " s";

@@ -163,7 +163,7 @@ TEST(Failure, BacksOffThenPausesUntilResumed) {
     }
     site.refuse(5);
     EXPECT_TRUE(site.queue().paused);
-    EXPECT_NE(site.queue().reason.find("in a row came to nothing, the last: "), std::string::npos);
+    EXPECT_NE(site.queue().reason.find("in a row failed; the last one: "), std::string::npos);
     site.pass(24h);
     EXPECT_EQ(site.alive(), 0U);
     site.tell(PauseQueue{"gpu", false});

@@ -55,10 +55,10 @@ TEST_F(AskedFor, IsRefusedInOneSentenceWhereThereIsNothingToSave) {
               "job 1 is a command job; only train and resume jobs write checkpoints");
     spec.hold = true;
     const JobId id = desk.submit(spec);
-    EXPECT_EQ(why(id), "job 2 is queued; it saves nothing before it runs");
+    EXPECT_EQ(why(id), "job 2 is queued; only running jobs save checkpoints");
     desk.tell(Hold{id, false});
     desk.tell(Cancel{id, ""});
-    EXPECT_EQ(why(id), "job 2 stops already, and saves as it does");
+    EXPECT_EQ(why(id), "job 2 is already stopping and saves a checkpoint as it stops");
     desk.exit(id, Outcome::Stopped);
     EXPECT_EQ(why(id), "job 2 is over; rollctl show lists its checkpoints");
     EXPECT_EQ(why(JobId{9}), "there is no job 9");

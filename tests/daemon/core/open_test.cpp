@@ -103,14 +103,14 @@ TEST_F(Open, TakesNothingThatDoesNotBelong) {
     EXPECT_EQ(refused(spec, "bob").message, "job 1 is ann's, not bob's");
     const JobId plain = desk.submit(wants(1, 1));
     spec.into = plain;
-    EXPECT_EQ(refused(spec).message, "job 2 is no open job: nothing can be put into it");
+    EXPECT_EQ(refused(spec).message, "job 2 is not an open job: no job can be added to it");
     spec.into = JobId{99};
     EXPECT_EQ(refused(spec).code, ErrorCode::NotFound);
     put();
     desk.tell(Close{group});
     spec.into = group;
-    EXPECT_EQ(refused(spec).message, "job 1 is closed: nothing can be put into it");
-    EXPECT_EQ(desk.refusal(Close{plain}).message, "job 2 is no open job");
+    EXPECT_EQ(refused(spec).message, "job 1 is closed: no job can be added to it");
+    EXPECT_EQ(desk.refusal(Close{plain}).message, "job 2 is not an open job");
     spec::JobSpec nested = wants(1, 1);
     nested.open = true;
     nested.into = group;
@@ -126,8 +126,8 @@ TEST_F(Open, TakesNothingThatWaitsForIt) {
     const JobId after = desk.submit(last);
     last.into = group;
     EXPECT_EQ(refused(last).message,
-              "job 1 would wait for itself: for this job, which is put into it and whose `after` "
-              "waits for job 1");
+              "job 1 cannot get this job: it ends only after all jobs in it, but this job waits "
+              "(`after`) for job 1");
     last.after = {{spec::After::Condition::Any, after}};
     EXPECT_EQ(refused(last).code, ErrorCode::Refused) << "through another";
     spec::JobSpec open = wants(1, 1);

@@ -8,9 +8,8 @@ TEST_F(Explain, AnOrderThatWouldNotPay) {
     queue.min_percent = 50;
     desk.tell(core::AddQueue{queue});
     EXPECT_EQ(cure_step_by_step(desk.submit(wants(1, 3))),
-              "allocation queue gpu only orders allocations used to at least 50 %; the waiting "
-              "jobs would "
-              "use less");
+              "allocation queue gpu orders only allocations that jobs fill to at least 50 %; the "
+              "waiting jobs would fill less");
 }
 
 TEST_F(Explain, AQueueThatBacksOffAndOneThatGaveUp) {
@@ -21,7 +20,7 @@ TEST_F(Explain, AQueueThatBacksOffAndOneThatGaveUp) {
                                       "sbatch: error: Invalid account"});
     };
     refuse();
-    EXPECT_NE(only(id).why.find("its last order failed: sbatch: error: Invalid account"),
+    EXPECT_NE(only(id).why.find("its last request failed: sbatch: error: Invalid account"),
               std::string::npos)
         << only(id).why;
     carry_out(only(id).remedy);

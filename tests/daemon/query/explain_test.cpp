@@ -300,7 +300,7 @@ TEST_F(Explain, GpuHoursAndAJobWithoutATime) {
     held = desk.submit(wants(1, 1, 2));
     EXPECT_EQ(only(held).why,
               "user ann has a limit of GPU-hours, and the job has no resources.time");
-    EXPECT_EQ(only(held).remedy, "submit it again with resources.time");
+    EXPECT_EQ(only(held).remedy, "set resources.time and submit the job again");
     carry_out(only(held).remedy);
     EXPECT_TRUE(runs(held));
 }
@@ -312,7 +312,7 @@ TEST_F(Explain, MoreThanAQuotaEverAllows) {
     desk.tell(core::SetPolicy{policy});
     const JobId wide = desk.submit(wants(1, 8));
     EXPECT_EQ(only(wide).remedy,
-              "submit it again with less in resources, or raise users.ann.slots in "
+              "reduce the job's `resources` and submit it again, or raise users.ann.slots in "
               "rolld.yaml and send rolld a SIGHUP");
     carry_out(only(wide).remedy);
     EXPECT_TRUE(runs(wide));
@@ -321,10 +321,10 @@ TEST_F(Explain, MoreThanAQuotaEverAllows) {
     hour.resources.time = 1h;
     const JobId spends = desk.submit(hour);
     const JobId later = desk.submit(hour);
-    EXPECT_TRUE(only(later).remedy.starts_with("it starts by itself")) << only(later).remedy;
+    EXPECT_TRUE(only(later).remedy.starts_with("the job starts by itself")) << only(later).remedy;
     desk.pass(1h);
     end(spends);
-    EXPECT_TRUE(only(later).remedy.starts_with("submit it again with less")) << only(later).remedy;
+    EXPECT_TRUE(only(later).remedy.starts_with("reduce the job's")) << only(later).remedy;
     carry_out(only(later).remedy);
     EXPECT_TRUE(runs(later));
 }
@@ -337,7 +337,7 @@ TEST_F(Explain, AVariantThatOthersLetInIsWhatItWaitsFor) {
     spec::JobSpec either = wants(1, 4);
     either.variants = {wants(1, 2).resources};
     const JobId id = desk.submit(either);
-    EXPECT_TRUE(only(id).remedy.starts_with("it starts by itself")) << only(id).remedy;
+    EXPECT_TRUE(only(id).remedy.starts_with("the job starts by itself")) << only(id).remedy;
     end(JobId{1});
     EXPECT_TRUE(runs(id));
 }

@@ -23,7 +23,7 @@ void Explain::carry_out(const std::string& remedy) {
         desk.tell(core::StopDispatch{});
     } else if (remedy.find("rollctl alloc ") != remedy.npos) {
         change_queues(remedy);
-    } else if (remedy.find("submit it again with resources.time") != remedy.npos) {
+    } else if (remedy.find("set resources.time and submit the job again") != remedy.npos) {
         submit_again([](spec::Resources& wanted) { wanted.time = 1h; });
     } else if (std::regex_search(remedy, m, std::regex("(accounts|users)\\.(\\w+)\\.(\\w+)"))) {
         raise(m[1] == "users" ? policy.users[m[2]].quota : policy.accounts[m[2]].quota, m[3]);
@@ -70,11 +70,12 @@ void Explain::wait(const std::string& remedy) {
         end(JobId{1});
     } else if (says("after 35 s")) {
         desk.tell(core::Adopted{});
-    } else if (says("when Slurm has granted it") || says("when they have connected")) {
+    } else if (says("once Slurm grants the allocation") ||
+               says("once these workers have connected")) {
         grant();
-    } else if (says("when the limits allow")) {
+    } else if (says("once its limits allow it")) {
         end(JobId{1});
-    } else if (says("when they are heard again; rollctl nodes")) {
+    } else if (says("when they are reachable again; rollctl nodes")) {
         desk.tell(core::WorkerHeard{WorkerId{1}, true});
     } else {
         ADD_FAILURE() << "no command in: " << remedy;

@@ -30,7 +30,7 @@ class OneOutput : public testing::Test {
 
 TEST_F(OneOutput, BelongsToOneJobUntilThatIsOver) {
     const JobId first = queue(to("/out"));
-    EXPECT_EQ(refusal(to("/out")), "output is /out, where job 1 writes, which is not over");
+    EXPECT_EQ(refusal(to("/out")), "output is /out, but job 1 writes there and has not ended");
     EXPECT_EQ(refusal(to("/other")), "");
     EXPECT_EQ(refusal(to("/out-{id}")), "");
     spec::JobSpec later = to("/out");
@@ -53,7 +53,7 @@ TEST_F(OneOutput, IsNotThatOfTwoTasksOrOfTwoSubmissionsOfATurn) {
     EXPECT_EQ(refusal(tasks), "");
     desk.submit(tasks);
     for (const auto& [id, job] : desk.state.jobs) outputs.note(id, job);
-    EXPECT_EQ(refusal(to("/out/2")), "output is /out/2, where job 3 writes, which is not over");
+    EXPECT_EQ(refusal(to("/out/2")), "output is /out/2, but job 3 writes there and has not ended");
     EXPECT_TRUE(outputs.check(desk.state, to("/new"), "ann 1"));
     EXPECT_TRUE(outputs.check(desk.state, to("/new"), "ann 1")) << "said twice";
     EXPECT_FALSE(outputs.check(desk.state, to("/new"), "ann 2"));
