@@ -97,7 +97,7 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
     for (const auto& recorded : answer.recorded) note_recorded(recorded);
     for (const AttemptKey& key : answer.fenced) {
         Attempt* const attempt = find(key);
-        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "it is no longer current", now);
+        if (attempt != nullptr) kill(*attempt, StopCause::Fenced, "not the current attempt", now);
     }
     for (const auto& order : answer.stop) {
         Attempt* const attempt = find(order.attempt);
@@ -226,7 +226,7 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
-        effects_.push_back(Note{"the beacon is behind rolld's answers: it is not trusted"});
+        effects_.push_back(Note{"the beacon is older than rolld's answers and is not trusted"});
     if (believed && look.incarnation > incarnation_) echoed_ = 0;  // not answered yet
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {

@@ -75,16 +75,17 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option("--lease", flags.lease,
                    "Seconds of silence after which attempts stop; must equal rolld's");
     app.add_option("--fence", flags.fence,
-                   "Seconds from then on until attempts are killed; must equal rolld's");
+                   "Seconds after --lease until attempts are killed; must equal rolld's");
     app.add_option("--pilot", flags.pilot,
-                   "Key of rolld's order for the Slurm allocation of this pilot");
-    app.add_option("--ends-at", flags.ends_at, "End of that allocation in Unix seconds")
+                   "Key of the allocation request with which rolld started this pilot");
+    app.add_option("--ends-at", flags.ends_at,
+                   "End of this pilot's Slurm allocation in Unix seconds")
         ->transform(known_end);
     app.add_option("--handover", flags.handover,
-                   "Seconds before --ends-at at which jobs save a checkpoint and stop");
+                   "Jobs save a checkpoint and stop this many seconds before --ends-at");
     app.add_option("--check", flags.check,
                    "Program and arguments that must exit with 0 before each attempt starts here; "
-                   "builtin: check GPUs, network links and /tmp")
+                   "`builtin` checks GPUs, network links and /tmp")
         ->delimiter(' ');
     app.add_option("--check-timeout", flags.check_timeout, "Time limit of --check in seconds");
     app.add_option("--check-node", flags.needs.directory,
@@ -103,10 +104,11 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "Network segment of this node, e.g. spine1.leaf4 (default: Slurm's "
                    "switches and the NVLink domain)");
     app.add_option("--unwanted", flags.unwanted,
-                   "Seconds without an answer after which an idle pilot ends");
-    app.add_option("--wall", flags.wall,
-                   "How to find an attempt's processes after its guard was killed: cgroup, "
-                   "namespace or marks (default: the first of these that the host allows)")
+                   "Seconds without an answer from rolld after which an idle pilot ends");
+    app.add_option(
+           "--wall", flags.wall,
+           "Isolation (wall) by which an attempt's processes are found after its guard was killed: "
+           "cgroup, namespace or marks (default: the first of these that the host allows)")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
     // Generation of the reaper's heartbeats.
     app.add_option("--reaper", flags.reaper, "")->group("");
@@ -204,7 +206,7 @@ io::Descriptor queue_end_signals() {
 Result<Wall> build_wall(const Flags& flags, const std::string& session, const Log& log) {
     ROLL_TRY(Wall wall, Wall::choose(flags.wall, session));
     for (const std::string& why : wall.refused()) log.info("not available: {}", why);
-    log.info("attempts are contained by: {}", name_of(wall.kind()));
+    log.info("isolation (wall) of attempts: {}", name_of(wall.kind()));
     return wall;
 }
 

@@ -73,7 +73,7 @@ Result<RunDirectory> RunDirectory::open(const std::filesystem::path& path, std::
                     "cannot open " + file.string() + ": " + std::generic_category().message(errno));
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
         return fail(ErrorCode::Refused, "another roll-worker runs with " + path.string(),
-                    "give this one another --node or --dir");
+                    "start this roll-worker with another --node or --dir");
     RunDirectory directory(path, std::move(lock), std::move(session));
     directory.read_walls();
     return directory;
@@ -83,7 +83,8 @@ Result<RunDirectory> RunDirectory::watch(const std::filesystem::path& path) {
     RunDirectory directory(path, {}, {});
     directory.read_walls();
     if (directory.walls_.empty())
-        return fail(ErrorCode::NotFound, "no wall is named in " + (path / "walls").string());
+        return fail(ErrorCode::NotFound,
+                    "no isolation (wall) is named in " + (path / "walls").string());
     directory.session_ = directory.walls_.back().session;
     return directory;
 }

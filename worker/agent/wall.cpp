@@ -136,7 +136,7 @@ Result<Wall> Wall::choose(std::string_view only, const std::string& session) {
     }
     if (wanted(WallKind::Marks)) return wall;
     return fail(ErrorCode::Refused,
-                "this host does not allow the wall that --wall names: " + wall.refused_.front());
+                "this host does not support the isolation of --wall " + wall.refused_.front());
 }
 
 static fs::path cgroup_of(const fs::path& directory, const AttemptKey& key) {
