@@ -140,7 +140,7 @@ class ConvertJobs(RollTest):
         self.up()
         self.model()
         for words, says in ((['hf', 'out', '--tp', '0'], '--tp is 1 to 4096'),
-                            (['hf', 'out', '--to', 'gguf'], 'the format is'),
+                            (['hf', 'out', '--to', 'gguf'], 'the format must be'),
                             (['nowhere', 'out'], 'which does not exist')):
             done = self.ctl('convert', *words, '--submit', check=False)
             self.assertEqual(done.returncode, 2, done.stderr)

@@ -177,7 +177,8 @@ class Converter {
         if (views.empty()) return {};
         if (views.size() != tensor.sources.size())
             return fail(ErrorCode::InvalidArgument,
-                        "the adapter saves only a part of " + tensor.name + " whole");
+                        "the adapter stores full (not low-rank) weights for only a part of " +
+                            tensor.name + "; it must store all of them or none");
         result_.whole.push_back(module_of(tensor.name));
         add(tensor, views);
         return {};
@@ -206,8 +207,8 @@ class Converter {
         if (magnitudes.empty()) return {};
         if (magnitudes.size() != members.size())
             return fail(ErrorCode::InvalidArgument,
-                        "DoRA of a part of " + module_of(tensor.name) +
-                            " cannot be kept: PEFT has no magnitudes for the other part");
+                        "the adapter applies DoRA to only a part of " + module_of(tensor.name) +
+                            ", and PEFT has no magnitudes for the rest; this cannot be converted");
         add(magnitude_of(tensor), magnitudes);
         return {};
     }

@@ -53,7 +53,7 @@ void drop_run_state(Source& source, const std::string& file, const formats::Pick
             return key.text.starts_with(word);
         });
         if (key.kind == formats::PickleKind::Text && !is_kept)
-            source.dropped.push_back({file, key.text, "the run's state, no weight"});
+            source.dropped.push_back({file, key.text, "state of the run, not a weight"});
     }
 }
 

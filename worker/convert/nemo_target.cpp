@@ -28,7 +28,7 @@ Result<std::vector<Stored>> nemo_layout(const Source& source, const formats::Mca
             return fail(
                 ErrorCode::InvalidArgument,
                 "a NeMo target has no name for " + one.name + " of family " + source.family->name,
-                "--to megatron or torch_dist");
+                "use --to megatron or --to torch_dist");
         one.name = name;
         one.section.clear();
         const std::filesystem::path rank = std::filesystem::path(one.file).parent_path().filename();

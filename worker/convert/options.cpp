@@ -59,12 +59,12 @@ Result<void> read_layout(Options& options, Request& request) {
         request.grouped_experts = grouped == "true";
     if (const auto impl = options.text("transformer-impl")) {
         if (impl != "local" && impl != "transformer_engine")
-            return invalid("--transformer-impl is local or transformer_engine, not " + *impl);
+            return invalid("--transformer-impl must be local or transformer_engine, not " + *impl);
         request.local_names = impl == "local";
     }
     if (const auto version = options.text("checkpoint-version")) {
         if (version->size() != 1 || (*version)[0] < '0' || (*version)[0] > '3')
-            return invalid("--checkpoint-version is 0, 1, 2 or 3, not " + *version);
+            return invalid("--checkpoint-version must be 0, 1, 2 or 3, not " + *version);
         request.megatron_version = (*version)[0] - '0';
     }
     if (const auto name = options.text("mtp-layer-name")) {
@@ -84,7 +84,7 @@ Result<void> read_places(Options& options, std::vector<std::string> positional, 
     if (source) positional.insert(positional.begin(), *source);
     if (target) positional.push_back(*target);
     if (source && !target && positional.size() == 1) positional.emplace_back("./output");
-    if (positional.size() != 2) return invalid("convert takes a source and a target directory");
+    if (positional.size() != 2) return invalid("convert needs a source and a target directory");
     request.source = positional[0];
     request.target = positional[1];
     return {};
@@ -107,7 +107,8 @@ Result<void> read_name(Options& options, Request& request) {
         return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
     });
     if (!is_plain)
-        return invalid("--name takes letters, digits, `.`, `_` and `-`, not \"" + *name + "\"");
+        return invalid("--name accepts only letters, digits, `.`, `_` and `-`, not \"" + *name +
+                       "\"");
     request.name = *name;
     return {};
 }
@@ -122,7 +123,7 @@ Result<void> read_part(Options& options, Request& request) {
     const auto index = parse_number<int>(text->substr(0, slash));
     const auto count = parse_number<int>(text->substr(slash + 1));
     if (!index || !count || *index < 0 || *index >= *count || *count > 4096)
-        return invalid("--part is I/N with I from 0 to N-1, not " + *text);
+        return invalid("--part must be I/N with I from 0 to N-1, not " + *text);
     if (request.part.run.empty())
         return invalid(
             "--part needs --run WORD, unique per run, such as $SLURM_JOB_ID.$SLURM_STEP_ID");
@@ -175,7 +176,7 @@ Result<CommandLine> parse_convert(Words words) {
 // BASE ADAPTER DST converts BASE as a HuggingFace model with the adapter merged.
 Result<CommandLine> parse_merge(Words words) {
     if (words.positional.size() != 3)
-        return invalid("merge takes a base, an adapter and a target directory");
+        return invalid("merge needs a base, an adapter and a target directory");
     const std::string adapter = words.positional[1];
     words.positional.erase(words.positional.begin() + 1);
     const bool unmerge = words.options.erase("unmerge") > 0;
@@ -197,7 +198,7 @@ Result<CommandLine> parse_edit(const std::string& name, Words words) {
     ROLL_TRY_VOID(options.finish());
     const bool renames = name == "rename";
     if (words.positional.size() < 3)
-        return invalid(name + " takes a source, a target and " +
+        return invalid(name + " needs a source, a target and " +
                        (renames ? "OLD=NEW" : "a tensor's NAME") + " once or more");
     request.source = words.positional[0];
     request.target = words.positional[1];
@@ -237,14 +238,14 @@ Result<CommandLine> parse_other(const std::string& name, Words words) {
         return VerifyCommand{std::move(directory), open, json};
     }
     if (name == "diff") {
-        if (words.positional.size() != 2) return invalid("diff takes two directories");
+        if (words.positional.size() != 2) return invalid("diff needs two directories");
         return DiffCommand{words.positional[0], words.positional[1], open, cast, json};
     }
     if (name == "families") {
         if (words.positional.empty()) return FamiliesCommand{"", json};
         if (words.positional.size() == 2 && words.positional[0] == "check")
             return FamiliesCommand{words.positional[1], json};
-        return invalid("families takes no arguments or check FILE");
+        return invalid("families accepts no arguments, or `check FILE`");
     }
     return invalid("unknown command " + name);
 }
@@ -257,7 +258,8 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
     if (words.options.contains("help")) return HelpCommand{};
     if (words.options.contains("version")) return VersionCommand{};
     if (const auto launch = words.options.find("launch"); launch != words.options.end()) {
-        if (arguments.size() != 2) return invalid("--launch takes one file and no other arguments");
+        if (arguments.size() != 2)
+            return invalid("--launch accepts one file and no other arguments");
         return LaunchCommand{launch->second};
     }
     // ROLL's tool and trlX's have no commands, only options.
@@ -277,7 +279,7 @@ Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name) {
     if (name == "keep") return std::nullopt;
     for (const auto& [known, dtype] : kDtypes)
         if (name == known) return dtype;
-    return invalid("the type is keep, fp32, bf16, fp16 or fp8, not " + name);
+    return invalid("the type must be keep, fp32, bf16, fp16 or fp8, not " + name);
 }
 
 std::string dtype_word(std::optional<tensor::DType> dtype) {
@@ -310,7 +312,7 @@ Result<Format> parse_format(const std::string& name) {
         if (name == name_of(format)) return format;
         known += (known.empty() ? "" : ", ") + std::string(name_of(format));
     }
-    return invalid("the format is one of " + known + ", not " + name);
+    return invalid("the format must be one of " + known + ", not " + name);
 }
 
 Result<std::int64_t> parse_bytes(const std::string& text) {
@@ -337,7 +339,7 @@ Result<std::int64_t> parse_bytes(const std::string& text) {
 Result<NameRule> parse_renaming(const std::string& text) {
     const std::size_t at = text.find('=');
     if (at == std::string::npos || at == 0 || at + 1 == text.size())
-        return fail(ErrorCode::InvalidArgument, "rename takes OLD=NEW, not \"" + text + "\"");
+        return fail(ErrorCode::InvalidArgument, "rename needs OLD=NEW, not \"" + text + "\"");
     NameRule rule{text.substr(0, at), text.substr(at + 1)};
     if (std::count(rule.name.begin(), rule.name.end(), '*') !=
         std::count(rule.to->begin(), rule.to->end(), '*'))

@@ -109,9 +109,9 @@ Result<void> check_changes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::TensorInfo& info = source.tensors[copy.source].view.info;
         if (copy.add != 0 && !tensor::is_castable(info.dtype))
-            return fail(ErrorCode::InvalidArgument, info.name + " is of type " +
-                                                        name_of(info.dtype) +
-                                                        ", to which no number can be added");
+            return fail(ErrorCode::InvalidArgument,
+                        info.name + " is of type " + name_of(info.dtype) +
+                            "; a constant can be added only to floating-point tensors");
     }
     return {};
 }
@@ -132,8 +132,9 @@ Result<void> check_whole_bytes(const Source& source, const TargetTensor& target)
             whole(target.info.shape[last]))
             continue;
         return fail(ErrorCode::InvalidArgument,
-                    view.info.name + " is of type " + name_of(view.info.dtype) + ", and " +
-                        target.info.name + " would need fractions of its bytes");
+                    view.info.name + " is of type " + name_of(view.info.dtype) +
+                        "; it cannot be split or reordered for " + target.info.name +
+                        ", because one byte holds several of its elements");
     }
     return {};
 }

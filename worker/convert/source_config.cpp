@@ -90,7 +90,7 @@ Result<void> find_config(Source& source, const families::Families& families,
     return fail(ErrorCode::NotFound,
                 (given.empty() ? source.directory : given).string() +
                     " has no config.json, so the model of the weights is unknown",
-                "--config MODEL, the original HuggingFace directory or its config.json");
+                "give --config MODEL: the original HuggingFace directory or its config.json");
 }
 
 namespace {
@@ -152,7 +152,7 @@ Result<void> open_with_config(Source& source, const families::Families& families
     const std::string what = source.directory.string() + " has no config.json, and its arguments ";
     if (fits.empty())
         return fail(ErrorCode::InvalidArgument, what + "fit no known family: " + reason,
-                    "--config MODEL, the model's HuggingFace directory or its config.json");
+                    "give --config MODEL: the model's HuggingFace directory or its config.json");
     return fail(ErrorCode::InvalidArgument, what + "fit several families: " + names,
                 "give one of these names, or the model's directory, with --config");
 }

@@ -41,7 +41,7 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
     if (status.type() == fs::file_type::not_found) return {};
     const bool archive = status.type() == fs::file_type::regular && is_archive(target);
     if (status.type() != fs::file_type::directory && !archive)
-        return fail(ErrorCode::Refused, target.string() + " is there and is not a directory");
+        return fail(ErrorCode::Refused, target.string() + " exists and is not a directory");
     if (!archive && fs::is_empty(target, error)) return {};
     if (!overwrite)
         return fail(ErrorCode::Refused, target.string() + " is there already",

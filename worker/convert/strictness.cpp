@@ -39,7 +39,7 @@ Result<Strictness> parse_strictness(const std::string& name) {
         known += (known.empty() ? "" : ", ") + std::string(mode.name);
     }
     return fail(ErrorCode::InvalidArgument,
-                "--strictness is one of " + known + ", not \"" + name + "\"");
+                "--strictness must be one of " + known + ", not \"" + name + "\"");
 }
 
 bool allows_unexpected(Strictness strictness) {

@@ -166,8 +166,8 @@ class Splitter {
             case Takes::Flag:
                 if (!given && !rest_.empty() && parse_bool(rest_.front())) given = take();
                 if (given && !parse_bool(*given))
-                    return invalid(std::string("--") + option.name + " is true or false, not " +
-                                   *given);
+                    return invalid(std::string("--") + option.name +
+                                   " must be true or false, not " + *given);
                 return !given || *parse_bool(*given) ? "true" : "false";
             case Takes::Value:
                 if (!given && rest_.empty())

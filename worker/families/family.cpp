@@ -158,8 +158,8 @@ class FamilyParser {
             (kind.except_every > 0 && kind.in.empty()) ||
             (json.contains("else") && kind.from.empty()))
             note(path,
-                 "must have from (and else), every (and not_in), or in and value, beside "
-                 "which one of from, every and except_every may stand");
+                 "must have `from` (optionally `else`), or `every` (optionally `not_in`), or `in` "
+                 "and `value` (optionally one of `from`, `every` and `except_every`)");
         return kind;
     }
 
@@ -328,13 +328,15 @@ class FamilyParser {
             if (of.is_number_unsigned() && of.get<std::size_t>() < rule.hf.size())
                 strand.of = of.get<std::size_t>();
             else
-                note(at + ".of", "must be the number of one of hf, from 0");
+                note(at + ".of", "must be an index into `hf`, counted from 0");
             strand.rows = text(strands[i], at, "rows");
             strand.begin = or_first(choice(strands[i], at, "begin"), "0");
             strand.times = or_first(choice(strands[i], at, "times"), "1");
             strand.step = or_first(choice(strands[i], at, "step"), "0");
             if (strand.times != "1" && !strands[i].contains("step"))
-                note(at + ".step", "must be given beside times: the rows from one to the next");
+                note(at + ".step",
+                     "must be given together with `times`: the number of rows from one repetition "
+                     "to the next");
             strand.block = or_first(choice(strands[i], at, "block"), strand.rows.c_str());
             rule.strands.push_back(std::move(strand));
         }

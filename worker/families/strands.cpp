@@ -60,11 +60,12 @@ Result<void> check_strands(const NativeTensor& tensor) {
         for (const Run& run : runs) {
             if (run.begin > next) break;
             if (run.begin < next)
-                return wrong(tensor, source, "two strands take row " + std::to_string(run.begin));
+                return wrong(tensor, source,
+                             "two strands contain row " + std::to_string(run.begin));
             next = run.end;
         }
         if (next != tensor.sources[source].shape[0])
-            return wrong(tensor, source, "no strand takes row " + std::to_string(next));
+            return wrong(tensor, source, "no strand contains row " + std::to_string(next));
     }
     return {};
 }

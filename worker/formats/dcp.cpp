@@ -105,7 +105,7 @@ class MetadataReader {
         const PickleId* transforms = field(info, "transform_descriptors");
         if (transforms != nullptr && !pickle_.is(*transforms, PickleKind::None) &&
             !pickle_.at(*transforms).items.empty())
-            return corrupt(name + " is compressed or encrypted, which we do not read");
+            return corrupt(name + " is compressed or encrypted, which Roll does not read");
         return DcpExtent{file, *begin, *size};
     }
 
@@ -125,7 +125,7 @@ class MetadataReader {
         const auto dtype = dtype_of_torch(pickle_.at(type).text);
         if (!dtype)
             return corrupt(name + " has the element type " + pickle_.at(type).text +
-                           ", which we do not read");
+                           ", which Roll does not read");
         return *dtype;
     }
 

@@ -68,7 +68,7 @@ class PickleMachine {
     // Charges memory that is kept until the end.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
-            wrong("takes more memory than the limit for its size");
+            wrong("needs more memory than the limit for its size");
         else
             memory_left_ -= bytes;
     }
@@ -223,7 +223,7 @@ class PickleMachine {
         if (raw.empty()) return;
         const char op = raw[0];
         if (!simple(op) && !sized(op) && !container(op) && !object(op))
-            wrong("has an opcode that we do not read");
+            wrong("has an opcode that Roll does not read");
     }
 
     bool simple(char op) {

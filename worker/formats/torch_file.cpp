@@ -158,7 +158,8 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
     tensor::StridedView view;
     const std::string& type = pickle_.at(typed ? arguments.items[6] : id.items[1]).text;
     const auto dtype = typed ? dtype_of_torch(type) : dtype_of_storage(type);
-    if (!dtype) return corrupt("a tensor has the element type " + type + ", which we do not read");
+    if (!dtype)
+        return corrupt("a tensor has the element type " + type + ", which Roll does not read");
     view.info.dtype = *dtype;
 
     const auto shape = integers_of(pickle_, arguments.items[2]);
@@ -228,7 +229,7 @@ Result<std::optional<tensor::StridedView>> TorchFile::tensor(PickleId id) const 
 
 Result<StateDict> TorchFile::state_dict(PickleId id) const {
     const std::vector<PickleId>* entries = pickle_.entries_of(id);
-    if (entries == nullptr) return corrupt("what should be a state dict is not a dict");
+    if (entries == nullptr) return corrupt("the state dict is not a dict");
     StateDict result;
     std::map<std::string_view, int> seen;
     for (std::size_t i = 0; i + 1 < entries->size(); i += 2) {

@@ -298,11 +298,11 @@ TEST(Families, CheckFindsRowsThatNoStrandTakes) {
     };
     EXPECT_EQ(strand([](Json&) {}), "");
     const std::string silent = strand([](Json& json) { json.erase("step"); });
-    EXPECT_NE(silent.find("step must be given beside times"), std::string::npos) << silent;
+    EXPECT_NE(silent.find("step must be given together with `times`"), std::string::npos) << silent;
     const std::string twice = strand([](Json& json) { json["step"] = "kv_channels"; });
-    EXPECT_NE(twice.find("two strands take row 6 of"), std::string::npos) << twice;
+    EXPECT_NE(twice.find("two strands contain row 6 of"), std::string::npos) << twice;
     const std::string none = strand([](Json& json) { json["rows"] = "kv_channels / 2"; });
-    EXPECT_NE(none.find("no strand takes row 3 of"), std::string::npos) << none;
+    EXPECT_NE(none.find("no strand contains row 3 of"), std::string::npos) << none;
 }
 
 // A conversion takes the file as it is: what its strands leave out is refused there, too.
@@ -315,10 +315,10 @@ TEST(Families, ATensorOfWhichRowsAreLeftOutIsRefused) {
     EXPECT_TRUE(check_strands(tensor));
     tensor.strands[0].step = 0;  // rows 0 to 2 twice, 3 to 5 never; the count is right
     EXPECT_EQ(check_strands(tensor).error().message,
-              "fused: two strands take row 0 of hf, which has 24 rows");
+              "fused: two strands contain row 0 of hf, which has 24 rows");
     tensor.strands[0] = {0, 1, 3, 2, 3, 12};
     EXPECT_EQ(check_strands(tensor).error().message,
-              "fused: no strand takes row 0 of hf, which has 24 rows");
+              "fused: no strand contains row 0 of hf, which has 24 rows");
     tensor.strands[0] = {0, 0, std::int64_t{1} << 40U, std::int64_t{1} << 40U, 3, 12};
     EXPECT_FALSE(check_strands(tensor)) << "no size overflows";
 }
