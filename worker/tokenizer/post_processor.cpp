@@ -34,13 +34,14 @@ Result<void> add_template(JsonReader& reader, PostProcessor& result) {
     bool text_seen = false;
     for (const Json& piece : *pieces) {
         if (piece.is_object() && piece.contains("Sequence")) {
-            if (std::exchange(text_seen, true)) return refuse("the template has the text twice");
+            if (std::exchange(text_seen, true))
+                return refuse("the template has the placeholder of the text (Sequence) twice");
             continue;
         }
         if (!piece.is_object()) return refuse("a piece is neither SpecialToken nor Sequence");
         ROLL_TRY_VOID(append_special(piece, specials, text_seen ? after : before));
     }
-    if (!text_seen) return refuse("the text is not in it");
+    if (!text_seen) return refuse("the template lacks the placeholder of the text (Sequence)");
     result.before.insert(result.before.begin(), before.begin(), before.end());
     result.after.insert(result.after.end(), after.begin(), after.end());
     return reader.finish();

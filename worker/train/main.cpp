@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
     Arguments arguments;
     CLI::App app("Run one rank of a Roll train job, sample text or report a plan");
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
-    app.add_option("--rank", arguments.rank, "This rank in the job's world");
+    app.add_option("--rank", arguments.rank, "Number of this rank in the job, from 0");
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
     sampling->add_option("DIR", arguments.directory, "Model with its tokenizer")->required();
     sampling->add_option("PROMPT", arguments.prompt, "Text to continue")->required();
@@ -116,7 +116,8 @@ int main(int argc, char** argv) {
         ->add_option("--max-tokens", arguments.text.max_tokens, "Maximum number of tokens to add")
         ->check(CLI::PositiveNumber);
     sampling
-        ->add_option("--temperature", arguments.text.temperature, "0: always the most likely token")
+        ->add_option("--temperature", arguments.text.temperature,
+                     "Sampling temperature; 0 always takes the most likely token")
         ->check(CLI::NonNegativeNumber);
     sampling
         ->add_option("--top-p", arguments.text.top_p,

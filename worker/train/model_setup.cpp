@@ -22,11 +22,11 @@ void check_sizes(const spec::TrainSpec& spec, const ModelSetup& setup) {
     const std::int64_t ids = setup.tokenizer->tokenizer.vocab_size();
     if (config.vocab < ids && spec.tokenizer == "bytes")
         refuse("model.vocab_size: " + std::to_string(config.vocab) +
-               " is too small for the tokenizer bytes, which needs 256");
+               " is too small; the tokenizer `bytes` needs at least 256");
     if (config.vocab < ids)
         refuse("tokenizer: " + spec.tokenizer + " has ids up to " + std::to_string(ids - 1) +
                ", but the model's embedding has " + std::to_string(config.vocab) +
-               " rows; set tokenizer to the model's own, or raise model.vocab_size to " +
+               " rows; set `tokenizer` to the model's own, or raise model.vocab_size to " +
                std::to_string((ids + 63) / 64 * 64));
     if (spec.seq_length > config.positions_max)
         refuse("train.seq_length: " + std::to_string(spec.seq_length) +
@@ -63,7 +63,8 @@ void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
     for (const fs::path& place : places)
         if (tokenizer::has_tokenizer(place)) return take_tokenizer(setup, place);
     refuse("tokenizer: " + spec.tokenizer +
-           " has no tokenizer.json; name a directory that has one, or bytes");
+           " has no tokenizer.json; set `tokenizer` to a directory that has one, or to the value "
+           "`bytes`");
 }
 
 // Takes the job's tokenizer and warns if it differs from the one of the weights.

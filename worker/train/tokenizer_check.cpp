@@ -21,7 +21,7 @@ std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std
     const auto compared = tokenizer::compare_ids(tokenizer.tokenizer, own->tokenizer);
     const std::string found = std::to_string(compared.differ) + " of " +
                               std::to_string(compared.looked_at) +
-                              " compared ids stand for another text";
+                              " compared token ids decode to different text in the two tokenizers";
     if (!compared.of_one_vocabulary())
         throw RankFailure(2, "tokenizer: " + name + " is not the one of the weights in " + home +
                                  ": " + found + "; set tokenizer to " + home +

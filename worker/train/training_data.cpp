@@ -121,8 +121,8 @@ bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) c
     if (same && !*same)
         throw RankFailure(2, "data.verify: " + path.string() + " is not the text from which " +
                                  prepared.bin.string() +
-                                 " was made, although size and time are the same; delete the .bin "
-                                 "and its .idx to make them again");
+                                 " was made, although its size and modification time are the same; "
+                                 "delete the .bin and its .idx to make them again");
     return same.has_value();
 }
 
@@ -132,8 +132,10 @@ void Opener::tell(const fs::path& path, const data::Prepared& prepared, const da
         std::printf("%s no longer exists; the tokens that were made from it are used\n",
                     path.c_str());
     if (prepared.was_stale)
-        std::printf("%s has changed, but not its size and time; its tokens are made again\n",
-                    path.c_str());
+        std::printf(
+            "the content of %s has changed although its size and modification time have not; its "
+            "tokens are made again\n",
+            path.c_str());
     std::printf("%s: %zu documents, %zu tokens, in %.1f s; %s\n", path.c_str(), file.documents(),
                 file.tokens().size(), seconds, prepared.bin.c_str());
     if (prepared.bad_lines > 0)

@@ -85,9 +85,10 @@ Result<void> TokenFile::read_index(const fs::path& path) {
         if (length < 0 || offset < 0 ||
             static_cast<std::size_t>(offset) + static_cast<std::size_t>(length) * element_ !=
                 bytes.size())
-            return corrupt(path, fmt::format("its last sequence does not end where its .bin of "
-                                             "{} bytes ends: one of the two is truncated",
-                                             bytes.size()));
+            return corrupt(path,
+                           fmt::format("has a last sequence that does not end at the end of its "
+                                       ".bin ({} bytes): one of the two files is truncated",
+                                       bytes.size()));
     } else if (!bytes.empty()) {
         return corrupt(path, "lists no sequence, but its .bin is not empty");
     }
