@@ -209,8 +209,9 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     Json document = job.value("spec", Json());  // the job file with every default in it
     const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
     if (kind != "train" && kind != "resume") {
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("job {} is not a training job; resume continues only those", id));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("job {} is not a training job; resume continues only training jobs", id));
     }
     document["kind"] = "resume";
     document["resume"] = {{"job", id}};
