@@ -74,7 +74,7 @@ Result<CurveKeys> load_curve_keys(const std::filesystem::path& directory, const 
     const std::string secret = key_in(text);
     if (secret.empty())
         return fail(ErrorCode::Corrupt, "the file " + file.string() + " contains no CURVE key",
-                    "delete it; the next start creates a new pair");
+                    "delete this file; the next start creates a new pair of keys");
     return CurveKeys{public_of(secret), secret};
 }
 
