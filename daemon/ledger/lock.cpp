@@ -37,8 +37,9 @@ Result<Lock> Lock::take(const std::filesystem::path& directory) {
                     "cannot open " + path.string() + ": " + std::generic_category().message(errno));
     }
     if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-        return fail(ErrorCode::Refused, "another rolld serves " + directory.string(),
-                    "use that one, end it with `rollctl down`, or give another --dir");
+        return fail(
+            ErrorCode::Refused, "another rolld serves " + directory.string(),
+            "use that rolld, stop it with `rollctl down`, or start this one with another --dir");
     }
     return lock;
 }

@@ -74,9 +74,9 @@ std::string describe_allocation(const std::string& kind, const Json& body) {
         return allocation + " is Slurm's job " + text_of(body, "slurm_job");
     if (kind == "allocation_granted") return allocation + " granted";
     if (kind == "allocation_returned") return allocation + " was queued again by Slurm";
-    if (kind == "allocation_releasing") return with_reason(allocation + " goes back", body);
+    if (kind == "allocation_releasing") return with_reason(allocation + " is being released", body);
     if (kind == "allocation_ended") return with_reason(allocation + " ended", body);
-    if (kind == "pilot_joined") return "worker came with " + allocation;
+    if (kind == "pilot_joined") return "worker connected from " + allocation;
     return kind;
 }
 
@@ -94,10 +94,10 @@ std::string describe(const std::string& kind, const Json& body) {
         return "priority set to " + text_of(body, "priority") + by_whom(body);
     if (kind == "job_cancel_requested")
         return with_reason("cancel requested" + by_whom(body), body);
-    if (kind == "job_requeued") return "back to the queue";
+    if (kind == "job_requeued") return "returned to the queue";
     if (kind == "policy_set") return "rolld.yaml was read again and has changed";
     if (kind == "secrets_known")
-        return fmt::format("secrets were set or removed: there are {}", body.at("names").size());
+        return fmt::format("secrets were set or removed: {} are stored", body.at("names").size());
     if (kind == "use_carried")
         return "use of " + text_of(body, "user") + ", including jobs that are forgotten";
     if (kind == "job_due") return "is due";
@@ -111,7 +111,7 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "worker_drained")
         return "worker draining: " + text_of(body, "draining") + by_whom(body);
     if (kind == "machine_excluded")
-        return with_reason("nothing new on " + text_of(body, "machine"), body);
+        return with_reason("no new jobs on " + text_of(body, "machine"), body);
     if (kind == "machine_forgiven")
         return text_of(body, "machine") + " is used again" + by_whom(body);
     if (kind == "worker_quiet")

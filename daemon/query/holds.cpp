@@ -134,7 +134,7 @@ class Finder {
             return add("cron",
                        fmt::format("the next job is queued at {} ({})",
                                    to_iso8601(core::due_at(job_)), job_.spec.cron),
-                       fmt::format("rollctl update {} begin=now queues one now", id_.value));
+                       fmt::format("rollctl update {} begin=now queues a job now", id_.value));
         if (job_.due) return;
         const std::string begin = job_.spec.begin ? to_iso8601(*job_.spec.begin) : "";
         if (job_.not_before < core::due_at(job_))
@@ -245,7 +245,7 @@ class Finder {
         const int priority = state_.jobs.at(first->job).spec.priority + 1;
         const std::string until =
             first->at ? fmt::format("which starts no later than {}", to_iso8601(*first->at))
-                      : "whose start time is unknown: it waits for attempts without "
+                      : "whose start time is unknown, because that job waits for attempts without "
                         "resources.time";
         add("reservation",
             fmt::format("free capacity is reserved for job {}, {}", first->job.value, until),
@@ -326,8 +326,8 @@ static std::vector<Hold> unheard(const core::State& state, const core::Job& job)
              fmt::format("{} is not reachable: the job's processes there may run until it "
                          "has been silent for 35 s",
                          node),
-             fmt::format("the job continues if {0} reconnects by then, else it restarts; "
-                         "at once if roll-worker is restarted on {0}",
+             fmt::format("the job continues if {0} reconnects by then, else it restarts; it "
+                         "restarts at once if roll-worker is restarted on {0}",
                          node)});
     }
     return all;

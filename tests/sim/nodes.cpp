@@ -183,7 +183,8 @@ void World::carry_out(Node& node, const agent::Publish& publish) {
     const Instant at = node.clock + std::chrono::seconds(chance(20) ? random_.between(1, 20) : 0);
     agent::Published result{.attempt = publish.attempt, .step = publish.step, .done = {}};
     if (at >= publish.before) {
-        result.done = fail(ErrorCode::Unavailable, "the lease ran out before it was published");
+        result.done =
+            fail(ErrorCode::Unavailable, "the lease ended before the checkpoint was published");
     } else if (chance(5)) {
         result.done = fail(ErrorCode::Failed, "no such directory");
     } else {

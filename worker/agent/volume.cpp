@@ -22,7 +22,8 @@ Published publish_now(const Publish& publish) {
     if (boot_now() < publish.before)
         result.done = rename_new(publish.from, publish.to);
     else
-        result.done = fail(ErrorCode::Unavailable, "the lease ran out before it was published");
+        result.done =
+            fail(ErrorCode::Unavailable, "the lease ended before the checkpoint was published");
     return result;
 }
 

@@ -15,10 +15,10 @@ std::string hopeless(const spec::After& after) {
     const std::string job =
         (after.array ? "a job of array " : "job ") + std::to_string(after.job.value);
     if (after.condition == Condition::Failed)
-        return job + " ended well, and this job waits for its failure";
+        return job + " succeeded, but this job waits for it to fail";
     if (after.condition == Condition::Exported)
-        return job + " or its export did not end well, and this job waits for that";
-    return job + " did not end well, and this job waits for that";
+        return job + " or its export did not succeed, but this job waits for both to succeed";
+    return job + " did not succeed, but this job waits for it to succeed";
 }
 
 // Collects the queued jobs that end in this turn and the dependents that end with them, in order,

@@ -54,7 +54,7 @@ TEST_F(Open, FailsWhereOneOfItsJobsDidNotEndWell) {
     desk.tell(Close{group});
     desk.exit(good, Outcome::Done);
     EXPECT_EQ(phase(group), JobPhase::Failed);
-    EXPECT_EQ(desk.job(group).reason, "1 of its 2 jobs did not end well");
+    EXPECT_EQ(desk.job(group).reason, "1 of its 2 jobs did not succeed");
 }
 
 TEST_F(Open, WhatComesAfterItWaitsForAllOfIt) {

@@ -148,7 +148,7 @@ TEST_F(Behind, FallsWithTheFirstFailure) {
     EXPECT_EQ(phase(1), JobPhase::Running);
     EXPECT_EQ(phase(3), JobPhase::Cancelled);
     EXPECT_EQ(desk.job(JobId{4}).reason,
-              "a job of array 1 did not end well, and this job waits for that");
+              "a job of array 1 did not succeed, but this job waits for it to succeed");
 }
 
 TEST_F(Behind, FallsAtOnceWithAllThatFollowsIt) {
