@@ -1,4 +1,4 @@
-// Runs one task at a time on a thread beside training. poll() or wait() returns the task's error.
+// Runs one task at a time on a thread beside training. poll() and wait() return the task's outcome.
 // start, poll and wait must be called from one thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace roll::checkpoint {
 
-// Returns the directory that the task created.
+// A task, which returns the directory that it created.
 using Work = std::function<Result<std::string>()>;
 
 class Background {
@@ -19,7 +19,7 @@ class Background {
     Background() = default;
     Background(const Background&) = delete;
     Background& operator=(const Background&) = delete;
-    ~Background();  // waits; discards the outcome
+    ~Background();  // waits for the task; discards its outcome
 
     bool busy() const { return outcome_.valid(); }
     void start(Work work);                      // requires !busy()

@@ -13,47 +13,49 @@
 namespace roll::checkpoint {
 
 struct Choice {
-    std::optional<std::filesystem::path> directory;  // nullopt if none verifies
+    std::optional<std::filesystem::path> directory;  // nullopt if no checkpoint is suitable
     Manifest manifest;                               // manifest of `directory`
-    std::vector<std::filesystem::path> skipped;      // newer ones that were not chosen,
-    std::vector<std::string> reasons;                // each with one sentence why
-    std::vector<std::filesystem::path> damaged;      // skipped ones that do not verify
+    std::vector<std::filesystem::path> skipped;      // newer checkpoints that were not chosen
+    std::vector<std::string> reasons;                // one sentence for each of `skipped`
+    std::vector<std::filesystem::path> damaged;      // those of `skipped` that do not verify
 };
 
-// Returns the step with the lowest validation loss, from the newest readable state; attempts pass
-// it on. Returns nullopt if there was no validation.
+// Returns the step with the lowest validation loss that the newest readable state records; nullopt
+// if it records no validation. One state suffices because each attempt takes the record over from
+// the previous one.
 std::optional<std::int64_t> best_step(std::span<const std::filesystem::path> newest_first);
 
-// Moves the checkpoints of `step` to the front. Pure.
+// Returns the directories with the checkpoints of `step` in front, otherwise in the same order.
+// Pure.
 std::vector<std::filesystem::path> with_step_first(
     std::span<const std::filesystem::path> newest_first, std::int64_t step);
 
 enum class For { Weights, Resume };  // purpose of a checkpoint
 
-// Returns the first of `newest_first` whose bytes all verify; for Resume it must have optimizer
-// state. Reads files.
+// Returns the first of `newest_first` whose bytes all verify. For Resume, it must also have
+// optimizer state. Reads the files.
 Choice choose_newest(std::span<const std::filesystem::path> newest_first, For use = For::Weights);
 
-// A recorded checkpoint of the job, as retention sees it.
+// A recorded checkpoint of the job, with the properties that decide if it is kept.
 struct Kept {
     Name name;
-    bool usable = true;     // false: was damaged at start
+    bool usable = true;     // false: it was found damaged when the attempt started
     bool optimizer = true;  // false: its optimizer state was dropped
     friend bool operator==(const Kept&, const Kept&) = default;
 };
 
-// The rule for keeping a job's checkpoints. The newest has the highest step, then the latest
-// writer.
+// Says which of a job's checkpoints are kept. Checkpoints are ordered by step, and those of one
+// step by writer; the newest is the last.
 struct Retention {
     std::int64_t keep = 2;        // keep this many of the newest, at least 1
-    std::int64_t keep_every = 0;  // also keep the newest of each multiple of this step; 0: none
+    std::int64_t keep_every = 0;  // also keep the newest at each multiple of this step; 0: none
     std::int64_t optimizer = 0;   // keep optimizer state in this many of the newest; 0: in all
-    std::optional<Name> resumed_from = std::nullopt;       // kept until a newer one is recorded
-    std::optional<std::int64_t> best_step = std::nullopt;  // the newest of this step is kept
+    std::optional<Name> resumed_from = std::nullopt;  // kept until a newer checkpoint is recorded
+    std::optional<std::int64_t> best_step = std::nullopt;  // its newest checkpoint is kept
 };
 
-// Returns the checkpoints of `recorded` that may be deleted. Damaged ones are not counted and may
-// be deleted once there is a usable one. Pure.
+// Returns the checkpoints of `recorded` that may be deleted. Damaged checkpoints do not count as
+// kept, and may be deleted once there is a usable one. Pure.
 std::vector<Name> to_delete(std::vector<Kept> recorded, const Retention& rule);
 
 // Returns the checkpoints of `recorded` whose optimizer state may be dropped. Pure.

@@ -36,9 +36,10 @@ Result<Manifest> decode_manifest(std::string_view json);
 // Lists and hashes every regular file below the directory except the manifest.
 Result<std::vector<FileEntry>> hash_files(const std::filesystem::path& directory);
 
-// Reads every byte. Fails with Corrupt and the first file that is missing, has another size or
-// other bytes, or is not listed; with NotFound if there is no directory or manifest. Unlisted
-// optimizer state is allowed: its writer died while dropping it.
+// Reads and checks every byte, and returns the manifest. Fails with NotFound if there is no
+// directory or no manifest. Fails with Corrupt if a file is missing, has another size or other
+// bytes, or is not listed; the message names the first such file. Optimizer state may be unlisted,
+// because a process may have died while it dropped that state.
 Result<Manifest> verify(const std::filesystem::path& directory);
 
 }  // namespace roll::checkpoint

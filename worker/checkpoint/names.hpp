@@ -20,7 +20,8 @@ struct Name {
 std::string final_name(const Name& name);
 std::string staged_name(const Name& name);
 
-// Return nullopt for another kind of name. A staged or trashed name is not a final name.
+// Parse a directory's name; nullopt if it is a name of another kind. A staged or trashed name is
+// not a final name.
 std::optional<Name> parse_final_name(std::string_view text);
 std::optional<Name> parse_staged_name(std::string_view text);
 

@@ -13,18 +13,18 @@
 
 namespace roll::checkpoint {
 
-// Writes the checkpoint's files below `directory`, and creates the directories that it needs.
+// Writes a checkpoint's files below `directory`, and creates the directories that they need.
 using Fill = std::function<Result<void>(const std::filesystem::path& directory)>;
 
 // Creates CHECKPOINTS/.step-..., fills it, syncs every file and directory, then writes and syncs
-// the manifest. Returns the staged directory. Removes it if `fill` fails or throws. A full disk is
-// ErrorCode::Refused.
+// the manifest. Returns the staged directory. If `fill` fails or throws, removes that directory.
+// Fails with Refused if the disk is full.
 Result<std::filesystem::path> stage(const std::filesystem::path& checkpoints, const Name& name,
                                     const Fill& fill);
 
 // Deletes a published checkpoint. Renames it to a hidden name first, so a crash never leaves a
-// final name that does not verify. A missing checkpoint is no error. The next call deletes the
-// remains of a failed one.
+// published checkpoint that does not verify. A missing checkpoint is no error. After a failure,
+// another call deletes what is left.
 Result<void> remove(const std::filesystem::path& checkpoints, const Name& name);
 
 // Deletes the optimizer state of a published checkpoint. Rewrites the manifest first, so the

@@ -29,7 +29,7 @@ Result<Layout> decode_layout(const Json& json) {
 }  // namespace
 
 bool note_validation(State& state, double loss, double min_delta) {
-    if (!std::isfinite(loss)) {  // no loss would ever be lower than NaN
+    if (!std::isfinite(loss)) {  // a NaN recorded as best would stay the best
         ++state.stale_validations;
         return false;
     }

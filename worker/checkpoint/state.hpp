@@ -31,15 +31,15 @@ struct State {
     std::int64_t samples = 0;  // sequences consumed; also the sampler's next index
     std::int64_t tokens = 0;   // tokens consumed
     std::uint64_t seed = 0;
-    std::string dtype;                      // train.precision: "fp32", "fp64", "bf16"
-    Layout layout;                          // the writer's; a reader's may differ
-    std::int64_t train_tokens = 0;          // tokens in the corpus; another number means other data
-    std::int64_t seq_length = 0;            // the same check; 0: unknown
-    std::vector<std::string> data;          // the same check, per training file: hash of samples
-                                            // and, if known, of the whole file; empty: unknown
-    double loss = 0;                        // loss of the last step
-    std::optional<double> valid_loss;       // of the last validation, in nats per token
-    std::optional<double> best_valid_loss;  // the lowest so far
+    std::string dtype;                 // train.precision: "fp32", "fp64", "bf16"
+    Layout layout;                     // of the run that wrote it; a resumed run may use another
+    std::int64_t train_tokens = 0;     // tokens in the corpus; another number means other data
+    std::int64_t seq_length = 0;       // in tokens; another length means other data; 0: unknown
+    std::vector<std::string> data;     // a hash of each training file: of samples and, if known, of
+                                       // the whole file; empty: unknown
+    double loss = 0;                   // loss of the last step
+    std::optional<double> valid_loss;  // loss of the last validation, in nats per token
+    std::optional<double> best_valid_loss;  // the lowest validation loss so far
     std::int64_t best_step = 0;
     std::int64_t clipped_steps = 0;      // steps whose gradient was clipped
     std::int64_t stale_validations = 0;  // consecutive validations without improvement
@@ -47,8 +47,9 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Counts a validation. Returns true if its loss is the lowest so far. The validation counts as
-// stale unless its loss is below the best by more than `min_delta`; a non-finite loss is stale.
+// Records a validation's loss in `state`. Returns true if it is the lowest loss so far. The
+// validation counts as stale unless its loss is below the best by more than `min_delta`; a
+// non-finite loss is stale.
 bool note_validation(State& state, double loss, double min_delta);
 
 std::string encode(const State& state);
