@@ -65,7 +65,7 @@ std::set<std::string> fields_of(const Family& family) {
     return fields;
 }
 
-// Native fields, and the dot-separated words of native tensor names.
+// Known names: native fields, and the dot-separated words of native tensor names.
 struct Names {
     std::set<std::string> fields;
     std::set<std::string> words;
@@ -136,7 +136,8 @@ Result<void> check_fields(const Family& family) {
     return {};
 }
 
-// Assigns sample values to the fields in expressions; fields that the family computes are computed.
+// Assigns sample values to the fields that expressions use. Computes the fields for which the
+// family has arithmetic.
 class SampleSizes {
   public:
     SampleSizes(const Family& family, std::size_t round) : family_(family), next_(round) {}
@@ -182,7 +183,8 @@ Result<void> try_rows(const Family& family, const WeightRule& rule, std::size_t 
     return {};
 }
 
-// Tries several sizes: if a size does not divide, that try proves nothing about the rows.
+// Checks the strands of a rule with several sample sizes, because sizes that do not divide prove
+// nothing about the rows.
 Result<void> check_rows(const Family& family, const WeightRule& rule) {
     if (rule.operation != Operation::Strands) return {};
     constexpr std::size_t kRounds = 8;

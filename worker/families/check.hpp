@@ -6,10 +6,10 @@
 
 namespace roll::families {
 
-// Fails with InvalidArgument and the first problem: a condition or arithmetic that uses a native
-// field which neither "config" nor "constants" sets; a native field or tensor name that looks like
-// a misspelt name of the built-in families; strands that omit rows or use some twice, tried with
-// sample sizes.
+// Fails with InvalidArgument; the message is the first of these problems. A condition or arithmetic
+// uses a native field that neither "config" nor "constants" sets. A native field or tensor name
+// looks like a misspelt name of the built-in families. Strands, tried with sample sizes, omit rows
+// or use some twice.
 Result<void> check_family(const Family& family);
 
 }  // namespace roll::families

@@ -1,4 +1,4 @@
-// The files of schemas/families at build time. The build generates embedded.cpp.
+// The files of schemas/families as part of the program. The build generates embedded.cpp from them.
 #pragma once
 
 #include <span>

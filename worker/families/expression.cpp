@@ -96,7 +96,7 @@ class Parser {
 
 namespace {
 
-// Returns nullptr if the value is absent.
+// Returns the value at "a.b" in nested objects, which may be null; nullptr if it is absent.
 const Json* found_at(const Json& config, const std::string& path) {
     const Json* value = &config;
     std::size_t begin = 0;

@@ -1,5 +1,5 @@
 // The arithmetic of family files, such as "num_attention_heads * kv_channels", over a config's
-// integers. It has + - * / and parentheses. A division must have no remainder; a list means its
+// integers. It has + - * / and parentheses. A division must have no remainder. A list counts as its
 // length. Pure.
 #pragma once
 
@@ -12,8 +12,9 @@
 
 namespace roll::families {
 
-// Looks names up in `values`, and "hf.a.b" in its nested objects. Fails with InvalidArgument and
-// the name that is missing or the division with a remainder.
+// Returns the value of the expression. Names are keys of `values`; "hf.a.b" is a key in nested
+// objects. Fails with InvalidArgument if a name is missing or a division has a remainder; the
+// message quotes the name or the division.
 Result<std::int64_t> evaluate(std::string_view expression, const Json& values);
 
 // Returns the value at "a.b" in nested objects; nullptr if it is absent or null.

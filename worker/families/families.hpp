@@ -12,12 +12,14 @@ namespace roll::families {
 
 class Families {
   public:
-    // Reads ROLL_FAMILIES from the environment. Fails with InvalidArgument and the invalid file.
+    // Loads all families. Reads ROLL_FAMILIES from the environment. Fails with InvalidArgument if a
+    // file is invalid; the message names the file.
     static Result<Families> load();
-    // Loads the family of one model type; without ROLL_FAMILIES reads no other files.
+    // Loads the family of one model type. Reads no other family's file unless ROLL_FAMILIES is set.
     static Result<Families> load_for(const std::string& model_type);
 
-    // Fails with NotFound and the list of families.
+    // Returns the family that covers a model type. Fails with NotFound; the message lists the
+    // families.
     Result<const Family*> find(const std::string& model_type) const;
     const std::map<std::string, Family>& all() const { return families_; }
 

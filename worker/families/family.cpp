@@ -40,7 +40,7 @@ std::optional<Value> by_name(const std::array<std::pair<const char*, Value>, n>&
     return std::nullopt;
 }
 
-// Parses one file. Keeps the first problem with its path.
+// Parses one file. Records the first problem with its path.
 class FamilyParser {
   public:
     explicit FamilyParser(std::string where) : where_(std::move(where)) {}
@@ -123,7 +123,7 @@ class FamilyParser {
         return result;
     }
 
-    // Parses a native field's sources and, optionally, its value if the HuggingFace config has
+    // Parses the sources of each native field, and the values to use if the HuggingFace config has
     // none.
     void parse_config(const Json& config, Family& family) {
         for (const auto& [native, source] : config.items()) {
@@ -163,7 +163,7 @@ class FamilyParser {
         return kind;
     }
 
-    // Returns 0 if the key is absent.
+    // Returns the key's integer, or 0 if the key is absent. Reports a value below `least`.
     std::int64_t number(const Json& json, const std::string& path, const char* key,
                         std::int64_t least) {
         if (!json.contains(key)) return 0;
@@ -342,14 +342,16 @@ class FamilyParser {
         }
     }
 
-    // Without mtp_from, MTP layers continue the decoder's layer numbers, so names need {layer}.
+    // Reports names without {layer} if there is no mtp_from, because MTP layers then continue the
+    // decoder's layer numbers.
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)
                 note(path + ".hf", "must have {layer} where native has it: " + name);
     }
 
-    // A name without {layer} would be the same tensor in every layer.
+    // Reports names that lack a placeholder, because a name without {layer} would be the same
+    // tensor in every layer.
     void check_placeholders(const WeightRule& rule, const std::string& path) {
         std::vector<std::string> placeholders{"{layer}", "{expert}"};
         for (const auto& [name, count] : rule.repeat) placeholders.push_back(name);

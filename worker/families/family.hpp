@@ -33,12 +33,12 @@ enum class Split { None, Column, Row };
 // Mtp: the multi-token-prediction layers, which follow the decoder's layers.
 enum class Stage { Layer, First, Last, Mtp };
 
-// Selects the layers of a kind from the HuggingFace config. `in` names a list with a word per
-// layer; layers with the word `value` are selected. Without `in`, or if the config lacks the list,
-// a layer is selected if all other fields allow it: its number is at least `from` (`from_else` if
-// the config lacks the key), layer + 1 is divisible by `every`, `not_in` does not list it, and
-// layer + 1 is not divisible by `except_every`. A field that is empty, or whose key the config
-// lacks, allows every layer.
+// Selects the layers of a kind from the HuggingFace config. `in` is the key of a list with one word
+// per layer; layers with the word `value` are selected. Without `in`, or if the config lacks the
+// list, a layer is selected if it meets four conditions: its number is at least `from` (`from_else`
+// if the config lacks the key); layer + 1 is divisible by `every`; `not_in` does not list it; layer
+// + 1 is not divisible by `except_every`. A condition is met if its field is empty, or if the
+// config lacks the key in it.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;
@@ -49,11 +49,11 @@ struct LayerKind {
     std::int64_t except_every = 0;
 };
 
-// Selects rows of one source, which is divided into as many blocks as the rule has groups. Block g
-// gives rows [begin + g * block + t * step, + rows) for t = 0 ... times - 1. All fields but `of`
-// are arithmetic.
+// Selects rows of one source, which is divided into as many blocks as the rule has groups. In block
+// g it selects `rows` rows from row begin + g * block + t * step on, for t = 0 ... times - 1. All
+// fields but `of` are arithmetic (expression.hpp).
 struct StrandRule {
-    std::size_t of = 0;  // the source's index
+    std::size_t of = 0;  // index of the source
     std::string begin = "0";
     std::string rows;
     std::string times = "1";
@@ -62,20 +62,22 @@ struct StrandRule {
 };
 
 struct WeightRule {
-    std::string native;  // may contain {layer} or {mtp}, {expert}, and names in `repeat`
+    std::string native;  // name; may contain {layer} or {mtp}, {expert}, keys of `repeat`
     std::vector<std::string> hf;
-    // One shape per source, or one for all. Qkv: the shape of one head.
+    // Shapes of the sources: one per source, or one for all. For Qkv, the shape of one head.
     std::vector<std::vector<std::string>> shapes;
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::string condition;  // a native config field, or !field; empty: always true
     std::string layers;     // a layer kind, or !kind; empty: every layer
-    // For Strands. Tensor parallelism splits the groups. Rows are ordered by group or by strand.
+    // For Strands: the number of groups, which tensor parallelism splits. `by_group` orders the
+    // rows by group; otherwise they are ordered by strand.
     std::string groups;
     bool by_group = false;
     std::vector<StrandRule> strands;
-    // Placeholder name -> count: adds one tensor per number from 0. Only for rules without a layer.
+    // Placeholder -> count: the rule gives one tensor per number from 0 to count - 1. Only for
+    // rules without a layer.
     std::map<std::string, std::string> repeat;
     double add = 0;           // native = HuggingFace + add, rounded to the tensor's type
     bool keeps_fp32 = false;  // a cast to another type leaves it F32
@@ -88,7 +90,7 @@ enum class Packing { Stacked, Transposed, Interleaved };
 
 struct PackedRule {
     std::string hf;               // contains {layer}
-    std::vector<std::string> of;  // contain {layer} and {expert}
+    std::vector<std::string> of;  // packed tensors; contain {layer} and {expert}
     Packing packing = Packing::Stacked;
     std::string condition;  // a native config field; if false, the tensors are not packed
     std::string layers;
@@ -101,7 +103,7 @@ struct CarriedRule {
     Stage stage = Stage::First;
 };
 
-// A HuggingFace file stores tensor `of` a second time under `hf`, for each multi-token-prediction
+// A second name: HuggingFace files store tensor `of` again as `hf`, for each multi-token-prediction
 // layer.
 struct CopyRule {
     std::string hf;  // contains {layer}
@@ -111,13 +113,14 @@ struct CopyRule {
 
 struct Family {
     std::string name;
-    std::string model_type;                // the first of model_types; new configs get it
+    std::string model_type;                // the first of model_types; written to new configs
     std::vector<std::string> model_types;  // HuggingFace model types that the file covers
-    Json hf_defaults;                      // for configs created from sizes
-    std::vector<std::pair<std::string, std::vector<std::string>>> config;  // native <- HF paths
-    Json defaults;         // native values if the HuggingFace key is absent
-    Json nulls;            // native values if the key is null, unlike absent
-    Json constants;        // native
+    Json hf_defaults;                      // HuggingFace values of configs created from sizes
+    // Native fields, each with the HuggingFace paths that may set it.
+    std::vector<std::pair<std::string, std::vector<std::string>>> config;
+    Json defaults;         // native values to use if the HuggingFace key is absent
+    Json nulls;            // native values to use if the key is present and null
+    Json constants;        // native fields with fixed or computed values
     Json requires_values;  // HF key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;
     std::map<std::string, spec::RopeScaling::Kind> rope_types;  // by HuggingFace's name
@@ -134,7 +137,8 @@ struct Family {
     std::map<std::string, std::string> spellings;
 };
 
-// Fails with InvalidArgument, `where` and the path of the first problem.
+// Parses a family file. Fails with InvalidArgument; the message has `where` and the path of the
+// first problem.
 Result<Family> parse_family(std::string_view json, const std::string& where);
 
 const char* name_of(Operation operation);

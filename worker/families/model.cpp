@@ -8,7 +8,7 @@
 namespace roll::families {
 namespace {
 
-// Limits far above any model. They stop endless listing for a broken config.
+// Limits far above any model, so that a broken config cannot cause endless listing.
 constexpr std::int64_t kLayersMax = 10'000;
 constexpr std::int64_t kExpertsMax = 100'000;
 constexpr std::int64_t kTensorsMax = 10'000'000;
@@ -68,7 +68,8 @@ bool is_of_kind(const Family& family, const std::string& name, const Json& hf_co
     return is != negated;
 }
 
-// Megatron's moe_layer_freq: 1 if every layer is of the kind, else a list of 0 and 1.
+// Returns which layers are of a kind, in the form of Megatron's moe_layer_freq: 1 if every layer
+// is, else a list with 1 or 0 per layer.
 Json layer_list(const Family& family, const std::string& kind, const Json& hf_config,
                 std::int64_t layers) {
     Json list = Json::array();
@@ -120,7 +121,8 @@ struct Instance {
         if (mtp) pattern = replace(std::move(pattern), "{mtp}", *mtp);
         return pattern;
     }
-    // Multi-token prediction reuses a decoder layer's rules with another prefix.
+    // Returns a HuggingFace name. Multi-token-prediction layers use a decoder layer's rules with
+    // another prefix.
     std::string hf_name(const Family& family, std::string pattern) const {
         if (mtp && !family.mtp_from.empty() && pattern.starts_with(family.mtp_from))
             pattern.replace(0, family.mtp_from.size(), family.mtp_to);
@@ -163,7 +165,8 @@ Result<void> add_strands(const WeightRule& rule, const Json& scope, NativeTensor
     return check_strands(tensor);
 }
 
-// `scope` is the native config with the HuggingFace config under "hf".
+// Returns the tensor that a rule gives for these numbers. `scope` is the native config with the
+// HuggingFace config under "hf".
 Result<NativeTensor> expand(const Family& family, const WeightRule& rule, const Json& scope,
                             const Instance& instance) {
     NativeTensor result;
@@ -275,7 +278,8 @@ namespace {
 
 using SilentFields = std::vector<std::pair<std::string, Json>>;
 
-// Text is arithmetic over native fields and "hf." fields.
+// Sets native fields to the family's values. A text is arithmetic over native fields and "hf."
+// fields.
 Result<void> set_defaults(const SilentFields& fields, const Json& hf_config, Json& native) {
     Json scope = native;
     scope["hf"] = hf_config;
@@ -346,7 +350,7 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
 
 namespace {
 
-// Lists a model's tensors: the rules of a stage, of a layer, of a layer's experts.
+// Lists a model's tensors by applying the rules of each stage, layer and expert.
 class Lister {
   public:
     Lister(const Family& family, const Json& native, const Json& hf_config)

@@ -25,11 +25,13 @@ Result<Json> complete_hf_config(const Family& family, const Json& sizes);
 Result<void> set_keys(const Family& family, const Json& keys, Json& hf_config, Json& native);
 
 // Returns the native config of a HuggingFace config, with the family's fields only. Fails with
-// InvalidArgument and the key that is missing or has a value that the family does not cover.
+// InvalidArgument if a key is missing or has a value that the family does not cover; the message
+// names the key.
 Result<Json> native_config(const Family& family, const Json& hf_config);
 
 // Returns the trainer's view of a native config (or of a whole mca_config.json) and its tensors.
-// Fails with InvalidArgument and the field or tensor that the trainer does not support.
+// Fails with InvalidArgument if the trainer does not support a field or tensor; the message names
+// it.
 Result<spec::ModelConfig> model_config(const Family& family, const Json& native);
 
 struct HfTensor {
@@ -58,8 +60,8 @@ struct NativeTensor {
     Stage stage = Stage::Layer;
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;  // number within the layer
-    std::int64_t unit = 1;               // rows that stay together; for Qkv the rows of a head
-    std::int64_t groups = 0;             // for Strands
+    std::int64_t unit = 1;    // number of rows that are never split apart; for Qkv those of a head
+    std::int64_t groups = 0;  // for Strands: number of groups
     bool by_group = false;
     std::vector<Strand> strands = {};
     double add = 0;           // native = HuggingFace + add
@@ -76,7 +78,7 @@ struct PackedTensor {
     std::string name;
     Packing packing = Packing::Stacked;
     std::vector<std::vector<std::string>> members;
-    std::string condition;  // native field that says if it is packed
+    std::string condition;  // native field that is true if the tensor is packed
 };
 
 // Returns the packed tensors of all decoder layers, ignoring their conditions.
@@ -87,15 +89,15 @@ Result<std::vector<PackedTensor>> packed_tensors(const Family& family, const Jso
 struct CopiedTensor {
     std::string name;
     std::string of;
-    std::string condition;  // native field that says if the copy exists; empty: always
+    std::string condition;  // native field that is true if the copy exists; empty: always
 };
 
 // Returns the copies of all multi-token-prediction layers, ignoring their conditions.
 Result<std::vector<CopiedTensor>> copied_tensors(const Family& family, const Json& native);
 
 // Returns every tensor of a model with this config in forward order: embedding, layers, final norm,
-// output layer, multi-token-prediction layers. Omits a tied output layer. The HuggingFace config
-// gives each layer's kind; families with one kind do not need it.
+// output layer, multi-token-prediction layers. Omits a tied output layer. `hf_config` gives each
+// layer's kind; families with one kind of layer do not need it.
 Result<std::vector<NativeTensor>> native_tensors(const Family& family, const Json& native,
                                                  const Json& hf_config = Json::object());
 

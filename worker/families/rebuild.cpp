@@ -10,7 +10,7 @@
 namespace roll::families {
 namespace {
 
-// Fields of a run, not of its model.
+// Fields that describe a run, not its model.
 constexpr std::array<std::string_view, 7> kOfRuns{
     "attention_dropout",       "hidden_dropout",     "init_method_std",
     "mtp_loss_scaling_factor", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
@@ -47,7 +47,7 @@ void put(Json& config, std::string path, const Json& value) {
     config[Json::json_pointer("/" + path)] = value;
 }
 
-// If the family computes the field as "A * hf.KEY", sets KEY.
+// If the family computes the field as "A * hf.KEY", sets KEY and returns true.
 bool put_factor(const Family& family, const std::string& name, const Json& native, Json& config) {
     constexpr std::string_view kTimes = " * hf.";
     const auto text = family.defaults.find(name);

@@ -1,4 +1,4 @@
-// Checks the rows that the strands of a fused tensor use.
+// Checks that the strands of a fused tensor use each row once.
 #pragma once
 
 #include "common/error.hpp"
@@ -6,8 +6,8 @@
 
 namespace roll::families {
 
-// Fails with InvalidArgument and the first row that no strand uses, or that two use. Requires
-// positive sizes in `tensor`.
+// Fails with InvalidArgument if no strand uses a row, or two do; the message names the first such
+// row. Requires positive sizes in `tensor`.
 Result<void> check_strands(const NativeTensor& tensor);
 
 }  // namespace roll::families

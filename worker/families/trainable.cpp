@@ -106,7 +106,7 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
     return {};
 }
 
-// Names and defaults are those of transformers' modeling_rope_utils.py.
+// Reads the settings of YaRN. Names and defaults are those of transformers' modeling_rope_utils.py.
 Result<void> read_yarn(const Json& given, spec::RopeScaling& scaling, double positions) {
     ROLL_TRY(scaling.factor, number(given, "factor", positions / scaling.original_positions, 0));
     ROLL_TRY(scaling.low_factor, number(given, "beta_slow", 1, 0));
@@ -148,15 +148,16 @@ Result<void> read_long(const Json& given, spec::RopeScaling& scaling,
     return {};
 }
 
-// Returns the positions before stretching. Older configs have the key beside the scaling; it takes
-// precedence.
+// Returns the number of positions before stretching. Older configs have this key outside the
+// scaling object `given`; it then takes precedence.
 Result<double> original_positions(const Json& given, const Json& native, std::int64_t positions) {
     const char* key = "original_max_position_embeddings";
     ROLL_TRY(const double inside, number(given, key, static_cast<double>(positions), 1));
     return number(native, key, inside, 1);
 }
 
-// transformers 4 writes rope_scaling, transformers 5 rope_parameters. The first one found is used.
+// Returns the config's RoPE settings, or nullptr: rope_scaling, which transformers 4 writes, else
+// rope_parameters, which transformers 5 writes.
 const Json* rope_of(const Json& native) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
         const Json* one = field(native, key);
@@ -200,7 +201,8 @@ Result<spec::RopeScaling> rope_scaling(const Family& family, const Json& native,
     return scaling;
 }
 
-// Reads Megatron's list, 1 or 0 per layer. A single 1 means every layer, like no list.
+// Reads the attention window and its layers. Megatron's list has 1 or 0 per layer; a single 1, or
+// no list, means every layer.
 Result<void> read_window(const Json& native, spec::ModelConfig& config) {
     if (const Json* use = field(native, "use_sliding_window"); use != nullptr && *use == false)
         return {};
