@@ -15,8 +15,8 @@ bool is_printable(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// Byte-level tokenizers write each byte as a visible character: printable Latin-1 bytes as
-// themselves, the others as the code points from 256 on.
+// Returns the id of each byte by the visible character that byte-level tokenizers write for it:
+// printable Latin-1 bytes as themselves, the others as the code points from 256 on.
 Json vocabulary() {
     Json vocabulary = Json::object();
     int next = 256;

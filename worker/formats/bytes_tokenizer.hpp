@@ -1,6 +1,6 @@
-// The byte tokenizer: every token is a byte. Written as files that transformers reads
-// (AutoTokenizer.from_pretrained), so that a checkpoint trained on bytes works without Roll. Also
-// marked in the HuggingFace config ("roll_tokenizer": "bytes") for programs that do not read
+// The byte tokenizer: every token is a byte. It is written as files that transformers reads
+// (AutoTokenizer.from_pretrained), so that a checkpoint trained on bytes works without Roll. The
+// HuggingFace config is also marked ("roll_tokenizer": "bytes") for programs that do not read
 // tokenizer.json.
 #pragma once
 

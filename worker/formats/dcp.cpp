@@ -22,8 +22,8 @@ tl::unexpected<Error> corrupt(const std::string& what) {
     return fail(ErrorCode::Corrupt, std::string(kDcpMetadataFile) + ": " + what);
 }
 
-// Walks the pickle. Matches classes by their last name only: Megatron subclasses torch's classes,
-// and they have moved between modules.
+// Reads the metadata from the pickle. Matches classes by their last name only, because Megatron
+// subclasses torch's classes and torch has moved them between modules.
 class MetadataReader {
   public:
     explicit MetadataReader(const Pickle& pickle) : pickle_(pickle) {}
@@ -153,7 +153,7 @@ class MetadataReader {
         return tensor;
     }
 
-    // Reads Megatron's own data for the key, if there is any.
+    // Sets the tensor's original shape from Megatron's own data for the key, if there is any.
     Result<void> read_original(DcpTensor& tensor) const {
         const PickleId* all = field(pickle_.root(), "mcore_data");
         const PickleId* own = all == nullptr ? nullptr : pickle_.find(*all, tensor.info.name);
@@ -174,8 +174,7 @@ class MetadataReader {
                        " is not a flat form of its original shape");
     }
 
-    // Requires chunks sorted by their first dims, so that chunks which overlap there are close
-    // together.
+    // True if two chunks share an element.
     static bool overlap(const DcpChunk& a, const DcpChunk& b) {
         for (std::size_t dim = 0; dim < a.begin.size(); ++dim)
             if (a.begin[dim] + a.size[dim] <= b.begin[dim] ||
@@ -183,6 +182,8 @@ class MetadataReader {
                 return false;
         return true;
     }
+    // Checks that the chunks fill the tensor exactly. Sorts them by `begin`, so that each is
+    // compared only with those near it.
     static Result<void> check_chunks(DcpTensor& tensor) {
         const Shape& shape = tensor.info.shape;
         std::int64_t held = 0;

@@ -27,7 +27,7 @@ struct DcpExtent {
     std::int64_t size = 0;
 };
 
-// The box [begin, begin + size) of a tensor.
+// The box [begin, begin + size) of a tensor, and the bytes that store it.
 struct DcpChunk {
     tensor::Shape begin;
     tensor::Shape size;
@@ -37,8 +37,8 @@ struct DcpChunk {
 struct DcpTensor {
     tensor::TensorInfo info;  // the whole tensor; its name is the key
     std::vector<DcpChunk> chunks;
-    // Set for an optimizer tensor that Megatron before 0.14 saved flat: its original shape. A
-    // tensor [X, Y] with rank shards [x, y] is then saved as [X/x, Y/y, x*y].
+    // The original shape of an optimizer tensor that Megatron before 0.14 saved flat; else nullopt.
+    // A tensor [X, Y] with rank shards [x, y] is then saved as [X/x, Y/y, x*y].
     std::optional<tensor::Shape> original = {};
 };
 
@@ -53,25 +53,27 @@ struct DcpMetadata {
     std::vector<DcpObject> objects;
 };
 
-// Fails with Corrupt if the bytes are not such a pickle, if chunks leave their tensor or do not
-// fill it exactly, if a chunk has no file, or if a file name leaves the directory.
+// Parses the pickle in `.metadata`. Fails with Corrupt if the bytes are no such pickle, if chunks
+// reach outside their tensor or do not fill it exactly, if a chunk has no file, or if a file name
+// points outside the directory.
 Result<DcpMetadata> parse_dcp_metadata(std::span<const std::byte> bytes);
 Result<DcpMetadata> read_dcp_metadata(const std::filesystem::path& directory);
 
-// Returns the pickle for torch's reader.
+// Returns the pickle of `.metadata` as torch reads it.
 std::string dcp_metadata_pickle(const DcpMetadata& metadata);
 
-// Maps one chunk: the tensor in its extent. Fails with Corrupt if its type or shape differs.
+// Returns a view of the tensor in a chunk's extent. `file` is the mapped content of `path`. Fails
+// with Corrupt if the type or shape differs from that of the chunk.
 Result<tensor::StridedView> open_dcp_chunk(const std::filesystem::path& path,
                                            std::span<const std::byte> file,
                                            const tensor::TensorInfo& info, const DcpChunk& chunk);
 
-// Returns the extents of the tensors in one .distcp file, in this order.
+// Returns the extent of each tensor in a .distcp file that holds the tensors in this order.
 Result<std::vector<DcpExtent>> lay_out_distcp(const std::string& file,
                                               const std::vector<tensor::TensorInfo>& tensors);
 
-// Writes a .distcp file. Tensors may come in any order and from any thread, the bytes of one in
-// order.
+// Writes a .distcp file. Tensors may be appended in any order and from any thread; the bytes of one
+// tensor must come in order.
 class DistcpWriter {
   public:
     static Result<DistcpWriter> create(const std::filesystem::path& path,

@@ -29,7 +29,7 @@ void end_state(PickleWriter& out) {
     out.op(pickle_op::kBuild);
 }
 
-// (dtype, layout, requires_grad, memory format, pin_memory)
+// Writes TensorProperties with the state (dtype, layout, requires_grad, memory format, pin_memory).
 void write_properties(PickleWriter& out, tensor::DType dtype) {
     out.object(kModule, "TensorProperties");
     out.op(pickle_op::kMark);
@@ -98,7 +98,8 @@ void write_place(PickleWriter& out, const std::string& name, const tensor::Shape
     end_state(out);
 }
 
-// Writes the path of nested dict keys to an entry: only its own key.
+// Writes the path of dict keys that leads to an entry: only its own key, because no dicts are
+// nested.
 void write_way(PickleWriter& out, const std::string& name) {
     out.word(name);
     out.word(name);
@@ -113,7 +114,7 @@ void write_places(PickleWriter& out, const DcpMetadata& metadata) {
         write_place(out, object.name, nullptr, object.extent);
 }
 
-// Writes Megatron's attribute with the original shapes, if a tensor is saved in another shape.
+// If any tensor is saved in another shape, writes Megatron's attribute with the original shapes.
 void write_originals(PickleWriter& out, const DcpMetadata& metadata) {
     const bool any =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(),
@@ -145,7 +146,7 @@ std::string item_pickle(const tensor::TensorInfo& info) {
 constexpr std::array<std::pair<const char*, std::string_view>, 2> kMarks{
     {{"archive/byteorder", "little"}, {"archive/version", "3\n"}}};
 
-// Lays out the zip members: the pickle, the storage, the marks.
+// Lays out the zip members: the pickle, the storage, and the small members of kMarks.
 Result<ZipLayout> item_layout(const tensor::TensorInfo& info, const std::string& pickle) {
     ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
     ZipLayout layout;

@@ -36,11 +36,12 @@ constexpr std::array<const char*, 18> kCompanions{"added_tokens.json",
 
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 
-constexpr int kFoldersMax = 8;  // depth of remote code's folders
+constexpr int kFoldersMax = 8;  // largest depth of a file of remote code
 
 bool is_hidden(const fs::path& name) { return name.string().starts_with('.'); }
 
-// Allows subdirectories: a model's Python files may be in packages.
+// True if the path may be a file of remote code. Subdirectories are allowed because a model's
+// Python files may be in packages.
 bool is_remote_code(const fs::path& path) {
     return std::distance(path.begin(), path.end()) <= kFoldersMax &&
            std::none_of(path.begin(), path.end(), is_hidden);
@@ -166,7 +167,7 @@ std::string index_text(const std::map<std::string, std::string>& weight_map,
 void set_dtype(Json& hf_config, tensor::DType dtype) {
     const char* const key = hf_config.contains("dtype") ? "dtype" : "torch_dtype";
     hf_config[key] = tensor::torch_name_of(dtype);
-    for (auto& [name, part] : hf_config.items())  // also in text_config, vision_config
+    for (auto& [name, part] : hf_config.items())  // nested configs: text_config, vision_config
         if (part.is_object() && part.value(key, Json()).is_string()) set_dtype(part, dtype);
 }
 
@@ -182,7 +183,7 @@ bool is_companion(const std::string& name) {
 std::vector<std::string> companion_files(const fs::path& directory) {
     std::vector<std::string> found;
     std::error_code error;
-    fs::recursive_directory_iterator entry(directory, error);  // follows no linked folders
+    fs::recursive_directory_iterator entry(directory, error);  // does not follow linked folders
     for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
         const fs::path path = entry->path().lexically_relative(directory);
         std::error_code ignored;

@@ -19,8 +19,8 @@ namespace roll::formats {
 // Reads config.json. Fails with NotFound if it is missing, with Corrupt if it is not a JSON object.
 Result<Json> read_hf_config(const std::filesystem::path& directory);
 
-// Parses an index into tensor -> file. Fails with Corrupt if it is not an index or names a file of
-// another directory; callers put the path in front of the message.
+// Returns the file of each tensor that an index lists. Fails with Corrupt if the text is no index
+// or names a file of another directory. Callers put the path in front of the message.
 Result<std::map<std::string, std::string>> parse_index(std::string_view text);
 
 // The weight files of a directory in order and, if there is an index, the file of each tensor.
@@ -29,8 +29,8 @@ struct HfWeights {
     std::map<std::string, std::string> index;  // tensor -> file; empty without an index
 };
 
-// Fails with NotFound without weights, with Corrupt if an index names files that are missing or
-// outside the directory.
+// Finds the weight files of a directory. Fails with NotFound if there are none, and with Corrupt if
+// an index names files that are missing or outside the directory.
 Result<HfWeights> find_hf_weights(const std::filesystem::path& directory);
 
 // The mapped tensors of one file: safetensors, or a torch file with a state dict
@@ -41,8 +41,8 @@ struct HfFile {
 };
 Result<HfFile> open_hf_file(const std::filesystem::path& path);
 
-// Splits tensors, in order, over files with at most `bytes_max` bytes; a larger tensor gets its own
-// file. `sizes` are in bytes. Returns each tensor's shard, counted from 0.
+// Splits tensors, in order, into shards of at most `bytes_max` bytes; a larger tensor gets a shard
+// of its own. `sizes` are the tensors' sizes in bytes. Returns each tensor's shard, counted from 0.
 std::vector<int> split_shards(const std::vector<std::int64_t>& sizes, std::int64_t bytes_max);
 
 // The file names of a weight format: "model" and ".safetensors", or "pytorch_model" and ".bin".
@@ -58,7 +58,7 @@ constexpr HfContainer kTorchFiles{"pytorch_model", ".bin"};
 std::string shard_name(const HfContainer& container, int shard, int shards);
 std::string index_name(const HfContainer& container);
 
-// Returns the index as transformers writes it.
+// Returns the text of an index file as transformers writes it.
 std::string index_text(const std::map<std::string, std::string>& weight_map,
                        std::int64_t total_bytes, std::int64_t total_parameters);
 

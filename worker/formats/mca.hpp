@@ -20,8 +20,8 @@
 
 namespace roll::formats {
 
-// The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"); empty:
-// equal stages.
+// The parallel layout of a model. `pipeline` is Megatron's layout string ("E,t*3|t*4,L"); if it is
+// empty, layers are split equally except as the other fields say.
 struct McaLayout {
     int tp = 1;
     int pp = 1;
@@ -30,7 +30,7 @@ struct McaLayout {
     int etp = 0;  // expert tensor parallel size; 0: tp
     bool account_for_embedding = false;
     bool account_for_loss = false;
-    int first_layers = 0;  // in all chunks of the first and last stage; 0: as the others
+    int first_layers = 0;  // layers of the first stage, in all its chunks; 0: as other stages
     int last_layers = 0;
     std::string pipeline = {};
     friend bool operator==(const McaLayout&, const McaLayout&) = default;
@@ -44,18 +44,18 @@ struct McaConfig {
     Json hf_config;                 // the config.json of the exported model
     Json native;                    // Megatron's config fields, as in the file
     McaLayout layout;
-    bool grouped_experts = false;  // experts.linear_fc1.weightN; else experts.local_experts.N
-    bool local_names = false;      // norms are named as without TransformerEngine
+    bool grouped_experts = false;  // named experts.linear_fc1.weightN, else experts.local_experts.N
+    bool local_names = false;      // norms have the names of a model without TransformerEngine
 };
 
-// Keeps unknown fields in `native`; missing fields take defaults. Fails with Corrupt if there is no
-// model type or HuggingFace config, or a size is invalid.
+// Parses mca_config.json. Unknown fields stay in `native`; missing fields take defaults. Fails with
+// Corrupt if there is no model type or no HuggingFace config, or if a size is invalid.
 Result<McaConfig> parse_mca_config(std::string_view json);
 Result<McaConfig> read_mca_config(const std::filesystem::path& directory);
 
-// Returns the file's text. With `local_names` off, names are TransformerEngine's: this is ROLL's
-// default, and its loader then needs the norms under linear_qkv and linear_fc1. `dtype` is F32, F16
-// or BF16.
+// Returns the text of mca_config.json. Without `local_names`, names are TransformerEngine's, which
+// is ROLL's default; ROLL's loader then needs the norms under linear_qkv and linear_fc1. `dtype`
+// must be F32, F16 or BF16.
 std::string mca_config_text(const McaConfig& config, tensor::DType dtype);
 
 // Writes mca_config.json and the tracker file.
@@ -75,14 +75,14 @@ struct McaRank {
 // with some of the ep ranks. Requires TP to be a multiple of ETP.
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank);
 
-// "iter_0000001/mp_rank_00_001/model_optim_rng.pt"
+// Returns the path of a rank's file: "iter_0000001/mp_rank_00_001/model_optim_rng.pt".
 std::string mca_rank_file(const McaLayout& layout, const McaRank& rank);
 
-// "model", or "model1" with virtual stages.
+// Returns the key of a chunk's tensors in a rank's file: "model", or "model1" with virtual stages.
 std::string mca_chunk_key(const McaLayout& layout, int chunk);
 
-// Returns the directory of the iteration that the tracker names (a number or "release"), or the
-// only one.
+// Returns the directory of the iteration that the tracker names (a number or "release"); without a
+// tracker, iter_0000001. Fails with Corrupt if the tracker names something else.
 Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

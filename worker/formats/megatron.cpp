@@ -8,7 +8,8 @@ namespace {
 constexpr int kRanksMax = 4096;
 constexpr std::size_t kDepthMax = 4;
 
-// Converts numbers, text and lists of them to JSON; other values in the arguments become null.
+// Converts a value of the arguments to JSON: numbers, text, and lists of them. Other values become
+// null.
 Json plain(const Pickle& pickle, PickleId id, std::size_t depth = 0) {
     const PickleNode& node = pickle.at(id);
     switch (node.kind) {
@@ -111,7 +112,7 @@ void write_value(PickleWriter& out, const Json& value) {
     }
 }
 
-// (before Megatron's core, in it)
+// Pairs of the same name part: before Megatron core, and in Megatron core.
 constexpr std::array<std::pair<const char*, const char*>, 14> kSpellings{
     {{"language_model.encoder.", "decoder."},
      {"language_model.transformer.", "decoder."},
@@ -203,7 +204,8 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
 
 namespace {
 
-// Megatron's meaning of a number n: every n-th layer, from the first, has experts.
+// Returns moe_layer_freq with a number replaced by a list. A number n means that every n-th layer,
+// from the first, has experts.
 Json expert_layers(const Json& frequency, std::int64_t layers) {
     if (!frequency.is_number_integer() || frequency <= 1) return frequency;
     Json list = Json::array();
@@ -229,7 +231,7 @@ Json native_of_args(const Json& args) {
     if (is_true(args, "multi_latent_attention")) {
         native.erase("kv_channels");
         native["num_query_groups"] = args.value("num_attention_heads", Json());
-        if (args.contains("rotary_scaling_factor"))  // not the renamed one of Llama 3
+        if (args.contains("rotary_scaling_factor"))  // not the Llama 3 factor
             native["rotary_scaling_factor"] = args["rotary_scaling_factor"];
     }
     if (native.value("num_moe_experts", Json()).is_null()) {

@@ -1,5 +1,5 @@
-// The entries of Megatron's rank files besides weights: the run's arguments, as a Namespace, and
-// the checkpoint version, which determines the order of attention rows.
+// The entries of Megatron's rank files besides weights: the run's arguments, which are a Namespace,
+// and the checkpoint version, which determines the order of attention rows.
 #pragma once
 
 #include <string>
@@ -12,32 +12,33 @@
 namespace roll::formats {
 
 struct MegatronState {
-    double version = 0;  // checkpoint_version; 0 in files older than versions
+    double version = 0;  // checkpoint_version; 0 in files from before there were versions
     Json args = Json::object();
     McaLayout layout;  // from the arguments
     bool has_args = false;
 };
 
-// Reads a rank's file, common.pt, or a list with one such dict. Fails with Corrupt if a parallel
-// size is invalid.
+// Reads the state from a rank's file or from common.pt. The dict may be the only item of a list.
+// Fails with Corrupt if a parallel size is invalid.
 Result<MegatronState> read_megatron_state(const TorchFile& file);
 
-// Returns the arguments that Megatron compares or takes over (check_checkpoint_args,
-// load_args_from_checkpoint), derived from a native config.
+// Derives from a native config the arguments that Megatron compares or takes over from a checkpoint
+// (check_checkpoint_args, load_args_from_checkpoint).
 Json megatron_args(const McaConfig& config, tensor::DType dtype);
 
-// The inverse: returns the native fields that a run's arguments give.
+// The inverse of megatron_args(): returns the native fields that a run's arguments give.
 Json native_of_args(const Json& args);
 
 // Writes an argparse.Namespace of these values.
 void write_namespace(PickleWriter& out, const Json& args);
 
-// Writes keys of a dict and their values: args, checkpoint_version (unless 0), iteration.
+// Writes three entries of a dict: args, checkpoint_version (unless it is 0) and iteration.
 void write_megatron_state(PickleWriter& out, const Json& args, int version);
 
-// Translates a name of Megatron core, in the spelling for local modules, to the name before
-// Megatron core. A '/' separates nested dicts. Returns empty if older models have no such tensor.
-// `tied`: the output layer is the embedding, and the last stage has a copy.
+// Returns the name that a tensor had before Megatron core, with '/' between nested dicts; empty if
+// models had no such tensor. `core` is the tensor's name in Megatron core, in the spelling for
+// local modules. `tied` means that the output layer is the embedding, of which the last stage has a
+// copy.
 std::string former_spelling(const std::string& core, bool tied);
 
 // Translates a name to Megatron core's spelling:

@@ -1,5 +1,5 @@
-// Parts specific to NeMo's checkpoints: a YAML file beside the weights, and names older than
-// Megatron core's, with gate and up apart.
+// Parts specific to NeMo's checkpoints: a YAML file beside the weights, and tensor names older than
+// Megatron core's, where gate and up are separate tensors.
 #pragma once
 
 #include <filesystem>
@@ -12,22 +12,24 @@
 namespace roll::formats {
 
 struct NemoConfig {
-    bool rows_by_part = false;  // megatron_legacy: all queries, then all keys, then all values
+    bool rows_by_part = false;  // attention rows: all q, all k, all v (megatron_legacy)
 };
 
-// Parses model_config.yaml, or a training config with a "model" in it. Fails with Corrupt if it is
-// not YAML.
+// Parses model_config.yaml, or a training config with a "model" in it. `where` names the file in
+// messages. Fails with Corrupt if the text is not YAML.
 Result<NemoConfig> parse_nemo_config(const std::string& yaml, const std::string& where);
 
-// `training` is a training config for trlX and NeMo 1.x, with `name` in it. `model` is only its
-// "model" part: the model_config.yaml of an archive.
+// The texts of a target's YAML files. `training` is a training config for trlX and NeMo 1.x that
+// contains the model's name. `model` is its "model" part, which is the model_config.yaml of an
+// archive.
 struct NemoFiles {
     std::string training;
     std::string model;
 };
 NemoFiles nemo_configs(const McaConfig& config, const std::string& name);
 
-// Returns a native name's spelling in the layout of trlX's converter; empty if it has none.
+// Returns the name of a native tensor in the layout of trlX's converter; empty if it has none
+// there.
 std::string nemo_name(const std::string& native);
 
 // True if the name ends in `.nemo`: such a file is a tar of the checkpoint's files.

@@ -32,22 +32,23 @@ struct Adapter {
     // Modules of target_parameters, which stack all experts of a layer: A [experts * r, in] and B
     // [out, r * experts]. If a module has two, the inner one is named "MODULE.base_layer".
     std::vector<LoraModule> stacked;
-    std::vector<tensor::StridedView> whole;  // modules_to_save; info.name is the base tensor's
+    std::vector<tensor::StridedView> whole;  // of modules_to_save; info.name: base tensor
     HfFile file;
 };
 
-// Reads adapter_config.json. Fails with InvalidArgument and the setting that cannot be merged.
+// Reads adapter_config.json. Fails with InvalidArgument if a setting cannot be merged; the message
+// names the setting.
 Result<Json> read_adapter_config(const std::filesystem::path& directory);
 
 // Returns the rank that the config, with its patterns, gives a module or parameter.
 double lora_rank(const Json& config, const std::string& module);
 
-// Returns the factor of a module's B A: alpha / r, or alpha / sqrt(r) with rsLoRA. Alpha comes from
-// the config and its patterns.
+// Returns the factor by which a module's product B A is multiplied: alpha / r, or alpha / sqrt(r)
+// with rsLoRA. Alpha comes from the config and its patterns.
 double lora_scale(const Json& config, const std::string& module, double lora_rank);
 
-// Fails with InvalidArgument for a method other than LoRA or a feature that would change the
-// result, and with Corrupt if one of A and B is missing or ranks disagree.
+// Reads an adapter directory. Fails with InvalidArgument for a method other than LoRA or a feature
+// that would change the result, and with Corrupt if A or B is missing or their ranks disagree.
 Result<Adapter> read_adapter(const std::filesystem::path& directory);
 
 }  // namespace roll::formats

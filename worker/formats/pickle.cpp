@@ -31,7 +31,7 @@ class PickleMachine {
   private:
     using Kind = PickleKind;
     static constexpr std::size_t kSmallInts = 256;
-    static constexpr std::size_t kSparseBytes = 64;  // estimated size of a std::map entry
+    static constexpr std::size_t kSparseBytes = 64;  // estimated size of a std::map entry in bytes
 
     void wrong(const char* what) {
         if (problem_.empty()) problem_ = what;
@@ -65,7 +65,7 @@ class PickleMachine {
         return rest.substr(0, end);
     }
 
-    // Charges memory that is kept until the end.
+    // Counts memory that is kept until the end against the limit.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
             wrong("needs more memory than the limit for its size");
@@ -89,7 +89,8 @@ class PickleMachine {
         stack_.push_back(static_cast<PickleId>(out_.nodes_.size() - 1));
     }
     void push(Kind kind) { push(of(kind)); }
-    // Shares one node per value for None, booleans and small numbers, which are immutable.
+    // Pushes None, a boolean or a small number. All uses of a value share one node, which is
+    // possible because these values are immutable.
     void push_shared(Kind kind, std::size_t value) {
         PickleId& id = small_[kind == Kind::Int ? value : kSmallInts + value];
         if (id != kNoPickle) return stack_.push_back(id);
@@ -207,7 +208,7 @@ class PickleMachine {
         const PickleId state = pop();
         const PickleId top = pop();
         stack_.push_back(top);
-        if (out_.nodes_[top].kind != Kind::Call) return;  // such as a plain dict's attributes
+        if (out_.nodes_[top].kind != Kind::Call) return;  // ignored, such as attributes
         out_.nodes_[top].state = state;
     }
     void put_double() {
@@ -329,8 +330,8 @@ class PickleMachine {
     std::size_t memory_left_;
     std::vector<PickleId> stack_;
     std::vector<std::size_t> marks_;
-    std::vector<PickleId> memo_;                       // indices that come in order
-    std::map<std::uint64_t, PickleId> sparse_memo_;    // other indices
+    std::vector<PickleId> memo_;                       // entries whose indices come in order
+    std::map<std::uint64_t, PickleId> sparse_memo_;    // other entries, by index
     std::array<PickleId, kSmallInts + 3> small_ = {};  // nodes of push_shared(), or kNoPickle
     std::string problem_;
     bool stopped_ = false;
@@ -356,7 +357,7 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    if (node.contents == kNoPickle) return &at(node.items[1]).items;  // no arguments: empty
+    if (node.contents == kNoPickle) return &at(node.items[1]).items;  // the tuple of no arguments
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }
 

@@ -1,7 +1,7 @@
-// Reads Python pickles, protocols 0 to 5, as plain data: never looks up or calls a name in them.
-// Calls and classes become nodes that describe the call.
+// Reads Python pickles, protocols 0 to 5, as plain data. Names in a pickle are never looked up or
+// called: calls and classes become nodes that describe the call.
 //
-// Size, number of values and memory are limited; nothing recurses.
+// Size, number of values and memory are limited. Reading does not recurse.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@
 
 namespace roll::formats {
 
+// The kind of a node, with the field of PickleNode that holds its content.
 enum class PickleKind : std::uint8_t {
     None,
     Bool,       // integer
-    Int,        // integer; beyond 64 bits it becomes Bytes, pickle's own form
+    Int,        // integer; one beyond 64 bits is read as Bytes, in pickle's form
     Float,      // number
     Text,       // text, UTF-8
     Bytes,      // text
@@ -40,22 +41,23 @@ struct PickleNode {
     double number = 0;
     std::string text;
     std::vector<PickleId> items;
-    PickleId contents = kNoPickle;  // for a Call filled like a List, Dict or Set: that container
-    PickleId state = kNoPickle;     // for a Call: the argument of the last BUILD
+    PickleId contents = kNoPickle;  // of a Call: the List, Dict or Set that it was filled with
+    PickleId state = kNoPickle;     // of a Call: the argument of the last BUILD
 };
 
 constexpr std::size_t kPickleBytesMax = 256U << 20U;
 constexpr std::size_t kPickleNodesMax = 16U << 20U;
-// Memory in bytes. Pickles of checkpoints take about 25 times their size.
+// The memory limit in bytes: a constant part, and a part per byte of the pickle. Pickles of
+// checkpoints need about 25 times their size.
 constexpr std::size_t kPickleMemoryMin = 16U << 20U;
 constexpr std::size_t kPickleMemoryPerByte = 32;
 
-// A graph of nodes. Nodes may be shared; a hostile file may contain cycles, so walkers limit their
-// depth.
+// A pickle as a graph of nodes. Nodes may be shared. Code that walks the graph must limit its
+// depth, because a hostile file may contain cycles.
 class Pickle {
   public:
-    // Fails with Corrupt if the bytes are not a pickle, contain an unsupported opcode or exceed the
-    // limits: `values_max` values, and kPickleMemoryMin + kPickleMemoryPerByte * bytes.size() bytes
+    // Fails with Corrupt if the bytes are not a pickle, contain an unsupported opcode or exceed a
+    // limit: `values_max` values, or kPickleMemoryMin + kPickleMemoryPerByte * bytes.size() bytes
     // of memory.
     static Result<Pickle> parse(std::span<const std::byte> bytes,
                                 std::size_t values_max = kPickleNodesMax);
@@ -71,7 +73,7 @@ class Pickle {
     const PickleNode* arguments_of(PickleId id, std::string_view module_and_name) const;
     // Returns the entries (key, value, ...) of a dict or an OrderedDict; nullptr for other nodes.
     const std::vector<PickleId>* entries_of(PickleId id) const;
-    // Returns the value at a text key of such a dict; nullptr if there is none.
+    // Returns the value at a text key of a dict or an OrderedDict; nullptr if there is none.
     const PickleId* find(PickleId dict, std::string_view key) const;
 
   private:

@@ -16,9 +16,9 @@ constexpr char kMark = '(';
 constexpr char kEmptyDict = '}';
 constexpr char kEmptyList = ']';
 constexpr char kEmptyTuple = ')';
-constexpr char kSetItems = 'u';  // MARK key value ..., for a dict
-constexpr char kAppends = 'e';   // MARK item ..., for a list
-constexpr char kTuple = 't';     // of all items since MARK
+constexpr char kSetItems = 'u';  // adds the items since MARK (key, value, ...) to a dict
+constexpr char kAppends = 'e';   // adds the items since MARK to a list
+constexpr char kTuple = 't';     // makes a tuple of the items since MARK
 constexpr char kTuple1 = '\x85';
 constexpr char kReduce = 'R';
 constexpr char kNewObject = '\x81';
@@ -38,7 +38,7 @@ class PickleWriter {
     }
     void op(char code) { out_ += code; }
     void text(std::string_view text);
-    // Like text(), but writes the text once and refers to it afterwards.
+    // Like text(), but writes the same text only once; later calls write a reference to it.
     void word(const std::string& text);
     void global(const std::string& module, const std::string& name);
     void integer(std::int64_t value);
@@ -46,7 +46,8 @@ class PickleWriter {
     void boolean(bool value) { op(value ? pickle_op::kTrue : pickle_op::kFalse); }
     // Writes a tuple of integers.
     void integers(const std::vector<std::int64_t>& values);
-    // Writes an instance made without arguments; a state and kBuild fill it.
+    // Writes an instance that is made without arguments. Callers may write a state and kBuild to
+    // fill it.
     void object(const std::string& module, const std::string& name);
 
   private:

@@ -26,7 +26,8 @@ std::string text_field(std::span<const std::byte> block, std::size_t at, std::si
     return std::string(field.substr(0, field.find('\0')));
 }
 
-// Octal digits or, for files of 8 GiB and more, a binary number after 0x80.
+// Reads a header's size field: octal digits or, for files of 8 GiB and more, a binary number after
+// 0x80.
 std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     const auto first = static_cast<unsigned char>(block[124]);
     std::int64_t value = 0;
@@ -42,7 +43,7 @@ std::optional<std::int64_t> size_field(std::span<const std::byte> block) {
     return octal && *octal >= 0 ? octal : std::nullopt;
 }
 
-// Fields from an entry in front of a member; they replace those of the member's header.
+// Fields that an entry in front of a member gives; they replace those of the member's header.
 struct Said {
     std::string name;
     std::optional<std::int64_t> size;
@@ -128,7 +129,7 @@ Result<std::vector<std::string>> files_below(const fs::path& directory) {
     return names;
 }
 
-// Returns the offset after the member.
+// Appends a file as a member at offset `at`. Returns the offset after the member.
 Result<std::int64_t> append(tensor::OutputFile& out, std::int64_t at, const fs::path& file,
                             const std::string& name, const std::function<bool()>& stopped) {
     ROLL_TRY(const MappedFile content, MappedFile::open(file));

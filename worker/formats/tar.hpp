@@ -20,11 +20,12 @@ struct TarMember {
 };
 
 // Returns the files of a tar (POSIX ustar, GNU long names, pax paths and sizes). Fails with Corrupt
-// if it is not a tar or a member extends past its end, with InvalidArgument if it is compressed.
+// if the bytes are not a tar or a member extends past their end, and with InvalidArgument if the
+// tar is compressed.
 Result<std::vector<TarMember>> parse_tar(std::span<const std::byte> archive);
 
-// Moves a directory's files into a new tar in the directory, named `archive`. Removes each file
-// once it is in the tar, so the disk never holds all of them twice. Syncs the tar. Fails with
+// Moves a directory's files into a new tar in the same directory, named `archive`, and syncs the
+// tar. Removes each file once it is in the tar, so the disk never holds all files twice. Fails with
 // Unavailable if `stopped` returns true.
 Result<void> pack_tar(const std::filesystem::path& directory, const std::string& archive,
                       const std::function<bool()>& stopped);

@@ -9,7 +9,8 @@
 namespace roll::formats {
 namespace {
 
-// Returns the number of storage elements up to the view's last; nullopt on 64-bit overflow.
+// Returns the number of storage elements up to and including the view's last; nullopt on 64-bit
+// overflow.
 std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shape,
                                   const std::vector<std::int64_t>& strides) {
     if (offset < 0) return std::nullopt;
@@ -28,8 +29,9 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 
 // Writing ---------------------------------------------------------------------------------------
 
-// Writes a nested dict of the tensors' names from position `from`. Requires the tensors of one
-// inner dict to be adjacent. `key` is the storage key of the first tensor.
+// Writes a nested dict of tensors. Position `from` of their names is where this dict's keys begin.
+// `key` is the storage key of the first tensor. Requires that the tensors of an inner dict are
+// adjacent.
 void write_nested(PickleWriter& out, std::span<const tensor::TensorInfo> tensors, std::size_t from,
                   std::size_t key) {
     out.op(pickle_op::kEmptyDict);
@@ -145,7 +147,8 @@ tl::unexpected<Error> TorchFile::corrupt(const std::string& what) const {
     return fail(ErrorCode::Corrupt, path_.string() + ": " + what);
 }
 
-// Arguments: storage, offset, size, stride, requires_grad, hooks[, dtype if typed][, metadata].
+// Returns the tensor that torch would rebuild from these arguments: storage, offset, size, stride,
+// requires_grad, hooks[, dtype if `typed`][, metadata].
 Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool typed) const {
     if (arguments.items.size() < (typed ? 7U : 4U) ||
         !pickle_.is(arguments.items[0], PickleKind::Persistent) ||
@@ -192,7 +195,8 @@ struct Rebuild {
     bool is(std::string_view name) const { return function == name; }
 };
 
-// A tensor with its own attributes (_rebuild_from_type_v2) has the call as arguments: function,
+// Returns the call that rebuilds a tensor; nullopt if the node is no such call. For a tensor with
+// its own attributes (_rebuild_from_type_v2), the call is among the node's arguments: function,
 // class, arguments, attributes.
 std::optional<Rebuild> rebuild_of(const Pickle& pickle, PickleId id) {
     const PickleNode& call = pickle.at(id);

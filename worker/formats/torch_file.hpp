@@ -24,8 +24,8 @@
 
 namespace roll::formats {
 
-// A state dict. `others` are the keys of entries that are not tensors (None, TransformerEngine's
-// _extra_state).
+// The entries of a state dict. `others` are the keys of entries that are not tensors (None,
+// TransformerEngine's _extra_state).
 struct StateDict {
     std::vector<tensor::StridedView> tensors;  // info.name is the key
     std::vector<std::string> others;
@@ -33,7 +33,7 @@ struct StateDict {
 
 class TorchFile {
   public:
-    // Maps the file. Fails with Corrupt and the path.
+    // Maps and parses a file. Fails with Corrupt if it is invalid; the message names the path.
     static Result<TorchFile> open(const std::filesystem::path& path);
     // Reads a torch file inside the file `path`, whose mapping must outlive the result.
     static Result<TorchFile> parse(const std::filesystem::path& path,
@@ -45,8 +45,8 @@ class TorchFile {
     // the tensor is invalid.
     Result<std::optional<tensor::StridedView>> tensor(PickleId id) const;
 
-    // Returns a dict of tensors. Fails with Corrupt if the node is not a dict with text keys or
-    // repeats a key.
+    // Returns the entries of a dict of tensors. Fails with Corrupt if the node is not a dict with
+    // text keys, or if the dict repeats a key.
     Result<StateDict> state_dict(PickleId id) const;
 
   private:
@@ -65,7 +65,7 @@ class TorchFile {
 };
 
 // A state dict under a key, as in {"model": {...}}. Each tensor is contiguous in its own storage.
-// An empty key means that the file is a plain state dict; it is then the only section.
+// An empty key means that the file itself is the state dict; there is then no other section.
 struct TorchSection {
     std::string key;
     std::vector<tensor::TensorInfo> tensors;
@@ -73,19 +73,20 @@ struct TorchSection {
     bool nested = false;                  // a '/' in a name starts a nested dict
 };
 
-// Writes a torch file. Tensors may come in any order, the bytes of one in order.
+// Writes a torch file. Tensors may be appended in any order; the bytes of one tensor must come in
+// order.
 class TorchFileWriter {
   public:
-    // Fails with InvalidArgument if torch lacks a dtype. `more` writes further keys of the dict,
-    // each with its value. `earlier` is passed to OutputFile.
+    // Creates the file. `more` writes further keys of the dict, each with its value. `earlier` is
+    // passed to OutputFile. Fails with InvalidArgument if torch lacks the dtype of a tensor.
     static Result<TorchFileWriter> create(const std::filesystem::path& path,
                                           std::vector<TorchSection> sections,
                                           const std::function<void(PickleWriter&)>& more = {},
                                           const std::filesystem::path& earlier = {});
 
-    // `tensor` counts across all sections.
+    // Appends bytes of a tensor. `tensor` is its number, counted across all sections.
     Result<void> append(std::size_t tensor, std::span<const std::byte> bytes);
-    // Requires complete tensors. Writes the headers, syncs and closes.
+    // Writes the headers, syncs and closes. Requires that every tensor is complete.
     Result<void> finish();
 
   private:
@@ -104,8 +105,8 @@ class TorchFileWriter {
     std::vector<std::int64_t> written_;
 };
 
-// Writes a whole file from memory: {key: {name: tensor, ...}}, or the inner dict alone if `key` is
-// empty.
+// Writes a whole file from memory: the dict {key: {name: tensor, ...}}, or only the inner dict if
+// `key` is empty.
 Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
                               const std::vector<tensor::TensorView>& tensors);
 

@@ -13,11 +13,12 @@
 
 namespace roll::formats {
 
-// Return the type of a legacy storage class ("torch FloatStorage") or of a dtype ("torch float32").
+// Return the element type of a legacy storage class ("torch FloatStorage") or of a dtype ("torch
+// float32"); nullopt if it is unknown.
 std::optional<tensor::DType> dtype_of_storage(std::string_view global);
 std::optional<tensor::DType> dtype_of_torch(std::string_view global);
 
-// Returns the values of a tuple or list of integers, or of a torch.Size.
+// Returns the values of a tuple or list of integers, or of a torch.Size; nullopt for other nodes.
 std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, PickleId id);
 
 // True if torch has the type, so that write_tensor() supports it.
@@ -25,8 +26,8 @@ bool is_torch_type(tensor::DType dtype);
 
 // Writes a contiguous tensor that fills the storage "data/KEY":
 // torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()). For a type
-// without a storage class writes _rebuild_tensor_v3 of an untyped storage, with the type at the
-// end.
+// without a storage class, writes _rebuild_tensor_v3 of an untyped storage, with the type as last
+// argument.
 void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t key);
 
 }  // namespace roll::formats

@@ -19,15 +19,16 @@ struct ZipMember {
     std::uint32_t crc = 0;
 };
 
-// Fails with Corrupt if it is not a zip, a member is compressed, encrypted or outside the archive,
-// or a name occurs twice.
+// Returns the members. Fails with Corrupt if the bytes are not a zip, if a member is compressed,
+// encrypted or outside the archive, or if a name occurs twice.
 Result<std::vector<ZipMember>> parse_zip(std::span<const std::byte> archive);
 
-// Continues a CRC-32, which starts at 0.
+// Returns the CRC-32 `crc` continued over `bytes`. The CRC-32 of no bytes is 0.
 std::uint32_t crc32_of(std::uint32_t crc, std::span<const std::byte> bytes);
 
 // Places the members of a new archive. Content starts at 64-byte boundaries, which torch needs for
-// mapping. The caller sets `crc` while writing; write_headers() uses it at the end.
+// mapping. The caller sets each member's `crc` while it writes the content, and calls
+// write_headers() last.
 class ZipLayout {
   public:
     void add(std::string name, std::int64_t size);
