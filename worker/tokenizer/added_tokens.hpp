@@ -1,7 +1,7 @@
-// Added tokens, which supplement the model's vocabulary. They are found before the text is split:
-// the leftmost match first, and the longest at that place. Two passes: tokens with `normalized`
-// false are searched in the original text, the others in the normalized text. Immutable; any thread
-// may search.
+// Added tokens, which supplement the model's vocabulary. They are searched before the text is
+// split. The leftmost match counts; of several at that place, the longest. There are two passes:
+// tokens with `normalized` false are searched in the original text, the others in the normalized
+// text. Immutable; any thread may search.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@ struct AddedToken {
     std::string content;
     std::uint32_t id = 0;
     bool single_word = false;  // does not match next to a word character
-    bool lstrip = false;       // also takes the white space before it
-    bool rstrip = false;       // also takes the white space after it
+    bool lstrip = false;       // also matches the white space before it
+    bool rstrip = false;       // also matches the white space after it
     bool normalized = false;
     bool special = false;
-    std::string spelling = {};  // the searched text: the content, normalized if `normalized`
+    std::string spelling = {};  // text to search: the content, normalized if `normalized`
 };
 
 // The tokens of one pass.
@@ -35,8 +35,8 @@ class TokenFinder {
     void add(const AddedToken& token);
     bool empty() const { return tokens_.empty(); }
 
-    // Calls piece(begin, end, token or null) for every part of the text, in order. A token with
-    // rstrip may end after the start of the next token.
+    // Calls piece(begin, end, token) for every part of the text, in order; `token` is null for the
+    // text between tokens. A token with rstrip may end after the start of the next token.
     template <class Piece>
     void split(std::string_view text, Piece&& piece) const {
         std::size_t done = 0;
@@ -68,13 +68,14 @@ class TokenFinder {
                       std::size_t& begin, std::size_t& end);
 
     std::unordered_map<std::string, AddedToken, TextHash, std::equal_to<>> tokens_;  // by spelling
-    std::array<std::vector<std::size_t>, 256> starts_;  // sizes by first byte, longest first
+    // By first byte: the sizes of the spellings that start with this byte, longest first.
+    std::array<std::vector<std::size_t>, 256> starts_;
 };
 
 class AddedTokens {
   public:
-    // Assigns ids like the tokenizers package: the model's own id if it has the token, else the
-    // next free id. Fails with InvalidArgument if the file gives another id.
+    // Parses added_tokens. Assigns ids like the tokenizers package: the id that the model has for
+    // the token, else the next free id. Fails with InvalidArgument if the file gives another id.
     static Result<AddedTokens> parse(const Json& json, const Model& model,
                                      const Normalizer& normalizer);
 

@@ -42,7 +42,7 @@ const Merge* MergeTable::find(std::uint32_t left, std::uint32_t right) const {
 void Bpe::encode(std::string_view word, BpeWork& work, std::vector<std::uint32_t>& out) const {
     if (!cut_at_spaces_) return encode_part(word, work, out);
     while (!word.empty()) {
-        // Cuts where U+2581 follows another character.
+        // The next part ends where U+2581 follows another character.
         std::size_t cut = 0;
         while (word.substr(cut).starts_with(kVisibleSpace)) cut += kVisibleSpace.size();
         cut = std::min(word.find(kVisibleSpace, cut), word.size());
@@ -81,7 +81,8 @@ void Bpe::encode_part(std::string_view part, BpeWork& work, std::vector<std::uin
     std::copy(work.ids_.begin(), work.ids_.end(), seen->ids.begin());
 }
 
-// Writes one id per symbol: a byte in byte-level vocabularies, else a character.
+// Writes one id per symbol of the word. A symbol is a byte in byte-level vocabularies, else a
+// character.
 void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     int unknown = 0;  // unknown symbols not yet written
     const auto flush = [&] {
@@ -109,7 +110,8 @@ void Bpe::spell(std::string_view word, std::vector<std::uint32_t>& ids) const {
     flush();
 }
 
-// Like the tokenizers package, writes byte tokens before unknown symbols that are still pending.
+// Writes a symbol that the vocabulary lacks, or counts it in `unknown`. Like the tokenizers
+// package, writes byte tokens before unknown symbols that are still pending.
 void Bpe::spell_missing(std::string_view symbol, int& unknown,
                         std::vector<std::uint32_t>& ids) const {
     const auto fallback = [this](char byte) { return fallback_[static_cast<std::uint8_t>(byte)]; };
@@ -176,7 +178,7 @@ void Bpe::merge_long(BpeWork& work) const {
         heap.pop_back();
         auto& left = symbols[top.place];
         const Merge* merge = merge_of(top.place);
-        if (merge == nullptr || merge->id != top.id) continue;  // stale: one has merged since
+        if (merge == nullptr || merge->id != top.id) continue;  // stale: one side has merged since
         auto& right = symbols[left.next];
         left.id = top.id;
         left.next = right.next;

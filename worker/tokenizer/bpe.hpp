@@ -1,7 +1,7 @@
-// Byte pair encoding of one word: the `model` of a tokenizer file. Pairs merge in the order of the
-// file's merges, leftmost first, until none is left. A character that the vocabulary lacks becomes
-// its bytes (byte_fallback), the unknown token, or nothing, as the file says. Immutable; any thread
-// may encode with its own BpeWork.
+// Byte pair encoding of one word: the `model` of a tokenizer file. Pairs of tokens merge in the
+// order of the file's merges, leftmost first, until no pair can merge. A character that the
+// vocabulary lacks becomes its bytes (byte_fallback), the unknown token, or nothing; the file says
+// which. Immutable; any thread may encode with its own BpeWork.
 #pragma once
 
 #include <array>
@@ -17,8 +17,9 @@
 
 namespace roll::tokenizer {
 
-// Map a byte to its visible character in byte-level vocabularies (printable Latin-1 bytes to
-// themselves, the others to the code points from 256 on), and back (-1 if it is no such character).
+// Map a byte to its visible character in byte-level vocabularies, and back. Printable Latin-1 bytes
+// map to themselves, the others to the code points from 256 on. byte_of_visible() returns -1 for
+// characters that stand for no byte.
 const std::array<std::string, 256>& visible_bytes();
 int byte_of_visible(char32_t code);
 
@@ -27,7 +28,8 @@ struct Merge {
     std::uint32_t id = 0;
 };
 
-// A hash table from a pair of ids, with open addressing. It is at most half full.
+// A hash table from a pair of adjacent ids to their merge, with open addressing. It is at most half
+// full.
 class MergeTable {
   public:
     explicit MergeTable(std::size_t count = 0);
@@ -45,7 +47,7 @@ class MergeTable {
     std::vector<Slot> slots_;
 };
 
-// One thread's cache of recent words, and buffers that keep their capacity.
+// What one thread needs to encode: a cache of recent words, and buffers that keep their capacity.
 class BpeWork {
   public:
     BpeWork();
@@ -63,7 +65,7 @@ class BpeWork {
     struct Symbol {
         std::uint32_t id = 0;
         std::int32_t previous = -1;
-        std::int32_t next = -1;  // kGone after it was merged into another
+        std::int32_t next = -1;  // kGone once merged into another symbol
     };
     struct Candidate {
         std::uint32_t rank = 0;
@@ -79,7 +81,8 @@ class BpeWork {
 
 class Bpe {
   public:
-    // Fails with InvalidArgument or Corrupt and the part that is unsupported or invalid.
+    // Fails with InvalidArgument for an unsupported part or Corrupt for an invalid one; the message
+    // names the part.
     static Result<Bpe> parse(const Json& json, bool byte_level);
 
     // Appends the word's ids. Requires a non-empty word of valid UTF-8.
@@ -107,9 +110,9 @@ class Bpe {
     Ids ids_;
     std::vector<const std::string*> tokens_;
     MergeTable merges_;
-    Ids words_;                              // whole words that need no merges; may be empty
-    std::array<std::int64_t, 256> bytes_{};  // id of a byte's symbol or an ASCII character; or -1
-    std::array<std::int64_t, 256> fallback_{};  // id of <0xXX>; or -1
+    Ids words_;                              // words that are a single token; may be empty
+    std::array<std::int64_t, 256> bytes_{};  // id of a byte's symbol or an ASCII character, or -1
+    std::array<std::int64_t, 256> fallback_{};  // id of <0xXX>, or -1
     std::optional<std::uint32_t> unknown_;
     bool byte_level_ = false;
     bool byte_fallback_ = false;

@@ -31,7 +31,8 @@ Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& js
     return refuse("a merge is not a pair of tokens: " + dump(json).substr(0, 60));
 }
 
-// Returns the bytes that a byte-level token spells; nullopt if it has another character.
+// Returns the bytes that a byte-level token spells; nullopt if a character of the token stands for
+// no byte.
 std::optional<std::string> spelled_bytes(const std::string& token) {
     std::string bytes;
     for (const char* at = token.data(); at < token.data() + token.size();) {
@@ -128,7 +129,8 @@ void Bpe::index_words(bool byte_level) {
     }
 }
 
-// True if no token has U+2581 after another character: text may then be cut at all such places.
+// True if no token has U+2581 after another character. Text may then be cut wherever U+2581 follows
+// another character.
 bool Bpe::never_merges_over_spaces() const {
     if (!ids_.contains(kVisibleSpace)) return false;
     for (const auto& [token, id] : ids_) {

@@ -19,7 +19,7 @@ std::string join(const std::vector<std::string>& tokens, const char* between) {
     return text;
 }
 
-// Returns the byte of <0xXX>, or -1.
+// Returns the byte that a token <0xXX> stands for; -1 for other tokens.
 int fallback_byte(const std::string& token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
     const std::size_t sign = token[3] == '+' ? 1 : 0;
@@ -28,8 +28,8 @@ int fallback_byte(const std::string& token) {
     return value ? static_cast<int>(*value) : -1;
 }
 
-// Appends the bytes that a byte-level token spells; a token with another character is appended
-// unchanged.
+// Appends the bytes that a byte-level token spells. A token with a character that stands for no
+// byte is appended unchanged.
 void append_spelled(std::string& bytes, const std::string& token) {
     const std::size_t start = bytes.size();
     for (const char* at = token.data(); at < token.data() + token.size();) {

@@ -13,10 +13,10 @@ namespace roll::tokenizer {
 
 class Decoder {
   public:
-    // Fails with InvalidArgument and the name of an unsupported kind.
+    // Fails with InvalidArgument for an unsupported kind; the message names it.
     static Result<Decoder> parse(const Json& json);
 
-    // Returns the text of the tokens. Invalid UTF-8 becomes U+FFFD, as the kinds specify.
+    // Returns the text of the tokens. Invalid UTF-8 becomes U+FFFD; each kind specifies how.
     std::string apply(std::vector<std::string> tokens) const;
 
   private:
@@ -47,7 +47,7 @@ class Decoder {
     Result<void> add(const Json& json, int depth);
 
     std::vector<std::variant<ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace>> steps_;
-    bool present_ = false;  // false: tokens are joined by spaces
+    bool present_ = false;  // the file has a decoder; else spaces join tokens
 };
 
 }  // namespace roll::tokenizer

@@ -1,6 +1,6 @@
 // The tokenizer of a HuggingFace directory: tokenizer.json, and the end-of-text tokens from the
-// files beside it. Like transformers 5, takes the tokens around a text only from tokenizer.json and
-// ignores add_bos_token and add_eos_token of tokenizer_config.json.
+// files beside it. Only tokenizer.json says which tokens are put around a text. As in transformers
+// 5, add_bos_token and add_eos_token of tokenizer_config.json are ignored.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ bool has_tokenizer(const std::filesystem::path& directory);
 // Returns the identity of the directory's tokenizer without parsing it.
 Result<std::string> identity_of(const std::filesystem::path& directory);
 
-// Fails with NotFound, Corrupt or InvalidArgument (an unsupported part, or a token that the
-// vocabulary lacks) and the file's name.
+// Loads the tokenizer of a directory. Fails with NotFound, Corrupt or InvalidArgument (an
+// unsupported part, or a token that the vocabulary lacks); the message names the file.
 Result<TextTokenizer> load_directory(const std::filesystem::path& directory);
 
 TextTokenizer bytes_tokenizer();

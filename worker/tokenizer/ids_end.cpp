@@ -7,7 +7,8 @@
 namespace roll::tokenizer {
 namespace {
 
-// Scans JSON. After the first syntax error every result is empty and ok() is false.
+// Scans JSON from beginning to end. After the first syntax error every result is empty and ok() is
+// false.
 class Scan {
   public:
     explicit Scan(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
@@ -37,7 +38,7 @@ class Scan {
         while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
         return at_ < end_ ? *at_ : '\0';
     }
-    // Reads an id, a whole number; skips other values.
+    // Raises `ids_end` above the id at this place. Skips values that are no whole number.
     void id(std::uint32_t& ids_end) {
         constexpr std::uint32_t kMax = 1U << 30;
         next();
@@ -79,7 +80,8 @@ class Scan {
         ok_ = ok_ && take(one);
         return ok_;
     }
-    // Returns the string without unescaping; no searched key has an escape.
+    // Returns the string at this place without unescaping it, because no searched key has an
+    // escape.
     std::string_view string() {
         if (!need('"')) return {};
         const char* const begin = at_;
@@ -110,7 +112,7 @@ Result<std::uint32_t> ids_end(std::string_view json) {
     const auto vocabulary = [&](std::string_view key) {
         if (key != "vocab") return scan.skip();
         if (scan.next() == '{') return scan.members([&](std::string_view) { scan.id(end); });
-        scan.elements([&] {  // pieces with scores; the index is the id
+        scan.elements([&] {  // a piece with its score; its index is its id
             scan.skip();
             ++listed;
         });

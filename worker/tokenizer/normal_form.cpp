@@ -8,12 +8,12 @@
 namespace roll::tokenizer {
 namespace {
 
-// Hangul syllables are composed by arithmetic (Unicode 3.12).
+// Constants of Hangul syllables, which are composed by arithmetic (Unicode standard, section 3.12).
 constexpr char32_t kS = 0xAC00, kL = 0x1100, kV = 0x1161, kT = 0x11A7;
 constexpr char32_t kLCount = 19, kVCount = 21, kTCount = 28, kSCount = kLCount * kVCount * kTCount;
 
-// No smaller character combines with a preceding one, so text of such characters is already
-// composed. Its lead byte follows.
+// The smallest character that combines with a preceding one, and its lead byte. Text of smaller
+// characters is already composed.
 constexpr char32_t kFirstCombining = 0x300;
 constexpr std::uint8_t kFirstCombiningByte = 0xCC;
 
@@ -38,7 +38,7 @@ Composer::Composer() {
 }
 
 const Composer& Composer::get() {
-    static const Composer composer;  // constant, but too large to write out
+    static const Composer composer;  // constant, but too large for the source text
     return composer;
 }
 
@@ -92,7 +92,7 @@ std::string Composer::compose(std::string_view text) const {
     }
     std::size_t size = 0;
     std::size_t starter = marked.size();  // none yet
-    int last_class = -1;                  // of the previous character after the starter; -1: none
+    int last_class = -1;                  // of the last character after the starter; -1: none
     for (const auto& [combining, code] : marked) {
         if (starter < marked.size() && last_class < static_cast<int>(combining)) {
             if (const char32_t composite = pair(marked[starter].second, code); composite != 0) {

@@ -1,4 +1,4 @@
-// Unicode normal form C by Unicode 9, like the tokenizers package.
+// Unicode normal form C with the characters of Unicode 9, like the tokenizers package.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace roll::tokenizer {
 
-// Immutable after construction; any thread may use it.
+// Brings text into form C. Immutable after construction; any thread may use it.
 class Composer {
   public:
     static const Composer& get();
@@ -20,7 +20,7 @@ class Composer {
   private:
     Composer();
     void decompose(char32_t code, std::vector<char32_t>& out) const;
-    // Returns the composition of the two characters, or 0.
+    // Returns the composition of the two characters; 0 if they do not compose.
     char32_t pair(char32_t first, char32_t second) const;
 
     struct Parts {

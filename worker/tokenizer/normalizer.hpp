@@ -15,14 +15,14 @@ namespace roll::tokenizer {
 
 class Normalizer {
   public:
-    // Fails with InvalidArgument and the name of an unsupported kind.
+    // Fails with InvalidArgument for an unsupported kind; the message names it.
     static Result<Normalizer> parse(const Json& json);
 
     bool is_identity() const { return steps_.empty(); }
     std::string apply(std::string_view text) const;
 
-    // Returns the number of leading bytes of apply(text) that come from the text's first character;
-    // at least 1.
+    // Returns the number of leading bytes of apply(text) that come from the first character of the
+    // text; at least 1.
     std::size_t head(std::string_view text) const;
 
   private:
@@ -53,10 +53,10 @@ class Normalizer {
 // Parses {"String": "text"} or {"Regex": "expression"} of Split and Replace.
 Result<Pattern> parse_pattern(const Json& json, const std::string& owner);
 
-// Returns the object's type; the error names `owner`.
+// Returns the "type" of a JSON object. Error messages name `owner`.
 Result<std::string> parse_type(const Json& json, const std::string& owner);
 
-// Returns the value if it is an array; the error names `owner`.
+// Returns the value if it is an array, else an error whose message names `owner`.
 Result<const Json*> parse_list(const Json& json, const std::string& owner);
 
 // Largest nesting depth of Sequences.

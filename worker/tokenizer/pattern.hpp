@@ -1,9 +1,9 @@
-// Regular expressions of tokenizer files, compiled for matching at a given place.
+// Regular expressions of tokenizer files, compiled to match at a given place of a text.
 //
 // Supports alternatives, sets of characters and categories, \s \S \w \d \r \n \t, . , groups (?:)
-// (?i:), optional groups, greedy and possessive counts of one character, (?=) and (?!). Refuses the
-// rest by name (repeated groups, lazy counts, anchors, back references, scripts): matching then
-// needs no stack that grows with the text. Immutable; any thread may match.
+// (?i:), optional groups, greedy and possessive counts of one character, (?=) and (?!). Refuses
+// everything else (repeated groups, lazy counts, anchors, back references, scripts) with its name,
+// so that matching needs no stack that grows with the text. Immutable; any thread may match.
 #pragma once
 
 #include <array>
@@ -17,9 +17,11 @@
 
 namespace roll::tokenizer {
 
+// A set of characters. A character beyond ASCII is in the set if it has one of `properties` or is
+// in one of `ranges`; if `negated`, if neither is the case.
 struct CharacterSet {
-    std::array<bool, 128> ascii{};  // complete answer for ASCII, with negation applied
-    Properties properties = 0;      // other characters: any of these or a range, then negation
+    std::array<bool, 128> ascii{};  // ASCII characters in the set, after negation
+    Properties properties = 0;      // for other characters
     std::vector<std::pair<char32_t, char32_t>> ranges = {};
     bool negated = false;
 
@@ -27,8 +29,9 @@ struct CharacterSet {
 };
 
 struct PatternNode {
-    // Set: min..max characters of a set. Choice: the first branch that leads to a match. Look: a
-    // branch that must match here, or must not. Jump: continue at next. Accept: a match.
+    // What a node matches. Set: min to max characters of a set. Choice: the first branch that leads
+    // to a match. Look: nothing, but its branch must match here (or must not, if `negative`). Jump:
+    // nothing; continues at `next`. Accept: the end of the match.
     enum class Kind : std::uint8_t { Set, Choice, Look, Jump, Accept };
     Kind kind = Kind::Accept;
     bool possessive = false;
@@ -44,11 +47,12 @@ class Pattern {
   public:
     static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-    // Fails with InvalidArgument and the unsupported part of the expression.
+    // Fails with InvalidArgument if a part of the expression is unsupported; the message names the
+    // part.
     static Result<Pattern> compile(std::string_view expression);
     static Pattern literal(std::string_view text);
 
-    // Returns the end of the match that starts at `at`, or kNone. An empty match counts as none.
+    // Returns the end of the match that starts at `at`, or kNone if there is none or it is empty.
     // Requires valid UTF-8 and `at` at the start of a character.
     std::size_t match_at(std::string_view text, std::size_t at) const;
 

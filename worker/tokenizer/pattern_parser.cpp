@@ -11,9 +11,9 @@ namespace {
 constexpr int kDepthMax = 32;
 constexpr std::uint32_t kMany = 0xFFFFFFFF;
 constexpr std::uint32_t kCountMax = 1000;
-constexpr int kGroupsMax = 16;  // each may double the number of ways to fail
+constexpr int kGroupsMax = 16;  // each may double the time of a failed match
 
-// The tokenizers package counts these as word characters in a bare \w, but not in [\w].
+// Characters that the tokenizers package counts as word characters in a bare \w, but not in [\w].
 constexpr std::pair<char32_t, char32_t> kLatinNumbers[] = {
     {0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
 
@@ -81,7 +81,8 @@ class PatternParser {
         return add({.kind = Kind::Choice, .branches = std::move(branches)});
     }
 
-    // Starts with a Jump, so that an empty sequence has a node too.
+    // Parses a sequence that continues at `after`. It starts with a Jump, so that an empty sequence
+    // has a node too.
     Result<std::uint32_t> sequence(std::uint32_t after, bool fold, int depth) {
         const std::uint32_t start = add({.kind = Kind::Jump});
         std::uint32_t last = start;
@@ -122,7 +123,7 @@ class PatternParser {
         return choice;
     }
 
-    // Parses one set of characters and its count.
+    // Parses one character or set of characters, and its count.
     Result<std::uint32_t> characters(bool fold) {
         CharacterSet set;
         if (eat("[")) {
@@ -189,7 +190,7 @@ class PatternParser {
         return set;
     }
 
-    // Adds a character, a range (in brackets) or a class to the set.
+    // Parses one item and adds it to the set: a character, a class or, in brackets, a range.
     Result<void> item(CharacterSet& set, bool fold, bool in_bracket) {
         ROLL_TRY(const char32_t first, member(set, in_bracket));
         if (first == kClass) return {};
@@ -215,7 +216,8 @@ class PatternParser {
         return {};
     }
 
-    // Returns the next character; kClass if it was a class, which is then already in the set.
+    // Returns the next character. If it is a class instead, adds the class to the set and returns
+    // kClass.
     Result<char32_t> member(CharacterSet& set, bool in_bracket) {
         if (!eat("\\")) return character();
         if (!more()) return refuse("a \\ at its end");

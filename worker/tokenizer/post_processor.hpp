@@ -1,5 +1,5 @@
-// The ids put before and after one text's ids: the `post_processor` of a tokenizer file. Supports
-// TemplateProcessing, ByteLevel (which only moves offsets) and Sequence.
+// The ids to put before and after the ids of a text: the `post_processor` of a tokenizer file.
+// Supports TemplateProcessing, ByteLevel (which only moves offsets) and Sequence.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct PostProcessor {
     std::vector<std::uint32_t> before = {};
     std::vector<std::uint32_t> after = {};
 
-    // Fails with InvalidArgument and the name of an unsupported kind or template.
+    // Fails with InvalidArgument for an unsupported kind or template; the message names it.
     static Result<PostProcessor> parse(const Json& json);
 };
 

@@ -11,12 +11,13 @@ namespace {
 constexpr const char* kByteLevelExpression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Returns the part of the text's head that is after `begin`.
+// Returns the number of bytes of a text's head that are after `begin`.
 std::size_t rest_of(std::size_t head, std::size_t begin) { return head - std::min(head, begin); }
 
 }  // namespace
 
-// Works depth first: emits a word before searching for the next, so it stores only its position.
+// One text on its way through the steps. Works depth first: emits each word before it searches for
+// the next, so no list of words is stored.
 struct PreTokenizer::Run {
     const PreTokenizer& owner;
     Scratch& scratch;
@@ -79,7 +80,7 @@ struct PreTokenizer::Run {
     }
 
     void apply(const Split& split, std::size_t index, std::string_view text, std::size_t head) {
-        std::size_t held_begin = 0;  // start of a piece that the next may join
+        std::size_t held_begin = 0;  // start of the pieces that the next piece may join
         std::size_t held_end = 0;
         bool previous = false;
         const auto leave = [&] {

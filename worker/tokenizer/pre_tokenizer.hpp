@@ -23,17 +23,17 @@ class WordSink {
 
 class PreTokenizer {
   public:
-    using Scratch = std::vector<std::string>;  // one text per step
+    using Scratch = std::vector<std::string>;  // one buffer per step
 
-    // Fails with InvalidArgument and the name of an unsupported kind.
+    // Fails with InvalidArgument for an unsupported kind; the message names it.
     static Result<PreTokenizer> parse(const Json& json);
 
-    // True if the model's vocabulary spells bytes as visible characters. Words are plain bytes here
-    // nevertheless.
+    // True if the model's vocabulary spells bytes as visible characters. The words that split()
+    // emits are plain bytes even then.
     bool byte_level() const { return byte_level_; }
 
-    // Emits every word in order. `head` is the number of leading bytes that come from the input's
-    // first character; 0 if the text does not start at the input's start.
+    // Emits every word in order. `head` is the number of leading bytes of `text` that come from the
+    // input's first character; 0 if `text` is not the start of the input.
     void split(std::string_view text, std::size_t head, Scratch& scratch, WordSink& sink) const;
 
   private:
@@ -53,7 +53,7 @@ class PreTokenizer {
         Prepend prepend = Prepend::Always;
         bool split = true;
     };
-    struct Run;  // one text's pass through the steps
+    struct Run;  // one text on its way through the steps
 
     Result<void> add(const Json& json, int depth);
     Result<void> add_byte_level(JsonReader& reader);

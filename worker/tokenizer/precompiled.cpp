@@ -7,7 +7,8 @@
 namespace roll::tokenizer {
 namespace {
 
-constexpr std::size_t kWholeCluster = 6;  // in bytes; longer clusters are replaced by character
+// Size in bytes from which on a grapheme cluster is replaced character by character.
+constexpr std::size_t kWholeCluster = 6;
 
 Result<std::string> from_base64(std::string_view text) {
     constexpr std::string_view kDigits =
@@ -36,7 +37,7 @@ std::uint32_t little_endian(std::string_view bytes, std::size_t at) {
     return value;
 }
 
-// Fields of a trie unit, as in darts-clone's include/darts.h.
+// Return fields of a trie unit, as in darts-clone's include/darts.h.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 std::uint32_t value_of(std::uint32_t unit) { return unit & 0x7FFFFFFF; }
 std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000FF; }
@@ -109,7 +110,7 @@ std::string Precompiled::apply(std::string_view text) const {
         return found.has_value();
     };
     while (!text.empty()) {
-        // Two such bytes are never in one cluster; the check avoids Unicode's rules for most texts.
+        // Two plain bytes are never in one cluster, so most texts do not need Unicode's rules.
         const bool plain = is_plain(text[0]) && (text.size() == 1 || is_plain(text[1]));
         const std::size_t size = plain ? 1 : cluster_size(text);
         std::string_view cluster = text.substr(0, size);

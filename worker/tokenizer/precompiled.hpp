@@ -19,16 +19,19 @@ class Precompiled {
     // Parses the base64 text in tokenizer.json. Fails with InvalidArgument or Corrupt.
     static Result<Precompiled> parse(std::string_view base64);
 
-    // Replaces like the tokenizers package: looks up a grapheme cluster of less than six bytes as a
-    // whole and, if it is not found, each of its characters. Requires valid UTF-8.
+    // Returns the text with its replacements, like the tokenizers package: looks up a grapheme
+    // cluster of less than six bytes as a whole and, if it is not found or longer, each of its
+    // characters. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
-    // Returns the number of leading bytes of apply(text) that come from the text's first character,
-    // which may become several words; 1 if it became part of a cluster's replacement.
+    // Returns the number of leading bytes of apply(text) that come from the first character of the
+    // text; 1 if that character became part of a cluster's replacement. The replacement of one
+    // character may be several words.
     std::size_t head(std::string_view text) const;
 
   private:
-    // Returns the replacement of the shortest prefix of the text in the trie.
+    // Returns the replacement of the shortest prefix of the text that is in the trie; nullopt if no
+    // prefix is.
     std::optional<std::string_view> find(std::string_view text) const;
 
     std::vector<std::uint32_t> trie_;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint32_t kLookedAt = 4096;
 
-// Replaces incomplete characters, because tokenizers decode them differently.
+// Returns a token's text with incomplete characters replaced, because tokenizers decode them
+// differently.
 std::string text_of(const Tokenizer& tokenizer, std::uint32_t id) {
     return replace_broken(tokenizer.decode(std::span(&id, 1)));
 }
@@ -22,7 +23,7 @@ IdsCompared compare_ids(const Tokenizer& one, const Tokenizer& other) {
     IdsCompared compared;
     for (std::uint32_t id = 0; id < both; id += step) {
         const std::string text = text_of(one, id), others = text_of(other, id);
-        if (text.empty() || others.empty()) continue;  // one of them does not use the id
+        if (text.empty() || others.empty()) continue;  // a tokenizer does not use the id
         ++compared.looked_at;
         compared.differ += text != others;
     }

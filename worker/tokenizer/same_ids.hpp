@@ -1,4 +1,4 @@
-// Compares the tokens that two tokenizers give the same ids.
+// Compares the tokens to which two tokenizers give the same ids.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 namespace roll::tokenizer {
 
 struct IdsCompared {
-    std::uint32_t looked_at = 0;  // ids in both: all, or some thousands evenly spaced
+    std::uint32_t looked_at = 0;  // compared ids: all, or some thousands evenly spaced
     std::uint32_t differ = 0;     // ids with different texts
 
-    // Allows a tenth to differ: a few tokens may have been renamed on purpose.
+    // True if at most a tenth of the ids differ. A few may, because tokens may have been renamed on
+    // purpose.
     bool of_one_vocabulary() const { return 10 * differ <= looked_at; }
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kByteValues = 256;
 
-// The buffers of one call of encode, kept for the next.
+// The buffers of one call of encode(), kept for later calls.
 struct Workspace {
     ModelWork model;
     PreTokenizer::Scratch scratch;
@@ -51,10 +51,11 @@ class Tokenizer::Impl {
           decoder_(std::move(decoder)) {}
     void index_ids();
 
-    // Encodes text without added tokens of the first pass. `first`: it starts the input.
+    // Encodes text without added tokens of the first pass. `first` is true if the text starts the
+    // input.
     void encode_raw(std::string_view text, bool first, Workspace& work,
                     std::vector<std::uint32_t>& ids) const;
-    // Encodes normalized text without added tokens. `head` is the one of PreTokenizer::split.
+    // Encodes normalized text without added tokens. `head` is passed to PreTokenizer::split.
     void encode_plain(std::string_view text, std::size_t head, Workspace& work,
                       std::vector<std::uint32_t>& ids) const;
 
@@ -70,7 +71,7 @@ class Tokenizer::Impl {
     std::uint32_t vocab_size_ = 0;
     std::vector<std::uint32_t> special_ids_ = {};
 
-    // At most as many as calls have run at once.
+    // The workspaces that no call uses; at most as many as calls have run at once.
     mutable std::mutex mutex_;
     mutable std::vector<std::unique_ptr<Workspace>> idle_;
 };
@@ -141,7 +142,7 @@ void Tokenizer::Impl::encode_raw(std::string_view text, bool first, Workspace& w
     std::string normalized;
     std::size_t head = first ? 1 : 0;
     if (!normalizer_.is_identity()) {
-        if (first) head = normalizer_.head(text);  // one character may become several words
+        if (first) head = normalizer_.head(text);  // its first character may become several words
         normalized = normalizer_.apply(text);
         text = normalized;
     }

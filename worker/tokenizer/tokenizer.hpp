@@ -20,7 +20,7 @@
 namespace roll::tokenizer {
 
 struct EncodeOptions {
-    bool add_special = true;  // adds what the file's template puts around a text: bos, eos
+    bool add_special = true;  // adds the ids that the file's template puts around a text
 };
 
 // The ids that the file's template puts around a text.
@@ -32,7 +32,7 @@ struct Surroundings {
 class Tokenizer {
   public:
     // Reads a tokenizer.json. Fails with NotFound, Corrupt (not JSON, a field of the wrong type) or
-    // InvalidArgument (an unsupported part) and the file's name.
+    // InvalidArgument (an unsupported part); the message names the file.
     static Result<Tokenizer> load(const std::filesystem::path& path);
     static Result<Tokenizer> parse(std::string_view json);
     static Tokenizer bytes();
@@ -42,14 +42,15 @@ class Tokenizer {
     ~Tokenizer();
 
     std::vector<std::uint32_t> encode(std::string_view text, EncodeOptions options = {}) const;
-    // The same, appended to `ids`; allocates nothing once the buffers have grown.
+    // Appends the text's ids to `ids`. Allocates nothing once the buffers have grown.
     void encode(std::string_view text, std::vector<std::uint32_t>& ids,
                 EncodeOptions options = {}) const;
 
-    // Skips ids without a token; with `skip_special` also special tokens.
+    // Returns the text of the ids. Skips ids without a token and, with `skip_special`, special
+    // tokens.
     std::string decode(std::span<const std::uint32_t> ids, bool skip_special = false) const;
 
-    // Returns the largest id plus one: the rows that an embedding needs.
+    // Returns the largest id plus one, which is the number of rows that an embedding needs.
     std::uint32_t vocab_size() const;
     std::optional<std::uint32_t> id_of(std::string_view token) const;
     const std::vector<std::uint32_t>& special_ids() const;  // ascending

@@ -17,10 +17,10 @@ enum class Category : std::uint8_t {
 };
 // clang-format on
 
-// A set of properties: bit i is Category i; bits 30 and 31 are other properties.
+// A set of properties of a code point: bit i is Category i; bits 30 and 31 are other properties.
 using Properties = std::uint32_t;
 constexpr Properties bit(Category category) { return 1U << static_cast<unsigned>(category); }
-constexpr Properties kOtherAlphabetic = 1U << 30;  // alphabetic, but a symbol
+constexpr Properties kOtherAlphabetic = 1U << 30;  // alphabetic, though its category is a symbol
 constexpr Properties kSpace = 1U << 31;            // White_Space
 constexpr Properties kLetter = 0x1F;
 constexpr Properties kMark = 0x7 << 5;
@@ -45,7 +45,7 @@ class PropertyTable {
     std::vector<std::uint8_t> values_;  // category | 0x40 other alphabetic | 0x80 space
 };
 
-// Numeric for the Digits pre-tokenizer: \p{N} of Unicode 17.
+// True if the Digits pre-tokenizer counts the code point as a digit: \p{N} of Unicode 17.
 bool is_numeric(char32_t code, const PropertyTable& table);
 
 // Returns the code point at `at` and advances `at`. Requires a complete, valid UTF-8 sequence.

@@ -6,14 +6,15 @@
 
 namespace roll::tokenizer {
 
-// Runs of code points with the same value, each up to the next: first code point << 8 | value.
+// Runs of code points with the same value, as first code point << 8 | value. A run ends where the
+// next begins.
 extern const std::uint32_t kCategoryRuns[];  // value: general category, in the order of Category
 extern const std::size_t kCategoryRuns_size;
 extern const std::uint32_t kCombiningRuns[];  // value: canonical combining class
 extern const std::size_t kCombiningRuns_size;
 
-// Canonical decompositions: composes back << 63 | code point << 42 | first << 21 | second (0 if
-// none).
+// Canonical decompositions, as flag << 63 | code point << 42 | first << 21 | second. `flag` is 1 if
+// the parts compose back to the code point; `second` is 0 if there is none.
 extern const std::uint64_t kDecompositions[];
 extern const std::size_t kDecompositions_size;
 

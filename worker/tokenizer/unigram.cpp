@@ -9,7 +9,7 @@
 namespace roll::tokenizer {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // below the worst token's score, as in SentencePiece
+constexpr double kUnknownPenalty = 10;  // unknown: worst score less this, as in SentencePiece
 
 tl::unexpected<Error> refuse(const std::string& what) {
     return fail(ErrorCode::InvalidArgument, "model Unigram: " + what);
@@ -17,7 +17,7 @@ tl::unexpected<Error> refuse(const std::string& what) {
 
 }  // namespace
 
-// Adds an entry ["token", score].
+// Adds a token from an entry ["token", score] of the file.
 Result<void> Unigram::add(const Json& entry) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
         return refuse("vocab has an entry that is not [token, score]");
@@ -53,7 +53,8 @@ Result<Unigram> Unigram::parse(const Json& json) {
     return model;
 }
 
-// Visits each character; every token that starts there offers a path to its end.
+// Finds the best path to each place of the word. Each token that starts at a reached character
+// offers a path to the token's end.
 void Unigram::find_best(std::string_view word, UnigramWork& work) const {
     work.ends_.assign(word.size() + 1, {});
     work.ends_[0].start = 0;
@@ -99,7 +100,7 @@ void Unigram::append(std::string_view piece, std::vector<std::uint32_t>& out) co
 void Unigram::encode(std::string_view word, UnigramWork& work,
                      std::vector<std::uint32_t>& out) const {
     find_best(word, work);
-    auto& pieces = work.pieces_;  // from last to first; adjacent unknown ones are merged
+    auto& pieces = work.pieces_;  // from last to first; adjacent unknown pieces are merged
     pieces.clear();
     bool joins = false;
     for (std::size_t end = word.size(); end > 0;) {

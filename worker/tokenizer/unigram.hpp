@@ -1,7 +1,7 @@
-// SentencePiece's unigram language model for one word: of all splits into tokens, selects the one
-// with the highest sum of scores. Characters in no token are unknown; runs of them become their
-// bytes (byte_fallback) or one unknown token. Immutable; any thread may encode with its own
-// UnigramWork.
+// SentencePiece's unigram language model for one word: of all splits of the word into tokens,
+// selects the one with the highest sum of scores. Characters in no token are unknown; a run of
+// unknown characters becomes its bytes (byte_fallback) or one unknown token. Immutable; any thread
+// may encode with its own UnigramWork.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace roll::tokenizer {
 
-// The best path to each place of the word that one thread encodes.
+// One thread's buffers: the best path to each place of the word that it encodes.
 class UnigramWork {
   private:
     friend class Unigram;
@@ -30,7 +30,7 @@ class UnigramWork {
 
 class Unigram {
   public:
-    // Fails with InvalidArgument or Corrupt and the invalid part.
+    // Fails with InvalidArgument or Corrupt; the message names the invalid part.
     static Result<Unigram> parse(const Json& json);
 
     // Appends the word's ids. Requires a non-empty word of valid UTF-8.
