@@ -19,7 +19,7 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
 
-// A matrix under assembly. Elements are zero until copied into.
+// A matrix that is assembled from copies. Other elements are zero.
 class Block {
   public:
     Block(tensor::DType dtype, std::int64_t rows, std::int64_t columns)
@@ -61,14 +61,15 @@ bool equal(const tensor::StridedView& a, const tensor::StridedView& b) {
     return std::memcmp(one.view().first, other.view().first, size) == 0;
 }
 
-// The LoRA modules of a native tensor's sources, in their order; null if PEFT has none.
+// The LoRA modules of a native tensor's sources, in the order of the sources; null for a source
+// without LoRA.
 using Members = std::vector<const LoraModule*>;
 
 struct Fused {
     std::int64_t lora_rank = 0;
     double scale = 0;
     tensor::StridedView a;
-    std::vector<tensor::StridedView> b;  // one per source
+    std::vector<tensor::StridedView> b;  // one B per source
     std::vector<std::shared_ptr<const void>> keep;
 };
 
@@ -234,7 +235,7 @@ class Converter {
     const formats::Adapter& adapter_;
     const Source& base_;
     NativeAdapter result_;
-    std::map<std::string, const LoraModule*> modules_;  // not converted yet
+    std::map<std::string, const LoraModule*> modules_;  // modules not converted yet
     std::map<std::string, const tensor::StridedView*> whole_;
 };
 

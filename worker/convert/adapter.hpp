@@ -1,10 +1,11 @@
-// LoRA adapters of a native model. A fused native tensor (linear_qkv, linear_fc1) has one adapter
-// where PEFT has one per HuggingFace module. Adapters are small, so they are held in memory whole.
+// LoRA adapters of a native model. A fused native tensor (linear_qkv, linear_fc1) has one LoRA
+// where PEFT has one per HuggingFace module. Adapters are held in memory whole, because they are
+// small.
 //
-// The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or some
-// modules have no LoRA, the fused rank is the sum of their ranks: the A's are stacked by rows, each
-// B has its own columns, and the other elements are zero. The reader drops columns of zeros, so
-// both directions are exact.
+// The product B A of a fused tensor has a single A. If PEFT's modules have different A's, or if
+// some modules have no LoRA, the rank of the fused LoRA is the sum of the modules' ranks: the A's
+// are stacked by rows, each B has columns of its own, and the other elements are zero. The reader
+// drops columns of zeros, so both directions are exact.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +20,38 @@
 namespace roll::convert {
 
 struct AdapterPlace {
-    std::string name;  // "default", or the folder's name
+    std::string name;  // "default", or the folder's name if it is in one
     std::filesystem::path directory;
-    bool native = false;  // Megatron rank files; else PEFT files
+    bool native = false;  // true: Megatron rank files; false: PEFT files
 };
 
 // Returns the adapters in `directory` itself and in its folders, found by their
 // adapter_config.json. Empty if there are none.
 std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
 
-// Reads an adapter of either form; its modules have HuggingFace names. `base` holds the model's
-// config and tensor names, as use_tensors() leaves them; if it has no tensors, stacked expert
-// modules stay stacked. Fails with Corrupt or InvalidArgument if the adapter does not fit `base`.
+// Reads a native or PEFT adapter. The modules of the result have HuggingFace names. `base` holds
+// the model's config and tensor names, as use_tensors() sets them; if `base` has no tensors,
+// stacked expert modules stay stacked. Fails with Corrupt or InvalidArgument if the adapter does
+// not fit `base`.
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base);
 
 // LoRA parameters of a native module, for adapter_config.json.
 struct NativeLora {
-    std::string module;  // "decoder.layers.0.self_attention.linear_qkv", model-wide layer number
+    std::string module;  // "decoder.layers.0.self_attention.linear_qkv", layer of the whole model
     std::int64_t lora_rank = 0;
     double scale = 0;
-    bool parameter = false;  // one of target_parameters, not a module
+    bool parameter = false;  // true: one of target_parameters, not a module
 };
 
 struct NativeAdapter {
-    Source source;  // its native tensors are the adapter's tensors
+    Source source;  // `native` lists the adapter's tensors
     std::vector<NativeLora> modules;
     std::vector<std::string> whole;  // native modules that are saved whole (modules_to_save)
 };
 
-// Fails with InvalidArgument if a module is not part of any native tensor, or if the modules of a
-// fused tensor cannot share one LoRA.
+// Converts an adapter with HuggingFace names to a native one. Fails with InvalidArgument if a
+// module is not part of any native tensor, or if the modules of a fused tensor cannot share one
+// LoRA.
 Result<NativeAdapter> to_native(const formats::Adapter& adapter, const Source& base);
 
 }  // namespace roll::convert

@@ -10,7 +10,8 @@ namespace {
 
 std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// Rounds an alpha to the integer it was before floating-point error: 16, not 16.000000000000004.
+// Returns a number, rounded to an integer if it differs from one only by floating-point error: 16,
+// not 16.000000000000004.
 Json number(double value) {
     const double nearest = std::round(value);
     if (std::fabs(value - nearest) < 1e-9 * std::max(1.0, std::fabs(value)))

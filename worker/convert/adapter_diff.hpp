@@ -10,14 +10,15 @@
 
 namespace roll::convert {
 
-// Compares adapters of the same name module by module, whatever their form on disk. A difference
-// named "NAME: MODULE scale" means a different alpha / rank. `cast` is passed to diff().
+// Compares adapters of the same name module by module; their forms on disk may differ. A difference
+// named "NAME: MODULE scale" means that alpha / rank differs. `cast` is passed to diff().
 Result<Diff> diff_adapters(const std::vector<OpenedAdapter>& first,
                            const std::vector<OpenedAdapter>& second, bool cast,
                            const std::function<bool()>& stopped);
 
-// Reads the adapter at `written` again. `tensors` are the tensors it was written from, under the
-// names of its form. Fails with Corrupt and the name of a tensor or scale that differs.
+// Checks a written adapter by reading it from `written`. `tensors` are the tensors from which it
+// was written, with the names of its form. Fails with Corrupt if a tensor or scale differs; the
+// message names it.
 Result<void> check_written(const formats::Adapter& adapter, const Source& tensors,
                            const AdapterPlace& written, const Source& base,
                            const std::function<bool()>& stopped);

@@ -16,12 +16,12 @@ using tensor::StridedView;
 
 constexpr const char* kInner = ".base_layer";
 
-// One of a layer's two stacked tensors, with the native tensor of each expert.
+// One of the two tensors that stack a layer's experts, with the native tensor of each expert.
 struct Stack {
     std::string stem;       // "model.layers.0.mlp.experts"
     std::string parameter;  // "gate_up_proj" or "down_proj"
     std::vector<const NativeTensor*> experts;
-    bool alternates = false;  // rows of gate and up alternate
+    bool alternates = false;  // true: rows of gate and up alternate
 
     std::string name() const { return stem + "." + parameter; }
     std::int64_t rows() const { return experts[0]->shape[0]; }
@@ -32,7 +32,7 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::int64_t size_of(const StridedView& view) { return tensor::bits_of(view.info.dtype) / 8; }
 
-// Returns "model.layers.3." for a name below it.
+// Returns the part of a name up to its layer number, such as "model.layers.3.".
 std::string layer_front(const std::string& name, std::int64_t layer) {
     const std::string word = ".layers." + std::to_string(layer) + ".";
     const std::size_t at = name.find(word);
@@ -69,7 +69,8 @@ std::vector<Stack> stacks_of(const Source& base) {
     return stacks;
 }
 
-// The rows of an expert that belong to its source tensor `i`: the first row and the step.
+// The rows of an expert's tensor that come from one of the tensor's sources: the first row and the
+// step.
 struct Rows {
     std::int64_t first = 0;
     std::int64_t step = 1;
@@ -152,8 +153,8 @@ class Splitter {
         std::int64_t lora_rank = 0;
     };
 
-    // Returns A and B of source tensor `i` of one expert. PEFT before 0.18 stores them transposed,
-    // because it adds the sum of A^T B^T.
+    // Returns A and B of source tensor `i` of one expert. Before 0.18, PEFT stored both transposed,
+    // because it added the sum of A^T B^T.
     static LoraModule pair_of(const LoraModule& module, const Stack& stack, const Place& place,
                               std::size_t i) {
         const NativeTensor& expert = *stack.experts[static_cast<std::size_t>(place.expert)];
@@ -215,7 +216,7 @@ class Joiner {
         std::string stem;
         for (const Stack& stack : stacks_) {
             if (!is_asked(stack.parameter) || !can_join(stack)) continue;
-            if (stack.stem == stem) result_.stacked.back().module += kInner;  // the next wraps it
+            if (stack.stem == stem) result_.stacked.back().module += kInner;  // the next is outside
             stem = stack.stem;
             join(stack);
             for (const NativeTensor* expert : stack.experts)
@@ -237,7 +238,8 @@ class Joiner {
                });
     }
 
-    // True if every expert has the module with one rank and scale, and its tensors share one A.
+    // True if every expert has LoRA with the same rank and scale, and the tensors of an expert
+    // share one A.
     bool can_join(const Stack& stack) const {
         const LoraModule* first = nullptr;
         for (const NativeTensor* expert : stack.experts) {
@@ -281,7 +283,7 @@ class Joiner {
         result_.stacked.push_back(std::move(all));
     }
 
-    // Points `view` at a new zeroed buffer that the result keeps.
+    // Points `view` at a new buffer of zeros that the result keeps. Returns the buffer.
     std::byte* make(StridedView& view, Shape shape) {
         kept_->emplace_back(static_cast<std::size_t>(shape[0] * shape[1] * size_of(view)));
         view = {{"", view.info.dtype, shape}, tensor::row_major(shape), kept_->back().data()};

@@ -1,6 +1,6 @@
 // PEFT's LoRA of parameters that stack all experts of a layer (`target_parameters`): one A [experts
-// * r, in] and one B [out, r * experts] for gate_up_proj, and one pair for down_proj. Expert e has
-// rows [e * r, (e + 1) * r) of A and the columns e, e + experts, ... of B.
+// * r, in] and one B [out, r * experts] for gate_up_proj, and another pair for down_proj. Expert e
+// has rows [e * r, (e + 1) * r) of A and the columns e, e + experts, ... of B.
 #pragma once
 
 #include "common/error.hpp"
@@ -9,19 +9,20 @@
 
 namespace roll::convert {
 
-// A native adapter has LoRA for each expert. Its config keeps PEFT's target_parameters under
-// kParametersKept.
+// The keys of PEFT's target_parameters in a PEFT config and in a native adapter's config. A native
+// adapter has LoRA for each expert instead, so there the value is only kept for the way back.
 constexpr const char* kParameters = "target_parameters";
 constexpr const char* kParametersKept = "hf_target_parameters";
 
 // Replaces each stacked module of `adapter` by one module per expert and HuggingFace tensor. The
 // new modules are views of the same bytes. Requires the tensors of `base`. Fails with
-// InvalidArgument if a module's sizes do not match the experts of `base`, and with Corrupt if its
-// rank is not the config's.
+// InvalidArgument if a module's sizes do not match the experts of `base`, and with Corrupt if a
+// module's rank differs from that in the config.
 Result<void> split_experts(formats::Adapter& adapter, const Source& base);
 
-// Reverses split_experts() for the parameters that the config's target_parameters names: modules of
-// experts that share one rank and scale become stacked modules. Other modules stay unchanged.
+// Returns the adapter with split_experts() reversed for the parameters in the config's
+// target_parameters: modules of experts that share one rank and scale become a stacked module.
+// Other modules stay unchanged.
 formats::Adapter join_experts(const formats::Adapter& adapter, const Source& base);
 
 }  // namespace roll::convert

@@ -30,7 +30,7 @@ bool can_have_lora(const NativeTensor& tensor) {
     return tensor.name.ends_with(".weight") && tensor.shape.size() == 2;
 }
 
-// Gathered bytes, kept by the adapter whose views point at them.
+// Buffers of gathered bytes, kept by the adapter whose views point into them.
 using Buffers = std::vector<std::vector<std::byte>>;
 
 class NativeReader {
@@ -40,7 +40,7 @@ class NativeReader {
           base_(base),
           buffers_(std::make_shared<Buffers>()) {}
 
-    // Opens the tensors as they are on disk, under native names.
+    // Returns the tensors as they are on disk, with native names.
     Result<Source> open() && {
         ROLL_TRY_VOID(open_tensors());
         return std::move(source_);
@@ -90,8 +90,8 @@ class NativeReader {
         return std::make_shared<const TorchFile>(std::move(file));
     }
 
-    // Finds out which tensors have LoRA and of what rank: lays out LoRA for every tensor, then
-    // looks up which of these entries exist in the files.
+    // Finds out which tensors have LoRA, and of what rank. To do so, lays out LoRA for every tensor
+    // and looks up which of the entries exist in the files.
     Result<void> look() {
         Source all;
         std::map<std::string, std::string> tensor_of;  // HuggingFace name in `all` -> native tensor
@@ -135,7 +135,8 @@ class NativeReader {
         return {};
     }
 
-    // Does the same for a distributed checkpoint. Its keys hold one layer or all layers.
+    // Finds out the same for a distributed checkpoint, in which a key holds one layer or all
+    // layers.
     void look(const formats::DcpMetadata& metadata) {
         std::map<std::string, const Shape*> shapes;
         for (const formats::DcpTensor& tensor : metadata.tensors)
@@ -155,7 +156,7 @@ class NativeReader {
         }
     }
 
-    // Fills source_ with the tensors that look() found.
+    // Fills source_ with the tensors that look() found, which the reader then expects.
     void expect() {
         source_.directory = directory_;
         source_.family = base_.family;

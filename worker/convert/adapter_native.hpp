@@ -1,4 +1,5 @@
-// Native adapters on disk: each rank has a file with the LoRA of its shard of each tensor.
+// Reads native adapters from disk, where each rank has a file with the LoRA of its shard of each
+// tensor.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,9 @@
 
 namespace roll::convert {
 
-// The LoRA tensors of a native tensor. A is [lora_rank, in]; row parallelism splits its columns. B
-// is [out, lora_rank]; column parallelism splits it like the tensor. The magnitude is [out].
+// Return the LoRA tensors of a native tensor. A is [lora_rank, in]; row parallelism splits the
+// columns of A. B is [out, lora_rank]; column parallelism splits B like the tensor. The magnitude
+// is [out].
 families::NativeTensor lora_a_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor lora_b_of(const families::NativeTensor& tensor, std::int64_t lora_rank);
 families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
@@ -19,7 +21,7 @@ families::NativeTensor magnitude_of(const families::NativeTensor& tensor);
 Result<formats::Adapter> read_native_adapter(const std::filesystem::path& directory,
                                              const Source& base);
 
-// Opens the same tensors as they are on disk, under native names.
+// Opens the adapter's tensors as they are on disk, with native names.
 Result<Source> open_native_tensors(const std::filesystem::path& directory, const Source& base);
 
 }  // namespace roll::convert

@@ -17,7 +17,8 @@ struct OpenedAdapter {
     formats::Adapter adapter;
 };
 
-// `config` is the directory of the model's config if it is not beside native adapters.
+// Opens all adapters of a directory. `config` is the directory of the model's config, needed if the
+// config is not beside native adapters.
 Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& directory,
                                                  const std::filesystem::path& config,
                                                  const families::Families& families);

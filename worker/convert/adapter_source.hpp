@@ -1,4 +1,4 @@
-// LoRA adapters as tensors with PEFT's names. In this form they are written and compared.
+// LoRA adapters as tensors with PEFT's names, the form in which they are written and compared.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace roll::convert {
 
 constexpr const char* kPeftFile = "adapter_model.safetensors";
 
-// Returns views into buffers that `adapter` keeps.
+// Returns the adapter's tensors with PEFT's names, as views into buffers that `adapter` keeps.
 std::vector<tensor::StridedView> peft_tensors(const formats::Adapter& adapter);
 
 // Returns a source whose model has exactly these tensors, for copying and casting them.

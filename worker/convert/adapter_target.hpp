@@ -8,12 +8,14 @@
 
 namespace roll::convert {
 
-// Like convert(), for the adapters in request.adapter_source or else in request.source.
+// Converts the adapters in request.adapter_source or, if that is empty, in request.source.
+// Otherwise like convert().
 Result<Report> convert_adapters(const Request& request, const families::Families& families,
                                 const Hooks& hooks);
 
-// Opens the adapters' base model: only its config and tensor names. Looks in `base_directory`, else
-// in `config`, else beside the adapters and in the directory that they name.
+// Opens the config and the tensor names of the adapters' base model, without its tensors. Looks in
+// `base_directory`, else in `config`, else beside the adapters and in the directory that the
+// adapters name.
 Result<Source> open_base(const std::filesystem::path& base_directory,
                          const std::filesystem::path& config, const std::filesystem::path& adapters,
                          const families::Families& families);

@@ -1,5 +1,5 @@
-// Checks the CRC-32 that torch.save stores for each member of its files. Finds damaged bytes in any
-// torch checkpoint, with or without a manifest.
+// Checks the CRC-32 that torch.save stores for each member of its files. This finds damaged bytes
+// in any torch checkpoint, with or without a manifest.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace roll::convert {
 
-// Reads the .pt, .pth, .bin and .ckpt files of the newest iteration, the contents of .distcp files,
-// and the torch files in a `.nemo`. `share` selects archives by number. A CRC-32 of 0 is not
-// checked: torch was told not to compute it. Fails with Corrupt and the file and member, or
-// Unavailable if stopped.
+// Checks the .pt, .pth, .bin and .ckpt files of the newest iteration, the contents of .distcp
+// files, and the torch files in a `.nemo`. `share` selects archives by number. A CRC-32 of 0 is not
+// checked, because it means that torch was told not to compute it. Fails with Corrupt if bytes are
+// damaged; the message names the file and the member. Fails with Unavailable if stopped.
 Result<void> check_archives(const std::filesystem::path& checkpoint,
                             const std::function<bool()>& stopped, Share share = {});
 

@@ -24,9 +24,9 @@ void apply(const BlockScale& scale, const ChangedBox& box, float* values);
 // Returns the name of the tensor that tensor `name` scales; empty if `name` is not a scale tensor.
 std::string scaled_by(const std::string& name);
 
-// Attaches the scale tensors that were found with the source. `found` maps the scaled tensor's name
-// to its scales; scaled tensors are then read as bf16. Fails with InvalidArgument or Corrupt if the
-// scaled tensor is not 8-bit or the scales have the wrong shape.
+// Attaches scale tensors to the source's 8-bit tensors, which are then read as bf16. `found` maps
+// the name of an 8-bit tensor to its scales. Fails with InvalidArgument or Corrupt if such a tensor
+// is not 8-bit or the scales have the wrong shape.
 Result<void> attach_scales(Source& source, const std::map<std::string, tensor::StridedView>& found);
 
 }  // namespace roll::convert

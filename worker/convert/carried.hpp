@@ -1,4 +1,5 @@
-// Carried tensors: no config gives their shapes, so they are copied with the shapes in the files.
+// Carried tensors: tensors whose shapes no config gives. They are copied with the shapes in the
+// files.
 #pragma once
 
 #include <map>
@@ -12,12 +13,13 @@ namespace roll::convert {
 
 using Shapes = std::map<std::string, Shape>;  // by name
 
-// Adds the tensors of `found` that the family carries to the model. `found` has HuggingFace or
-// native names. Every rank of the tensor's stage holds it whole.
+// Add to the model those tensors of `found` that the family carries. The names in `found` are
+// HuggingFace's for carry_hf() and native for carry_native(). Every rank of a carried tensor's
+// stage holds the whole tensor.
 void carry_hf(Source& source, const Shapes& found);
 void carry_native(Source& source, const Shapes& found);
 
-// Adds the carried tensors of a file of a pipeline stage's first rank.
+// Adds the carried tensors in `file`, the file of the first rank of pipeline stage `pp`.
 Result<void> carry_rank(Source& source, const formats::TorchFile& file, int pp);
 
 }  // namespace roll::convert

@@ -30,7 +30,7 @@ Json layout_json(const formats::McaLayout& layout) {
             {"ep", layout.ep}, {"etp", layout.expert_tp()}, {"layout", layout.pipeline}};
 }
 
-// ROLL reads the same variable.
+// True if the environment allows replicas to differ. ROLL reads the same variable.
 bool replicas_may_differ() {
     const char* const variable = std::getenv("ASSERT_SP_CONSISTENCY");  // NOLINT: before any thread
     return variable != nullptr && std::string_view(variable) == "0";
@@ -41,7 +41,7 @@ std::string said_of(const Pace& pace, std::int64_t bytes) {
                        gigabytes_per_second(bytes, pace.seconds()));
 }
 
-// Prints the differences between a checkpoint and its model: warnings to stderr, or lines to
+// Prints the differences between a checkpoint and its model, as warnings to stderr or as lines to
 // stdout.
 void tell(const Disagreement& disagreement, bool as_warnings, bool json) {
     if (json && !as_warnings) return;

@@ -1,4 +1,4 @@
-// The output and exit status of roll-convert's commands. stdout carries data, stderr messages.
+// Runs roll-convert's commands. Data goes to stdout, messages go to stderr.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,16 @@ namespace roll::convert {
 // Functions that main() supplies because this folder may not depend on their modules.
 struct Environment {
     Hooks hooks;
-    // Checks every byte against the training checkpoint's manifest; does nothing if there is no
+    // Checks every byte of a training checkpoint against its manifest; does nothing if there is no
     // manifest.
     std::function<Result<void>(const std::filesystem::path&)> check_manifest;
 };
 
-// Returns the exit status.
+// Runs one command and returns its exit status.
 int run_command(const CommandLine& command, const Environment& environment);
 
-// Prints "error: ..." and the hint on stderr, or JSON on stdout. Returns the exit status.
+// Prints an error: "error: ..." and the hint on stderr or, if `json`, JSON on stdout. Returns the
+// exit status.
 int report_error(const Error& error, bool json);
 
 }  // namespace roll::convert

@@ -28,7 +28,8 @@ tl::unexpected<Error> stopped() {
     return fail(ErrorCode::Unavailable, "the conversion was stopped");
 }
 
-// Returns the free space of the disk with the path or its nearest existing parent; -1 if unknown.
+// Returns the free bytes of the disk that holds the path, or its nearest existing parent; -1 if
+// unknown.
 std::int64_t disk_free(fs::path path) {
     std::error_code error;
     path = fs::absolute(path);
@@ -39,13 +40,14 @@ std::int64_t disk_free(fs::path path) {
     return static_cast<std::int64_t>(std::min(free, 9e18));
 }
 
-// Returns the file name of a NeMo target if it is an archive, else empty.
+// Returns the file name of the target if the target is a NeMo archive; empty for other targets.
 std::string archive_of(const Request& request, Format to) {
     const bool archive = to == Format::Nemo && formats::is_nemo_archive(request.target);
     return archive ? request.target.filename().string() : "";
 }
 
-// Returns the peak disk use. Each file is moved into an archive whole, so one file exists twice.
+// Returns the peak disk use in bytes. For an archive, this counts the largest file twice, because
+// files are copied into the archive one by one and then removed.
 std::int64_t space_of(const Plan& plan, bool archive) {
     if (!archive) return plan.bytes;
     std::vector<std::int64_t> files(plan.files.size(), 0);
@@ -61,8 +63,8 @@ Result<void> check_space(const fs::path& target, std::int64_t bytes) {
                                                 target.string(), bytes, free));
 }
 
-// Returns the peak memory of the largest tensors: per thread a window (three of them if an adapter
-// or scales change it) and the pages that it reads.
+// Returns the peak memory in bytes, for the largest tensors: each thread needs a window (three
+// windows if an adapter or scales change the tensor) and the pages that it reads.
 std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     std::int64_t largest = 0;
     for (const TargetTensor& target : plan.tensors) {
@@ -77,7 +79,7 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
     return largest * threads;
 }
 
-// Threads that share a list of tasks. The first error stops them all.
+// Runs tasks on several threads. The first error stops all threads.
 class Workers {
   public:
     Workers(int threads, const Hooks& hooks) : threads_(threads), hooks_(hooks) {}
@@ -98,12 +100,14 @@ class Workers {
         return {};
     }
 
-    // check_stop() is called before each window, progress() after it.
+    // Fails if a hook asks to stop or a mapped file became unreadable. To be called before each
+    // window; progress() is to be called after it.
     Result<void> check_stop() {
         const std::lock_guard lock(mutex_);
         return hooks_.stopped() ? Result<void>(stopped()) : check_mapped_reads();
     }
-    // Judges a replica. It may differ if hooks_.differs is set, which then receives the difference.
+    // Returns the result for a compared replica. If hooks_.differs is set, a difference is passed
+    // to it and is no error.
     Result<void> judge(const Result<void>& equal) {
         if (equal || !hooks_.differs || equal.error().code != ErrorCode::Corrupt) return equal;
         const std::lock_guard lock(mutex_);
@@ -131,9 +135,9 @@ class Workers {
     std::int64_t done_ = 0;
 };
 
-// The target's files. A file is created with its first tensor. The thread that writes its last
-// tensor syncs it while the others continue, so few files are open at a time and the disk stays
-// busy.
+// The target's files while they are written. A file is created with its first tensor. The thread
+// that writes the last tensor of a file syncs the file while the other threads continue, so that
+// few files are open at a time and the disk stays busy.
 class OpenFiles {
   public:
     OpenFiles(const Plan& plan, const fs::path& directory, const Request& request)
@@ -157,7 +161,7 @@ class OpenFiles {
         return files_[file].writer.get();
     }
 
-    // Counts a written tensor of the file.
+    // Counts a written tensor of the file; closes the file after the last.
     Result<void> tensor_done(std::size_t file) {
         return --files_[file].left == 0 ? close(file) : Result<void>();
     }
@@ -232,7 +236,7 @@ int threads_of(const Request& request) {
 
 Share share_of(const Part& part) { return {part.index, part.count}; }
 
-// Opens the staged directory like any reader and compares this part's share with the source.
+// Opens the staged directory like any reader, and compares this part's share with the source.
 Result<void> check_result(const Source& source, const Plan& plan, const fs::path& directory,
                           const Part& part, const families::Families& families,
                           const Hooks& hooks) {
@@ -275,7 +279,8 @@ Result<void> carry_out(const Source& source, const Plan& plan, const fs::path& d
 
 namespace {
 
-// Returns the hooks of a part: all parts stop together, and the first reports everybody's bytes.
+// Returns the hooks of a part, with which all parts stop together and the first part reports the
+// bytes of all.
 Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     if (part.alone()) return hooks;
     Hooks all = hooks;
@@ -287,7 +292,8 @@ Hooks shared(const Hooks& hooks, Meeting& meeting, const Part& part) {
     return all;
 }
 
-// Checks this part's share of the base, and all adapters, which are small.
+// Checks the bytes of this part's share of the base and of all adapters, because adapters are
+// small.
 Result<void> check_sources(const Request& request, const Hooks& hooks) {
     for (const fs::path& adapter : request.adapters)
         for (const AdapterPlace& place : find_adapters(adapter))
@@ -295,7 +301,7 @@ Result<void> check_sources(const Request& request, const Hooks& hooks) {
     return check_archives(request.source, hooks.stopped, share_of(request.part));
 }
 
-// Fills the staged directory. With one process the waits return at once.
+// Fills the staged directory and verifies it. With one process the waits return at once.
 Result<void> fill_staging(const Source& source, const Plan& plan, const Request& request, Format to,
                           const families::Families& families, Meeting& meeting,
                           const Hooks& given) {
@@ -321,8 +327,8 @@ Result<void> fill_staging(const Source& source, const Plan& plan, const Request&
     return given.stopped() ? stopped() : Result<void>();
 }
 
-// Produces the target completely or not at all. With several processes the first stages and
-// publishes it, and each stops when another has ended.
+// Produces the target completely or not at all. With several processes, the first stages and
+// publishes the target, and each stops when another has ended without a target.
 Result<void> produce(const Source& source, const Plan& plan, const Request& request, Format to,
                      const families::Families& families, const Hooks& hooks, Report& report) {
     const std::string archive = archive_of(request, to);

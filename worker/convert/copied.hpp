@@ -1,6 +1,6 @@
-// Second names of tensors in HuggingFace files: a multi-token-prediction layer shares the model's
-// embedding and output layer. Megatron has only one of each, so a copy with different values cannot
-// be converted.
+// Copies: second names under which HuggingFace files store a tensor again, because a
+// multi-token-prediction layer shares the model's embedding and output layer. Megatron stores only
+// one of each, so a copy with different values cannot be converted.
 #pragma once
 
 #include <set>
@@ -18,7 +18,8 @@ Result<void> select_copies(Source& source);
 // Sets the native config fields from the tensor names in `found`, then selects the copies.
 Result<void> settle_copies(Source& source, const std::set<std::string>& found);
 
-// Reads each copy and its tensor. Fails with Corrupt and the copy's name if they differ.
+// Compares each copy with its tensor. Fails with Corrupt if they differ; the message names the
+// copy.
 Result<void> check_copies(const Source& source);
 
 }  // namespace roll::convert

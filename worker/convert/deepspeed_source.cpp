@@ -18,9 +18,10 @@ using formats::PickleId;
 using formats::TorchFile;
 using TorchPointer = std::shared_ptr<const TorchFile>;
 
-constexpr const char* kUniversal = "zero";  // the directory of a universal checkpoint's parameters
+constexpr const char* kUniversal = "zero";  // directory of a universal checkpoint's parameters
 
-// Data-parallel and model-parallel rank from "zero_pp_rank_3_mp_rank_00_optim_states.pt".
+// A rank's file, with the data-parallel and the model-parallel rank from its name, such as
+// "zero_pp_rank_3_mp_rank_00_optim_states.pt".
 struct RankFile {
     int dp = 0;
     int mp = 0;
@@ -78,7 +79,8 @@ std::int64_t volume(const Shape& shape) {
     return product;
 }
 
-// Returns an integer, or the value of an enumeration member, which is a call with the value.
+// Returns the value of an integer, or of an enumeration member, which is pickled as a call with the
+// value.
 std::optional<std::int64_t> integer_of(const formats::Pickle& pickle, PickleId id) {
     if (pickle.is(id, formats::PickleKind::Call)) {
         const formats::PickleNode& arguments = pickle.at(pickle.at(id).items[1]);
@@ -113,8 +115,8 @@ class Opener {
         return file;
     }
 
-    // Returns the tensor's number in the model; a tied output layer has the embedding's number.
-    // Returns nullopt if the family drops it.
+    // Returns the tensor's number in the model; nullopt if the family drops the tensor. A tied
+    // output layer has the embedding's number.
     Result<std::optional<int>> number_of(const fs::path& path, const std::string& key) {
         const std::string name = key.starts_with("module.") ? key.substr(7) : key;
         const auto found = source_.model.number.find(name);
@@ -146,7 +148,8 @@ class Opener {
         return stored;
     }
 
-    // Adds `count` elements of a tensor, from element `begin`. They start at `at` of `flat`.
+    // Adds `count` elements of a tensor, from element `begin` on. In `flat`, they start at element
+    // `at`.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
                  const tensor::StridedView& flat, std::int64_t at) {
         const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
@@ -182,15 +185,15 @@ class Opener {
         const formats::Pickle& states = model->pickle();
         const PickleId* const shared = states.find(states.root(), "shared_params");
         for (const fs::path& folder : folders) {
-            // The parameter's own file may be one rounding step older, so the file of the other is
-            // used.
+            // Uses the file of the other parameter, because this parameter's own file may be one
+            // rounding step older.
             const std::string name = folder.filename().string();
             if (shared != nullptr && states.find(*shared, name) != nullptr)
                 source_.dropped.push_back({kUniversal, name, "shared with another parameter"});
             else
                 ROLL_TRY_VOID(take_universal(folder));
         }
-        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // else zero/ has them
+        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // else in zero/
         ROLL_TRY_VOID(take_buffers(*model, models.front().path));
         return check_nothing_missing(source_);
     }
@@ -222,7 +225,8 @@ class Opener {
         Shape shape;
     };
 
-    // Reads [{name: torch.Size}, ...], or one such dict: the parameters of each group in order.
+    // Returns the parameters of each group, in order, with their shapes. Reads a list of dicts
+    // {name: torch.Size}, or one such dict.
     Result<std::vector<std::vector<Parameter>>> shapes_of(const TorchFile& file,
                                                           const fs::path& path, const char* key) {
         const formats::Pickle& pickle = file.pickle();
@@ -311,7 +315,8 @@ class Opener {
         return flat;
     }
 
-    // The ranks' partitions of a group, concatenated, are the group's parameters, concatenated.
+    // Takes the tensors of ZeRO 1 and 2. The concatenated partitions of all ranks are the
+    // concatenated parameters of a group.
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
@@ -342,7 +347,8 @@ class Opener {
         return {};
     }
 
-    // Each parameter is split over all ranks. A rank's groups, concatenated, hold its parts.
+    // Takes the tensors of ZeRO 3. Each parameter is split over all ranks; the concatenated groups
+    // of a rank hold the rank's parts.
     Result<void> take_stage3(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         std::int64_t at = 0;  // in the rank's concatenated groups
@@ -379,7 +385,8 @@ class Opener {
                                       source_.model.tensors[static_cast<std::size_t>(number)].name);
     }
 
-    // Frozen parameters have no master weights. ZeRO 3 splits them over ranks; else they are whole.
+    // Takes the frozen parameters, which have no master weights. With ZeRO 3 they are split over
+    // the ranks, otherwise each is whole.
     Result<void> take_frozen(const TorchFile& first, const std::vector<RankFile>& models) {
         ROLL_TRY(const auto shapes, shapes_of(first, models.front().path, "frozen_param_shapes"));
         if (shapes.empty() || shapes[0].empty()) return {};
@@ -420,7 +427,7 @@ class Opener {
         return {};
     }
 
-    // Buffers are stored whole in "module".
+    // Takes the buffers, which are stored whole in "module".
     Result<void> take_buffers(const TorchFile& file, const fs::path& path) {
         const formats::Pickle& pickle = file.pickle();
         const PickleId* names = pickle.find(pickle.root(), "buffer_names");

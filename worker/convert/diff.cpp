@@ -10,7 +10,7 @@
 namespace roll::convert {
 namespace {
 
-// Reads a whole tensor. A diff holds two tensors in memory at a time.
+// Returns the bytes of a whole tensor. A diff holds two tensors in memory at a time.
 Result<std::vector<std::byte>> bytes_of(const Source& source, const TargetTensor& target) {
     std::vector<std::byte> bytes;
     const auto append = [&](std::span<const std::byte> window) -> Result<void> {
@@ -21,7 +21,8 @@ Result<std::vector<std::byte>> bytes_of(const Source& source, const TargetTensor
     return bytes;
 }
 
-// Returns the element's rank among all values of its type: neighbours differ by 1; +0 equals -0.
+// Returns the position of an element among all values of its type: neighbours differ by 1; +0
+// equals -0.
 std::int64_t ordered(const std::byte* element, std::size_t size) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, element, size);  // little-endian
@@ -57,8 +58,8 @@ void measure(const std::vector<std::byte>& a, const std::vector<std::byte>& b, t
     difference.max_rel = largest > 0 ? difference.max_abs / largest : 0;
 }
 
-// Tolerance for tensors that native files store with a constant added: the addition rounds both
-// ways. The bound holds for values up to 2.
+// Returns the tolerance for tensors that native files store with a constant added, because adding
+// and subtracting the constant both round. The bound holds for values up to 2.
 double rounding_of(tensor::DType dtype) {
     switch (dtype) {
         case tensor::DType::BF16: return std::ldexp(1, -7);

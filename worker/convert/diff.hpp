@@ -13,21 +13,21 @@ namespace roll::convert {
 
 struct Difference {
     std::string name;           // HuggingFace name
-    std::int64_t elements = 0;  // number of elements that differ in any bit
+    std::int64_t elements = 0;  // elements that differ in any bit
     double max_abs = 0;
-    double max_rel = 0;        // relative to the largest |b|; 0 if that is 0
-    std::int64_t max_ulp = 0;  // in units in the last place; INT64_MAX: NaN or different kinds
+    double max_rel = 0;        // max_abs relative to the largest |b|; 0 if no b differs from 0
+    std::int64_t max_ulp = 0;  // units in the last place; INT64_MAX: NaN or different kinds
 };
 
 struct Diff {
-    std::size_t tensors = 0;  // number compared
+    std::size_t tensors = 0;  // number of compared tensors
     std::vector<Difference> differences;
     std::vector<std::string> only_first;
     std::vector<std::string> only_second;
     bool same() const { return differences.empty() && only_first.empty() && only_second.empty(); }
 };
 
-// Selects every `count`-th tensor, from number `index`.
+// One of `count` equal shares of the tensors: every `count`-th tensor from number `index` on.
 struct Share {
     int index = 0;
     int count = 1;
@@ -36,8 +36,9 @@ struct Share {
     }
 };
 
-// Tensors of different types differ unless `cast`: then the first is cast to the second's type.
-// `stopped` ends the comparison with Unavailable.
+// Compares the tensors of `share`. With `cast`, a tensor of `first` is cast to the type of the
+// tensor of `second`; otherwise tensors of different types differ. Fails with Unavailable if
+// `stopped` returns true.
 Result<Diff> diff(const Source& first, const Source& second, bool cast,
                   const std::function<bool()>& stopped, Share share = {});
 

@@ -14,14 +14,14 @@ using families::NativeTensor;
 constexpr const char* kFsdpPrefix = "model.module.";
 constexpr const char* kLocalExperts = ".experts.local_experts.";
 
-// "a.layers.3.b" -> "a.layers.b"
+// Returns "a.layers.b" for "a.layers.3.b".
 std::string without_layer(std::string name, std::int64_t layer) {
     const std::string infix = ".layers." + std::to_string(layer) + ".";
     const std::size_t at = name.find(infix);
     return at == std::string::npos ? name : name.replace(at, infix.size(), ".layers.");
 }
 
-// "….experts.local_experts.5.linear_fc1.weight" -> "….experts.experts.linear_fc1.weight"
+// Returns "….experts.experts.linear_fc1.weight" for "….experts.local_experts.5.linear_fc1.weight".
 std::string without_expert(std::string name, std::int64_t expert) {
     const std::string infix = kLocalExperts + std::to_string(expert) + ".";
     const std::size_t at = name.find(infix);
@@ -48,7 +48,7 @@ class Collector {
         return {};
     }
 
-    // Drops the keys whose parts do not form a full grid of equal tensors.
+    // Returns the keys, without those whose parts do not form a full grid of equal tensors.
     DistKeys take() && {
         for (auto one = keys_.begin(); one != keys_.end();)
             one = fill_in(one->second) ? std::next(one) : keys_.erase(one);
@@ -80,7 +80,8 @@ class Collector {
     DistKeys keys_;
 };
 
-// Splits a fused gate and up tensor into "_w" (gate) and "_v" (up). Empty for other tensors.
+// Splits a fused gate and up tensor into "_w" (gate) and "_v" (up). Returns an empty list for other
+// tensors.
 std::vector<std::pair<std::string, NativeTensor>> halves_of(const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> halves;
     if (tensor.operation != families::Operation::GateUp || tensor.sources.size() != 2)
@@ -95,7 +96,7 @@ std::vector<std::pair<std::string, NativeTensor>> halves_of(const NativeTensor& 
     return halves;
 }
 
-// "….experts.local_experts.5.linear_fc1.weight" -> "….experts.linear_fc1.weight5"
+// Returns "….experts.linear_fc1.weight5" for "….experts.local_experts.5.linear_fc1.weight".
 std::string grouped(const std::string& name, std::int64_t expert) {
     const std::string infix = kLocalExperts + std::to_string(expert) + ".";
     std::string result = name;
@@ -105,7 +106,7 @@ std::string grouped(const std::string& name, std::int64_t expert) {
                : result.replace(at, infix.size(), ".experts.") + std::to_string(expert);
 }
 
-// Adds a key for each layer and expert, with gate and up apart, as Megatron does for
+// Adds a key for each layer and expert, and separate keys for gate and up, as Megatron does for
 // singleton_local_shards and fsdp_dtensor.
 Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
     std::vector<std::pair<std::string, NativeTensor>> parts = halves_of(tensor);
@@ -137,7 +138,8 @@ bool is_set(const Json& config, const char* key) {
     return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
-// Megatron does not stack layers of different kinds (TransformerBlock.sharded_state_dict).
+// True if the config has layers of different kinds, which Megatron does not stack
+// (TransformerBlock.sharded_state_dict).
 bool has_kinds_of_layers(const Json& config) {
     return is_listed(config, "moe_layer_freq") || is_listed(config, "linear_attention_freq") ||
            is_set(config, "heterogeneous_block_specs") ||

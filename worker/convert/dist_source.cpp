@@ -29,7 +29,7 @@ bool is_file(const fs::path& path) {
 }
 
 // Returns the keys that the checkpoint may have, with native or HuggingFace names. A tied output
-// layer that is stored anyway is a copy of the embedding.
+// layer may be stored anyway, as a copy of the embedding.
 Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata& metadata) {
     const bool singletons =
         std::any_of(metadata.tensors.begin(), metadata.tensors.end(), [](const auto& tensor) {
@@ -56,16 +56,17 @@ Result<DistKeys> expected_keys(const Source& source, const formats::DcpMetadata&
     return keys;
 }
 
-// Matches "optimizer.…", "optim.…", or optim in the state of an object, as "app.optim.…" of an
-// AppState.
+// True if a key belongs to an optimizer: "optimizer.…", "optim.…", or optim in the state of another
+// object, such as "app.optim.…" of an AppState.
 bool is_optimizer(const std::string& key) {
     const std::size_t dot = key.find('.');
     return key.starts_with("optim") ||
            (dot != std::string::npos && key.compare(dot + 1, std::strlen("optim"), "optim") == 0);
 }
 
-// Returns NAME if the key holds `state`: "optimizer.state.exp_avg.NAME" (torch_dist) or
-// "optimizer.state.module.NAME.exp_avg" (fsdp_dtensor).
+// Returns the NAME in a key that holds the optimizer state `state`; nullopt for other keys. The key
+// is "optimizer.state.exp_avg.NAME" (torch_dist) or "optimizer.state.module.NAME.exp_avg"
+// (fsdp_dtensor).
 std::optional<std::string> name_in_state(const std::string& key, const std::string& state) {
     const std::string infix = ".state.";
     const std::size_t at = key.find(infix);
@@ -78,8 +79,8 @@ std::optional<std::string> name_in_state(const std::string& key, const std::stri
     return name;
 }
 
-// Some writers put all keys under a prefix: "model.", "module.". Returns the prefix with the most
-// known keys.
+// Returns the prefix, such as "model." or "module.", under which most of the known keys are. Some
+// writers put all keys under a prefix.
 std::string common_prefix(const formats::DcpMetadata& metadata, const DistKeys& keys) {
     std::map<std::string, int> found;
     for (const formats::DcpTensor& tensor : metadata.tensors) {
@@ -124,7 +125,7 @@ class DistOpener {
     }
 
   private:
-    // Checks an object that is not read: its bytes must be within its file.
+    // Checks that the bytes of an object, which is not read, are within its file.
     Result<void> check_object(const formats::DcpObject& object) const {
         std::error_code error;
         const fs::path path = directory_ / object.extent.file;
@@ -139,7 +140,7 @@ class DistOpener {
         source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
-    // Reads a state of the optimizer in place of the weights.
+    // Takes a state of the optimizer in place of the weights.
     Result<void> take_state(const formats::DcpMetadata& metadata) {
         for (const formats::DcpTensor& tensor : metadata.tensors) {
             const auto name = name_in_state(tensor.info.name, source_.state);
@@ -159,8 +160,8 @@ class DistOpener {
                     "usual");
     }
 
-    // True if the state replaces this tensor. Buffers have no state: kMainWeights keeps the
-    // weights' value.
+    // True if the requested state replaces this tensor. Buffers have no state; with kMainWeights,
+    // they keep their value among the weights.
     bool is_held(const std::string& name) const {
         return !source_.state.empty() && (source_.state != kMainWeights || held_.contains(name));
     }
@@ -188,7 +189,7 @@ class DistOpener {
         return {};
     }
 
-    // True if `shape` has extra vocabulary rows: Megatron pads the vocabulary size.
+    // True if `shape` has extra vocabulary rows, with which Megatron pads the vocabulary.
     static bool is_padded(const Shape& shape, const Shape& whole, const std::string& name) {
         return (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") &&
                shape.size() == 2 && shape[1] == whole[1] && shape[0] > whole[0];
@@ -221,8 +222,8 @@ class DistOpener {
         return {};
     }
 
-    // Takes a flat run of a rank's shard, which is a box of the whole tensor: adds the boxes that
-    // the run covers.
+    // Takes a chunk that is a flat run of a rank's shard. The shard is a box of the whole tensor;
+    // adds the boxes of it that the run covers.
     Result<void> take_flat(const formats::DcpTensor& tensor, const formats::DcpChunk& chunk,
                            const tensor::StridedView& view, const DistTensor& known) {
         const std::size_t flat = tensor.original->size();
@@ -249,7 +250,7 @@ class DistOpener {
         return {};
     }
 
-    // A chunk may span several layers or experts; each gets its own part.
+    // Takes a chunk. It may span several layers or experts, each of which gets a part of its own.
     void take_chunk(const formats::DcpChunk& chunk, const tensor::StridedView& view,
                     const DistTensor& known) {
         const std::size_t axes = known.stacked.size();
@@ -338,7 +339,7 @@ Result<Format> dist_format(const fs::path& directory) {
 namespace {
 
 // Returns the run's arguments from common.pt or, for newer writers, from an object of the
-// checkpoint. Returns null if there are none or their form is unknown.
+// checkpoint. Returns null if there are no arguments or if their form is unknown.
 Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata& metadata) {
     const auto args_of = [](const Result<formats::TorchFile>& file) -> Result<Json> {
         if (!file) return Json();
@@ -362,7 +363,8 @@ Result<Json> run_arguments(const fs::path& directory, const formats::DcpMetadata
     return Json();
 }
 
-// Finds what the config does not tell: how experts are packed, and the carried towers.
+// Finds in the checkpoint what the config does not say: how experts are packed, and the carried
+// tensors.
 Result<void> look_for_more(Source& source, const formats::DcpMetadata& metadata) {
     if (source.family->packed.empty() && source.family->carried.empty()) return {};
     ROLL_TRY(const DistKeys keys, expected_keys(source, metadata));

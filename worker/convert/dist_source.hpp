@@ -15,16 +15,17 @@ namespace roll::convert {
 // iteration that the tracker names, or its dist_model/. Returns nullopt if there is none.
 std::optional<std::filesystem::path> dist_directory(const std::filesystem::path& root);
 
-// Returns TorchDist if Megatron's mark says so, else Dcp. Fails with InvalidArgument if the mark
-// names another kind.
+// Returns TorchDist if the checkpoint has Megatron's metadata.json that names it, else Dcp. Fails
+// with InvalidArgument if metadata.json names another kind.
 Result<Format> dist_format(const std::filesystem::path& directory);
 
-// `given` is the config's directory if it is not beside the checkpoint.
+// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
+// beside the checkpoint.
 Result<void> open_dist(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
-// Reads the tensors of `source.native` from `directory` of a distributed checkpoint. Requires the
-// source's family and model.
+// Maps the tensors of `source.native` from `directory` of a distributed checkpoint. Requires that
+// the source's family and model are set.
 Result<void> read_dist_tensors(Source& source, const std::filesystem::path& directory,
                                const formats::DcpMetadata& metadata);
 

@@ -62,8 +62,8 @@ Result<formats::DcpMetadata> metadata_of(const Plan& plan) {
 // Returns "decoder.layers.mlp.linear_fc1" for "decoder.layers.mlp.linear_fc1.weight".
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-// Megatron requires a state of each module that may have one, whatever the layout, and ignores
-// extra states. None means no state.
+// Returns the names of the modules' extra states. Megatron requires a state of each module that may
+// have one, in any layout, and ignores superfluous states. The value None means no state.
 std::set<std::string> extra_states(const Plan& plan) {
     std::set<std::string> names;
     for (const TargetTensor& target : plan.tensors) {
@@ -92,7 +92,7 @@ std::string list_of_none() {
     return std::move(out).finish();
 }
 
-// All states refer to one file with one None.
+// Writes the extra states, which all refer to one file with one None.
 Result<void> write_extra_states(const Plan& plan, const fs::path& directory,
                                 formats::DcpMetadata& metadata) {
     const fs::path path = directory / kStatesFile;
@@ -109,8 +109,8 @@ Result<void> write_metadata(const formats::DcpMetadata& metadata, const fs::path
                                  formats::dcp_metadata_pickle(metadata));
 }
 
-// Writes the state that is not a tensor. ROLL merges it into the model state, so it is empty in a
-// ROLL target.
+// Writes the file of the state that is not a tensor. ROLL merges this state into the model state,
+// so it is empty in a ROLL target.
 Result<void> write_common(const fs::path& path, const Json& args) {
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, {}, [&](formats::PickleWriter& out) {
@@ -170,7 +170,7 @@ Result<void> finish_torch_dist(const Plan& plan, const Json& args, const fs::pat
     return {};
 }
 
-// Megatron reads these three entries first.
+// Besides the metadata, writes the three entries that Megatron reads first.
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args, const fs::path& directory) {
     using Writer = std::function<void(formats::PickleWriter&)>;
     const std::pair<const char*, Writer> states[] = {

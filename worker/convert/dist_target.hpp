@@ -14,26 +14,28 @@
 
 namespace roll::convert {
 
-// Writes into iter_0000001/dist_model, like ROLL; finish_torch_dist() adds links for Megatron.
+// Returns the target's tensors, with the file in iter_0000001/dist_model as in ROLL.
+// finish_torch_dist() adds links for Megatron.
 Result<std::vector<Stored>> torch_dist_layout(const Source& source,
                                               const formats::McaConfig& config);
-// Writes into iter_0000001, like Megatron's FSDP.
+// Returns the target's tensors, with the file in iter_0000001 as in Megatron's FSDP.
 Result<std::vector<Stored>> fsdp_dtensor_layout(const Source& source,
                                                 const formats::McaConfig& config);
-// Writes HuggingFace tensors into the directory itself.
+// Returns the target's HuggingFace tensors, with the file in the directory itself.
 std::vector<Stored> dcp_layout(const Source& source);
 
 Result<std::unique_ptr<TargetWriter>> create_distcp(const std::filesystem::path& path,
                                                     const TargetFile& file,
                                                     const std::filesystem::path& earlier);
 
-// Write the metadata and the remaining files; the format's mark is last. `args` are Megatron's
-// arguments.
+// Write the metadata and the remaining files. The file that identifies the format is last. `args`
+// are Megatron's arguments.
 Result<void> finish_torch_dist(const Plan& plan, const Json& args,
                                const std::filesystem::path& directory);
 Result<void> finish_fsdp_dtensor(const Plan& plan, const Json& args,
                                  const std::filesystem::path& directory);
-// `originals` are the shapes of tensors that are stored flat.
+// Writes the metadata of torch's own format. `originals` are the original shapes of tensors that
+// are stored flat.
 Result<void> finish_dcp(const Plan& plan, std::vector<formats::DcpObject> objects,
                         const std::filesystem::path& directory,
                         const std::map<std::string, tensor::Shape>& originals = {});

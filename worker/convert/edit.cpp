@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kObjectsFile = "__objects.distcp";
 
-// A checkpoint whose model consists of its own tensors, without a family.
+// A checkpoint opened without a family: its model consists of the tensors that it has.
 struct Raw {
     Source source;
     fs::path directory;                       // directory of .metadata or of the weights
-    std::set<fs::path> files;                 // relative to the root; rewritten, not copied
-    std::vector<formats::DcpObject> objects;  // for distributed checkpoints
+    std::set<fs::path> files;                 // files to rewrite, not copy; relative to the root
+    std::vector<formats::DcpObject> objects;  // of a distributed checkpoint
     std::map<std::string, Shape> originals;   // shapes of tensors that are stored flat
     bool is_distributed = false;
 };
@@ -39,7 +39,8 @@ std::vector<std::string> split_at_stars(std::string_view text) {
     return parts;
 }
 
-// Applies the rules to names. A rule that matches no tensor is an error, to catch misspelt names.
+// Applies the rules to names. A rule that matches no tensor is an error, because a name may be
+// misspelt.
 class Namer {
   public:
     Namer(const std::vector<NameRule>& rules, EditReport& report)
@@ -153,7 +154,8 @@ Result<Raw> open_raw(const fs::path& root) {
                 "convert it to hf or dcp first (rollctl convert)");
 }
 
-// Copies the files that are not rewritten. Skips links: they are created anew where needed.
+// Copies the files that are not rewritten. Skips links, because links are created anew where
+// needed.
 Result<void> copy_rest(const fs::path& root, const std::set<fs::path>& written,
                        const fs::path& target) {
     std::error_code error;
@@ -196,7 +198,8 @@ Result<std::vector<formats::DcpObject>> write_objects(const Raw& raw, Namer& nam
     return kept;
 }
 
-// Megatron looks in the iteration directory for the files that are in ROLL's folder below it.
+// If the source has such links, links the files of ROLL's folder into the iteration directory above
+// it, where Megatron looks for them.
 Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& written) {
     std::error_code error;
     const fs::path above = raw.directory.parent_path() / formats::kDcpMetadataFile;
@@ -225,7 +228,7 @@ Result<void> finish_hf(const Raw& raw, const Plan& plan, const fs::path& directo
     return {};
 }
 
-// Returns the kept tensors, each in its old place.
+// Returns the kept tensors with their new names, each in its old file.
 Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
     std::vector<Stored> layout;
     std::map<std::string, std::string> taken;  // new name -> old name

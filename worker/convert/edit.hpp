@@ -14,35 +14,38 @@
 
 namespace roll::convert {
 
-// A pattern of names: each * matches the shortest possible text. `to` is the new name, with the
-// matched texts in place of its own *; nullopt removes the tensor.
+// Renames or removes the tensors whose name matches a pattern. Each * in `name` matches the
+// shortest possible text. `to` is the new name, in which each * stands for the text that the * of
+// the same number matched; nullopt removes the tensor.
 struct NameRule {
     std::string name;
     std::optional<std::string> to;
 };
 
-// Parses "OLD=NEW". Fails with InvalidArgument if there is no = or the numbers of * differ.
+// Parses "OLD=NEW". Fails with InvalidArgument if there is no =, or if OLD and NEW have different
+// numbers of *.
 Result<NameRule> parse_renaming(const std::string& text);
 
-// Returns the new name; nullopt if the rule does not match `name`, empty if it removes the tensor.
+// Returns the new name; nullopt if the rule does not match `name`; empty if the rule removes the
+// tensor.
 std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name);
 
 struct EditRequest {
     std::filesystem::path source;
     std::filesystem::path target;
-    std::vector<NameRule> rules;  // the first match counts
+    std::vector<NameRule> rules;  // the first that matches a name is used
     bool overwrite = false;
 };
 
 struct EditReport {
-    std::size_t tensors = 0;  // in the target
+    std::size_t tensors = 0;  // number in the target
     std::vector<std::string> removed;
     std::map<std::string, std::string> renamed;
 };
 
 // Edits HuggingFace directories and torch.distributed.checkpoint directories (torch_dist,
 // fsdp_dtensor). Fails with InvalidArgument for another format, a rule without a match, two tensors
-// with the same name, or an empty result; with Unavailable if stopped by a hook.
+// with the same name, or an empty result. Fails with Unavailable if stopped by a hook.
 Result<EditReport> edit(const EditRequest& request, const Hooks& hooks);
 
 }  // namespace roll::convert

@@ -13,12 +13,13 @@
 namespace roll::convert {
 namespace {
 
-// Requires a whole number of bytes; plans guarantee it for types smaller than a byte.
+// Returns the size of the elements in bytes. Requires a whole number of bytes, which plans
+// guarantee for types smaller than a byte.
 std::int64_t bytes_of(tensor::DType dtype, std::int64_t elements = 1) {
     return elements * tensor::bits_of(dtype) / 8;
 }
 
-// Copies a box of a strided tensor into a contiguous one. Offsets and strides are in elements.
+// The copy of a box from one strided tensor into another. Strides are in elements.
 struct Move {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
@@ -30,7 +31,8 @@ struct Move {
     double add = 0;
 };
 
-// Adds a number as torch does: in fp32 (fp64 for fp64 tensors), rounded to the tensor's type.
+// Copies one element and adds the move's constant as torch does: in fp32 (fp64 for fp64 tensors),
+// rounded to the tensor's type.
 void add_one(const Move& move, const std::byte* source, std::byte* target) {
     const double value = tensor::load_float(move.from_type, source);
     const auto from = static_cast<std::size_t>(bytes_of(move.from_type));
@@ -62,7 +64,8 @@ void move_run(const Move& move, std::int64_t from, std::int64_t to, std::int64_t
     }
 }
 
-// Moves two dims that are contiguous on different sides, in tiles that fit the cache.
+// Copies the last dims in tiles that fit the cache, for a transposed copy: one dim is contiguous in
+// the source, the other in the target.
 template <class Element>
 void move_tiles(const Move& move, std::size_t dim, const std::byte* from, std::byte* to) {
     constexpr std::int64_t kTile = 32;
@@ -102,7 +105,7 @@ void move_dims(const Move& move, std::size_t dim, std::size_t run_dim, std::int6
                   to + i * move.to_strides[dim]);
 }
 
-// Copies the trailing dims that are contiguous on both sides as one run.
+// Executes a copy. The trailing dims that are contiguous on both sides are copied as one run.
 void carry_out(const Move& move) {
     std::size_t dim = move.size.size();
     std::int64_t run = 1;
@@ -111,7 +114,7 @@ void carry_out(const Move& move) {
         run *= move.size[dim - 1];
         --dim;
     }
-    // A dim of size 1 has an arbitrary stride and needs no loop, inside the run or outside.
+    // A dim of size 1 needs no loop, inside the run or outside, and may have any stride.
     move_dims(move, 0, dim, run, 0, 0);
 }
 
@@ -132,7 +135,7 @@ void release(const Source& source, const SourceTensor& tensor) {
     release_pages({view.first, static_cast<std::size_t>(bytes_of(view.info.dtype, last + 1))});
 }
 
-// Clips `copy` to rows [begin, end) of its target and makes its rows relative to `begin`. Returns
+// Clips `copy` to rows [begin, end) of its target, and makes the rows relative to `begin`. Returns
 // false if nothing is left. Along a dim with a step, only every step-th row belongs to the copy.
 bool clip(Copy& copy, std::int64_t begin, std::int64_t end) {
     if (copy.target_begin.empty()) return true;
@@ -213,8 +216,8 @@ Result<void> check_merged(const TargetTensor& target, const std::byte* bytes, st
                                         name_of(target.info.dtype));
 }
 
-// Like fill(), but computes the values that scales or an adapter change in fp32, and rounds once.
-// Processes at a time only as many rows as fit the processor's cache.
+// Like fill(), for a tensor that scales or an adapter change: computes in fp32 and rounds once.
+// Processes only as many rows at a time as fit the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
     constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // elements
@@ -303,7 +306,7 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     one.info.shape = comparison.size;
     TargetTensor other = one;
     const Shape zero(comparison.size.size(), 0);
-    constexpr int kNoTensor = -1;  // compares stored values, without an adapter's changes
+    constexpr int kNoTensor = -1;  // to compare stored values, without an adapter's changes
     one.copies = {{comparison.first, comparison.first_begin, zero, comparison.size, kNoTensor, {}}};
     other.copies = {
         {comparison.second, comparison.second_begin, zero, comparison.size, kNoTensor, {}}};

@@ -12,7 +12,8 @@
 
 namespace roll::convert {
 
-// Target size in bytes of a window: the rows of a tensor that are in memory at a time.
+// Intended size of a window in bytes. A window is the rows of a tensor that are in memory at a
+// time.
 constexpr std::int64_t kWindowBytes = std::int64_t{4} << 20U;
 
 using Window = std::function<Result<void>(std::span<const std::byte>)>;
@@ -25,14 +26,15 @@ void gather_rows(const Source& source, const TargetTensor& target, std::int64_t 
 // Gives the mapped pages that hold `bytes` back to the kernel, which reads them again if needed.
 void release_pages(std::span<const std::byte> bytes);
 
-// Gives the mapped pages that the target was read from back to the kernel.
+// Gives the mapped pages from which a target tensor was read back to the kernel.
 void release(const Source& source, const TargetTensor& target);
 
 // Passes the target tensor's bytes to `write` in order, window by window, then releases the
 // source's mapped pages.
 Result<void> gather(const Source& source, const TargetTensor& target, const Window& write);
 
-// Fails with Corrupt and both places if they differ in any bit.
+// Compares two places of the source. Fails with Corrupt if they differ in any bit; the message
+// names both places.
 Result<void> compare(const Source& source, const Comparison& comparison);
 
 }  // namespace roll::convert

@@ -12,18 +12,19 @@ namespace roll::convert {
 
 struct LaunchEnvironment {
     Hooks hooks;
-    // Returns the newest of these checkpoint directories whose bytes all verify; with `best`, the
-    // one with the lowest validation loss if it verifies. Fails with Corrupt if none verifies.
+    // Returns the newest of these checkpoint directories whose bytes all verify. With `best`,
+    // returns instead the directory with the lowest validation loss, if that verifies. Fails with
+    // Corrupt if none verifies.
     std::function<Result<std::filesystem::path>(std::span<const std::filesystem::path> newest_first,
                                                 bool best)>
         choose;
     std::function<void(const std::string& line)> report;  // sends a line to the worker
-    int threads = 0;                                      // 0: the machine's, at most 4
+    int threads = 0;                                      // 0: as many as cores, at most 4
 };
 
-// Converts as the launch file says and reports each step. Returns the exit status of
-// docs/internals.md: 0 done, 1 failed, 2 can never work, 4 disk full or permission, 75 stopped, 76
-// the job's program on another node has ended.
+// Converts as the launch file says and reports each step. Returns the exit status
+// (docs/internals.md): 0 done, 1 failed, 2 can never work, 4 disk full or no permission, 75
+// stopped, 76 the job's program on another node has ended.
 int run_launch(const std::filesystem::path& file, const LaunchEnvironment& environment);
 
 }  // namespace roll::convert

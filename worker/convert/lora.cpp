@@ -43,7 +43,8 @@ bool is_finite(const std::vector<float>& values) {
     return std::all_of(values.begin(), values.end(), [](float one) { return std::isfinite(one); });
 }
 
-// Computes B A, or (B A)^T = A^T B^T for embeddings and weights stored as [in, out].
+// Returns the change B A of a module, or (B A)^T = A^T B^T for embeddings and weights stored as
+// [in, out].
 Delta delta_of(const LoraModule& module) {
     Delta delta;
     delta.lora_rank = module.a.info.shape[0];
@@ -110,8 +111,8 @@ Result<int> number_of(const Source& source, const std::string& tensor, const Sha
     return found->second;
 }
 
-// Removes the model's own pieces of the tensor and adds the adapter's. The tensor keeps its former
-// type; the adapter's values are rounded to it once, after all other changes.
+// Replaces a tensor of the model by the adapter's tensor. The model's tensor keeps its type; the
+// adapter's values are rounded to this type once, after all other changes.
 void replace_tensor(Source& source, int number, const tensor::StridedView& view, bool in_memory) {
     tensor::DType dtype = view.info.dtype;
     for (SourceTensor& one : source.tensors) {
@@ -126,8 +127,8 @@ void replace_tensor(Source& source, int number, const tensor::StridedView& view,
     source.dtypes[number] = dtype;
 }
 
-// Computes change[i, j] = sum over k of left[i, k] * right[k, j] for kRows rows at a time. A block
-// of columns stays in registers while all k are added.
+// The operands of change[i, j] = sum over k of left[i, k] * right[k, j], computed for kRows rows at
+// a time. A block of columns stays in registers while all k are added.
 constexpr std::int64_t kRows = 4;
 struct Product {
     const float* left = nullptr;  // [kRows, lora_rank]
@@ -140,7 +141,7 @@ ROLL_VECTORIZED void multiply(const Product& of, float* change) {
     constexpr std::int64_t kBlock = 32;
     std::int64_t begin = 0;
     for (; begin + kBlock <= of.columns; begin += kBlock) {
-        float block[kRows][kBlock] = {};  // an array lets the compiler keep it in registers
+        float block[kRows][kBlock] = {};  // an array that the compiler can keep in registers
         for (std::int64_t k = 0; k < of.lora_rank; ++k)
             for (std::int64_t i = 0; i < kRows; ++i)
                 for (std::int64_t j = 0; j < kBlock; ++j)
@@ -159,7 +160,7 @@ ROLL_VECTORIZED void multiply(const Product& of, float* change) {
         }
 }
 
-// values[j] = (values[j] + change[j] * scale) * row_scale
+// Computes values[j] = (values[j] + change[j] * scale) * row_scale for each column.
 ROLL_VECTORIZED void add_scaled(const float* change, float scale, float row_scale,
                                 std::int64_t columns, float* values) {
     for (std::int64_t j = 0; j < columns; ++j)
@@ -174,7 +175,7 @@ void add_strided(const float* change, float scale, float row_scale, const Change
     }
 }
 
-// Infinities and NaNs have all exponent bits set.
+// True if no element has all exponent bits set, as infinities and NaNs have.
 template <class Word>
 ROLL_VECTORIZED bool no_full_exponent(const std::byte* elements, std::size_t bytes, Word exponent) {
     unsigned found = 0;

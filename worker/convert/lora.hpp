@@ -1,4 +1,5 @@
-// Merges LoRA while a model is converted: W' = W + scale * B A, in fp32, rounded once at the end.
+// Merges LoRA into weights while a model is converted: W' = W + scale * B A, computed in fp32 and
+// rounded once at the end.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace roll::convert {
 
 struct Source;
 
-// The change to one HuggingFace tensor [rows, columns]: the sum over k of left[i, k] * right[k, j],
-// times `scale`, is added to element (i, j); with DoRA row i is then multiplied by row_scale[i].
+// The change to one HuggingFace tensor [rows, columns]. Adds to element (i, j) `scale` times the
+// sum over k of left[i, k] * right[k, j]. With DoRA, row i is then multiplied by row_scale[i].
 struct Delta {
     std::int64_t rows = 0, columns = 0, lora_rank = 0;
     float scale = 1;
@@ -23,8 +24,8 @@ struct Delta {
     std::vector<float> row_scale;  // [rows], or empty
 };
 
-// A box of the tensor that starts at (row, column). The strides belong to the buffer: a packed
-// tensor may hold the box transposed or with other rows in between.
+// A box of the tensor that starts at (row, column), and the strides of the buffer that holds it, in
+// elements. A packed tensor may hold the box transposed or with other rows in between.
 struct ChangedBox {
     std::int64_t row = 0, column = 0;
     std::int64_t rows = 0, columns = 0;
@@ -32,16 +33,17 @@ struct ChangedBox {
 };
 void apply(const Delta& delta, const ChangedBox& box, float* values);
 
-// True if all elements are finite: a merge may overflow the range of its type. Requires a castable
-// type.
+// True if all elements are finite. A merge may overflow the range of the tensor's type. Requires a
+// castable type.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 
-// In adds scale * B A to W. Out subtracts it from a model that it was merged into.
+// In adds scale * B A to W. Out subtracts scale * B A from a model into which it was merged.
 enum class Folding { In, Out };
 
-// Attaches an adapter to an opened model: its whole modules replace the model's tensors, its LoRA
-// modules become deltas. Fails if a tensor of the adapter does not fit the model. Folding::Out
-// fails for whole modules and DoRA, because the base cannot be restored from them.
+// Attaches an adapter to an opened model. Modules that the adapter saves whole replace the model's
+// tensors; LoRA modules become deltas. Fails if a tensor of the adapter does not fit the model.
+// Folding::Out fails for whole modules and DoRA, because the base's values cannot be restored from
+// them.
 Result<void> attach_adapter(Source& source, const std::filesystem::path& adapter,
                             Folding folding = Folding::In);
 

@@ -19,7 +19,8 @@
 
 namespace {
 
-// The stop signals are blocked and stay pending. The conversion polls them between windows.
+// True if a stop signal has arrived. The stop signals are blocked, so they stay pending; the
+// conversion polls them between windows.
 bool stop_is_pending() {
     sigset_t pending;
     ::sigpending(&pending);
@@ -34,20 +35,22 @@ void block_stop_signals() {
     ::sigprocmask(SIG_BLOCK, &stops, nullptr);
 }
 
-// Sends a line to the worker. Without a worker descriptor 3 is closed and the line is lost.
+// Sends a line to the worker. If no worker started the program, descriptor 3 is closed and the line
+// is lost.
 void report(const std::string& line) {
     const std::string text = line + "\n";
     const ssize_t written = ::write(roll::protocol::kReportDescriptor, text.data(), text.size());
     static_cast<void>(written);
 }
 
-// roll-worker sets OMP_NUM_THREADS to the slots' share of the cores.
+// Returns OMP_NUM_THREADS, at most 16; 0 if it is not set. roll-worker sets it to the slots' share
+// of the cores.
 int threads_of_the_job() {
     const char* const variable = std::getenv("OMP_NUM_THREADS");  // NOLINT: before any thread
     return variable == nullptr ? 0 : std::clamp(std::atoi(variable), 0, 16);
 }
 
-// Logs which checkpoint is exported, since it need not be the newest.
+// Logs which checkpoint is exported, because it need not be the newest.
 void say_which(std::optional<std::int64_t> best, std::int64_t taken) {
     if (!best)
         fmt::print("no checkpoint has a validation loss: using the newest\n");
@@ -71,7 +74,8 @@ roll::Result<std::filesystem::path> one_that_verifies(
                       "no checkpoint verifies; the newest: " + choice.reasons.front());
 }
 
-// Directories that no training run wrote have no manifest.
+// Checks a directory against its manifest, if it has one. Only directories that a training run
+// wrote have a manifest.
 roll::Result<void> check_manifest(const std::filesystem::path& directory) {
     std::error_code error;
     if (!std::filesystem::exists(directory / roll::checkpoint::kManifestFile, error)) return {};
@@ -82,7 +86,7 @@ roll::Result<void> check_manifest(const std::filesystem::path& directory) {
 int run(int argc, char** argv) {
     block_stop_signals();
     roll::survive_failed_reads();
-    ::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails with EFBIG instead
+    ::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond `ulimit -f` fails with EFBIG
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto command = roll::convert::parse_command_line(arguments);
     if (!command) return roll::convert::report_error(command.error(), false);

@@ -1,4 +1,5 @@
-// Matches the tensors that a checkpoint must hold with those it has. None is lost or taken twice.
+// Matches the tensors that a checkpoint must hold with the tensors that it has. No tensor is lost
+// or taken twice.
 #pragma once
 
 #include <filesystem>
@@ -17,41 +18,44 @@
 
 namespace roll::convert {
 
-// Returns "a, b, c and 4 more", so that an error stays one line for any model.
+// Returns "a, b, c and 4 more", so that an error message is one line for any model.
 std::string listed(const std::vector<std::string>& names);
 
-// "model.layers.{layer}.x" matches "model.layers.12.x"; "a.{any}" matches all names that begin with
-// "a.".
+// True if the name matches: "model.layers.{layer}.x" matches "model.layers.12.x", and "a.{any}"
+// matches all names that begin with "a.".
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-// True if the family lists the tensor as one to drop.
+// True if the family's `drop` lists the tensor.
 bool is_dropped(const families::Family& family, const std::string& name);
 
-// Translates a tensor's name in a HuggingFace directory to the name in the family's rules. Empty if
-// no other spelling applies.
+// Returns the name in the family's rules for a tensor's name in a HuggingFace directory; empty if
+// the family has no other spelling for it.
 std::string other_spelling(const families::Family& family, const std::string& name);
 
-// Adds the keys of `dict` that begin with none of `kept` to source.dropped: a training file also
-// holds "optimizer", "rng_state", ....
+// Adds to source.dropped the keys of `dict` that begin with none of `kept`, such as "optimizer" and
+// "rng_state" in a training file.
 void drop_run_state(Source& source, const std::string& file, const formats::Pickle& pickle,
                     formats::PickleId dict, std::initializer_list<std::string_view> kept);
 
-// The expected tensors by place; each is removed once found.
+// Matches found tensors with the expected tensors. Each expected tensor can be found once.
 class Matcher {
   public:
     Matcher(std::vector<Stored> expected, Source& source);
 
-    // Returns false if no tensor of this name is expected here. `found_in` is the file that has it.
+    // Takes a found tensor into the source. Returns false if no tensor of this name is expected at
+    // `where`. `found_in` is the file that has the tensor.
     Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view);
 
-    // Calls take() for each view by its own name. Returns false if one of them is not expected.
+    // Calls take() for each view, with the view's name. Returns false if one of them is not
+    // expected.
     Result<bool> take_all(const Stored& where, const std::vector<tensor::StridedView>& views);
 
     // Records a tensor that is not expected anywhere.
     void add_unexpected(const std::string& file, const std::string& name);
 
-    // Checks that every expected tensor was found and no other, as the source's strictness asks.
+    // Checks that every expected tensor was found, and no other. The source's strictness says which
+    // differences are errors.
     Result<void> finish();
 
   private:
@@ -70,11 +74,11 @@ tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem:
                                     const std::vector<std::string>& names,
                                     const std::vector<std::string>& missing);
 
-// Handles a tensor that no rule names: fails or drops it, as the source's strictness says.
+// Handles a tensor that no rule names: fails, or drops the tensor, as the source's strictness says.
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name);
 
-// Finds HuggingFace tensors of which no source tensor holds a part. Fails with Corrupt and their
-// names, or records them as absent, as the strictness says.
+// Finds the HuggingFace tensors of which no source tensor holds a part. As the strictness says,
+// fails with Corrupt and a message that names them, or records them as absent.
 Result<void> check_nothing_missing(Source& source);
 
 }  // namespace roll::convert

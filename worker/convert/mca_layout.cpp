@@ -16,7 +16,7 @@ using families::Stage;
 constexpr const char* kEmbedding = "embedding.word_embeddings.weight";
 constexpr const char* kOutput = "output_layer.weight";
 
-// (with TransformerEngine, without)
+// Pairs of name endings: with TransformerEngine, and without.
 constexpr std::array<std::pair<const char*, const char*>, 5> kSpellings{
     {{".self_attention.linear_qkv.layer_norm_weight", ".input_layernorm.weight"},
      {".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"},
@@ -34,8 +34,8 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                 vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
 
-// Appends rows [begin, begin + count) of source `i` to the shard. Extends the last piece if the
-// rows follow it.
+// Appends rows [begin, begin + count) of source `i` to the shard. Extends the last piece if these
+// rows follow it in the source.
 void add_rows(Shard& shard, const Model& model, const NativeTensor& tensor, std::size_t i,
               std::int64_t begin, std::int64_t count) {
     Piece piece;
@@ -65,9 +65,9 @@ Shard empty_shard(const NativeTensor& tensor) {
     return shard;
 }
 
-// Returns the rank's part of a whole tensor's rows, cut into tp equal parts. Megatron 0.16 and
-// later cut through key-value groups in this way if there are fewer groups than ranks; the ranks
-// then gather them.
+// Returns the rank's part of a whole tensor whose rows are cut into tp equal parts. If there are
+// fewer key-value groups than ranks, Megatron 0.16 and later cut through groups in this way; the
+// ranks then gather the groups.
 Shard rows_of_rank(Shard whole, int tp, int rank) {
     const std::int64_t rows = whole.shape[0] / tp;
     const std::int64_t first = rank * rows;
@@ -90,7 +90,8 @@ bool cuts_groups(std::int64_t groups, std::int64_t heads, std::int64_t rows, int
     return tp % groups == 0 && heads % tp == 0 && rows % tp == 0;
 }
 
-// Shards whole key-value groups; each has its query heads, key head and value head.
+// Returns the rank's shard of a Qkv tensor, which consists of whole key-value groups. Each group
+// has its query heads, a key head and a value head.
 Result<Shard> qkv_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     const std::int64_t head_dim = tensor.unit;
     const std::int64_t groups = tensor.sources[1].shape[0] / head_dim;
@@ -111,7 +112,8 @@ Result<Shard> qkv_shard(const NativeTensor& tensor, const Model& model, int tp, 
     return shard;
 }
 
-// Concatenates the rank's part of the rows of each source.
+// Returns the rank's shard of a column-parallel tensor: the rank's part of the rows of each source,
+// concatenated.
 Result<Shard> column_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     Shard shard = empty_shard(tensor);
     for (std::size_t i = 0; i < tensor.sources.size(); ++i) {
@@ -123,8 +125,8 @@ Result<Shard> column_shard(const NativeTensor& tensor, const Model& model, int t
     return shard;
 }
 
-// Returns the rank's rows of a tensor that is padded with zeros to `rows` rows. The piece is empty
-// if the rank has only padding.
+// Returns the rank's rows of a tensor that is padded with zeros to `rows` rows. If the rank has
+// only padding, the piece is empty.
 Result<Shard> padded_shard(const NativeTensor& tensor, const Model& model, std::int64_t rows,
                            int tp, int rank) {
     if (rows % tp != 0 || rows < tensor.shape[0])
@@ -150,7 +152,8 @@ Result<Shard> row_shard(const NativeTensor& tensor, const Model& model, int tp, 
     return shard;
 }
 
-// Returns the rank's groups of every strand, ordered by group or by strand.
+// Returns the rank's shard of a Strands tensor: the rank's groups of every strand, ordered by group
+// or by strand.
 Result<Shard> strands_shard(const NativeTensor& tensor, const Model& model, int tp, int rank) {
     if (tensor.groups % tp != 0) return not_divisible(tensor.name, "groups", tensor.groups, tp);
     Shard shard = empty_shard(tensor);
@@ -171,8 +174,8 @@ Result<Shard> strands_shard(const NativeTensor& tensor, const Model& model, int 
     return shard;
 }
 
-// Renames "…experts.local_experts.5.linear_fc1.weight" to the rank's local expert number; grouped
-// experts are named "…experts.linear_fc1.weight1".
+// Returns a name like "…experts.local_experts.5.linear_fc1.weight" with the expert's number on the
+// rank. If `grouped`, in the form "…experts.linear_fc1.weight1".
 std::string with_expert(std::string name, std::int64_t global, std::int64_t local, bool grouped) {
     const std::string ending = kExperts + std::to_string(global) + ".";
     const std::size_t at = name.find(ending);
@@ -218,8 +221,8 @@ class Builder {
                            std::move(shard.shape), std::move(shard.pieces), false});
         return {};
     }
-    // Adds the tied output layer. The last stage has a copy of the embedding unless it is also the
-    // first; some writers store the copy even then, so it is optional.
+    // Adds the tied output layer, a copy of the embedding in the last stage. If the last stage is
+    // also the first, the copy is optional, because only some writers store it then.
     Result<void> add_tied_output(const NativeTensor& embedding, const Place& place) {
         ROLL_TRY_VOID(add(embedding, kOutput, place));
         stored_.back().optional = config_.layout.pp == 1 && config_.layout.vpp == 1;
@@ -271,7 +274,7 @@ Result<void> add_chunk(Builder& builder, const std::vector<NativeTensor>& native
             ROLL_TRY_VOID(builder.add(tensor, tensor.name, place));
         }
     }
-    // Multi-token prediction embeds tokens in the last stage.
+    // The last stage has the embedding too, because multi-token prediction embeds tokens there.
     if (last && !first && has_mtp && embedding != nullptr)
         ROLL_TRY_VOID(builder.add(*embedding, kEmbedding, place));
     if (last && !has_output && embedding != nullptr)
@@ -287,7 +290,8 @@ std::string respelled(std::string name, const std::string& from, const char* to)
     return at == std::string::npos ? name : name.replace(at, from.size(), to);
 }
 
-// Returns "…experts.local_experts.5.linear_fc1.weight" or, grouped, "…experts.linear_fc1.weight5".
+// Returns "…experts.local_experts.5.linear_fc1.weight" or, if `grouped`,
+// "…experts.linear_fc1.weight5".
 std::string expert_name(const std::string& front, int layer, std::int64_t expert, bool grouped) {
     const std::string number = std::to_string(expert);
     const std::string linear = "linear_fc" + std::to_string(layer) + ".weight";

@@ -11,38 +11,39 @@
 
 namespace roll::convert {
 
-// Returns every tensor of every rank's file, file by file. Fails with InvalidArgument, the tensor
-// and the numbers that do not divide.
+// Returns every tensor of every rank's file, file by file. Fails with InvalidArgument if a tensor
+// cannot be split evenly; the message names the tensor and the two numbers.
 Result<std::vector<Stored>> mca_layout(const std::vector<families::NativeTensor>& native,
                                        const Model& model, const formats::McaConfig& config);
 
-// A tensor-parallel rank's shard of a native tensor. With tp 1 it is the whole tensor with the
-// places of its HuggingFace parts. If tp is a multiple of the number of key-value groups, the fused
-// rows are split into tp equal parts, as in Megatron since 0.16, so a rank has a part of a group.
-// Fails with InvalidArgument and the numbers that do not divide.
+// The shard of a native tensor that one tensor-parallel rank holds. With tp 1 it is the whole
+// tensor with the places of its HuggingFace parts. If tp is a multiple of the number of key-value
+// groups, the fused rows are split into tp equal parts, as in Megatron since 0.16; a rank then has
+// a part of a group. shard_of() fails with InvalidArgument if a number does not divide by another;
+// the message has both.
 struct Shard {
     Shape shape;
     std::vector<Piece> pieces;
 };
 Result<Shard> shard_of(const families::NativeTensor& tensor, const Model& model, int tp, int rank);
 
-// Fails with InvalidArgument if a rank would have a part of a key-value group. Only Megatron 0.16
-// and later support that.
+// Fails with InvalidArgument if a rank would have only a part of a key-value group, which only
+// Megatron 0.16 and later support.
 Result<void> check_whole_groups(const formats::McaConfig& config);
 
-// Return the tensor's name in a model without TransformerEngine, or with it.
+// Return the tensor's name in a model without TransformerEngine, and in a model with it.
 std::string local_spelling(const std::string& name);
 std::string transformer_engine_spelling(const std::string& name);
 
-// Returns a transposed view per expert, named as the config says, of a tensor of Megatron's
-// GroupedMLP: …experts.weight1 is [hidden, experts * rows], in memory [experts, hidden, rows];
-// …experts.weight2 is [experts * rows, hidden]. Empty if `grouped` is another tensor or its shape
-// does not fit.
+// Splits a tensor of Megatron's GroupedMLP into a transposed view per expert, named as the config
+// says. …experts.weight1 is [hidden, experts * rows], in memory [experts, hidden, rows];
+// …experts.weight2 is [experts * rows, hidden]. Returns an empty list if `grouped` is another
+// tensor or has another shape.
 std::vector<tensor::StridedView> experts_of(const tensor::StridedView& grouped,
                                             const formats::McaConfig& config);
 
-// Megatron 0.17 renamed the layer inside a multi-token prediction module; the older name is the
-// default.
+// Return the tensor's name before and since Megatron 0.17, which renamed the layer inside a
+// multi-token prediction module. Roll writes the older name by default.
 std::string older_spelling(const std::string& name);
 std::string newer_spelling(const std::string& name);
 

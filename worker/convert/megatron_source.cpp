@@ -54,8 +54,8 @@ Result<void> check_args(const Source& source, const Json& args) {
         if (said == args.end() || own == source.config.native.end() || !said->is_number() ||
             !own->is_number() || *said == *own)
             continue;
-        // Without group_query_attention, num_query_groups has no meaning; with latent attention,
-        // neither num_query_groups nor kv_channels has.
+        // Without group_query_attention, num_query_groups has no meaning. With latent attention,
+        // num_query_groups and kv_channels have none.
         const std::string_view name = key;
         const bool latent = args.value("multi_latent_attention", Json(false)) == true;
         if (name == "num_query_groups" &&
@@ -70,7 +70,8 @@ Result<void> check_args(const Source& source, const Json& args) {
     return {};
 }
 
-// Version 1 interleaves a head's rows as q, k, v, q, k, v, ...: three tensors with a stride.
+// Returns an attention tensor as version 1 stores it: as three tensors with a stride, because the
+// rows of a head are interleaved as q, k, v, q, k, v, ....
 std::vector<Stored> interleaved(const Stored& qkv) {
     std::vector<Stored> parts(kInterleaved.size(), qkv);
     for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -87,7 +88,7 @@ std::vector<Stored> interleaved(const Stored& qkv) {
     return parts;
 }
 
-// Orders attention rows as the checkpoint version does.
+// Returns the expected tensors with attention rows in the order of the checkpoint version.
 Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version) {
     if (version >= 2) return expected;
     std::vector<Stored> result;
@@ -107,14 +108,15 @@ Result<std::vector<Stored>> ordered(std::vector<Stored> expected, double version
     return result;
 }
 
-// Adds the carried tensors of the first rank of the first and last pipeline stages.
+// Adds the carried tensors in the files of the first rank of the first and of the last pipeline
+// stage.
 Result<void> carry_ranks(Source& source, const fs::path& directory) {
     if (source.family->carried.empty()) return {};
     const formats::McaLayout& layout = source.config.layout;
     for (const int pp : {0, layout.pp - 1}) {
         const fs::path label = formats::mca_rank_file(layout, {.tp = 0, .pp = pp, .ep = 0});
         const auto path = weights_in(directory / label.parent_path().filename());
-        if (!path) continue;  // read_ranks() reports it
+        if (!path) continue;  // read_ranks() reports the missing file
         ROLL_TRY(const auto file, TorchFile::open(*path));
         ROLL_TRY_VOID(carry_rank(source, file, pp));
     }
@@ -134,7 +136,7 @@ Result<void> read_ranks(Source& source, const fs::path& directory, std::vector<S
     return reader.finish();
 }
 
-// Reads the state of rank 0. Its directory's name depends on the layout.
+// Reads the state of rank 0, whose directory's name depends on the layout.
 Result<formats::MegatronState> first_state(const fs::path& directory) {
     for (const char* name : {"mp_rank_00", "mp_rank_00_000", "mp_rank_00_000_000"}) {
         const auto path = weights_in(directory / name);
@@ -163,7 +165,7 @@ Result<void> read_megatron(Source& source, const fs::path& directory,
     ROLL_TRY_VOID(check_args(source, state.args));
     source.config.layout = state.has_args ? state.layout : layout_by_names(directory);
     source.config.grouped_experts = state.args.value("moe_grouped_gemm", Json(false)) == true;
-    source.config.local_names = false;  // either spelling is read
+    source.config.local_names = false;  // both spellings are read
     const Json mtp = state.args.value("mtp_num_layers", Json());
     ROLL_TRY_VOID(use_tensors(source, mtp.is_number() && mtp > 0));
     ROLL_TRY_VOID(carry_ranks(source, directory));

@@ -1,4 +1,4 @@
-// Opens Megatron's own checkpoints: one torch file per rank with weights, the run's arguments and
+// Opens Megatron's own checkpoints: one torch file per rank, with weights, the run's arguments and
 // the checkpoint version. Also reads older versions, which have other names, nested dicts and other
 // orders of attention rows.
 #pragma once
@@ -11,11 +11,12 @@
 
 namespace roll::convert {
 
-// Returns the directory that holds the rank directories; nullopt if `root` is not such a
+// Returns the directory that holds the rank directories; nullopt if `root` is no Megatron
 // checkpoint.
 std::optional<std::filesystem::path> megatron_directory(const std::filesystem::path& root);
 
-// `given` is the config's directory if it is not beside the checkpoint.
+// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
+// beside the checkpoint.
 Result<void> open_megatron(Source& source, const families::Families& families,
                            const std::filesystem::path& given);
 

@@ -1,5 +1,5 @@
-// Megatron's own checkpoints as a target: MCA's files with arguments in them, or the form before
-// Megatron core.
+// Megatron's own checkpoints as a target: MCA's files with the run's arguments in them, or the form
+// of models before Megatron core.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace roll::convert {
 
-// The directory of weights without an iteration: Megatron then loads neither optimizer nor random
-// states.
+// Name of the directory for weights that belong to no iteration. From it, Megatron loads neither
+// optimizer nor random states.
 constexpr const char* kMegatronRelease = "release";
 
-// Below version 3, writes nested dicts, the former names and that version's order of attention
-// rows. Fails with InvalidArgument if the former models have no name for a tensor, or if there are
-// query groups below version 2.
+// Returns the target's tensors. Below version 3, they are in nested dicts, with the former names
+// and that version's order of attention rows. Fails with InvalidArgument if the former models have
+// no name for a tensor, or if the model has query groups and the version is below 2.
 Result<std::vector<Stored>> megatron_layout(const Source& source, formats::McaConfig config,
                                             int version);
 

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using formats::TorchFile;
 
-// The files of a directory or archive, by name. Opened files stay mapped in `source`.
+// The files of a directory or archive, by name. `source` keeps opened files mapped.
 class Files {
   public:
     static Result<Files> open(Source& source) {
@@ -135,11 +135,11 @@ Result<void> find_model_config(Source& source, const Files& files,
     return use_config_text(source, text, where / "config.json", families);
 }
 
-// Properties that the first rank's file shows.
+// Properties of the checkpoint that the first rank's file shows.
 struct Look {
     std::int64_t vocabulary = 0;  // rows of the embedding
     bool gate_apart = false;
-    bool core = false;  // has the names of Megatron core
+    bool core = false;  // true: has the names of Megatron core
 };
 
 Look look_at(const TorchFile& file) {

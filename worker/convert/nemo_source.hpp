@@ -1,5 +1,5 @@
-// Opens NeMo 1.x checkpoints: a directory or a .nemo archive with model_weights.ckpt for each rank
-// and a YAML file. Also opens the layout of trlX's converter.
+// Opens NeMo 1.x checkpoints: a directory or a .nemo archive with a YAML file and, for each rank, a
+// model_weights.ckpt. Also opens the layout of trlX's converter.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,13 @@ namespace roll::convert {
 // True for a directory with such files, or a file whose name ends in .nemo.
 bool is_nemo(const std::filesystem::path& path);
 
-// `given` is the config's directory if it is not beside the checkpoint.
+// Opens the checkpoint at source.directory. `given` is the config's directory if the config is not
+// beside the checkpoint.
 Result<void> open_nemo(Source& source, const families::Families& families,
                        const std::filesystem::path& given);
 
-// Changes the layout to that of NeMo before Megatron core: gate and up apart (linear_fc1_2), and
-// attention rows ordered by part (all q, all k, all v).
+// Returns the layout changed to that of NeMo before Megatron core: gate and up are separate tensors
+// (linear_fc1_2), and attention rows are ordered by part (all q, all k, all v).
 std::vector<Stored> with_gate_apart(std::vector<Stored> layout);
 
 }  // namespace roll::convert

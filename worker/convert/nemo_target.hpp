@@ -1,5 +1,5 @@
 // Writes the layout of trlX's converter: model_weights.ckpt, or mp_rank_TT/model_weights.ckpt, and
-// the training config in YAML. Its readers split pipelines.
+// the training config in YAML. The layout has no pipeline stages; programs that read it make them.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@
 
 namespace roll::convert {
 
-// Fails with InvalidArgument for a layout with stages or experts, or a tensor without a name in the
-// format.
+// Returns the target's tensors. Fails with InvalidArgument for a layout with pipeline or expert
+// ranks, or for a tensor that has no name in this format.
 Result<std::vector<Stored>> nemo_layout(const Source& source, const formats::McaConfig& config);
 
-// Writes megatron_NAME.yaml and model_config.yaml; a tar of the directory is then a .nemo.
+// Writes megatron_NAME.yaml and model_config.yaml. With them, a tar of the directory is a .nemo.
 Result<void> write_nemo_configs(const formats::McaConfig& config, const std::string& name,
                                 const std::filesystem::path& directory);
 

@@ -90,7 +90,7 @@ Result<void> read_places(Options& options, std::vector<std::string> positional, 
     return {};
 }
 
-// Options of trlX's converter, which loads in bf16.
+// Reads the options of trlX's converter, which always loads in bf16.
 void read_trlx(Options& options, std::vector<std::string>& positional, Request& request) {
     const auto source = options.text("model-path");
     const auto target = options.text("output-folder");
@@ -113,7 +113,7 @@ Result<void> read_name(Options& options, Request& request) {
     return {};
 }
 
-// "2/8" is the third of eight parts.
+// Reads the options of a part. "2/8" is the third of eight parts.
 Result<void> read_part(Options& options, Request& request) {
     const auto text = options.text("part");
     request.part.run = options.text("run").value_or("");
@@ -173,7 +173,7 @@ Result<CommandLine> parse_convert(Words words) {
     return command;
 }
 
-// BASE ADAPTER DST converts BASE as a HuggingFace model with the adapter merged.
+// Parses BASE ADAPTER DST: converts BASE into a HuggingFace model with ADAPTER merged.
 Result<CommandLine> parse_merge(Words words) {
     if (words.positional.size() != 3)
         return invalid("merge needs a base, an adapter and a target directory");
@@ -262,7 +262,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> arguments) {
             return invalid("--launch accepts one file and no other arguments");
         return LaunchCommand{launch->second};
     }
-    // ROLL's tool and trlX's have no commands, only options.
+    // The tools of ROLL and trlX have no commands, only options.
     if (arguments.front().starts_with("--") &&
         (words.options.contains("checkpoint-path") || words.options.contains("model-path")))
         return parse_convert(std::move(words));

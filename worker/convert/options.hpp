@@ -22,7 +22,7 @@ struct ConvertCommand {
 struct InspectCommand {
     std::string directory;
     OpenOptions open;
-    std::string tensor;  // print this tensor's statistics; empty: list all tensors
+    std::string tensor;  // name of the tensor whose statistics to print; empty: list all tensors
     bool json = false;
 };
 struct VerifyCommand {
@@ -34,7 +34,7 @@ struct DiffCommand {
     std::string first;
     std::string second;
     OpenOptions open;
-    bool cast = false;  // compare across types: cast the first to the second's
+    bool cast = false;  // true: before comparing, cast `first` to the types of `second`
     bool json = false;
 };
 struct EditCommand {
@@ -42,7 +42,7 @@ struct EditCommand {
     bool json = false;
 };
 struct FamiliesCommand {
-    std::string file;  // empty: list
+    std::string file;  // family file to check; empty: list the families
     bool json = false;
 };
 struct LaunchCommand {
@@ -54,14 +54,16 @@ using CommandLine =
     std::variant<ConvertCommand, InspectCommand, VerifyCommand, DiffCommand, EditCommand,
                  FamiliesCommand, LaunchCommand, HelpCommand, VersionCommand>;
 
-// Parses `arguments`, without the program's name. Option names may use - or _; values follow after
-// a space or =. Fails with InvalidArgument, the option and the values it takes.
+// Parses `arguments`, which do not include the program's name. Option names may use - or _; values
+// follow after a space or =. Fails with InvalidArgument; the message names the option and its
+// possible values.
 Result<CommandLine> parse_command_line(std::span<const std::string> arguments);
 
-// Parse "hf", "mca", "torch_dist", "dcp", ...; and "keep" (nullopt), "fp32", "bf16", "fp16", "fp8".
+// parse_format() parses "hf", "mca", "torch_dist", "dcp", ...; parse_dtype_name() parses "keep"
+// (nullopt), "fp32", "bf16", "fp16", "fp8".
 Result<Format> parse_format(const std::string& name);
 Result<std::optional<tensor::DType>> parse_dtype_name(const std::string& name);
-std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse
+std::string dtype_word(std::optional<tensor::DType> dtype);  // the inverse of parse_dtype_name()
 
 // Parses "transformer_layer" (false) or "mtp_model_layer" (true); mtp_layer_name() is the inverse.
 Result<bool> parse_mtp_layer_name(const std::string& name);

@@ -17,9 +17,9 @@ class Pace {
     // Shows `done` of `total` bytes, at most five times a second.
     void show(std::int64_t done, std::int64_t total);
 
-    void wipe();  // clears the line for other output
+    void wipe();  // clears the progress line, before other output
 
-    double seconds() const;  // since construction
+    double seconds() const;  // seconds since construction
 
   private:
     using Clock = std::chrono::steady_clock;

@@ -31,7 +31,7 @@ struct Note {
     std::string failed;
 };
 
-// The last note from another process, and this process's time of its arrival.
+// The last note from another process, and when it arrived by this process's clock.
 struct Heard {
     Note note;
     Clock::time_point at = Clock::now();
@@ -50,7 +50,7 @@ Result<void> write_note(const fs::path& path, const Note& note) {
                                            .dump());
 }
 
-// Returns nullopt if there is no note of this run.
+// Reads another process's note; nullopt if there is no note of this run.
 std::optional<Note> read_note(const fs::path& path, const std::string& run) {
     const auto text = read_file(path);
     if (!text) return std::nullopt;
@@ -128,7 +128,7 @@ class Meeting::Speaker {
         return sum;
     }
 
-    // Waits at most five seconds until the others stop writing, so that the target's directory can
+    // Waits until the others stop writing, at most five seconds, so that the target's directory can
     // be removed.
     void wait_for_the_others() {
         const auto have_ended = [&] {
@@ -208,7 +208,7 @@ class Meeting::Speaker {
     Note note_;
     std::vector<std::pair<int, Heard>> heard_;
     std::optional<Error> trouble_;
-    std::jthread thread_;  // last: it uses the other members
+    std::jthread thread_;  // last, because it uses the other members
 };
 
 Result<Meeting> Meeting::join(const fs::path& staging, const Part& part, const Stopped& stopped) {

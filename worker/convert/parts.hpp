@@ -1,6 +1,6 @@
-// Several processes, on nodes with a shared file system, write one target together. All make the
-// same plan; each writes some of the files completely. They communicate by small files in the
-// staging directory: each process rewrites its own a few times a second.
+// Lets several processes, on nodes with a shared file system, write one target together. All
+// processes make the same plan; each writes some of the files completely. They communicate by small
+// files in the staging directory: each process rewrites a file of its own a few times a second.
 #pragma once
 
 #include <chrono>
@@ -25,38 +25,43 @@ struct Part {
     bool leads() const { return index == 0; }
 };
 
-// Returns for each file of the plan if this process writes it. Assigns the largest file first, to
-// the process with the fewest bytes.
+// Returns, for each file of the plan, true if this process writes it. Files are assigned from
+// largest to smallest, each to the process that then has the fewest bytes.
 std::vector<bool> own_files(const Plan& plan, const Part& part);
 
-// The progress of a process; all processes work in each phase. A phase begins once every process,
-// or for Whole the first, has announced the previous one.
+// What a process has completed. Written: its own files. Whole: all files of the target, announced
+// by process 0 once every process has written its own. Verified: the check of its share of the
+// target.
 enum class Phase { Writing, Written, Whole, Verified };
 
 class Meeting {
   public:
     using Stopped = std::function<bool()>;
 
-    // For a single process: every wait returns at once.
+    // Makes the meeting of a single process, in which every wait returns at once.
     Meeting() = default;
-    // Process 0 tells the others to begin. Other processes wait until process 0 has staged the
-    // target. Fails with Unavailable if stopped, or if process 0 sends nothing for five minutes.
+    // Joins the other processes. Process 0 tells the others to begin; the others wait until process
+    // 0 has staged the target. Fails with Unavailable if stopped, or if process 0 sends nothing for
+    // five minutes.
     static Result<Meeting> join(const std::filesystem::path& staging, const Part& part,
                                 const Stopped& stopped);
 
     // Announces the phase; the others read it soon.
     void say(Phase phase);
-    void say(std::int64_t bytes);        // announces the bytes that this process has written
-    void leave(const std::string& why);  // ends without a target; process 0 waits for all
+    void say(std::int64_t bytes);  // announces how many bytes this process has written
+    // Announces that this process ends without a target. Process 0 then waits for the others.
+    void leave(const std::string& why);
 
-    // Process 0 waits for all others, the others for process 0. Fails with Unavailable if stopped,
-    // if one of them has ended (with its reason), or if one sends nothing for a minute.
+    // Waits for a phase: process 0 waits for all others, the others for process 0. Fails with
+    // Unavailable if stopped, if an awaited process has ended (the message has its reason), or if
+    // one sends nothing for a minute.
     Result<void> wait_for(Phase phase, const Stopped& stopped);
 
-    Result<void> trouble() const;  // Unavailable if one ended without a target or is silent
-    std::int64_t bytes() const;    // written by all others; requires process 0
+    // Fails with Unavailable if another process ended without a target or sends nothing.
+    Result<void> trouble() const;
+    std::int64_t bytes() const;  // bytes written by all others; only for process 0
 
-    // Ends the communication; process 0 removes the files.
+    // Ends the communication; process 0 then removes the small files.
     Result<void> end();
 
   private:

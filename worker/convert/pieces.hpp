@@ -1,4 +1,4 @@
-// The common description of all formats. Every stored tensor consists of boxes of the model's
+// The description that all formats share: every stored tensor consists of boxes of the model's
 // HuggingFace tensors. A conversion copies each box from its place in one format to its place in
 // the other. Pure.
 #pragma once
@@ -16,8 +16,8 @@ namespace roll::convert {
 
 using tensor::Shape;
 
-// Maps the dims of a HuggingFace tensor to those of a stored tensor: dim d runs along stored dim
-// axes[d] with step steps[d]. An empty vector means the same dim, or step 1.
+// Maps the dims of a HuggingFace tensor to the dims of a stored tensor: dim d runs along stored dim
+// axes[d] with step steps[d]. Empty `axes` map each dim to itself; empty `steps` mean step 1.
 struct Placing {
     std::vector<std::size_t> axes = {};
     std::vector<std::int64_t> steps = {};
@@ -37,8 +37,8 @@ struct Piece {
     double add = 0;  // stored = HuggingFace + add
 };
 
-// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: the 8-bit values, or
-// the block scales, of its only piece, a weight (quantize.hpp).
+// How a stored tensor is computed. Copies: from its pieces. Blocks and Scales: its only piece is a
+// weight, of which it holds the 8-bit values or the block scales (quantize.hpp).
 enum class Making { Copies, Blocks, Scales };
 
 // A tensor of a checkpoint: its place and the parts of the model that it holds.
@@ -48,9 +48,10 @@ struct Stored {
     std::string name;
     Shape shape;
     std::vector<Piece> pieces;
-    bool optional = false;  // may be absent: a copy that only some writers store
-    // For a chunk of a larger tensor (torch_dist): the larger tensor's shape, and the chunk's
-    // origin in it. Both have leading dims, of size 1 in the chunk, that `shape` omits.
+    bool optional = false;  // may be absent: a copy that not all writers store
+    // For a chunk of a larger tensor (torch_dist): the shape of the larger tensor, and the origin
+    // of the chunk in it. Both have leading dims that `shape` omits; the chunk has size 1 along
+    // these.
     Shape whole = {};
     Shape origin = {};
     Making making = Making::Copies;
@@ -58,17 +59,17 @@ struct Stored {
     std::int64_t block_columns = 0;
 };
 
-// The HuggingFace tensors that the family's rules name, numbered. On disk several may be packed
-// into one.
+// The HuggingFace tensors that the family's rules name, numbered. On disk, several of them may be
+// packed into one tensor.
 struct Model {
-    // HuggingFace files store tensor number `hf` a second time under `name`.
+    // A name under which HuggingFace files store tensor number `hf` a second time.
     struct SecondName {
         std::string name;
         int hf = 0;
     };
     std::vector<families::HfTensor> tensors;
     std::map<std::string, int> number;  // by name
-    std::map<int, double> additions;    // by number: native = HuggingFace + this
+    std::map<int, double> additions;    // by number: native = HuggingFace + value
     std::set<int> keeps_fp32;           // numbers of tensors that a cast leaves F32
     std::vector<families::PackedTensor> packed;
     std::vector<SecondName> copies;
@@ -81,8 +82,8 @@ Model model_of(const std::vector<families::NativeTensor>& native);
 // Returns one Stored per whole HuggingFace tensor; `file` is left empty.
 std::vector<Stored> hf_layout(const Model& model);
 
-// The same for the files of a HuggingFace directory: a packed tensor takes the place of its first
-// member, copies come last.
+// Returns the tensors as the files of a HuggingFace directory store them: a packed tensor takes the
+// place of its first member, and copies come last.
 std::vector<Stored> hf_disk_layout(const Model& model);
 
 // Returns the shape of a packed tensor and the places of its members.

@@ -19,8 +19,8 @@ struct Box {
     Shape size;
 };
 
-// Returns the intersection; nullopt if it is empty. Boxes of scalars have no dims and always
-// intersect.
+// Returns the intersection of two boxes; nullopt if it is empty. Boxes of scalars have no dims and
+// always intersect.
 std::optional<Box> meet(const Piece& a, const Piece& b) {
     Box box{a.begin, a.size};
     for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
@@ -46,8 +46,8 @@ struct Holder {
     const Piece* piece = nullptr;
 };
 
-// Finds the holders of each part of each HuggingFace tensor. Of equal boxes the first is read and
-// the others are compared with it.
+// Finds the holders of each HuggingFace tensor: the source tensors that have a box of it. If
+// several have the same box, the first is read and the others are compared with it.
 class Holders {
   public:
     Holders(const Source& source, Plan& plan) : of_(source.model.tensors.size()) {
@@ -104,7 +104,7 @@ Result<void> cover(const Piece& piece, const Holders& holders, TargetTensor& tar
     return fail(ErrorCode::Corrupt, target.info.name + " is not completely in the source");
 }
 
-// Constants can be added to floating-point types only.
+// Fails if a constant would be added to a tensor that is not of a floating-point type.
 Result<void> check_changes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::TensorInfo& info = source.tensors[copy.source].view.info;
@@ -116,7 +116,8 @@ Result<void> check_changes(const Source& source, const TargetTensor& target) {
     return {};
 }
 
-// Elements smaller than a byte are copied as whole bytes, so their rows must keep their order.
+// Fails if a copy would reorder elements smaller than a byte or split their bytes, because only
+// whole bytes can be copied.
 Result<void> check_whole_bytes(const Source& source, const TargetTensor& target) {
     for (const Copy& copy : target.copies) {
         const tensor::StridedView& view = source.tensors[copy.source].view;
@@ -144,7 +145,7 @@ tensor::DType own_dtype(const Source& source, const Copy& copy) {
     return kept == source.dtypes.end() ? source.tensors[copy.source].view.info.dtype : kept->second;
 }
 
-// `otherwise` is the type of a tensor that is all padding.
+// Returns the type of a target tensor. `otherwise` is the type of a tensor that is all padding.
 Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
                                tensor::DType otherwise, std::optional<tensor::DType> dtype) {
     const tensor::DType from =
@@ -163,7 +164,8 @@ Result<tensor::DType> dtype_of(const Source& source, const TargetTensor& target,
     return keeps_fp32 ? tensor::DType::F32 : *dtype;
 }
 
-// Returns the source's own type if it already has blocks.
+// Returns the type of a target's 8-bit values: the source's own type if the source already has
+// blocks.
 tensor::DType dtype_of_blocks(const Source& source, const TargetTensor& target) {
     const Copy& weight = target.copies.front();
     const auto known = source.scales.find(weight.hf);
@@ -189,13 +191,14 @@ Result<void> check_written_once(const Plan& plan) {
 }
 
 std::string place_of(const Stored& stored) {
-    if (!stored.whole.empty()) return stored.name;  // a chunk: the key of the whole tensor
+    if (!stored.whole.empty()) return stored.name;  // of a chunk: the whole tensor's key
     return stored.file + (stored.section.empty() ? "" : " " + stored.section) +
            (stored.file.empty() ? "" : " ") + stored.name;
 }
 
-// Returns the places of target tensors that need an absent tensor. A chunked tensor is left out
-// with all its chunks, since a part of it is useless.
+// Returns the places of target tensors that need an absent tensor, and notes them in the plan as
+// left out. All chunks of a chunked tensor are left out together, because a part of the tensor is
+// useless.
 std::set<std::string> incomplete(const Source& source, const std::vector<Stored>& layout,
                                  Plan& plan) {
     std::set<std::string> places;
@@ -237,7 +240,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        const Stored stored = std::move(one);  // frees the layout as the plan grows
+        const Stored stored = std::move(one);  // frees it while the plan grows
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
         if (added) plan.files.push_back({stored.file, {}, {}});

@@ -1,6 +1,6 @@
 // A conversion as data: the boxes of source tensors that make up each tensor of the target. Pure
-// and printable. make_plan() checks that every target is covered exactly once and that every source
-// tensor is used, or compared with the replica that is used.
+// and printable. make_plan() checks that each element of the target is covered exactly once. It
+// also checks that every source tensor is used, or compared with the replica that is used.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Copy {
     std::size_t source = 0;  // index in Source::tensors
     Shape source_begin;
     Shape target_begin;
-    Shape size;  // in dims of the HuggingFace tensor
+    Shape size;  // along the dims of the HuggingFace tensor
     int hf = 0;  // number and place of the box in the model
     Shape hf_begin;
     Placing source_placing = {};
@@ -28,13 +28,13 @@ struct Copy {
 
 struct TargetTensor {
     std::size_t file = 0;     // index in Plan::files
-    std::size_t ordinal = 0;  // among the file's tensors
+    std::size_t ordinal = 0;  // number among the file's tensors
     std::string section;
     tensor::TensorInfo info;
-    Shape whole;  // whole and origin: as in Stored
+    Shape whole;  // `whole` and `origin` are those of Stored
     Shape origin;
     std::vector<Copy> copies;
-    bool padded = false;  // elements that no copy fills are zero
+    bool padded = false;  // true: elements that no copy fills are zero
     Making making = Making::Copies;
     std::int64_t block_rows = 0;
     std::int64_t block_columns = 0;
@@ -61,16 +61,16 @@ struct Plan {
     std::vector<TargetFile> files;
     std::vector<TargetTensor> tensors;  // file by file
     std::vector<Comparison> comparisons;
-    std::vector<std::string> left_out;         // target tensors that need an absent source tensor
+    std::vector<std::string> left_out;         // target tensors that need an absent one
     std::set<std::string> left_out_hf;         // HuggingFace tensors in left_out
-    std::int64_t bytes = 0;                    // of the target's tensors
-    std::int64_t parameters = 0;               // of the model
-    tensor::DType dtype = tensor::DType::F32;  // of most of the bytes
+    std::int64_t bytes = 0;                    // size of the target's tensors
+    std::int64_t parameters = 0;               // number of the model's parameters
+    tensor::DType dtype = tensor::DType::F32;  // the type that most of the bytes have
 };
 
-// Plans the target's tensors that `layout` lists. `dtype` casts every floating tensor; nullopt
-// keeps the source's types. Fails with InvalidArgument or Corrupt and the name of a tensor that is
-// not covered.
+// Plans the tensors that `layout` lists. Every floating tensor is cast to `dtype`; nullopt keeps
+// the source's types. Fails with InvalidArgument or Corrupt if a tensor is not covered; the message
+// names the tensor.
 Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
                        std::optional<tensor::DType> dtype);
 

@@ -1,5 +1,5 @@
-// 8-bit weights with a scale per block of 128 x 128, as DeepSeek-V3 is published and transformers'
-// FineGrainedFP8Config reads them: weight = F8_E4M3 value * NAME_scale_inv.
+// Makes 8-bit weights with a scale per block of 128 x 128: weight = F8_E4M3 value * NAME_scale_inv.
+// DeepSeek-V3 is published in this form, and transformers' FineGrainedFP8Config reads it.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@ namespace roll::convert {
 
 constexpr tensor::DType kEightBits = tensor::DType::F8E4M3;
 
-// Adds a tensor of scales after each weight of the decoder layers' linear modules. If the source
-// has scales, adds them after the same weights as in the source.
+// Returns the layout with a tensor of scales after each weight of the decoder layers' linear
+// modules. If the source has scales, adds scales for the same weights as in the source instead.
 std::vector<Stored> with_scales(const Source& source, std::vector<Stored> layout);
 
-// Returns quantization_config for such weights.
+// Returns the quantization_config that describes the target's 8-bit weights.
 Json quantization_of(const Source& source, const Plan& plan);
 
-// Like gather(), for a target with blocks. Copies the source's blocks if it has them and nothing
-// changes them. Otherwise quantizes like transformers (Fp8Quantize): multiplies a block in fp32 by
-// 448 / its largest magnitude, rounds to nearest even, and stores the inverse factor as scale.
+// Like gather(), for a target with 8-bit blocks. Copies the source's blocks if the source has
+// blocks and nothing changes them. Otherwise quantizes like transformers (Fp8Quantize): multiplies
+// a block in fp32 by 448 / the largest magnitude in it, rounds to nearest even, and stores the
+// inverse of the factor as scale.
 Result<void> gather_blocks(const Source& source, const TargetTensor& target, const Window& write);
 
 // Rounds to the nearest F8_E4M3 value (no infinities): clamps to +-448, keeps NaN.
 std::uint8_t to_e4m3(float value);
 
-// Compares the written blocks and scales with the source byte by byte. Fails with Corrupt and the
-// tensor's name.
+// Compares the written blocks and scales with the source byte by byte. Fails with Corrupt if they
+// differ; the message names the tensor.
 Result<void> check_blocks(const Source& source, const Plan& plan, const Source& written);
 
 }  // namespace roll::convert

@@ -1,5 +1,5 @@
-// Refuses HuggingFace checkpoints with quantized weights, which no conversion can read. 8-bit
-// blocks with scales (block_scale.hpp) are not refused.
+// Refuses HuggingFace checkpoints with quantized weights, because no conversion can read them.
+// 8-bit blocks with scales (block_scale.hpp) can be read and are not refused.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,12 @@
 
 namespace roll::convert {
 
-// Fails with InvalidArgument, the method that the config names and the tool that dequantizes.
+// Fails with InvalidArgument if the config says that the weights are quantized. The message names
+// the method and the tool that dequantizes them.
 Result<void> check_not_quantized(const std::filesystem::path& directory, const Json& hf_config);
 
-// The same by a tensor's name and type, for files whose config says nothing.
+// Fails in the same way if a tensor's name and type show that it is quantized, for files whose
+// config does not say so.
 Result<void> check_not_quantized(const std::filesystem::path& file, const tensor::TensorInfo& info);
 
 }  // namespace roll::convert

@@ -28,7 +28,8 @@ bool is_zero(const tensor::StridedView& view) {
                        [](std::byte one) { return one == std::byte{0}; });
 }
 
-// Flattens the nested dicts of models before Megatron core; joins their names with dots.
+// Flattens the nested dicts of models before Megatron core into one state dict. Keys are joined
+// with dots.
 Result<void> flatten(const TorchFile& file, PickleId dict, const std::string& prefix,
                      std::size_t depth, std::size_t& names, formats::StateDict& into) {
     const std::vector<PickleId>* entries = file.pickle().entries_of(dict);
@@ -166,7 +167,8 @@ std::int64_t vocabulary_of(const Source& source) {
     return embedding == source.native.end() ? 0 : embedding->shape[0];
 }
 
-// Sets the rows of the embedding and the output layer, both native and HuggingFace.
+// Sets the number of rows of the embedding and the output layer, in the native and the HuggingFace
+// shapes.
 static void set_vocabulary(Source& source, std::int64_t rows) {
     for (families::NativeTensor& tensor : source.native) {
         if (!is_vocabulary(tensor)) continue;

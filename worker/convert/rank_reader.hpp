@@ -1,5 +1,5 @@
-// Reads rank files (torch files with a state dict) and matches them with the expected tensors.
-// Accepts every spelling of names that Megatron has used.
+// Reads rank files (torch files with a state dict) and matches their tensors with the expected
+// ones. Accepts every spelling of names that Megatron has used.
 #pragma once
 
 #include <array>
@@ -15,30 +15,31 @@
 
 namespace roll::convert {
 
-// Suffixes of a tensor stored as interleaved rows: "NAME#q" is every third row of NAME, from the
-// first.
+// Suffixes for the parts of a tensor whose rows are interleaved: "NAME#q" is every third row of
+// NAME from the first row on, "NAME#k" from the second, "NAME#v" from the third.
 constexpr std::array<const char*, 3> kInterleaved{"#q", "#k", "#v"};
 
 class RankReader {
   public:
-    // NAME is read if `expected` has "NAME#q", "NAME#k" and "NAME#v".
+    // Reads `expected` tensors into `source`. If `expected` has "NAME#q", "NAME#k" and "NAME#v",
+    // the reader takes them from a tensor NAME.
     RankReader(Source& source, std::vector<Stored> expected)
         : source_(source),
           matcher_(std::move(expected), source) {}
 
-    // `label` is the file's name in the expected tensors. An empty section is the file's own dict;
-    // "model" is read for "model0".
+    // Takes the tensors of a file's sections. `label` is the file's name in the expected tensors.
+    // An empty section means the file's own dict. If there is no "model0", "model" is read for it.
     Result<void> read(std::shared_ptr<const formats::TorchFile> file, const std::string& label,
                       const std::vector<std::string>& sections);
 
-    // Checks that every expected tensor was found and no other.
+    // Checks that every expected tensor was found, and no other.
     Result<void> finish() { return matcher_.finish(); }
 
   private:
     Result<void> take(const Stored& where, const tensor::StridedView& view);
     Result<bool> take_interleaved(const Stored& where, const std::string& name,
                                   const tensor::StridedView& view);
-    // Drops the tensor if nothing is lost without it; else records it as unexpected.
+    // Drops a tensor that the model does not need; records any other tensor as unexpected.
     void drop_or_refuse(const std::string& file, const std::string& name,
                         const tensor::StridedView* view);
 
@@ -46,22 +47,22 @@ class RankReader {
     Matcher matcher_;
 };
 
-// Returns the sections of each expected file.
+// Returns the sections in which tensors are expected, by file.
 std::map<std::string, std::vector<std::string>> sections_by_file(
     const std::vector<Stored>& expected);
 
-// Reorders the rows of an attention tensor from groups to parts: all queries, then all keys, then
-// all values. Requires pieces in the order query, key, value of each group.
+// Changes the row order of an attention tensor from one group after the other to all queries, then
+// all keys, then all values. Requires pieces in the order query, key, value of each group.
 void order_by_part(Stored& qkv);
 bool is_qkv(const Stored& stored);
 
-// Fails with InvalidArgument if the model has query groups: checkpoints before version 2 cannot
-// order their rows.
+// Checks an attention tensor of a checkpoint below version 2. Fails with InvalidArgument if the
+// model has query groups, because those versions define no row order for them.
 Result<void> check_heads(const Stored& qkv, double version);
 
-// A checkpoint's vocabulary is padded. pad_vocabulary() sets the embedding and output layer to
-// `padded` rows. unpad_vocabulary() restores their HuggingFace shapes and clips the pieces to
-// `rows` rows.
+// Handle a checkpoint's padded vocabulary. vocabulary_of() returns the model's number of rows.
+// pad_vocabulary() gives the embedding and the output layer `padded` rows. unpad_vocabulary()
+// restores their HuggingFace shapes and clips the pieces to `rows` rows.
 std::int64_t vocabulary_of(const Source& source);
 void pad_vocabulary(Source& source, std::int64_t padded);
 void unpad_vocabulary(Source& source, std::vector<Stored>& expected, std::int64_t rows);

@@ -1,4 +1,5 @@
-// A conversion as a job: `rollctl convert --submit` queues it, roll-convert runs it.
+// Translates between a conversion and a job: `rollctl convert --submit` queues the job,
+// roll-convert runs it.
 #pragma once
 
 #include "common/spec/convert.hpp"
@@ -6,10 +7,12 @@
 
 namespace roll::convert {
 
-// Omits threads, --verify and --dry-run: a job uses its slots' threads and always verifies.
+// Returns the job's part of a request. Omits threads, --verify and --dry-run, because a job uses
+// the threads of its slots and always verifies.
 spec::ConvertSpec spec_of(const Request& request);
 
-// Fails with InvalidArgument and the unknown format or type. An empty source stays empty.
+// Returns the request of a job. An empty source stays empty. Fails with InvalidArgument if a format
+// or type is unknown; the message names it.
 Result<Request> request_of(const spec::ConvertSpec& spec);
 
 }  // namespace roll::convert

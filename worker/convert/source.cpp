@@ -29,7 +29,7 @@ bool is_there(const fs::path& path) {
 
 // Hf --------------------------------------------------------------------------------------------
 
-// Adds the tied output layer as an optional copy of the embedding: some files store it.
+// Adds the tied output layer as an optional copy of the embedding, because some files store it.
 void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
     const auto tied = tied_output(source);
     if (!tied) return;
@@ -91,7 +91,7 @@ Result<Shapes> shapes_in(const fs::path& directory) {
     return shapes;
 }
 
-// True if the files have any multi-token-prediction layer of the config.
+// True if the files have any of the config's multi-token-prediction layers.
 Result<bool> has_mtp(const Source& source) {
     const Json& native = source.config.native;
     const auto mtp = native.find("mtp_num_layers");
@@ -149,8 +149,8 @@ Result<void> take_mca_tensor(Source& source, Matcher& matcher, const Stored& whe
     return {};
 }
 
-// Reads the sections of a rank's file. Reads "model" in place of "model0": ROLL writes it if one
-// virtual stage is requested explicitly.
+// Reads the sections of a rank's file. In a file with one section, accepts "model" and "model0" for
+// each other, because ROLL writes "model0" if one virtual stage is requested explicitly.
 Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& path,
                            const std::string& file, const std::vector<std::string>& sections) {
     ROLL_TRY(auto opened, formats::TorchFile::open(path));
@@ -181,12 +181,14 @@ Result<void> read_mca_file(Source& source, Matcher& matcher, const fs::path& pat
     return {};
 }
 
-// Returns the file's path in `iteration`; the tracker may name another iteration than Roll writes.
+// Returns the path of a rank's file in `iteration`, because the tracker may name another iteration
+// than the one that Roll writes.
 fs::path rank_path(const fs::path& iteration, const fs::path& file) {
     return iteration / file.parent_path().filename() / file.filename();
 }
 
-// Checks that all rank files exist before anything is listed by rank. A config may claim any size.
+// Checks that all rank files exist. Must run before any list with one entry per rank is made,
+// because a config may claim any number of ranks.
 Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayout& layout) {
     formats::McaRank rank;
     for (rank.pp = 0; rank.pp < layout.pp; ++rank.pp)
@@ -199,7 +201,8 @@ Result<void> check_rank_files(const fs::path& iteration, const formats::McaLayou
     return {};
 }
 
-// Adds the carried tensors of the first rank of the first and last pipeline stages.
+// Adds the carried tensors in the files of the first rank of the first and of the last pipeline
+// stage.
 Result<void> carry_mca(Source& source, const fs::path& iteration) {
     const formats::McaLayout& layout = source.config.layout;
     for (const int pp : {0, layout.pp - 1}) {

@@ -20,8 +20,8 @@
 
 namespace roll::convert {
 
-// Bin is HuggingFace with torch files instead of safetensors; it is a target only, such a source is
-// Hf. FsdpDtensor is Megatron's FSDP; it is a target only, such a source is Dcp.
+// The format of a checkpoint. Bin is HuggingFace with torch files instead of safetensors, and
+// FsdpDtensor is Megatron's FSDP. These two occur only as targets: as sources they are Hf and Dcp.
 enum class Format { Hf, Bin, Mca, TorchDist, Dcp, FsdpDtensor, Megatron, Nemo, Peft, DeepSpeed };
 
 const char* name_of(Format format);
@@ -32,46 +32,47 @@ Result<Format> detect_format(const std::filesystem::path& directory);
 struct SourceTensor {
     Stored stored;
     tensor::StridedView view;
-    bool in_memory = false;  // not in a mapped file, so its pages cannot be released
+    bool in_memory = false;  // true: not in a mapped file, so there are no pages to release
 };
 
 struct Dropped {
     std::string file;
     std::string name;
-    std::string rule;  // why it is dropped
+    std::string rule;  // why the tensor is dropped
 };
 
 struct Source {
     std::filesystem::path directory;
-    std::filesystem::path companions;  // directory of tokenizer etc.; empty: `directory`
+    std::filesystem::path companions;  // directory of the tokenizer etc.; empty: `directory`
     Format format = Format::Hf;
-    formats::McaConfig config;  // derived for an Hf source, with the layout of one rank
+    formats::McaConfig config;  // for an Hf source: derived, with the layout of one rank
     const families::Family* family = nullptr;
     std::vector<families::NativeTensor> native;
     Model model;
     std::vector<SourceTensor> tensors;
     std::vector<Dropped> dropped;
     Strictness strictness = Strictness::RaiseAll;
-    std::string state;                               // "fp32_param", ...: the state read as weights
-    std::set<int> absent;                            // HuggingFace tensors that no file holds
-    std::vector<std::string> surplus;                // "FILE NAME" of tensors that no rule names
+    std::string state;     // the optimizer state that is read as weights, such as "fp32_param"
+    std::set<int> absent;  // numbers of the tensors that no file holds
+    std::vector<std::string> surplus;                // tensors that no rule names, as "FILE NAME"
     std::map<int, Delta> deltas;                     // an adapter's changes, by tensor number
     Json quantization;                               // quantization_config of the source
     std::map<int, BlockScale> scales;                // block scales of 8-bit weights, by number
-    std::map<int, tensor::DType> dtypes;             // type to read as, by number
+    std::map<int, tensor::DType> dtypes;             // type as which a tensor is read, by number
     std::vector<std::shared_ptr<const void>> files;  // keep the memory that the views point into
     std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
-    bool mapped = false;  // `files` are mapped: pages can be released
+    bool mapped = false;  // true: `files` are mapped, so their pages can be released
 };
 
 struct OpenOptions {
-    std::filesystem::path config = {};  // config.json or its directory, if the checkpoint has none
+    std::filesystem::path config = {};  // config.json or its directory if the checkpoint has none
     Strictness strictness = Strictness::RaiseAll;
     std::string state = {};  // read this optimizer state instead of the weights
 };
 
-// Maps every file. Fails with Corrupt or InvalidArgument, the tensor and the file, if a tensor is
-// missing, has another shape than in the config, or is named by no rule.
+// Opens a checkpoint and maps every file. If a tensor is missing, has another shape than in the
+// config, or is named by no rule, fails with Corrupt or InvalidArgument; the message names the
+// tensor and the file.
 Result<Source> open_source(const std::filesystem::path& directory,
                            const families::Families& families, const OpenOptions& options = {});
 

@@ -56,7 +56,8 @@ Result<void> use_mca_config(Source& source, const fs::path& directory,
     ROLL_TRY(Json native, families::native_config(*source.family, source.config.hf_config));
     for (const auto& [key, value] : source.config.native.items())
         if (!value.is_null()) native[key] = value;
-    // Drops the rows with which Roll padded the vocabulary. In ROLL's checkpoints they are tokens.
+    // Drops the rows with which Roll padded the vocabulary. ROLL's checkpoints have no vocab_size,
+    // so there all rows are tokens.
     const Json tokens = native.value("vocab_size", Json());
     const Json rows = native.value("padded_vocab_size", Json());
     if (tokens.is_number_integer() && rows.is_number_integer() && tokens > 0 && tokens < rows) {
@@ -95,8 +96,8 @@ Result<void> find_config(Source& source, const families::Families& families,
 
 namespace {
 
-// Returns a source for each family that fits the arguments. Adds to `reason` why the other families
-// do not fit.
+// Returns a source for each family that fits the run's arguments. Adds to `reason` why the other
+// families do not fit.
 std::vector<Source> sources_by_arguments(const Source& source, const families::Families& families,
                                          const std::string& given, const Json& args,
                                          std::string& reason) {
@@ -138,7 +139,7 @@ Result<void> open_with_config(Source& source, const families::Families& families
     std::vector<Source> fits;
     std::string names;
     for (Source& choice : sources_by_arguments(source, families, given.string(), args, reason)) {
-        if (!is_family) choice.strictness = Strictness::RaiseAll;  // strict, to tell families apart
+        if (!is_family) choice.strictness = Strictness::RaiseAll;  // to tell families apart
         const auto done = read(choice);
         if (!done) reason = done.error().message;
         if (!done) continue;

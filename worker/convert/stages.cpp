@@ -10,8 +10,8 @@ tl::unexpected<Error> invalid(std::string what) {
     return fail(ErrorCode::InvalidArgument, std::move(what));
 }
 
-// Returns the number of layers in one part of a layout string: "E,t*3" is 3. E, L and m are the
-// embedding, the loss and a multi-token head, which have fixed places.
+// Returns the number of layers in one part of a layout string, such as 3 for "E,t*3". E, L and m
+// stand for the embedding, the loss and a multi-token head, which have fixed places.
 Result<std::int64_t> layers_in(std::string_view part, const std::string& layout) {
     std::int64_t layers = 0;
     std::size_t at = 0;
@@ -36,8 +36,8 @@ Result<std::int64_t> layers_in(std::string_view part, const std::string& layout)
     return layers;
 }
 
-// Returns the layers of each part if the first or last stage has its own number. The other stages
-// share the rest equally, and the chunks of a stage are equal.
+// Returns the number of layers of each part if a number is given for the first or the last stage.
+// The other stages share the rest equally, and the chunks of a stage are equal.
 Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
                                                 const formats::McaLayout& layout) {
     if (layout.account_for_embedding || layout.account_for_loss)

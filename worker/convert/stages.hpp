@@ -1,4 +1,4 @@
-// Which decoder layers each pipeline stage and virtual chunk holds. Pure.
+// Determines which decoder layers each pipeline stage and virtual chunk holds. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct LayerRange {
     friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
-// Returns ranges[pp][chunk]. Chunk c of stage p is part c * pp + p of the model, in Megatron's
-// order. Fails with InvalidArgument if the layers do not divide or the layout string lacks some.
+// Returns ranges[pp][chunk]. As in Megatron, chunk c of stage p is part c * pp + p of the model.
+// Fails with InvalidArgument if the layers do not divide evenly or the layout string lacks layers.
 Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
                                                           const formats::McaLayout& layout);
 

@@ -34,7 +34,8 @@ bool is_archive(const fs::path& path) {
     return file && formats::parse_tar(file->bytes());
 }
 
-// Overwrites only what a conversion writes: a directory with a model's config, or an archive.
+// Fails if the target exists and may not be replaced. `overwrite` allows only what a conversion
+// writes: a directory with a model's config, or an archive.
 Result<void> check_target(const fs::path& target, bool overwrite) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(target, error);
@@ -55,7 +56,8 @@ Result<void> check_target(const fs::path& target, bool overwrite) {
     return {};
 }
 
-// Locks the directory itself, so that the lock disappears with it.
+// Locks the directory itself, so that the lock disappears with the directory. Returns the
+// descriptor.
 Result<int> lock_directory(const fs::path& directory) {
     const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open", directory);
@@ -155,7 +157,8 @@ Result<void> Staging::publish_file(const std::string& name) {
     return remove_tree(std::exchange(directory_, {}));
 }
 
-// The replaced directory, if any, is then at `from`.
+// Renames `from` to the target. If that replaces a directory, sets `replaced`; the old directory is
+// then at `from`.
 Result<void> Staging::move_to_target(const fs::path& from, bool& replaced) {
     ROLL_TRY_VOID(check_mapped_files());
     std::error_code error;

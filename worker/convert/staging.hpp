@@ -1,5 +1,6 @@
-// A directory that appears completely or not at all: filled beside its final place under a hidden
-// name, synced, then renamed. The next run for the same target removes what a killed run left.
+// A directory that appears completely or not at all. It is filled beside its final place under a
+// hidden name, synced, then renamed. The next run for the same target removes what a killed run
+// left.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +10,8 @@
 
 namespace roll::convert {
 
-// Fails with InvalidArgument if the target is or contains the source, which it would replace, or if
-// one of the names is empty.
+// Fails with InvalidArgument if the target is the source or contains it, because the target would
+// then replace the source. Also fails if one of the names is empty.
 Result<void> check_apart(const std::filesystem::path& source, const std::filesystem::path& target);
 
 // Returns the staging directory of `target`.
@@ -18,9 +19,9 @@ std::filesystem::path staging_of(const std::filesystem::path& target);
 
 class Staging {
   public:
-    // Creates `.NAME.roll-staging` beside `target` and locks it. Fails with Refused if the target
-    // exists and is not an empty directory (unless `overwrite` is set and it is a checkpoint or a
-    // NeMo archive), or if another process stages the same target.
+    // Creates `.NAME.roll-staging` beside `target` and locks it. Fails with Refused if another
+    // process stages the same target, or if the target exists and may not be replaced. An empty
+    // directory may be replaced; with `overwrite`, also a checkpoint or a NeMo archive.
     static Result<Staging> begin(const std::filesystem::path& target, bool overwrite);
 
     Staging(Staging&& other) noexcept;
@@ -31,10 +32,10 @@ class Staging {
 
     const std::filesystem::path& directory() const { return directory_; }
 
-    // Syncs every directory, renames to the target, and removes what was replaced. Writers sync
-    // their files.
+    // Syncs every directory, renames the staging directory to the target, and removes what was
+    // replaced. The files must be synced already.
     Result<void> publish();
-    // Publishes one synced file of the directory as the target.
+    // Publishes one synced file of the staging directory as the target.
     Result<void> publish_file(const std::string& name);
 
   private:

@@ -13,7 +13,7 @@ namespace roll::convert {
 enum class Strictness {
     RaiseAll,            // fail on both
     RaiseUnexpected,     // fail on unexpected; drop missing
-    AssumeOkUnexpected,  // same: a converter reads everything before it writes
+    AssumeOkUnexpected,  // same here: all is read before anything is written
     LogAll,              // warn about both and leave them out
     LogUnexpected,       // warn about unexpected only
     ReturnAll,           // report both
@@ -23,14 +23,16 @@ enum class Strictness {
 
 const char* name_of(Strictness strictness);
 
-// Fails with InvalidArgument and the list of modes.
+// Parses the name of a mode. Fails with InvalidArgument; the message lists the modes.
 Result<Strictness> parse_strictness(const std::string& name);
 
-// True if a conversion continues without a tensor of the model, or with a tensor the model lacks.
+// allows_unexpected() is true if a conversion continues without a tensor of the model;
+// allows_missing(), if it continues although the checkpoint has a tensor that the model lacks.
 bool allows_unexpected(Strictness strictness);
 bool allows_missing(Strictness strictness);
 
-// The differences between a checkpoint and its model that the mode warns about or reports.
+// Differences between a checkpoint and its model. as_told() returns those of `all` that the mode
+// warns about or reports.
 struct Disagreement {
     std::vector<std::string> unexpected;  // tensors of the model that the checkpoint lacks
     std::vector<std::string> missing;     // "FILE NAME" of the checkpoint's surplus tensors

@@ -67,7 +67,8 @@ Result<std::unique_ptr<TargetWriter>> create_safetensors(const fs::path& path,
     return std::make_unique<SafetensorsWriter>(std::move(output), std::move(in_order));
 }
 
-// Megatron requires a state for each linear layer, which only TransformerEngine uses: writes None.
+// Adds an extra state with the value None for each linear layer, because Megatron requires one.
+// Only TransformerEngine uses these states.
 void add_extra_states(formats::TorchSection& section) {
     std::set<std::string> names;
     for (const tensor::TensorInfo& info : section.tensors) {
@@ -102,7 +103,8 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
     return std::make_unique<TorchWriter>(std::move(writer));
 }
 
-// Orders tensors like safetensors: writing a file from beginning to end is fastest.
+// Returns the layout in the order of safetensors files, because writing a file from beginning to
+// end is fastest.
 std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft) {
     std::vector<std::size_t> order(layout.size());
     std::iota(order.begin(), order.end(), 0U);
@@ -115,7 +117,8 @@ std::vector<Stored> in_file_order(std::vector<Stored> layout, const Plan& draft)
     return sorted;
 }
 
-// Sizes are those of the source's tensors after the requested cast.
+// Returns the tensors of a HuggingFace target with their shards. Shards are split by the sizes of
+// the source's tensors after the requested cast.
 Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Request& request,
                                               const formats::HfContainer& container) {
     std::vector<Stored> layout = hf_disk_layout(source.model);
@@ -182,7 +185,7 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
     config.local_names = request.local_names.value_or(config.local_names);
     config.padded_vocab = 0;
-    if (request.vocab_divisor > 0) {  // Megatron's padding
+    if (request.vocab_divisor > 0) {  // pads like Megatron
         const std::int64_t unit = request.vocab_divisor * request.layout.tp;
         const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
         config.padded_vocab = (tokens + unit - 1) / unit * unit;
@@ -192,7 +195,8 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     return config;
 }
 
-// Uses no layout and groups experts unless requested otherwise, like Megatron's own tool.
+// Returns the config of an fsdp_dtensor target: without a layout and, unless requested otherwise,
+// with grouped experts, like Megatron's own tool.
 formats::McaConfig fsdp_config(const Source& source, const Request& request) {
     formats::McaConfig config = mca_config_of(source, request);
     config.layout = {};

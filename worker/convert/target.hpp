@@ -1,4 +1,4 @@
-// Describes a target directory, its tensors and other files, and writes its files.
+// Describes a target directory with its tensors and other files, and writes the files.
 #pragma once
 
 #include <filesystem>
@@ -15,22 +15,23 @@ namespace roll::convert {
 // Returns the target's tensors with their files.
 Result<std::vector<Stored>> target_layout(const Source& source, const Request& request, Format to);
 
-// Adds to the plan what the format's files hold besides tensors.
+// Adds to the plan the data that the format's files hold besides tensors.
 void complete_plan(const Source& source, const Request& request, Format to, Plan& plan);
 
 // Writes every file without tensors (config.json, index, tracker, tokenizer, ...) into `directory`.
 Result<void> write_companions(const Source& source, const Plan& plan, const Request& request,
                               Format to, const std::filesystem::path& directory);
 
-// Writes one file of tensors. Tensors may come in any order and from any thread, the bytes of one
-// in order.
+// Writes one file of tensors. Tensors may be appended in any order and from any thread; the bytes
+// of one tensor must come in order.
 class TargetWriter {
   public:
     virtual ~TargetWriter() = default;
     virtual Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) = 0;
-    virtual Result<void> finish() = 0;  // requires complete tensors; syncs
+    virtual Result<void> finish() = 0;  // syncs; requires that every tensor is complete
 };
-// `reuse` is an earlier target or empty; an identical file there is linked.
+// Creates a file of tensors below `directory`. `reuse` is an earlier target or empty; if it has an
+// identical file, that file is linked.
 Result<std::unique_ptr<TargetWriter>> create_target(const std::filesystem::path& directory,
                                                     const TargetFile& file,
                                                     const std::filesystem::path& reuse = {});

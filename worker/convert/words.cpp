@@ -8,15 +8,15 @@
 namespace roll::convert {
 namespace {
 
-enum class Takes { Nothing, Flag, Value };  // Flag: alone, or followed by true or false
+enum class Takes { Nothing, Flag, Value };  // a Flag may be followed by true or false
 
 struct Option {
     const char* name;
     Takes takes;
-    const char* meaning;  // the option it is an alias of; nullptr: none; "": no effect here
+    const char* meaning;  // if an alias: of which option; else nullptr; "": has no effect
 };
 
-// Roll's options, ROLL's names for them, and ROLL's options that affect only how a model is run.
+// Roll's options, ROLL's names for them, and ROLL's options that affect only how a model runs.
 constexpr std::array<Option, 84> kOptions{{
     {"to", Takes::Value, nullptr},
     {"tp", Takes::Value, nullptr},

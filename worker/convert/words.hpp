@@ -13,19 +13,20 @@
 
 namespace roll::convert {
 
-// Returns InvalidArgument with the hint to read the help.
+// Returns an InvalidArgument error with the hint to read the help.
 tl::unexpected<Error> invalid(std::string what);
 
 struct Words {
     std::vector<std::string> positional;
-    std::map<std::string, std::string> options;  // by the name without alias
+    std::map<std::string, std::string> options;  // value by name, aliases replaced
     std::vector<std::string> ignored;            // ROLL's options without effect on a conversion
 };
 
-// Fails with InvalidArgument and an option that is unknown, lacks its value or is given twice.
+// Fails with InvalidArgument if an option is unknown, lacks its value or is given twice; the
+// message names the option.
 Result<Words> split_words(std::span<const std::string> arguments);
 
-// Hands out option values by name; finish() fails if a value was not asked for.
+// Returns option values by name. finish() fails if there is a value that was not asked for.
 class Options {
   public:
     explicit Options(std::map<std::string, std::string> values) : values_(std::move(values)) {}
