@@ -47,9 +47,9 @@ struct Kept {
 // Says which of a job's checkpoints are kept. Checkpoints are ordered by step, and those of one
 // step by writer; the newest is the last.
 struct Retention {
-    std::int64_t keep = 2;        // keep this many of the newest, at least 1
+    std::int64_t keep = 2;        // keep this many of the newest checkpoints, at least 1
     std::int64_t keep_every = 0;  // also keep the newest at each multiple of this step; 0: none
-    std::int64_t optimizer = 0;   // keep optimizer state in this many of the newest; 0: in all
+    std::int64_t optimizer = 0;   // keep optimizer state in this many of the newest; 0: all
     std::optional<Name> resumed_from = std::nullopt;  // kept until a newer checkpoint is recorded
     std::optional<std::int64_t> best_step = std::nullopt;  // its newest checkpoint is kept
 };
