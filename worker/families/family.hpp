@@ -123,7 +123,7 @@ struct Family {
     Json constants;        // native fields with fixed or computed values
     Json requires_values;  // HF key -> allowed values
     std::map<std::string, LayerKind> layer_kinds;
-    std::map<std::string, spec::RopeScaling::Kind> rope_types;  // by HuggingFace's name
+    std::map<std::string, spec::RopeScaling::Kind> rope_types;  // kinds, by HuggingFace's name
     std::vector<WeightRule> weights;
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;
@@ -132,7 +132,7 @@ struct Family {
     // layers. Empty: these layers continue the decoder's layer numbers.
     std::string mtp_from;
     std::string mtp_to;
-    std::vector<std::string> drop;  // HuggingFace tensors without content
+    std::vector<std::string> drop;  // HuggingFace tensors that hold no data of the model
     // Prefix of HuggingFace names on disk -> prefix in the rules.
     std::map<std::string, std::string> spellings;
 };

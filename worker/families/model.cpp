@@ -110,7 +110,7 @@ Result<std::int64_t> size_of(const Json& native, const char* key, std::int64_t l
 struct Instance {
     std::optional<std::int64_t> layer;
     std::optional<std::int64_t> expert;
-    std::optional<std::int64_t> mtp;  // number within the MTP layers
+    std::optional<std::int64_t> mtp;  // number of the layer within the MTP layers
     std::vector<std::pair<std::string, std::int64_t>> repeats = {};
 
     std::string name(std::string pattern) const {

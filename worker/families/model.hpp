@@ -52,15 +52,15 @@ struct Strand {
 // One native tensor of the whole model, unsplit. `layer` is the decoder layer, counted over the
 // whole model.
 struct NativeTensor {
-    std::string name;  // placeholders replaced
+    std::string name;  // name with its placeholders replaced
     tensor::Shape shape;
     std::vector<HfTensor> sources;
     Operation operation = Operation::Copy;
     Split split = Split::None;
     Stage stage = Stage::Layer;
     std::optional<std::int64_t> layer;
-    std::optional<std::int64_t> expert;  // number within the layer
-    std::int64_t unit = 1;    // number of rows that are never split apart; for Qkv those of a head
+    std::optional<std::int64_t> expert;  // number of the expert within its layer
+    std::int64_t unit = 1;    // number of rows that stay together; for Qkv the rows of a head
     std::int64_t groups = 0;  // for Strands: number of groups
     bool by_group = false;
     std::vector<Strand> strands = {};
