@@ -35,7 +35,7 @@ struct DcpChunk {
 };
 
 struct DcpTensor {
-    tensor::TensorInfo info;  // the whole tensor; its name is the key
+    tensor::TensorInfo info;  // of the whole tensor; info.name is the key
     std::vector<DcpChunk> chunks;
     // The original shape of an optimizer tensor that Megatron before 0.14 saved flat; else nullopt.
     // A tensor [X, Y] with rank shards [x, y] is then saved as [X/x, Y/y, x*y].

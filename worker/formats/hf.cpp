@@ -106,7 +106,7 @@ Result<Json> read_hf_config(const fs::path& directory) {
 }
 
 Result<HfWeights> find_hf_weights(const fs::path& directory) {
-    for (const HfContainer& container : {kSafetensors, kTorchFiles}) {  // in transformers' order
+    for (const HfContainer& container : {kSafetensors, kTorchFiles}) {  // the order of transformers
         const std::string index = index_name(container);
         const std::string single = shard_name(container, 0, 1);
         if (is_file(directory / index)) return read_index(directory, index);

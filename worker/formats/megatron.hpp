@@ -12,7 +12,7 @@
 namespace roll::formats {
 
 struct MegatronState {
-    double version = 0;  // checkpoint_version; 0 in files from before there were versions
+    double version = 0;  // checkpoint_version; 0 if the file has none
     Json args = Json::object();
     McaLayout layout;  // from the arguments
     bool has_args = false;

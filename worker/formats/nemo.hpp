@@ -12,7 +12,7 @@
 namespace roll::formats {
 
 struct NemoConfig {
-    bool rows_by_part = false;  // attention rows: all q, all k, all v (megatron_legacy)
+    bool rows_by_part = false;  // attention rows: all q, then all k, all v (megatron_legacy)
 };
 
 // Parses model_config.yaml, or a training config with a "model" in it. `where` names the file in

@@ -21,8 +21,8 @@ struct LoraModule {
     std::optional<tensor::StridedView> magnitude;  // DoRA: [out]
     double scale = 0;
     bool embedding = false;
-    bool transposed = false;     // the base weight is [in, out]
-    std::int64_t lora_rank = 0;  // for a stacked module, if known
+    bool transposed = false;     // true: the base weight is [in, out]
+    std::int64_t lora_rank = 0;  // of a stacked module; 0 if unknown
     std::string parameter = {};  // for a stacked module, if known: "…mlp.experts.gate_up_proj"
 };
 
@@ -32,7 +32,7 @@ struct Adapter {
     // Modules of target_parameters, which stack all experts of a layer: A [experts * r, in] and B
     // [out, r * experts]. If a module has two, the inner one is named "MODULE.base_layer".
     std::vector<LoraModule> stacked;
-    std::vector<tensor::StridedView> whole;  // of modules_to_save; info.name: base tensor
+    std::vector<tensor::StridedView> whole;  // modules_to_save; info.name: base tensor's name
     HfFile file;
 };
 

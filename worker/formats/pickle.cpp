@@ -208,7 +208,7 @@ class PickleMachine {
         const PickleId state = pop();
         const PickleId top = pop();
         stack_.push_back(top);
-        if (out_.nodes_[top].kind != Kind::Call) return;  // ignored, such as attributes
+        if (out_.nodes_[top].kind != Kind::Call) return;  // only a Call keeps its state
         out_.nodes_[top].state = state;
     }
     void put_double() {
@@ -357,7 +357,7 @@ const std::vector<PickleId>* Pickle::entries_of(PickleId id) const {
     if (node.kind == PickleKind::Dict) return &node.items;
     const PickleNode* arguments = arguments_of(id, "collections OrderedDict");
     if (arguments == nullptr || !arguments->items.empty()) return nullptr;
-    if (node.contents == kNoPickle) return &at(node.items[1]).items;  // the tuple of no arguments
+    if (node.contents == kNoPickle) return &at(node.items[1]).items;  // empty
     return is(node.contents, PickleKind::Dict) ? &at(node.contents).items : nullptr;
 }
 

@@ -28,7 +28,7 @@ enum class PickleKind : std::uint8_t {
     Set,        // items
     Dict,       // items: key, value, key, value, ...
     Global,     // text: "module name"
-    Call,       // items: callee, arguments; contents and state as below
+    Call,       // items: callee, arguments; also contents and state
     Persistent  // items: the persistent id
 };
 
@@ -56,9 +56,9 @@ constexpr std::size_t kPickleMemoryPerByte = 32;
 // depth, because a hostile file may contain cycles.
 class Pickle {
   public:
-    // Fails with Corrupt if the bytes are not a pickle, contain an unsupported opcode or exceed a
-    // limit: `values_max` values, or kPickleMemoryMin + kPickleMemoryPerByte * bytes.size() bytes
-    // of memory.
+    // Parses a pickle. Fails with Corrupt if the bytes are not a pickle, contain an unsupported
+    // opcode or exceed a limit: `values_max` values, or kPickleMemoryMin + kPickleMemoryPerByte *
+    // bytes.size() bytes of memory.
     static Result<Pickle> parse(std::span<const std::byte> bytes,
                                 std::size_t values_max = kPickleNodesMax);
 

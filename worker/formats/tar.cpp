@@ -109,7 +109,7 @@ Result<std::string> header_of(const std::string& name, std::uint64_t size) {
                   std::string("ustar\0"
                               "00",
                               8));
-    block.replace(148, 8, 8, ' ');  // the sum counts its own field as spaces
+    block.replace(148, 8, 8, ' ');  // the checksum counts its own field as spaces
     std::uint64_t sum = 0;
     for (const char c : block) sum += static_cast<unsigned char>(c);
     put_octal(block, 148, 6, sum);

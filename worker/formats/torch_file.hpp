@@ -58,10 +58,10 @@ class TorchFile {
     Result<tensor::StridedView> rebuild(const PickleNode& arguments, bool typed) const;
 
     std::filesystem::path path_;
-    std::shared_ptr<const MappedFile> file_;  // set by open()
+    std::shared_ptr<const MappedFile> file_;  // the mapping, if open() made it
     std::span<const std::byte> bytes_;
     Pickle pickle_;
-    std::map<std::string, ZipMember, std::less<>> storages_;  // by key
+    std::map<std::string, ZipMember, std::less<>> storages_;  // members with the storages, by key
 };
 
 // A state dict under a key, as in {"model": {...}}. Each tensor is contiguous in its own storage.
@@ -69,8 +69,8 @@ class TorchFile {
 struct TorchSection {
     std::string key;
     std::vector<tensor::TensorInfo> tensors;
-    std::vector<std::string> nones = {};  // names with the value None
-    bool nested = false;                  // a '/' in a name starts a nested dict
+    std::vector<std::string> nones = {};  // names of entries whose value is None
+    bool nested = false;                  // true: a '/' in a name starts a nested dict
 };
 
 // Writes a torch file. Tensors may be appended in any order; the bytes of one tensor must come in
