@@ -81,8 +81,8 @@ class BpeWork {
 
 class Bpe {
   public:
-    // Fails with InvalidArgument for an unsupported part or Corrupt for an invalid one; the message
-    // names the part.
+    // Parses the model. Fails with InvalidArgument for an unsupported part and with Corrupt for an
+    // invalid part; the message names the part.
     static Result<Bpe> parse(const Json& json, bool byte_level);
 
     // Appends the word's ids. Requires a non-empty word of valid UTF-8.
@@ -112,7 +112,7 @@ class Bpe {
     MergeTable merges_;
     Ids words_;                              // words that are a single token; may be empty
     std::array<std::int64_t, 256> bytes_{};  // id of a byte's symbol or an ASCII character, or -1
-    std::array<std::int64_t, 256> fallback_{};  // id of <0xXX>, or -1
+    std::array<std::int64_t, 256> fallback_{};  // id of the token <0xXX>, or -1
     std::optional<std::uint32_t> unknown_;
     bool byte_level_ = false;
     bool byte_fallback_ = false;

@@ -13,7 +13,8 @@ namespace roll::tokenizer {
 
 class Decoder {
   public:
-    // Fails with InvalidArgument for an unsupported kind; the message names it.
+    // Parses the file's decoder. Fails with InvalidArgument for an unsupported kind; the message
+    // names the kind.
     static Result<Decoder> parse(const Json& json);
 
     // Returns the text of the tokens. Invalid UTF-8 becomes U+FFFD; each kind specifies how.

@@ -15,9 +15,10 @@ namespace roll::tokenizer {
 
 struct TextTokenizer {
     Tokenizer tokenizer;
-    std::string identity;              // equal for equal tokenizers; "bytes" for the byte tokenizer
-    std::optional<std::uint32_t> bos;  // bos_token and eos_token of tokenizer_config.json, or of
-    std::optional<std::uint32_t> eos;  // special_tokens_map.json
+    std::string identity;  // equal for equal tokenizers; "bytes" for the byte tokenizer
+    // Ids of bos_token and eos_token in tokenizer_config.json, else in special_tokens_map.json.
+    std::optional<std::uint32_t> bos;
+    std::optional<std::uint32_t> eos;
     std::vector<std::uint32_t> stops;  // tokens that end generated text: eos_token_id, or eos
 };
 

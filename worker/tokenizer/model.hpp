@@ -21,8 +21,8 @@ struct ModelWork {
 
 class Model {
   public:
-    // Fails with InvalidArgument for an unsupported kind, which the message names, and with Corrupt
-    // if there is no model.
+    // Parses the model. Fails with InvalidArgument for an unsupported kind, which the message
+    // names, and with Corrupt if there is no model.
     static Result<Model> parse(const Json& json, bool byte_level);
 
     void encode(std::string_view word, ModelWork& work, std::vector<std::uint32_t>& out) const {

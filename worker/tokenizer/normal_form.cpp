@@ -91,7 +91,7 @@ std::string Composer::compose(std::string_view text) const {
         run = stop;
     }
     std::size_t size = 0;
-    std::size_t starter = marked.size();  // none yet
+    std::size_t starter = marked.size();  // index of the last starter; none yet
     int last_class = -1;                  // of the last character after the starter; -1: none
     for (const auto& [combining, code] : marked) {
         if (starter < marked.size() && last_class < static_cast<int>(combining)) {

@@ -25,7 +25,7 @@ class Composer {
 
     struct Parts {
         char32_t first = 0;
-        char32_t second = 0;  // 0 if there is none
+        char32_t second = 0;  // 0 if there is only `first`
     };
     std::unordered_map<char32_t, Parts> parts_;
     std::unordered_map<std::uint64_t, char32_t> composites_;  // key: first << 32 | second

@@ -15,7 +15,8 @@ namespace roll::tokenizer {
 
 class Normalizer {
   public:
-    // Fails with InvalidArgument for an unsupported kind; the message names it.
+    // Parses the file's normalizer. Fails with InvalidArgument for an unsupported kind; the message
+    // names the kind.
     static Result<Normalizer> parse(const Json& json);
 
     bool is_identity() const { return steps_.empty(); }

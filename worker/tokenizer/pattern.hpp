@@ -47,8 +47,8 @@ class Pattern {
   public:
     static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-    // Fails with InvalidArgument if a part of the expression is unsupported; the message names the
-    // part.
+    // Compiles an expression. Fails with InvalidArgument if a part of it is unsupported; the
+    // message names the part.
     static Result<Pattern> compile(std::string_view expression);
     static Pattern literal(std::string_view text);
 
@@ -85,7 +85,7 @@ class Pattern {
     const PropertyTable* table_ = &PropertyTable::get();
     std::vector<PatternNode> nodes_;
     std::vector<CharacterSet> sets_;
-    std::uint32_t root_ = 0;  // a Choice
+    std::uint32_t root_ = 0;  // the expression's root, a Choice
     // The root's branches that can match at this byte; the last entry is for non-ASCII bytes.
     std::array<std::vector<std::uint32_t>, 129> by_first_byte_;
 };

@@ -13,7 +13,8 @@ struct PostProcessor {
     std::vector<std::uint32_t> before = {};
     std::vector<std::uint32_t> after = {};
 
-    // Fails with InvalidArgument for an unsupported kind or template; the message names it.
+    // Parses the file's post-processor. Fails with InvalidArgument for an unsupported kind or
+    // template; the message names it.
     static Result<PostProcessor> parse(const Json& json);
 };
 

@@ -25,7 +25,8 @@ class PreTokenizer {
   public:
     using Scratch = std::vector<std::string>;  // one buffer per step
 
-    // Fails with InvalidArgument for an unsupported kind; the message names it.
+    // Parses the file's pre-tokenizer. Fails with InvalidArgument for an unsupported kind; the
+    // message names the kind.
     static Result<PreTokenizer> parse(const Json& json);
 
     // True if the model's vocabulary spells bytes as visible characters. The words that split()

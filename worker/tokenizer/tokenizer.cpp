@@ -142,7 +142,7 @@ void Tokenizer::Impl::encode_raw(std::string_view text, bool first, Workspace& w
     std::string normalized;
     std::size_t head = first ? 1 : 0;
     if (!normalizer_.is_identity()) {
-        if (first) head = normalizer_.head(text);  // its first character may become several words
+        if (first) head = normalizer_.head(text);  // a character may become several words
         normalized = normalizer_.apply(text);
         text = normalized;
     }

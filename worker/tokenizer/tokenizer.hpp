@@ -53,7 +53,7 @@ class Tokenizer {
     // Returns the largest id plus one, which is the number of rows that an embedding needs.
     std::uint32_t vocab_size() const;
     std::optional<std::uint32_t> id_of(std::string_view token) const;
-    const std::vector<std::uint32_t>& special_ids() const;  // ascending
+    const std::vector<std::uint32_t>& special_ids() const;  // in ascending order
     Surroundings surroundings() const;
 
   private:

@@ -22,7 +22,7 @@ class UnigramWork {
     struct Best {
         double score = 0;
         std::int64_t start = -1;  // start of the last token; -1 if there is no path
-        std::int64_t id = -1;     // -1 if unknown
+        std::int64_t id = -1;     // id of the last token; -1 if it is unknown
     };
     std::vector<Best> ends_;
     std::vector<std::pair<std::size_t, std::size_t>> pieces_;
@@ -30,7 +30,7 @@ class UnigramWork {
 
 class Unigram {
   public:
-    // Fails with InvalidArgument or Corrupt; the message names the invalid part.
+    // Parses the model. Fails with InvalidArgument or Corrupt; the message names the invalid part.
     static Result<Unigram> parse(const Json& json);
 
     // Appends the word's ids. Requires a non-empty word of valid UTF-8.
