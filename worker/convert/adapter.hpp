@@ -37,7 +37,7 @@ Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& b
 
 // LoRA parameters of a native module, for adapter_config.json.
 struct NativeLora {
-    std::string module;  // "decoder.layers.0.self_attention.linear_qkv", layer of the whole model
+    std::string module;  // "decoder.layers.0.self_attention.linear_qkv", model-wide layer number
     std::int64_t lora_rank = 0;
     double scale = 0;
     bool parameter = false;  // true: one of target_parameters, not a module

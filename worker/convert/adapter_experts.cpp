@@ -18,7 +18,7 @@ constexpr const char* kInner = ".base_layer";
 
 // One of the two tensors that stack a layer's experts, with the native tensor of each expert.
 struct Stack {
-    std::string stem;       // "model.layers.0.mlp.experts"
+    std::string stem;       // such as "model.layers.0.mlp.experts"
     std::string parameter;  // "gate_up_proj" or "down_proj"
     std::vector<const NativeTensor*> experts;
     bool alternates = false;  // true: rows of gate and up alternate

@@ -106,7 +106,7 @@ class NativeReader {
         }
         all.model = model_of(all.native);
         ROLL_TRY(const auto possible, mca_layout(all.native, all.model, config_));
-        std::map<std::string, std::map<std::string, Shape>> found;  // by file
+        std::map<std::string, std::map<std::string, Shape>> found;  // shapes, by file
         for (const auto& [label, sections] : sections_by_file(possible)) {
             ROLL_TRY(const auto file, open_rank(label));
             for (const std::string& section : sections) {
@@ -263,11 +263,11 @@ class NativeReader {
     const Source& base_;
     formats::McaConfig config_;
     fs::path iteration_;
-    std::map<std::string, std::int64_t> ranks_;  // by native tensor
+    std::map<std::string, std::int64_t> ranks_;  // ranks, by native tensor
     std::map<std::string, bool> magnitudes_;
     std::map<std::string, bool> whole_;
     Source source_;
-    std::map<std::string, tensor::StridedView> views_;  // by HuggingFace name
+    std::map<std::string, tensor::StridedView> views_;  // views, by HuggingFace name
     std::shared_ptr<Buffers> buffers_;
     formats::Adapter adapter_;
 };

@@ -11,7 +11,7 @@
 
 namespace roll::convert {
 
-using Shapes = std::map<std::string, Shape>;  // by name
+using Shapes = std::map<std::string, Shape>;  // shapes of tensors, by name
 
 // Add to the model those tensors of `found` that the family carries. The names in `found` are
 // HuggingFace's for carry_hf() and native for carry_native(). Every rank of a carried tensor's

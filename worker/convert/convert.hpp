@@ -28,14 +28,14 @@ struct Request {
     std::filesystem::path adapter_source = {};         // to convert; `source` is then the base
     std::optional<Format> to = {};                     // nullopt: Mca for an Hf source, else Hf
     formats::McaLayout layout = {};
-    std::optional<bool> grouped_experts = {};  // nullopt: as the source
+    std::optional<bool> grouped_experts = {};  // nullopt: like the source
     std::optional<bool> local_names = {};
     std::int64_t vocab_divisor = 0;  // pads the vocabulary to multiples of this times tp; 0: off
     int megatron_version = 3;        // of a Megatron target; 0 to 2 are older than Megatron core
-    bool newer_mtp_names = false;    // "mtp_model_layer", Megatron's name since 0.17
+    bool newer_mtp_names = false;    // write "mtp_model_layer", Megatron's name since 0.17
     std::optional<tensor::DType> dtype = {};  // nullopt: unchanged; F8E4M3: blocks with scales
     std::int64_t shard_bytes = kShardBytes;
-    std::string name = "model";                         // in a NeMo target's configs
+    std::string name = "model";                         // name in a NeMo target's configs
     std::optional<std::int64_t> model_max_length = {};  // new value in an Hf target's config
     // The type to which all floating tensors are cast; nullopt if they keep their types. With 8-bit
     // blocks, the tensors without blocks keep their types.
@@ -54,7 +54,7 @@ struct Request {
 struct Hooks {
     std::function<bool()> stopped = [] { return false; };
     std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {
-    };  // bytes
+    };  // in bytes
     // Receives a description of a replica that differs. If this is empty, such a replica is an
     // error.
     std::function<void(const std::string& what)> differs = {};
@@ -73,8 +73,8 @@ struct Report {
     tensor::DType dtype = tensor::DType::F32;
     std::vector<Dropped> dropped;
     Disagreement disagreement;          // the part that the request's strictness reports
-    std::string plan;                   // for a dry run
-    std::int64_t memory = 0;            // peak bytes: windows and mapped pages
+    std::string plan;                   // text of the plan, for a dry run
+    std::int64_t memory = 0;            // peak memory in bytes: windows and mapped pages
     std::int64_t disk_free = -1;        // free bytes on the target's disk; -1: unknown
     std::optional<Error> refusal = {};  // for a dry run: the error that a conversion would return
 };

@@ -193,7 +193,7 @@ class Opener {
             else
                 ROLL_TRY_VOID(take_universal(folder));
         }
-        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // else in zero/
+        if (stage_ == 3) ROLL_TRY_VOID(take_frozen(*model, models));  // otherwise they are in zero/
         ROLL_TRY_VOID(take_buffers(*model, models.front().path));
         return check_nothing_missing(source_);
     }
@@ -252,7 +252,7 @@ class Opener {
 
     struct Flat {
         fs::path path;
-        std::vector<tensor::StridedView> groups;  // 1-D
+        std::vector<tensor::StridedView> groups;  // one 1-D tensor per group
     };
 
     Result<void> open_zero() {
@@ -324,12 +324,12 @@ class Opener {
                                            " groups but has weights for " +
                                            std::to_string(ranks[0].groups.size()));
         for (std::size_t group = 0; group < groups.size(); ++group) {
-            std::int64_t at = 0;  // in the group over all ranks
+            std::int64_t at = 0;  // element of the group over all ranks
             for (const Parameter& parameter : groups[group]) {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));
                 if (number) ROLL_TRY_VOID(check_shape(ranks[0].path, *number, parameter.shape));
                 const std::int64_t end = at + volume(parameter.shape);
-                std::int64_t begin = 0;  // of the rank's partition in the group
+                std::int64_t begin = 0;  // first element of the rank's partition
                 for (const Flat& rank : ranks) {
                     const tensor::StridedView& flat = rank.groups[group];
                     const std::int64_t from = std::max(at, begin);
@@ -351,7 +351,7 @@ class Opener {
     // of a rank hold the rank's parts.
     Result<void> take_stage3(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
-        std::int64_t at = 0;  // in the rank's concatenated groups
+        std::int64_t at = 0;  // element of the rank's concatenated groups
         for (const auto& group : groups)
             for (const Parameter& parameter : group) {
                 ROLL_TRY(const auto number, number_of(ranks[0].path, parameter.name));

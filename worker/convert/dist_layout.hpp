@@ -15,10 +15,10 @@ namespace roll::convert {
 
 // The content of one key: tensors, called parts, that are stacked along the leading dims.
 struct DistTensor {
-    Shape stacked;              // [layers], [experts], [layers, experts] or empty
+    Shape stacked;              // the stacked dims: [layers], [experts], [layers, experts] or empty
     bool by_layer = false;      // the first stacked dim has all layers of the model
     Shape shape;                // shape of each part
-    std::vector<Stored> parts;  // row-major over `stacked`
+    std::vector<Stored> parts;  // the parts, row-major over `stacked`
 };
 
 // Returns every key that any writer may use: stacked and per layer, with all spellings of norms.

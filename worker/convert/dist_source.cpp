@@ -280,7 +280,7 @@ class DistOpener {
         for (std::size_t dim = axes; dim < chunk.begin.size(); ++dim) {
             const std::int64_t end =
                 std::min(chunk.begin[dim] + chunk.size[dim], part.shape[dim - axes]);
-            if (end <= chunk.begin[dim]) return;  // only padding
+            if (end <= chunk.begin[dim]) return;  // there is only padding
             begin.push_back(chunk.begin[dim]);
             inner.info.shape.push_back(end - chunk.begin[dim]);
             inner.strides.push_back(view.strides[dim]);
@@ -308,7 +308,7 @@ class DistOpener {
     fs::path directory_;
     DistKeys keys_;
     std::vector<std::string> unexpected_;
-    std::set<std::string> held_;  // names with the requested state
+    std::set<std::string> held_;  // names of tensors with the requested state
     std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 

@@ -231,7 +231,7 @@ Result<void> finish_hf(const Raw& raw, const Plan& plan, const fs::path& directo
 // Returns the kept tensors with their new names, each in its old file.
 Result<std::vector<Stored>> new_layout(const Source& source, Namer& namer) {
     std::vector<Stored> layout;
-    std::map<std::string, std::string> taken;  // new name -> old name
+    std::map<std::string, std::string> taken;  // names in use: new name -> old name
     for (const SourceTensor& one : source.tensors) {
         const auto name = namer(one.stored.name);
         if (!name) continue;

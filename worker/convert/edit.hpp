@@ -33,12 +33,12 @@ std::optional<std::string> renamed_by(const NameRule& rule, std::string_view nam
 struct EditRequest {
     std::filesystem::path source;
     std::filesystem::path target;
-    std::vector<NameRule> rules;  // the first that matches a name is used
+    std::vector<NameRule> rules;  // the first rule that matches a name applies
     bool overwrite = false;
 };
 
 struct EditReport {
-    std::size_t tensors = 0;  // number in the target
+    std::size_t tensors = 0;  // number of tensors in the target
     std::vector<std::string> removed;
     std::map<std::string, std::string> renamed;
 };

@@ -220,7 +220,7 @@ Result<void> check_merged(const TargetTensor& target, const std::byte* bytes, st
 // Processes only as many rows at a time as fit the processor's cache.
 void fill_changed(const Source& source, const TargetTensor& target, std::int64_t begin,
                   std::int64_t end, std::byte* buffer) {
-    constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // elements
+    constexpr std::int64_t kCached = std::int64_t{1} << 16U;  // in elements
     constexpr std::int64_t kRowsMin = 8;
     const std::int64_t row = tensor::row_major(target.info.shape)[0];
     const std::int64_t step =

@@ -78,12 +78,12 @@ class Files {
     }
     Source* source_;
     std::shared_ptr<const MappedFile> archive_;
-    std::map<std::string, std::span<const std::byte>> bytes_;  // empty for a directory
+    std::map<std::string, std::span<const std::byte>> bytes_;  // contents of an archive's files
 };
 
 struct Ranks {
     formats::McaLayout layout;
-    std::map<std::pair<int, int>, std::string> files;  // by (tp, pp)
+    std::map<std::pair<int, int>, std::string> files;  // names of the rank files, by (tp, pp)
 };
 
 const std::regex& weights_pattern() {
@@ -137,7 +137,7 @@ Result<void> find_model_config(Source& source, const Files& files,
 
 // Properties of the checkpoint that the first rank's file shows.
 struct Look {
-    std::int64_t vocabulary = 0;  // rows of the embedding
+    std::int64_t vocabulary = 0;  // number of rows of the embedding
     bool gate_apart = false;
     bool core = false;  // true: has the names of Megatron core
 };

@@ -34,7 +34,7 @@ struct DiffCommand {
     std::string first;
     std::string second;
     OpenOptions open;
-    bool cast = false;  // true: before comparing, cast `first` to the types of `second`
+    bool cast = false;  // true: cast the tensors of `first` to the types of `second`
     bool json = false;
 };
 struct EditCommand {

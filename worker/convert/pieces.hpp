@@ -44,7 +44,7 @@ enum class Making { Copies, Blocks, Scales };
 // A tensor of a checkpoint: its place and the parts of the model that it holds.
 struct Stored {
     std::string file;     // relative to the checkpoint's directory
-    std::string section;  // in a torch file, such as "model"; empty in safetensors
+    std::string section;  // key in a torch file, such as "model"; empty in safetensors
     std::string name;
     Shape shape;
     std::vector<Piece> pieces;
@@ -68,8 +68,8 @@ struct Model {
         int hf = 0;
     };
     std::vector<families::HfTensor> tensors;
-    std::map<std::string, int> number;  // by name
-    std::map<int, double> additions;    // by number: native = HuggingFace + value
+    std::map<std::string, int> number;  // numbers of the tensors, by name
+    std::map<int, double> additions;    // by number: native = HuggingFace + this
     std::set<int> keeps_fp32;           // numbers of tensors that a cast leaves F32
     std::vector<families::PackedTensor> packed;
     std::vector<SecondName> copies;

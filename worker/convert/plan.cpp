@@ -123,7 +123,7 @@ Result<void> check_whole_bytes(const Source& source, const TargetTensor& target)
         const tensor::StridedView& view = source.tensors[copy.source].view;
         const std::int64_t bits = tensor::bits_of(view.info.dtype);
         if (bits >= 8) continue;
-        const std::size_t last = copy.size.size() - 1;  // unused for scalars
+        const std::size_t last = copy.size.size() - 1;  // the last dim; unused for scalars
         const auto whole = [&](std::int64_t elements) { return elements * bits % 8 == 0; };
         if (!copy.size.empty() && copy.source_placing.axis(last) == last &&
             copy.target_placing.axis(last) == last && copy.source_placing.step(last) == 1 &&
@@ -240,7 +240,7 @@ Result<Plan> make_plan(const Source& source, std::vector<Stored> layout,
     const std::set<std::string> skipped = incomplete(source, layout, plan);
     std::map<std::string, std::size_t> files;
     for (Stored& one : layout) {
-        const Stored stored = std::move(one);  // frees it while the plan grows
+        const Stored stored = std::move(one);  // moved, to free the layout as the plan grows
         if (stored.optional) continue;
         const auto [place, added] = files.emplace(stored.file, plan.files.size());
         if (added) plan.files.push_back({stored.file, {}, {}});

@@ -43,9 +43,9 @@ struct TargetTensor {
 struct TargetFile {
     std::string path;                         // relative to the target's directory
     std::vector<tensor::TensorInfo> tensors;  // shapes as stored, leading dims included
-    std::vector<std::string> sections;        // one per tensor
+    std::vector<std::string> sections;        // one section per tensor
     Json args = nullptr;                      // in a Megatron rank's file: the run's arguments
-    int megatron_version = 3;                 // checkpoint_version of such a file
+    int megatron_version = 3;                 // checkpoint_version in a Megatron rank's file
 };
 
 // Two places that hold the same part of the model and must be equal in every bit.
@@ -59,10 +59,10 @@ struct Comparison {
 
 struct Plan {
     std::vector<TargetFile> files;
-    std::vector<TargetTensor> tensors;  // file by file
+    std::vector<TargetTensor> tensors;  // in the order of `files`
     std::vector<Comparison> comparisons;
     std::vector<std::string> left_out;         // target tensors that need an absent one
-    std::set<std::string> left_out_hf;         // HuggingFace tensors in left_out
+    std::set<std::string> left_out_hf;         // names of the HuggingFace tensors in left_out
     std::int64_t bytes = 0;                    // size of the target's tensors
     std::int64_t parameters = 0;               // number of the model's parameters
     tensor::DType dtype = tensor::DType::F32;  // the type that most of the bytes have

@@ -6,9 +6,9 @@ namespace roll::convert {
 namespace {
 
 struct Method {
-    std::string_view word;  // quant_method
+    std::string_view word;  // value of quant_method
     const char* name;
-    const char* tool;  // tool that dequantizes its weights
+    const char* tool;  // the tool that dequantizes its weights
 };
 constexpr const char* kItsLibrary = "the library that quantized it";
 constexpr std::array<Method, 6> kMethods{{

@@ -45,7 +45,7 @@ struct Source {
     std::filesystem::path directory;
     std::filesystem::path companions;  // directory of the tokenizer etc.; empty: `directory`
     Format format = Format::Hf;
-    formats::McaConfig config;  // for an Hf source: derived, with the layout of one rank
+    formats::McaConfig config;  // for an Hf source: derived from config.json, for one rank
     const families::Family* family = nullptr;
     std::vector<families::NativeTensor> native;
     Model model;
@@ -59,7 +59,7 @@ struct Source {
     Json quantization;                               // quantization_config of the source
     std::map<int, BlockScale> scales;                // block scales of 8-bit weights, by number
     std::map<int, tensor::DType> dtypes;             // type as which a tensor is read, by number
-    std::vector<std::shared_ptr<const void>> files;  // keep the memory that the views point into
+    std::vector<std::shared_ptr<const void>> files;  // hold the memory into which the views point
     std::map<std::string, std::span<const std::byte>> archived;  // files inside a tar, by name
     bool mapped = false;  // true: `files` are mapped, so their pages can be released
 };

@@ -104,7 +104,7 @@ std::vector<Source> sources_by_arguments(const Source& source, const families::F
     std::vector<Source> choices;
     const Json native = formats::native_of_args(args);
     for (const auto& [name, family] : families.all()) {
-        if (name != (given.empty() ? family.model_type : given)) continue;  // skips aliases
+        if (name != (given.empty() ? family.model_type : given)) continue;  // an alias
         auto config = families::hf_config_of(family, native);
         Source choice = source;
         if (config) {

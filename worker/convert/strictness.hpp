@@ -13,7 +13,7 @@ namespace roll::convert {
 enum class Strictness {
     RaiseAll,            // fail on both
     RaiseUnexpected,     // fail on unexpected; drop missing
-    AssumeOkUnexpected,  // same here: all is read before anything is written
+    AssumeOkUnexpected,  // same as above: all is read before a write
     LogAll,              // warn about both and leave them out
     LogUnexpected,       // warn about unexpected only
     ReturnAll,           // report both
@@ -36,7 +36,7 @@ bool allows_missing(Strictness strictness);
 struct Disagreement {
     std::vector<std::string> unexpected;  // tensors of the model that the checkpoint lacks
     std::vector<std::string> missing;     // "FILE NAME" of the checkpoint's surplus tensors
-    std::vector<std::string> left_out;    // target tensors that need an unexpected one
+    std::vector<std::string> left_out;    // target tensors that need one of `unexpected`
 };
 Disagreement as_told(Strictness strictness, Disagreement all);
 bool is_logged(Strictness strictness);

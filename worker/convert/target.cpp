@@ -185,7 +185,7 @@ formats::McaConfig mca_config_of(const Source& source, const Request& request) {
     config.grouped_experts = request.grouped_experts.value_or(config.grouped_experts);
     config.local_names = request.local_names.value_or(config.local_names);
     config.padded_vocab = 0;
-    if (request.vocab_divisor > 0) {  // pads like Megatron
+    if (request.vocab_divisor > 0) {  // pads the vocabulary like Megatron
         const std::int64_t unit = request.vocab_divisor * request.layout.tp;
         const auto tokens = config.native.value("padded_vocab_size", std::int64_t{0});
         config.padded_vocab = (tokens + unit - 1) / unit * unit;

@@ -8,12 +8,12 @@
 namespace roll::convert {
 namespace {
 
-enum class Takes { Nothing, Flag, Value };  // a Flag may be followed by true or false
+enum class Takes { Nothing, Flag, Value };  // a Flag can have a value: true or false
 
 struct Option {
     const char* name;
     Takes takes;
-    const char* meaning;  // if an alias: of which option; else nullptr; "": has no effect
+    const char* meaning;  // alias of this option; nullptr: no alias; "": no effect
 };
 
 // Roll's options, ROLL's names for them, and ROLL's options that affect only how a model runs.
