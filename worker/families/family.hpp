@@ -30,15 +30,16 @@ enum class Operation {
 // The dim that tensor parallelism splits, in torch's order: Column is dim 0, Row is dim 1.
 enum class Split { None, Column, Row };
 
-// Mtp: the multi-token-prediction layers, which follow the decoder's layers.
+// The part of the model to which a tensor belongs. Mtp: the multi-token-prediction layers, which
+// follow the decoder's layers.
 enum class Stage { Layer, First, Last, Mtp };
 
 // Selects the layers of a kind from the HuggingFace config. `in` is the key of a list with one word
 // per layer; layers with the word `value` are selected. Without `in`, or if the config lacks the
 // list, a layer is selected if it meets four conditions: its number is at least `from` (`from_else`
 // if the config lacks the key); layer + 1 is divisible by `every`; `not_in` does not list it; layer
-// + 1 is not divisible by `except_every`. A condition is met if its field is empty, or if the
-// config lacks the key in it.
+// + 1 is not divisible by `except_every`. A condition is met if its field is empty or, except for
+// `from`, if the config lacks the key.
 struct LayerKind {
     std::string from;
     std::int64_t from_else = 0;

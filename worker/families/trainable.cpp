@@ -36,7 +36,7 @@ Result<std::int64_t> size_of(const Json& native, const char* key) {
     return value->get<std::int64_t>();
 }
 
-// Returns a number above `least`, or `otherwise` if the config lacks it.
+// Returns a field's number, which must be above `least`; `otherwise` if the config lacks the field.
 Result<double> number(const Json& native, const char* key, double otherwise,
                       double least = -std::numeric_limits<double>::infinity()) {
     const Json* value = field(native, key);
