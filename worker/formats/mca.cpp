@@ -120,7 +120,8 @@ Result<void> write_mca_root(const std::filesystem::path& directory, const McaCon
 }
 
 bool mca_has_rank(const McaLayout& layout, const McaRank& rank) {
-    // The processes with rank tp are tp + k * TP; their ep is (tp / ETP + k * TP / ETP) % EP.
+    // Process tp + k * TP has tensor-parallel rank tp, for any k, and ep (tp / ETP + k * TP / ETP)
+    // % EP.
     const int etp = layout.expert_tp();
     return (rank.ep - rank.tp / etp) % std::gcd(layout.tp / etp, layout.ep) == 0;
 }
