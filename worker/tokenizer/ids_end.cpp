@@ -14,8 +14,8 @@ class Scan {
     explicit Scan(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
     bool ok() const { return ok_; }
 
-    // Calls on_member(key) for each member of the object at this place, on_element() for each
-    // element of the array. The callback must consume the value.
+    // members() calls on_member(key) for each member of the object at this place; elements() calls
+    // on_element() for each element of the array. The callback must consume the value.
     template <class F>
     void members(const F& on_member) {
         if (!take('{') || take('}')) return;

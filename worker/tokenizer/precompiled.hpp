@@ -19,9 +19,9 @@ class Precompiled {
     // Parses the base64 text in tokenizer.json. Fails with InvalidArgument or Corrupt.
     static Result<Precompiled> parse(std::string_view base64);
 
-    // Returns the text with its replacements, like the tokenizers package: looks up a grapheme
-    // cluster of less than six bytes as a whole and, if it is not found or longer, each of its
-    // characters. Requires valid UTF-8.
+    // Returns the text with its replacements, like the tokenizers package: a grapheme cluster of
+    // less than six bytes is looked up as a whole. In a longer cluster, or one that is not found,
+    // each character is looked up. Requires valid UTF-8.
     std::string apply(std::string_view text) const;
 
     // Returns the number of leading bytes of apply(text) that come from the first character of the
