@@ -19,7 +19,7 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::int64_t bytes_of(tensor::DType dtype) { return tensor::bits_of(dtype) / 8; }
 
-// A matrix that is assembled from copies. Other elements are zero.
+// A matrix that is assembled from copies. Elements that no copy fills are zero.
 class Block {
   public:
     Block(tensor::DType dtype, std::int64_t rows, std::int64_t columns)

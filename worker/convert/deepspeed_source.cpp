@@ -168,9 +168,9 @@ class Opener {
                        });
     }
 
-    // A universal checkpoint has zero/NAME/fp32.pt for each parameter: {"param": tensor}, or for
-    // ZeRO 3 the flat tensor alone. The model-state files hold the buffers and, for ZeRO 3, frozen
-    // parameters.
+    // Opens a universal checkpoint, which has zero/NAME/fp32.pt for each parameter: {"param":
+    // tensor} or, for ZeRO 3, only the flat tensor. The model-state files hold the buffers and, for
+    // ZeRO 3, frozen parameters.
     Result<void> open_universal() {
         std::error_code error;
         const std::vector<RankFile> models = files_of(directory_, "model_states");

@@ -140,7 +140,7 @@ class DistOpener {
         source_.dropped.push_back({formats::kDcpMetadataFile, key, rule});
     }
 
-    // Takes a state of the optimizer in place of the weights.
+    // Takes the requested state of the optimizer in place of the weights.
     Result<void> take_state(const formats::DcpMetadata& metadata) {
         for (const formats::DcpTensor& tensor : metadata.tensors) {
             const auto name = name_in_state(tensor.info.name, source_.state);

@@ -23,10 +23,11 @@ using Window = std::function<Result<void>(std::span<const std::byte>)>;
 void gather_rows(const Source& source, const TargetTensor& target, std::int64_t begin,
                  std::int64_t end, std::byte* to);
 
-// Gives the mapped pages that hold `bytes` back to the kernel, which reads them again if needed.
+// Releases the mapped pages that hold `bytes`: the kernel may reuse them, and reads them again if
+// needed.
 void release_pages(std::span<const std::byte> bytes);
 
-// Gives the mapped pages from which a target tensor was read back to the kernel.
+// Releases the mapped pages from which a target tensor was read.
 void release(const Source& source, const TargetTensor& target);
 
 // Passes the target tensor's bytes to `write` in order, window by window, then releases the

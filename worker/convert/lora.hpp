@@ -37,7 +37,7 @@ void apply(const Delta& delta, const ChangedBox& box, float* values);
 // castable type.
 bool all_finite(tensor::DType dtype, std::span<const std::byte> elements);
 
-// In adds scale * B A to W. Out subtracts scale * B A from a model into which it was merged.
+// In adds scale * B A to W. Out subtracts scale * B A from a W into which it was merged.
 enum class Folding { In, Out };
 
 // Attaches an adapter to an opened model. Modules that the adapter saves whole replace the model's

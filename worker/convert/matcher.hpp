@@ -42,8 +42,8 @@ class Matcher {
   public:
     Matcher(std::vector<Stored> expected, Source& source);
 
-    // Takes a found tensor into the source. Returns false if no tensor of this name is expected at
-    // `where`. `found_in` is the file that has the tensor.
+    // Adds a found tensor to the source if a tensor of this name is expected at `where`; otherwise
+    // returns false. `found_in` is the file that has the tensor.
     Result<bool> take(const Stored& where, const std::string& found_in, const std::string& name,
                       const tensor::StridedView& view);
 

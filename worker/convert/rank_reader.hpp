@@ -51,8 +51,8 @@ class RankReader {
 std::map<std::string, std::vector<std::string>> sections_by_file(
     const std::vector<Stored>& expected);
 
-// Changes the row order of an attention tensor from one group after the other to all queries, then
-// all keys, then all values. Requires pieces in the order query, key, value of each group.
+// Reorders the rows of an attention tensor to all queries, then all keys, then all values. Requires
+// pieces ordered by group: query, key, value of each group.
 void order_by_part(Stored& qkv);
 bool is_qkv(const Stored& stored);
 

@@ -22,8 +22,8 @@ struct Words {
     std::vector<std::string> ignored;            // ROLL's options without effect on a conversion
 };
 
-// Fails with InvalidArgument if an option is unknown, lacks its value or is given twice; the
-// message names the option.
+// Returns the words of a command line. Fails with InvalidArgument if an option is unknown, lacks
+// its value or is given twice; the message names the option.
 Result<Words> split_words(std::span<const std::string> arguments);
 
 // Returns option values by name. finish() fails if there is a value that was not asked for.
