@@ -18,12 +18,14 @@ struct Overload : Fs... {
     using Fs::operator()...;
 };
 
-constexpr Millis kPoll{500};  // timed events need no finer resolution
-constexpr Millis kSoon{20};   // delay for changes that can wait, so that several share a heartbeat
-// Minimum interval between heartbeats caused by changes; each carries all running attempts.
+constexpr Millis kPoll{500};  // longest wait of the loop; timed events need no finer resolution
+// Delay of changes that can wait; several of them then share a heartbeat
+constexpr Millis kSoon{20};
+// Minimum interval between heartbeats that changes cause. It grows by 1 ms for every kRunningAMilli
+// running attempts, because each heartbeat lists all of them.
 constexpr Millis kBetween{2};
 constexpr std::size_t kRunningAMilli = 20;
-constexpr Millis kFarewell{3000};  // time for rolld to acknowledge the last ends
+constexpr Millis kFarewell{3000};  // longest wait for rolld to acknowledge the last ends
 
 std::string label(const AttemptKey& key) {
     return "job " + std::to_string(key.job.value) + " attempt " + to_string(key.token);
@@ -52,7 +54,7 @@ void Agent::turn() {
     if (const std::string beacon = parts_.core.look_due(now_); !beacon.empty())
         volume_.look(beacon);
     beat();
-    hear();  // sending may have consumed the edge-triggered input event
+    hear();  // sending may have consumed the socket's edge-triggered input event
     carry_out();
     if (end_signals_ == 0) parts_.supervisor.stand_by();
 }
@@ -68,7 +70,7 @@ void Agent::wait() {
 
 void Agent::take_signals() {
     while (const auto signal = io::next_signal(parts_.signals)) {
-        if (*signal == SIGCHLD) continue;  // guards are observed through their sockets
+        if (*signal == SIGCHLD) continue;  // a guard's end is seen on its socket
         ++end_signals_;
         parts_.log.info("signal {}: ends", *signal);
         parts_.core.on_drain(now_);
@@ -82,7 +84,8 @@ void Agent::hear() {
     }
 }
 
-// A pilot leaves its allocation in time and does not keep it if rolld never answers.
+// Drains a pilot before its allocation ends, or if it is idle and rolld has not answered for too
+// long.
 void Agent::mind_allocation() {
     const PilotRules& pilot = parts_.pilot;
     if (!pilot.note || end_signals_ > 0) return;
@@ -96,8 +99,9 @@ void Agent::mind_allocation() {
     parts_.core.on_drain(now_);
 }
 
-// A second signal ends roll-worker at once, except a pilot, because Slurm sends several signals
-// before SIGKILL. The guards kill all remaining processes when this process ends.
+// Returns whether run() must return. A second signal ends roll-worker at once, but not a pilot,
+// because Slurm sends several signals before SIGKILL. When this process ends, the guards kill all
+// remaining processes.
 bool Agent::over() const {
     if (end_signals_ == 0) return false;
     const bool unheard = parts_.last_word && !answered_at_;

@@ -1,5 +1,5 @@
-// roll-worker's loop: passes input from rolld, processes, the volume and the clock to AgentCore
-// and carries out its effects. One thread; waits in one place.
+// roll-worker's loop: passes input from rolld, processes, the volume and the clock to AgentCore and
+// carries out its effects. It has one thread, which waits in one place.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace roll::agent {
 
-// A pilot's rules for leaving its allocation.
+// The conditions under which a pilot leaves its allocation.
 struct PilotRules {
     std::optional<protocol::PilotNote> note{};
     std::chrono::seconds handover{};
@@ -34,15 +34,17 @@ struct AgentParts {
     PilotRules pilot{};
     Millis beat{1000};
     GpuWatch gpus{};
-    bool last_word = false;  // reaper: ends once rolld has answered, or after a timeout
+    // True for the reaper: run() returns once rolld has answered, or after a timeout
+    bool last_word = false;
 };
 
 class Agent {
   public:
     explicit Agent(AgentParts parts) : parts_(std::move(parts)) {}
 
-    // Returns when a signal asked it to end and all attempts have ended and are reported. Unless
-    // it is a pilot, a second signal makes it return at once. No process it started is left then.
+    // Returns when a signal has asked roll-worker to end and all attempts have ended and are
+    // reported. A second signal makes it return at once, unless this is a pilot. No process that
+    // roll-worker started is left then.
     void run();
 
   private:
@@ -64,10 +66,10 @@ class Agent {
     AgentParts parts_;
     Volume volume_{};
     Instant now_{};
-    std::optional<Instant> beat_at_{};     // when the last heartbeat was sent
+    std::optional<Instant> beat_at_{};     // send time of the last heartbeat
     std::optional<Instant> change_due_{};  // deadline for reporting a change to rolld
     int end_signals_ = 0;
-    std::optional<Instant> give_up_at_{};  // when to stop waiting for rolld's acknowledgement
+    std::optional<Instant> give_up_at_{};  // deadline of the wait for rolld's acknowledgement
     std::optional<Instant> answered_at_{};
     std::string last_trouble_{};
 };

@@ -8,7 +8,7 @@
 namespace roll::agent {
 namespace {
 
-constexpr Millis kCalm{3000};  // below this bound, rare looks at the beacon are enough
+constexpr Millis kCalm{3000};  // if all bounds are below this, rare looks at the beacon are enough
 constexpr Millis kCalmLooks{5000};
 constexpr std::size_t kReasonBytesMax = 1000;
 
@@ -23,8 +23,8 @@ std::set<AttemptKey> named_by(const protocol::Answer& answer) {
     return named;
 }
 
-// True if no progress was made for half of the allowed time. Such an attempt gets its stacks
-// dumped before it is stopped.
+// Returns true if no progress was made for half of the allowed time. The stacks of such an attempt
+// are dumped before it is stopped.
 bool seems_hung(const Attempt& attempt, Instant now) {
     const Millis half = step_bound(attempt.steps, attempt.hang).value_or(Millis{}) / 2;
     return !hang_reason(attempt.steps, attempt.hang, attempt.alive, now + half).empty();
@@ -34,7 +34,8 @@ bool all_ready(const Attempt& attempt) {
     return std::ranges::all_of(attempt.ranks, [](const Rank& rank) { return rank.ready; });
 }
 
-// Maps ".step-00000100.3-1" to its final name. Returns empty if `staged` is not a staged name.
+// Returns the final path of a staged one: ".../.step-7.3-1" to ".../step-7.3-1". Empty if `staged`
+// is not a staged path.
 std::string final_name(const std::string& staged) {
     const std::filesystem::path path(staged);
     const std::string name = path.filename().string();
@@ -44,7 +45,7 @@ std::string final_name(const std::string& staged) {
 
 }  // namespace
 
-// Reports an attempt as ended that must not start here; rolld waits for its end.
+// Reports an attempt as ended although it never started here, because rolld waits for its end.
 void AgentCore::refuse_to_start(const AttemptKey& key, const char* outcome, std::string reason) {
     protocol::RunningAttempt ended;
     ended.attempt = key;
@@ -76,7 +77,7 @@ Attempt* AgentCore::find(const AttemptKey& key) {
     return found == attempts_.end() ? nullptr : &found->second;
 }
 
-// Drops answers of an older rolld incarnation and answers older than the newest one.
+// Returns false for an answer that is older than the newest one or from an older rolld.
 bool AgentCore::accept(const protocol::Answer& answer) {
     if (answer.incarnation < incarnation_ || answer.sequence > self_.sequence) return false;
     if (answer.incarnation > incarnation_) {
@@ -115,15 +116,15 @@ void AgentCore::on_answer(const protocol::Answer& answer, Instant now) {
         publish(attempt, now);
         const bool fenced = std::ranges::find(answer.fenced, key) != answer.fenced.end();
         if (!attempt.gone || attempt.publishing || (named.contains(key) && !fenced)) continue;
-        attempt.staged.clear();  // rolld no longer waits for them
+        attempt.staged.clear();  // rolld no longer waits for these checkpoints
         conclude(attempt, now);
     }
 }
 
 void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>& named) {
     const auto sent = sent_.find(answer.sequence);
-    // Unsolicited answers repeat an old sequence. Only the first answer to a heartbeat may lower
-    // bounds.
+    // rolld also answers without a heartbeat, repeating an old sequence. Only the first answer to a
+    // heartbeat may lower bounds.
     const bool first = answer.sequence != renewed_ || answer.incarnation != renewed_by_;
     if (sent != sent_.end() && first) {
         renewed_ = answer.sequence;
@@ -141,7 +142,7 @@ void AgentCore::renew(const protocol::Answer& answer, const std::set<AttemptKey>
     for (auto& [key, attempt] : attempts_) drop_said(attempt, answer.sequence);
 }
 
-// Deletions need no explicit confirmation: the answer shows that rolld's turn included them.
+// Drops deletions that an answered heartbeat reported: the answer shows that rolld handled them.
 void AgentCore::drop_said(Attempt& attempt, std::uint64_t sequence) {
     std::erase_if(attempt.unrecorded, [&](const Unrecorded& written) {
         return written.checkpoint.deleted && written.said && *written.said <= sequence;
@@ -192,7 +193,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
         if (key.token < order.attempt.token)
             kill(attempt, StopCause::Superseded, "a later attempt of the job arrived", now);
     }
-    if (!free) return;  // rolld repeats the order
+    if (!free) return;  // rolld repeats the start order
     ran_.insert(order.attempt);
     Attempt attempt;
     attempt.order = order;
@@ -227,7 +228,7 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
         effects_.push_back(Note{"the beacon is older than rolld's answers and is not trusted"});
-    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // not answered yet
+    if (believed && look.incarnation > incarnation_) echoed_ = 0;  // a new rolld, no answer yet
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {
         if (attempt.gone) continue;
@@ -241,7 +242,7 @@ void AgentCore::on_clock(Instant now) {
     for (auto& [key, attempt] : attempts_) {
         if (!attempt.gone) check_clock(attempt, now);
     }
-    // Heartbeats sent longer ago than lease + fence can no longer renew anything.
+    // Forgets heartbeats sent longer ago than lease + fence: no answer to them can renew a bound.
     const Instant useless = now - rules_.lease - rules_.fence;
     while (!sent_.empty() && sent_.begin()->second < useless) sent_.erase(sent_.begin());
 }
@@ -262,10 +263,10 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
     if (graceless || settled) kill_processes(attempt);
 }
 
-// A hang counts as an infrastructure fault until somebody has read the stacks.
+// Ends an attempt that hangs: an infrastructure fault, because its cause is not known yet.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Before the first step only rank 0 reports activity; the other nodes may wait hours for it.
+    // Before the first step only rank 0 reports activity; on other nodes that may take hours.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     const std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;
@@ -375,7 +376,7 @@ void AgentCore::on_published(const AttemptKey& key, std::int64_t step, const Res
             effects_.push_back(BeatNow{});
         } else {
             effects_.push_back(Note{label(key) + ": " + done.error().message});
-            if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the order again
+            if (staged.asked == attempt->asked) attempt->asked = 0;  // accept the save order again
         }
     }
     attempt->gone ? conclude(*attempt, now) : publish(*attempt, now);
@@ -420,8 +421,8 @@ void AgentCore::on_gone(const AttemptKey& key, Instant now) {
     conclude(*attempt, now);
 }
 
-// Staged checkpoints get their final names first: rolld forgets an attempt at its end. Without
-// contact this waits for the next answer, which tells whether the checkpoints are still wanted.
+// Ends an attempt once its staged checkpoints have their final names, because rolld forgets an
+// attempt at its end. Without contact, the next answer tells whether they are still wanted.
 void AgentCore::conclude(Attempt& attempt, Instant now) {
     if (attempt.phase == Phase::Ended) return;
     publish(attempt, now);
@@ -449,8 +450,8 @@ void AgentCore::leash(const Attempt& attempt) {
                                 attempt.bound.killed_at(rules_)});
 }
 
-// True if no attempt's bound has reached the lease. Attempts that rolld has disowned are ignored,
-// so that they do not affect the others.
+// Returns true if every attempt's bound is below the lease. Attempts that rolld has disowned do not
+// count, so that they do not affect the others.
 bool AgentCore::renewing(Instant now) const {
     return std::ranges::all_of(attempts_, [&](const auto& item) {
         const Attempt& attempt = item.second;

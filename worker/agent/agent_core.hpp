@@ -1,10 +1,11 @@
 // roll-worker's decisions: which attempts to run, stop, kill, publish and report. Pure: uses no
-// clock, process, file or socket. Each input carries the time; the resulting actions are
-// collected as effects.
+// clock, process, file or socket. Each input carries the time; the resulting actions are collected
+// as effects.
 //
 //   core.on_answer(answer, now);  for (const Effect& e : core.take_effects()) carry_out(e);
 //
-// Lease rules: lease.hpp. Level-triggered: answers may be lost, late or duplicated.
+// The lease rules are in lease.hpp. Inputs are level-triggered: answers may be lost, late or
+// duplicated.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +28,16 @@ namespace roll::agent {
 // clang-format off
 struct Start { protocol::StartOrder order; Instant lease_ends{}; Instant killed_at{}; };
 struct SetLeash { AttemptKey attempt; Instant lease_ends{}; Instant killed_at{}; };
-struct Tell { AttemptKey attempt; protocol::Command command; };      // to every rank, on its stdin
-struct Terminate { AttemptKey attempt; };                            // SIGTERM to the group
+struct Tell { AttemptKey attempt; protocol::Command command; };      // a command to every rank, on its stdin
+struct Terminate { AttemptKey attempt; };                            // SIGTERM to its process group
 struct DumpStacks { AttemptKey attempt; };                           // writes the ranks' stacks to their logs
 struct Kill { AttemptKey attempt; };                                 // SIGKILL to all its processes
 struct Publish { AttemptKey attempt; std::int64_t step = 0; std::string from; std::string to; Instant before{}; };
-struct Remember { protocol::RunningAttempt entry; };                 // write to the run directory
+struct Remember { protocol::RunningAttempt entry; };                 // writes the entry to the run directory
 struct Forget { AttemptKey attempt; };
-struct BeatNow { };                                                  // send a heartbeat at once
-struct BeatSoon { };                                                 // send a heartbeat soon
-struct Note { std::string text; };                                   // write to the log
+struct BeatNow { };                                                  // sends a heartbeat at once
+struct BeatSoon { };                                                 // sends a heartbeat soon
+struct Note { std::string text; };                                   // writes the text to the log
 // clang-format on
 using Effect = std::variant<Start, SetLeash, Tell, Terminate, DumpStacks, Kill, Publish, Remember,
                             Forget, BeatNow, BeatSoon, Note>;
@@ -48,8 +49,8 @@ class AgentCore {
           rules_(rules),
           stops_(stops) {}
 
-    // Adds an attempt left by an earlier roll-worker of this run directory. None of its processes
-    // runs any more.
+    // Adds an attempt left by an earlier roll-worker of this run directory. Requires that no
+    // process of it runs any more.
     void add_leftover(protocol::RunningAttempt entry);
 
     void on_answer(const protocol::Answer& answer, Instant now);
@@ -58,30 +59,34 @@ class AgentCore {
 
     void on_report(const AttemptKey& key, int rank, const protocol::Report& report, Instant now);
     void on_exit(const AttemptKey& key, int rank, ExitStatus exit, Instant now);
-    void on_gpu_use(const std::vector<int>& use) {  // percent per GPU, see note_gpu_use()
+    // `use`: percent of each GPU, see note_gpu_use()
+    void on_gpu_use(const std::vector<int>& use) {
         for (auto& [key, attempt] : attempts_) note_gpu_use(attempt, use);
     }
-    // The guard killed the attempt at its kill deadline.
+    // Call when the guard has killed the attempt at its kill deadline.
     void on_leash(const AttemptKey& key, Instant now);
-    void on_matched(const AttemptKey& key, std::vector<int> patterns);  // log patterns that matched
+    // `patterns`: indices of the job's log patterns that matched
+    void on_matched(const AttemptKey& key, std::vector<int> patterns);
     void on_start_failed(const AttemptKey& key, Verdict verdict);
     void on_gone(const AttemptKey& key, Instant now);  // no process of the attempt is left
     void on_published(const AttemptKey& key, std::int64_t step, const Result<void>& done,
                       Instant now);
-    void on_drain(Instant now);  // stops everything with a checkpoint and starts nothing more
+    void on_drain(Instant now);  // stops every attempt with a checkpoint; starts no more
 
-    // Builds the next heartbeat. Call it only when sending: answers are measured from `now`.
+    // Builds the next heartbeat. Call it only when sending: bounds are computed from `now`, the
+    // send time of the heartbeat that is answered.
     protocol::Heartbeat heartbeat(Instant now);
 
-    // Returns the path of the beacon to read now, or empty if no look is due. After returning a
-    // path, no look is due for one interval.
+    // Returns the path of the beacon that must be read now, or empty if none must be. After it has
+    // returned a path, it returns empty for one interval.
     std::string look_due(Instant now);
 
-    bool idle() const;                                        // no attempt has a process
-    std::size_t running() const { return attempts_.size(); }  // attempts in each heartbeat
-    // True when no attempt is left, every end is acknowledged, and, if draining, rolld
-    // acknowledged the drain or cannot be reached. Leaving before that acknowledgement would make
-    // rolld wait for the lease to expire.
+    bool idle() const;  // true if no attempt has a process
+    // Number of attempts in each heartbeat
+    std::size_t running() const { return attempts_.size(); }
+    // Returns true if no attempt is left, every end is acknowledged and, if draining, rolld has
+    // acknowledged the drain or cannot be reached. Without that acknowledgement rolld would wait
+    // for the lease to expire.
     bool settled(Instant now) const;
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
 
@@ -106,17 +111,18 @@ class AgentCore {
     void leash(const Attempt& attempt);
     bool renewing(Instant now) const;
 
-    protocol::Heartbeat self_;  // template of every heartbeat; holds the last sequence
+    // Template of every heartbeat; its sequence is that of the last one sent
+    protocol::Heartbeat self_;
     LeaseRules rules_;
     StopRules stops_;
     bool draining_ = false;
     // Sequence of the first heartbeat that reported draining
     std::optional<std::uint64_t> drain_said_{};
-    std::uint64_t incarnation_ = 0;  // newest incarnation seen in an answer or the beacon
-    std::uint64_t echoed_ = 0;       // newest sequence answered
-    std::uint64_t renewed_ = 0;      // sequence of the answer that last lowered the bounds
-    std::uint64_t renewed_by_ = 0;   // incarnation that sent that answer
-    // Send times of heartbeats that an answer may still echo
+    std::uint64_t incarnation_ = 0;  // newest incarnation seen in an answer or in the beacon
+    std::uint64_t echoed_ = 0;       // newest heartbeat sequence that was answered
+    std::uint64_t renewed_ = 0;     // heartbeat sequence in the answer that last lowered the bounds
+    std::uint64_t renewed_by_ = 0;  // incarnation that sent that last answer
+    // Send time by sequence, of heartbeats that rolld may still answer
     std::map<std::uint64_t, Instant> sent_{};
     std::optional<Instant> heard_{};  // send time of the newest answered heartbeat
     std::string beacon_{};

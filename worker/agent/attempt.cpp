@@ -46,12 +46,12 @@ void note_gpu_use(Attempt& attempt, const std::vector<int>& use) {
         sum += use[index];
         ++count;
     }
-    // In a gang, only the first node reports GPU use.
+    // Only the first node of a job that runs on several nodes reports GPU use.
     const bool told = count > 0 && attempt.order.node_rank == 0;
     attempt.gpu_percent = told ? std::optional((sum + count / 2) / count) : std::nullopt;
 }
 
-// Returns rank 0's progress if it runs here, with the step of each local rank.
+// Returns rank 0's progress report if rank 0 runs here, extended by the step of each local rank.
 static std::string progress_of(const Attempt& attempt) {
     Json ranks = Json::array();
     const int first = attempt.order.node_rank * programs_of(attempt.order);
@@ -92,9 +92,9 @@ void BeaconTrust::on_answer(std::uint64_t from, std::uint64_t counter) {
 }
 
 bool BeaconTrust::on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules) {
-    // Older or newer incarnations are judged elsewhere
+    // The caller judges looks at another incarnation.
     if (look.incarnation != incarnation) return true;
-    // An answer to a heartbeat sent after the look may show a higher counter.
+    // Answers to heartbeats sent after the look do not count: their counter may be higher.
     const bool in_contact = heard && *heard <= look.ended && look.ended - *heard <= rules.company;
     const Millis delay = rules.volume_delay + (look.ended - look.began);
     const auto late = static_cast<std::uint64_t>(delay / rules.beat) + 1;

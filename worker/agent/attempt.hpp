@@ -1,4 +1,4 @@
-// State of one attempt on this node. Plain data; the rules are in AgentCore.
+// The state of one attempt on this node. Plain data; the rules are in AgentCore.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 namespace roll::agent {
 
 struct StopRules {
-    Millis grace{30000};              // between the request to stop and SIGKILL
-    Millis checkpoint_grace{300000};  // same, if a checkpoint was requested
-    // After losing a peer, time for the failed rank here to report its own reason
+    Millis grace{30000};              // time between the request to stop and SIGKILL
+    Millis checkpoint_grace{300000};  // the same if the stop requests a checkpoint
+    // Time that a rank here gets to report why it failed, after another rank lost it as a peer
     Millis settle{5000};
 };
 
@@ -42,14 +42,14 @@ struct Staged {
     std::int64_t step = 0;
     std::string from;
     std::string to;
-    std::uint64_t asked = 0;  // the save request that it answers
+    std::uint64_t asked = 0;  // number of the save request that this checkpoint answers
     std::int64_t save_ms = 0;
 };
 
-// Repeated in each heartbeat until an answer acknowledges it.
+// A checkpoint that rolld has not recorded yet. Each heartbeat repeats it until rolld does.
 struct Unrecorded {
     protocol::WrittenCheckpoint checkpoint;
-    std::optional<std::uint64_t> said{};  // sequence of the first heartbeat with it
+    std::optional<std::uint64_t> said{};  // sequence of the first heartbeat that reported it
 };
 
 struct Attempt {
@@ -57,7 +57,7 @@ struct Attempt {
     Bound bound{};
     Phase phase = Phase::Starting;
     std::vector<Rank> ranks{};
-    std::vector<RankProgress> steps{};  // by local rank
+    std::vector<RankProgress> steps{};  // progress of each local rank
     HangRule hang{};
     Instant alive{};  // when a rank last reported anything new
     std::optional<int> first_failed{};
@@ -68,12 +68,13 @@ struct Attempt {
     std::deque<Staged> staged{};
     bool publishing = false;
     std::vector<Unrecorded> unrecorded{};
-    std::uint64_t asked = 0;        // newest checkpoint request passed to the ranks
-    std::set<std::int64_t> told{};  // recorded steps reported to the ranks
+    std::uint64_t asked = 0;  // newest save request passed to the ranks
+    // Steps of which the ranks know that rolld recorded the checkpoint
+    std::set<std::int64_t> told{};
     std::string exported{};
     std::string progress{};
-    std::optional<int> gpu_percent{};  // mean GPU utilization; only set on the first node
-    std::vector<int> matched{};        // indices of the job's patterns found in its logs
+    std::optional<int> gpu_percent{};  // mean GPU utilization; set only on the first node
+    std::vector<int> matched{};        // indices of the job's log patterns that matched
     std::optional<Verdict> verdict{};
     // Sequence of the first heartbeat that reported the end
     std::optional<std::uint64_t> end_said{};
@@ -82,30 +83,30 @@ struct Attempt {
     bool command() const { return order.kind == "command"; }
 };
 
-// Stores the mean of `use`, the utilization of each GPU of the worker in percent (-1: unknown).
+// Stores the mean utilization of the attempt's GPUs. `use` has the utilization of each GPU of the
+// worker in percent (-1: unknown).
 void note_gpu_use(Attempt& attempt, const std::vector<int>& use);
 
 // Returns the attempt's entry in a heartbeat.
 protocol::RunningAttempt entry_of(const Attempt& attempt);
 
-// Returns the input of judge(). Requires that the attempt is gone.
+// Returns what judge() needs to decide the outcome. Requires that the attempt is gone.
 Ending ending_of(const Attempt& attempt);
 
 // Returns the number of programs on one node: one per rank if ranked, else 1.
 int programs_of(const protocol::StartOrder& order);
 
-// Decides whether looks at the beacon are evidence. While rolld answers, they are compared with
-// its answers: a volume that shows an older counter than its allowed delay is distrusted until
-// the next incarnation.
+// Decides whether looks at the beacon are evidence. While rolld answers, looks are compared with
+// its answers: if the beacon's counter is older than the volume's delay allows, looks are
+// distrusted until the next incarnation.
 struct BeaconTrust {
     std::uint64_t incarnation = 0;
-    std::uint64_t answered = 0;  // counter in the last answer
-    std::uint64_t seen = 0;      // highest counter seen in a look
+    std::uint64_t answered = 0;  // beacon counter in the last answer
+    std::uint64_t seen = 0;      // highest beacon counter that a look showed
     bool broken = false;
 
     void on_answer(std::uint64_t incarnation, std::uint64_t counter);
-    // Returns false if this look is no evidence. `heard`: send time of the newest answered
-    // heartbeat.
+    // Returns whether `look` is evidence. `heard`: send time of the newest answered heartbeat.
     bool on_look(const Look& look, std::optional<Instant> heard, const LeaseRules& rules);
 };
 

@@ -1,6 +1,6 @@
-// Aligns the regular heartbeats of all workers to a grid of half seconds of the wall clock.
-// 10,000 workers then wake rolld a few times a second and not once per heartbeat; half of a
-// heartbeat's cost is the wake-up.
+// Aligns the regular heartbeats of all workers to a grid of half seconds of the wall clock. Then
+// 10,000 workers wake rolld a few times a second and not once per heartbeat. Half of a heartbeat's
+// cost is the wake-up.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,12 @@
 namespace roll::agent {
 
 constexpr std::chrono::milliseconds kBeatGrid{500};
-constexpr std::chrono::milliseconds kBeatOnGrid{1000};  // shorter intervals are not aligned
+// Shorter heartbeat intervals are not aligned
+constexpr std::chrono::milliseconds kBeatOnGrid{1000};
 
-// Returns the latest grid point at or before `due`; the wall clock is `ahead` of this clock.
-// Never returns a later time, so that late wake-ups do not move a heartbeat off its grid point.
+// Returns the latest grid point at or before `due`, on this machine's clock. `ahead` is the wall
+// clock minus this clock. The result is never later than `due`, so that late wake-ups do not move a
+// heartbeat off its grid point.
 constexpr std::chrono::milliseconds on_beat_grid(std::chrono::milliseconds due,
                                                  std::chrono::milliseconds ahead,
                                                  std::chrono::milliseconds beat) {

@@ -1,5 +1,5 @@
-// CLOCK_BOOTTIME, the clock of bounds and leashes. It keeps running while the machine is
-// suspended.
+// Reads CLOCK_BOOTTIME, which keeps running while the machine is suspended. Bounds and leashes use
+// this clock.
 #pragma once
 
 #include "worker/agent/lease.hpp"

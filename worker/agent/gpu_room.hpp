@@ -1,5 +1,5 @@
-// Checks whether GPU memory is free before a program starts. Memory of an earlier process is
-// released some time after it ends.
+// Checks whether GPU memory is free before a program starts, because the memory of an earlier
+// process is released only some time after its end.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct HeldGpu {
     std::vector<GpuProcess> processes{};  // processes reported by NVML
 };
 
-// Returns the GPUs that have more memory in use than allowed.
+// Returns the GPUs with more memory in use than allowed.
 std::vector<HeldGpu> held_gpus(const std::vector<GpuRoom>& gpus);
 
-// Returns e.g. "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711 (python3) 20000 MiB;
-// GPU 1 ...".
+// Describes the GPUs: "GPU 0 has 20480 MiB in use (512 MiB at most): process 4711 (python3) 20000
+// MiB; GPU 1 ...".
 std::string text_of(const std::vector<HeldGpu>& held);
 
 }  // namespace roll::agent

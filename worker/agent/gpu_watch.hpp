@@ -10,11 +10,12 @@ namespace roll::agent {
 
 class GpuWatch {
   public:
-    // `meter`: see gpu_meter(). If empty, nothing is measured.
+    // Starts the thread, which calls `meter` (see gpu_meter()). Measures nothing if `meter` is
+    // empty.
     explicit GpuWatch(std::function<std::vector<int>()> meter = {});
 
-    // Returns the utilization of each GPU in percent, at most a few seconds old; -1 if unknown.
-    // Empty before the first measurement.
+    // Returns the utilization of each GPU in percent, at most a few seconds old; -1 for a GPU if
+    // unknown. Empty before the first measurement.
     std::vector<int> use() const;
 
   private:
@@ -22,7 +23,7 @@ class GpuWatch {
         std::mutex mutex;
         std::vector<int> use;
     };
-    std::shared_ptr<Seen> seen_;  // the thread ends once this is destroyed
+    std::shared_ptr<Seen> seen_;  // the latest measurement; the thread ends once this is destroyed
 };
 
 }  // namespace roll::agent

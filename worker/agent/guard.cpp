@@ -31,17 +31,18 @@
 namespace roll::agent {
 namespace {
 
-constexpr int kPollMillis = 500;    // interval of checks of the leash
-constexpr int kKillingMillis = 20;  // between rounds of SIGKILL
+constexpr int kPollMillis = 500;    // longest time between two checks of the leash
+constexpr int kKillingMillis = 20;  // time between two rounds of SIGKILL
 constexpr std::size_t kPlanBytesMax = 64u << 20;
 
-// The guard's side of the socket to roll-worker.
+// The guard's end of the socket to roll-worker.
 struct Talk {
     LineReader lines{kPlanBytesMax};
-    std::vector<io::Descriptor> passed{};  // descriptors of the next plan's programs
+    // Descriptors that roll-worker sent for the next plan's programs
+    std::vector<io::Descriptor> passed{};
     std::string unsaid{};
 
-    // Returns false if roll-worker has ended.
+    // Reads from the socket. Returns false if roll-worker has ended.
     bool fill() {
         std::string bytes;
         const ssize_t n = io::receive_with(kGuardSocket, bytes, passed);
@@ -49,8 +50,8 @@ struct Talk {
         return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
     }
 
-    // Buffers `line`. flush() sends all buffered lines before the guard waits, so that
-    // roll-worker wakes up once.
+    // Buffers `line` until flush(). The guard flushes before it waits, so that several lines wake
+    // roll-worker once.
     void say(const std::string& line) { unsaid += line + "\n"; }
     void flush() {
         if (unsaid.empty()) return;
@@ -68,7 +69,7 @@ class Guard {
           talk_(talk),
           passed_(std::exchange(talk.passed, {})) {}
 
-    // Returns once no process is left below this one.
+    // Runs the plan. Returns once no process is left below this one.
     void run(const GuardPlan& plan);
 
   private:
@@ -98,23 +99,24 @@ class Guard {
     const Leash& leash_;
     const io::Descriptor& signals_;
     Talk& talk_;
-    std::vector<io::Descriptor> passed_;  // two for each program
+    std::vector<io::Descriptor> passed_;  // two for each program: its stdin and its report pipe
     std::string cgroup_{};
-    // cgroup.procs, through which programs enter the cgroup; unset without a cgroup.
+    // The cgroup.procs file through which programs enter the cgroup; unset without a cgroup
     io::Descriptor procs_{};
-    std::vector<pid_t> programs_{};  // 0 once it has ended
+    std::vector<pid_t> programs_{};  // process ids; 0 for a program that has ended
     std::vector<std::unique_ptr<LogPipe>> pipes_{};
     pid_t group_ = 0;
     std::string output_{};     // the job's output directory
-    bool started_ = false;     // programs are started; checks run before
-    std::size_t checked_ = 0;  // number of checks passed
+    bool started_ = false;     // true once the programs are started, which is after the checks
+    std::size_t checked_ = 0;  // number of checks that have passed
     pid_t check_ = 0;          // process of the running check
     Instant check_until_{};
-    std::optional<std::string> check_end_{};  // result of the finished check: its failure, or empty
+    // Failure of the check that has just finished; "" if it passed
+    std::optional<std::string> check_end_{};
     Instant capped_{};
     std::int64_t log_bytes_max_ = 0;
     bool killing_ = false;
-    bool failed_ = false;  // a program failed
+    bool failed_ = false;  // a program has failed
     bool nothing_left_ = false;
 };
 
@@ -132,7 +134,7 @@ Result<void> Guard::prepare(const GuardPlan& plan) {
     return {};
 }
 
-// Returns `more` and every variable of this process that `more` does not set.
+// Returns the variables `more` and those of this process that `more` does not set.
 std::vector<std::string> environment_with(const std::vector<std::string>& more) {
     std::vector<std::string> all = more;
     for (std::string& variable : io::current_environment()) {
@@ -155,7 +157,8 @@ io::Spawn spawn_of(const Program& program, pid_t group, int cgroup) {
     return spawn;
 }
 
-// Roll's own programs write to the log directly, so that their output survives a killed guard.
+// Returns the descriptor for a program's output. Roll's own programs write to the log directly, so
+// that their output survives a killed guard.
 Result<io::Descriptor> Guard::output_of(const Program& program, bool own) {
     if (own) return open_log(program.log);
     ROLL_TRY(std::unique_ptr<LogPipe> pipe, LogPipe::make(program.log, log_bytes_max_));
@@ -173,8 +176,8 @@ Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bo
     return io::spawn(spawn);
 }
 
-// Waits until the GPUs' memory is free, at most `gpu_wait_seconds`, or until the attempt is
-// ended. Writes to the log which processes hold the memory.
+// Waits until the GPUs' memory is free. Gives up after `gpu_wait_seconds`, or when the attempt is
+// told to end. Writes to the log which processes hold the memory.
 void Guard::await_gpus(const GuardPlan& plan) {
     if (plan.gpus.empty() || plan.gpu_wait_seconds == 0) return;
     const std::string& log = plan.programs.front().log;
@@ -219,7 +222,7 @@ Result<void> Guard::start_check(const NodeCheck& check) {
     return {};
 }
 
-// `trouble` is empty if the check passed.
+// Counts a passed check, or fails the attempt. `trouble` is empty if the check passed.
 void Guard::end_check(const NodeCheck& check, std::string trouble) {
     check_end_.reset();
     if (trouble.empty()) {
@@ -254,7 +257,8 @@ void Guard::advance(const GuardPlan& plan) {
     passed_.clear();
 }
 
-// A refused output is the job's own fault (permission, read-only, quota) unless its volume is full.
+// Returns the outcome of an attempt whose output was refused: "app", the job's own fault
+// (permission, read-only, quota), or "infra" if the volume is full.
 const char* outcome_of_refusal(std::filesystem::path output) {
     constexpr std::uintmax_t kFullBytes = 1 << 20;
     std::error_code error;
@@ -273,8 +277,8 @@ void Guard::fail_preparing(const Error& error) {
     killing_ = true;
 }
 
-// Errors of Roll's own programs and full disks may not recur elsewhere or later, so they are
-// retried. Others always recur.
+// Fails the attempt. Errors of Roll's own programs and full disks are retried, because they may not
+// recur elsewhere or later. Others always recur.
 void Guard::fail_with(const Error& error, bool own_programs) {
     if (error.code == ErrorCode::Refused) return fail_preparing(error);
     Verdict verdict{"infra", 1, error.message};
@@ -305,7 +309,7 @@ void Guard::obey(const std::string& order) {
         if (pid > 0 && ::kill(pid, SIGUSR1) == 0) ::kill(pid, SIGCONT);
 }
 
-// The group id stays reserved until all its programs are reaped.
+// Sends SIGTERM to all programs. The group id cannot be reused before all programs are reaped.
 void Guard::terminate() {
     if (!started_) killing_ = true;
     if (programs_ended()) return;
@@ -333,7 +337,7 @@ void Guard::reap() {
             check_end_ = status == 0 ? "" : how + std::to_string(number);
         }
         const auto program = std::ranges::find(programs_, pid);
-        if (program == programs_.end()) continue;  // an orphan adopted by this subreaper
+        if (program == programs_.end()) continue;  // an orphan that this subreaper inherited
         *program = 0;
         failed_ |= status != 0;
         talk_.say("exit " + std::to_string(program - programs_.begin()) +
@@ -342,7 +346,8 @@ void Guard::reap() {
     nothing_left_ = pid < 0 && errno == ECHILD;
 }
 
-// A program may have failed because its log could not be written.
+// Finishes copying the logs. A failed copy becomes the reason of a failed program, which may have
+// failed because its log could not be written.
 void Guard::finish_logs() {
     for (const auto& pipe : pipes_)
         if (const auto copied = pipe->finish(); !copied && failed_) fail_preparing(copied.error());
@@ -357,7 +362,7 @@ void Guard::look_into_logs(const GuardPlan& plan) {
     talk_.say(line);
 }
 
-// Programs that ended well may have written into an output directory that was deleted meanwhile.
+// Fails an attempt whose programs ended well if its output directory was deleted meanwhile.
 void Guard::check_output(const GuardPlan& plan) {
     const std::string& output = plan.directories.front();
     const bool done = started_ && programs_ended() && !failed_;
@@ -367,7 +372,7 @@ void Guard::check_output(const GuardPlan& plan) {
                                              " was deleted while it ran; its logs are lost"}));
 }
 
-// Caps logs that programs write directly; a LogPipe caps its own.
+// Caps the logs that programs write directly. A LogPipe caps its own log.
 void Guard::cap_logs(const GuardPlan& plan) {
     if (!plan.own_programs || boot_now() - capped_ < std::chrono::seconds(1)) return;
     capped_ = boot_now();
@@ -395,7 +400,7 @@ void Guard::run(const GuardPlan& plan) {
             talk_.say("leash");
             killing_ = true;
         }
-        killing_ |= started_ && programs_ended();  // kill processes that the programs left behind
+        killing_ |= started_ && programs_ended();  // kills processes that the programs left behind
         if (killing_ && nothing_left_) break;
         if (killing_) kill_round();
         talk_.flush();
@@ -406,7 +411,7 @@ void Guard::run(const GuardPlan& plan) {
     look_into_logs(plan);
 }
 
-// While killing, orders are not read.
+// Waits for a signal, output or an order. While killing, it reads no orders.
 void Guard::wait() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
     for (const auto& pipe : pipes_) polled.push_back({pipe->waited(), POLLIN, 0});
@@ -417,8 +422,8 @@ void Guard::wait() {
     if (!killing_ && polled.back().revents != 0) read_orders();
 }
 
-// Returns the next plan, or nullopt if roll-worker has ended. Orders before it were for an
-// earlier attempt.
+// Returns the next plan, or nullopt if roll-worker has ended. Skips orders for the previous
+// attempt.
 std::optional<GuardPlan> next_plan(Talk& talk) {
     for (;;) {
         while (const auto line = talk.lines.next()) {
@@ -438,7 +443,7 @@ int run_guard() {
     io::become_subreaper();
     const bool has_reaper = ::fcntl(kGuardReaper, F_SETFD, FD_CLOEXEC) == 0;
     const io::Descriptor reaper(has_reaper ? kGuardReaper : -1);
-    // Only SIGKILL can end a guard before its attempt ends.
+    // Queues the signals, so that only SIGKILL can end a guard before its attempt ends.
     const io::Descriptor signals =
         io::queue_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
                            SIGTSTP, SIGTTIN, SIGTTOU});

@@ -1,5 +1,5 @@
-// The guard of an attempt: the parent process of all its programs. roll-worker starts itself as a
-// guard.
+// The guard of an attempt: the parent process of all its programs. roll-worker starts its
+// own program file as a guard.
 //
 // A guard prepares the files and starts the programs in one process group. It kills all processes
 // below it, other sessions included, when it is ordered to, when roll-worker's end closes the
@@ -31,15 +31,16 @@ constexpr int kGuardReaper = 4;
 
 struct Program {
     std::vector<std::string> arguments;
-    std::vector<std::string> environment;  // added to the guard's own; overrides equal names
+    // Added to the guard's own variables; replaces those of the same name
+    std::vector<std::string> environment;
     std::string directory;
-    std::string log;          // stdout and stderr are appended; parent directories are created
-    std::vector<int> cpus{};  // CPU affinity; empty: any
+    std::string log;  // stdout and stderr are appended to it; its parent directories are created
+    std::vector<int> cpus{};  // CPU affinity; empty: any CPU
     friend bool operator==(const Program&, const Program&) = default;
 };
 
-// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts. Memory of an
-// earlier process is released some time after it ends.
+// A GPU whose memory in use must not exceed `most_used_bytes` when a program starts, because memory
+// of an earlier process is released only some time after its end.
 struct GpuRoom {
     std::string name;  // as in CUDA_VISIBLE_DEVICES
     std::int64_t most_used_bytes = 0;
@@ -50,34 +51,37 @@ struct GpuRoom {
 struct NodeCheck {
     Program program;
     int timeout_seconds = 60;
-    bool site = false;  // set by the site, not the job: a failure is the machine's fault
+    // True if the site set this check, not the job: then a failure is the machine's fault
+    bool site = false;
     friend bool operator==(const NodeCheck&, const NodeCheck&) = default;
 };
 
 struct GuardPlan {
-    std::vector<std::string> directories;  // directories to create
-    std::string launch_file;               // empty: not written
+    // Directories to create; the first is the job's output directory
+    std::vector<std::string> directories;
+    std::string launch_file;  // path; empty: no launch file is written
     std::string launch;
-    // True for Roll's own programs: if one cannot be run, that is not the job's fault, and they
-    // write their logs directly. The log of any other program is created at its first output.
+    // True for Roll's own programs: they write their logs directly, and failing to run one is not
+    // the job's fault. The log of any other program is created at its first output.
     bool own_programs = true;
     std::vector<NodeCheck> checks{};
     std::vector<Program> programs;
-    std::int64_t log_bytes_max = 0;       // of each log; 0: no limit
-    std::vector<std::string> patterns{};  // searched for in the logs after a failure
+    std::int64_t log_bytes_max = 0;       // maximum size of each log; 0: no limit
+    std::vector<std::string> patterns{};  // searched for in the logs of a failed attempt
     std::vector<GpuRoom> gpus{};
-    int gpu_wait_seconds = 50;  // time for all GPUs to become free; then the attempt ends
-    std::string cgroup{};       // cgroup of all programs; empty: the guard's own
+    // Longest wait for the GPUs' memory to become free; then the attempt fails
+    int gpu_wait_seconds = 50;
+    std::string cgroup{};  // the cgroup for all programs; empty: the guard's own
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
 
-std::string encode(const GuardPlan& plan);  // one line without newline
+std::string encode(const GuardPlan& plan);  // returns one line without newline
 Result<GuardPlan> decode_guard_plan(std::string_view line);
 
 std::string encode(const Verdict& verdict);
 Result<Verdict> decode_verdict(std::string_view line);
 
-// Entry point of a guard process. Returns its exit status.
+// Runs a guard process. Returns its exit status.
 int run_guard();
 
 }  // namespace roll::agent

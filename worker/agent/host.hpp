@@ -10,10 +10,11 @@ std::string host_name();
 
 // Returns the ids of the CPUs in this process's affinity.
 std::vector<int> allowed_cpus();
-// Returns how many of them may run at a time; a cgroup quota may allow fewer than the affinity.
+// Returns how many CPUs this process may use at a time: those of its affinity, or fewer if a cgroup
+// has a quota.
 int cores();
 
-// Returns 128 random bits in hex, the unique name of this process.
+// Returns 128 random bits in hex, which identify this roll-worker process.
 std::string draw_session();
 
 }  // namespace roll::agent

@@ -1,4 +1,4 @@
-// Plans the start of an attempt on this node: programs, environment, files. Pure.
+// Plans the start of an attempt on this node: its programs, environment and files. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,32 @@ namespace roll::agent {
 
 // Properties of this node that affect a launch.
 struct LaunchSite {
-    std::string programs;  // directory of roll-rank and roll-convert
-    int cores = 1;         // determines the number of threads
+    std::string programs;  // directory with roll-rank and roll-convert
+    int cores = 1;         // number of CPUs; determines the number of threads
     int slots = 1;
     int gpus = 0;
-    std::string session;  // value of ROLL_WORKER, which marks this roll-worker's processes
-    // CUDA's names of the worker's GPUs (indices, UUIDs, MIG instances). Empty: the worker's own
-    // indices.
+    // Value of ROLL_WORKER, the variable that marks this roll-worker's processes
+    std::string session;
+    // CUDA's names of the worker's GPUs (indices, UUIDs or MIG instances); empty: indices from 0
     std::vector<std::string> gpu_names{};
-    std::vector<std::int64_t> gpu_used_bytes{};  // of each GPU when this worker started
-    // The CPUs that the programs of each slot are bound to; empty: no binding.
+    // Memory in use on each GPU when this worker started
+    std::vector<std::int64_t> gpu_used_bytes{};
+    // CPUs to which the programs of each slot are bound; empty: no binding
     std::vector<std::vector<int>> slot_cpus{};
     std::vector<std::string> environment;  // roll-worker's environment, "NAME=value"
-    std::vector<std::string> check{};      // the site's check before every attempt; empty: none
+    // Command of the site's check before every attempt; empty: none
+    std::vector<std::string> check{};
     int check_seconds = 60;
     std::vector<std::string> links{};  // network links that were up when this worker started
-    int gpu_wait_seconds = 50;  // time for an attempt's GPU memory to become free; 0: do not wait
+    int gpu_wait_seconds = 50;  // longest wait for the GPUs' memory to become free; 0: do not wait
 };
 
-// train and resume start one roll-rank per slot; convert and merge one roll-convert; command the
-// job's own program. Fails with InvalidArgument if a command's document holds no command.
+// Plans the programs of an attempt by the job's kind. train and resume start one roll-rank per
+// slot, convert and merge one roll-convert, and command starts the job's own program. Fails with
+// InvalidArgument if the document of a command holds no command.
 Result<GuardPlan> plan_launch(const protocol::StartOrder& order, const LaunchSite& site);
 
-// Returns the path of "logs/attempt-N" in the job's output directory.
+// Returns the path of the attempt's directory "logs/attempt-N" in the job's output directory.
 std::string logs_of(const protocol::StartOrder& order);
 
 }  // namespace roll::agent

@@ -21,9 +21,9 @@ void Bound::answered(Instant sent, std::int64_t counted, std::uint64_t incarnati
 void Bound::looked(const Look& look, const LeaseRules& rules) {
     if (look.incarnation < incarnation_) return;
     const bool newer = look.incarnation > incarnation_;
-    // The older incarnation may have given the job away before it ended.
+    // The older incarnation may have reassigned the job before it ended.
     if (newer && at(look.ended) >= rules.lease + rules.fence) return;
-    if (newer) {  // a new incarnation counts from its first beat
+    if (newer) {  // a new incarnation counts from its first tick
         incarnation_ = look.incarnation;
         counter_ = 0;
     }

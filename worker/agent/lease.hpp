@@ -1,10 +1,10 @@
-// The bound: the longest silence that any rolld can have counted against an attempt. Pure
+// The bound of an attempt: the longest silence that any rolld can have counted against it. Pure
 // arithmetic.
 //
-// Answers and looks at the beacon lower a bound; this machine's clock raises it. At `lease` the
-// attempt saves a checkpoint, stops and publishes nothing more; at `lease + fence` it is killed.
-// rolld reassigns the job only after that. Times are CLOCK_BOOTTIME, which keeps running during
-// suspend.
+// Answers and looks at the beacon lower a bound; this machine's clock raises it. When it reaches
+// `lease`, the attempt saves a checkpoint, stops and publishes nothing more; at `lease + fence` it
+// is killed. Only after that does rolld reassign the job. Times are CLOCK_BOOTTIME, which keeps
+// running while the machine is suspended.
 #pragma once
 
 #include <chrono>
@@ -13,18 +13,19 @@
 namespace roll::agent {
 
 using Millis = std::chrono::milliseconds;
-using Instant = std::chrono::milliseconds;  // since boot
+using Instant = std::chrono::milliseconds;  // time since boot
 
 struct LeaseRules {
-    Millis beat{1000};          // between heartbeats; minimum between rolld's beacon updates
-    Millis volume_delay{4000};  // maximum age of a beacon that a look may show
+    // Interval of heartbeats, and minimum interval of rolld's updates of the beacon
+    Millis beat{1000};
+    Millis volume_delay{4000};  // maximum age of the beacon that a look reads
     Millis lease{15000};
     Millis fence{15000};
-    Millis company{2000};    // rolld counts as heard within this time after an answer
-    Millis orphan_after{0};  // attempts end after this time without an answer; 0: never
+    Millis company{2000};    // rolld counts as in contact for this long after an answer
+    Millis orphan_after{0};  // attempts end if rolld has not answered for this long; 0: never
 };
 
-// Result and duration of one look at the beacon.
+// One look at the beacon: what it showed, and when it began and ended.
 struct Look {
     std::uint64_t incarnation = 0;
     std::uint64_t counter = 0;
@@ -35,8 +36,9 @@ struct Look {
 class Bound {
   public:
     Bound() = default;
-    // From the answer that started the attempt. `sent`: when the echoed heartbeat was sent.
-    // `counted`: silence in ticks that rolld had counted when that heartbeat arrived.
+    // Makes the bound of an attempt from the answer that started it. `sent`: when the answered
+    // heartbeat was sent. `counted`: silence, in ticks, that rolld had counted when that heartbeat
+    // arrived.
     Bound(Instant sent, std::int64_t counted, std::uint64_t incarnation, std::uint64_t counter,
           const LeaseRules& rules);
 
@@ -44,23 +46,24 @@ class Bound {
     Instant lease_ends(const LeaseRules& rules) const { return silent_since_ + rules.lease; }
     Instant killed_at(const LeaseRules& rules) const { return lease_ends(rules) + rules.fence; }
 
-    // Applies an answer that names the attempt. The time of receipt does not matter.
+    // Lowers the bound by an answer that names the attempt. Its time of receipt does not matter.
     void answered(Instant sent, std::int64_t counted, std::uint64_t incarnation,
                   std::uint64_t counter, const LeaseRules& rules);
 
-    // Applies a look. A look at an older incarnation than the last answer's is ignored. A newer
-    // incarnation restarts the count, but does not revive an attempt whose fence has passed.
+    // Applies a look, which can lower the bound. Ignores a look at an older incarnation than that
+    // of the last answer. A newer incarnation restarts the count, but does not revive an attempt
+    // whose bound has reached lease + fence.
     void looked(const Look& look, const LeaseRules& rules);
 
-    // Applies a look at a distrusted beacon, which never lowers the bound. If it shows more beats
-    // than this clock has measured, the bound is raised: the clock stood still while rolld
-    // counted.
+    // Applies a look at a distrusted beacon, which never lowers the bound. It raises the bound if
+    // the look shows more ticks than this clock has measured, because then the clock stood still
+    // while rolld counted.
     void doubted(const Look& look, const LeaseRules& rules);
 
   private:
     Instant silent_since_{};
     std::uint64_t incarnation_ = 0;
-    std::uint64_t counter_ = 0;  // counter at which that incarnation's count starts
+    std::uint64_t counter_ = 0;  // counter at which the count of `incarnation_` starts
 };
 
 }  // namespace roll::agent

@@ -26,7 +26,7 @@ Result<Leash> Leash::make() {
     return open(std::move(shared));
 }
 
-// A page of zeros is a valid Page: an expired leash.
+// Maps the shared page. A new page is all zeros, which is an expired leash.
 Result<Leash> Leash::open(io::Descriptor shared) {
     void* const memory =
         ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared.get(), 0);

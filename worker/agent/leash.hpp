@@ -1,6 +1,6 @@
-// Memory shared by roll-worker and an attempt's guard: until when the attempt may start, and when
-// to kill it. roll-worker updates it while in contact with rolld; the guard only reads. So the
-// ranks of a frozen roll-worker still die on time.
+// Memory shared by roll-worker and an attempt's guard: the deadline for starting the attempt, and
+// the deadline for killing it. roll-worker moves the deadlines while it is in contact with rolld;
+// the guard only reads them. So the guard kills the attempt on time even if roll-worker is frozen.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ namespace roll::agent {
 
 class Leash {
   public:
-    static Result<Leash> make();                       // for roll-worker
-    static Result<Leash> open(io::Descriptor shared);  // for the guard
+    static Result<Leash> make();                       // called by roll-worker
+    static Result<Leash> open(io::Descriptor shared);  // called by the guard
     Leash(Leash&& other) noexcept;
     Leash& operator=(Leash&& other) noexcept;
     Leash(const Leash&) = delete;

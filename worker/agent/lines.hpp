@@ -12,7 +12,7 @@ class LineReader {
   public:
     explicit LineReader(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-    // Reads once from `fd`. Returns false at the end of the pipe or on an error.
+    // Reads once from `fd`. Returns false at its end or on an error.
     bool fill(int fd);
     void feed(std::string_view bytes) { buffer_.append(bytes); }
     std::optional<std::string> next();

@@ -3,7 +3,8 @@
 namespace roll::agent {
 namespace {
 
-// After this time without an answer, check whether rolld has moved.
+// Time without an answer after which the state directory is read again, because rolld may have
+// moved.
 constexpr Millis kSilence{3000};
 constexpr Millis kCheckEvery{1000};
 

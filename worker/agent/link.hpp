@@ -1,5 +1,5 @@
-// The connection to rolld: sends heartbeats, receives answers. Never blocks. Follows rolld to a
-// new endpoint or key by reading the state directory again while no answer arrives.
+// The connection to rolld: sends heartbeats and receives answers. Never blocks. While no answer
+// arrives, it reads the state directory again, which tells whether rolld has a new endpoint or key.
 #pragma once
 
 #include <memory>
@@ -20,17 +20,18 @@ class Link {
         : context_(context),
           directory_(std::move(directory)) {}
 
-    // Connects or reconnects if due. The error says why there is no connection.
+    // Connects or reconnects if necessary. Fails with the reason why there is no connection.
     Result<void> maintain(Instant now);
 
-    // Sends nothing without a connection; the next heartbeat repeats the state.
+    // Sends a heartbeat. Without a connection it does nothing; the next heartbeat repeats the
+    // state.
     void send(const protocol::Heartbeat& heartbeat);
 
-    // Returns the next answer, or nullopt. Frames that are not answers are skipped.
+    // Returns the next answer, or nullopt if there is none. Skips messages that are not answers.
     std::optional<protocol::Answer> receive(Instant now);
 
-    // Edge-triggered: before waiting, call receive() until it returns nullopt. -1 without a
-    // connection.
+    // Returns the descriptor to wait for; -1 without a connection. It is edge-triggered: before
+    // waiting, call receive() until it returns nullopt.
     int descriptor() const { return socket_ ? socket_->descriptor() : -1; }
 
   private:

@@ -1,5 +1,5 @@
-// Network links as shown by the kernel. A link that was up when roll-worker started and is down
-// now is a fault; a link that was never up is unused.
+// Lists network links that are up. A link that was up when roll-worker started and is down now is a
+// fault; a link that was never up is unused.
 #pragma once
 
 #include <filesystem>

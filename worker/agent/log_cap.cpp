@@ -9,7 +9,7 @@
 
 namespace roll::agent {
 
-// The program opened the log in append mode, so its next output follows the remaining bytes.
+// The program has opened the log in append mode, so its next output follows the bytes that remain.
 bool cap_log(const std::string& file, std::int64_t bytes_max) {
     struct stat info {};
     if (bytes_max <= 0 || ::stat(file.c_str(), &info) != 0 || info.st_size <= bytes_max)

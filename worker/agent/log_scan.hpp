@@ -6,8 +6,9 @@
 
 namespace roll::agent {
 
-// Returns the indices of the patterns that match a line of these files, ascending. Reads only the
-// end of each file and the beginning of each long line. Invalid patterns match nothing.
+// Returns the indices of the patterns that match a line of these files, in ascending order. Reads
+// only the end of each file and the beginning of each long line. An invalid pattern matches
+// nothing.
 std::vector<int> scan_logs(const std::vector<std::string>& patterns,
                            const std::vector<std::string>& files);
 

@@ -50,7 +50,8 @@ struct Flags {
 
 Millis seconds(double value) { return Millis(static_cast<std::int64_t>(value * 1000)); }
 
-// Maps "N/A" and "Unknown" to "0": squeue of Slurm 22.05 may not know the end.
+// Returns `text`, or "0" if it is no number: squeue of Slurm 22.05 prints "N/A" or "Unknown" if it
+// does not know when a job ends.
 std::string known_end(std::string text) {
     const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
     return number ? text : "0";
@@ -110,11 +111,11 @@ void add_flags(CLI::App& app, Flags& flags) {
            "Isolation (wall) by which an attempt's processes are found after its guard was killed: "
            "cgroup, namespace or marks (default: the first of these that the host allows)")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
-    // Generation of the reaper's heartbeats.
+    // Makes this process a reaper; the value is the generation of its heartbeats.
     app.add_option("--reaper", flags.reaper, "")->group("");
 }
 
-// Returns CUDA's names of the offered GPUs.
+// Returns CUDA's names of the GPUs that this worker offers.
 std::vector<std::string> gpu_names(int count) {
     auto names = given_gpus(io::current_environment()).value_or(std::vector<std::string>{});
     for (int i = static_cast<int>(names.size()); i < count; ++i) names.push_back(std::to_string(i));
@@ -137,7 +138,7 @@ protocol::Heartbeat describe(const Flags& flags) {
             flags.pilot, value_of(io::current_environment(), "SLURM_JOB_ID"), flags.ends_at};
     self.slots = flags.slots > 0 ? flags.slots : cores();
     self.gpus = flags.gpus >= 0 ? flags.gpus : count_gpus();
-    // A pilot offers at most what Slurm granted, regardless of --gpus.
+    // A pilot offers at most the GPUs that Slurm granted, whatever --gpus says.
     const auto given = given_gpus(io::current_environment());
     if (given && (!flags.pilot.empty() || flags.gpus < 0))
         self.gpus = std::min(self.gpus, static_cast<int>(given->size()));
@@ -165,7 +166,7 @@ LaunchSite site_of(const Flags& flags, const protocol::Heartbeat& self) {
     if (count_gpus() > 0) site.gpu_used_bytes = used_gpu_memory(gpus);
     const Grant grant = granted_cpus(cores(), site.environment);
     site.cores = grant.count;
-    // A worker that Slurm did not start may share its CPUs, so it pins only with
+    // A worker that Slurm did not start may have to share its CPUs, so it pins programs only with
     // ROLL_CPU_BINDING=slots.
     const bool told = value_of(site.environment, "ROLL_CPU_BINDING") == "slots";
     if (grant.own && (self.pilot || told))
@@ -198,7 +199,8 @@ std::string file_name(const io::StateDirectory& directory, const protocol::Heart
     return self.pilot || taken ? "worker-" + self.node : "worker";
 }
 
-// Sites can have Slurm announce the allocation's end with SIGUSR1 or SIGUSR2 (sbatch --signal).
+// Queues SIGCHLD and the signals that ask for an end. SIGUSR1 and SIGUSR2 are among the latter,
+// because Slurm may announce the allocation's end with either (sbatch --signal).
 io::Descriptor queue_end_signals() {
     return io::queue_signals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD});
 }
@@ -210,7 +212,7 @@ Result<Wall> build_wall(const Flags& flags, const std::string& session, const Lo
     return wall;
 }
 
-// Returns this program's command line with --reaper added.
+// Returns the command line of the reaper: this program's with --reaper added.
 std::vector<std::string> reaper_arguments(std::vector<std::string> words,
                                           std::uint64_t generation) {
     words[0] = io::own_program();
@@ -257,7 +259,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
     std::error_code error;
     std::filesystem::remove(directory.pid(program), error);
     if (self.pilot) run_directory.remove();
-    ::_exit(0);  // skip joins: a look may hang with its volume
+    ::_exit(0);  // skips joins: a look may hang with its volume
 }
 
 // Reports the leftovers to rolld at once, because a next roll-worker may never start.
@@ -278,9 +280,9 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
                  .log = log,
                  .pilot = {std::nullopt, {}, {}},
                  .last_word = true});
-    ::raise(SIGTERM);  // end as soon as rolld has answered
+    ::raise(SIGTERM);  // makes run() return as soon as rolld has answered
     agent.run();
-    ::_exit(0);  // skip joins: an undelivered message must not block the exit
+    ::_exit(0);  // skips joins: an undelivered message must not block the exit
 }
 
 Result<void> reap(const Flags& flags) {

@@ -14,7 +14,7 @@ namespace {
 
 using Device = void*;
 
-// Calls functions of NVML 12.x by name; 0 is NVML_SUCCESS.
+// NVML 12.x, whose functions are called by name. They return 0 (NVML_SUCCESS) or an error.
 class Nvml {
   public:
     Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -28,7 +28,7 @@ class Nvml {
     Nvml& operator=(const Nvml&) = delete;
     bool ready() const { return ready_; }
 
-    // Returns a non-zero value if the library lacks the function.
+    // Calls the function and returns its result; non-zero if the library lacks the function.
     template <class Function, class... Arguments>
     int ask(const char* name, Arguments... arguments) const {
         void* const symbol = library_ == nullptr ? nullptr : ::dlsym(library_, name);
@@ -87,8 +87,8 @@ std::vector<int> cpus_near(const Nvml& nvml, const std::string& name) {
     return cpus;
 }
 
-// nvmlProcessInfo_t. Some 535 drivers write entries that are 8 bytes longer: the buffer has room
-// for them, but then only the first entry is read correctly.
+// nvmlProcessInfo_t. Some 535 drivers write entries that are 8 bytes longer. The buffer has room
+// for them, but only the first such entry is read correctly.
 struct ProcessInfo {
     unsigned pid;
     unsigned long long used;

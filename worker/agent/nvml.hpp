@@ -1,5 +1,5 @@
-// NVIDIA's management library, loaded at run time. All functions work without the library or a
-// GPU.
+// Calls NVIDIA's management library (NVML), loaded at run time. All functions work without the
+// library or a GPU.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace roll::agent {
 
-// Returns the number of GPUs; 0 without the library, a driver or GPUs.
+// Returns the number of GPUs; 0 without the library or a driver.
 int count_gpus();
 
-// Returns the CPUs near each GPU. `names` are as in CUDA_VISIBLE_DEVICES: indices, UUIDs or MIG
-// instances. An entry is empty if unknown.
+// Returns the CPUs near each GPU; an entry is empty if unknown. `names` are as in
+// CUDA_VISIBLE_DEVICES: indices, UUIDs or MIG instances.
 std::vector<std::vector<int>> cpus_near_gpus(const std::vector<std::string>& names);
 
 // Returns the bytes in use on each GPU or MIG instance; 0 if unknown.
 std::vector<std::int64_t> used_gpu_memory(const std::vector<std::string>& names);
 
-// A process that uses a GPU. For a GPU in a container the process ids are the host's.
+// A process that uses a GPU. In a container, its id is the host's.
 struct GpuProcess {
     std::int64_t pid = 0;
     std::int64_t bytes = 0;  // 0: unknown
@@ -27,17 +27,17 @@ struct GpuProcess {
 };
 std::vector<GpuProcess> gpu_processes(const std::string& name);
 
-// Returns the NVLink domain that a GPU shares with GPUs of other nodes, "nvl-CLUSTER-CLIQUE",
-// from the fabric's ids. Empty if there is none or it is unknown.
+// Returns the id of the NVLink domain that a GPU shares with GPUs of other nodes:
+// "nvl-CLUSTER-CLIQUE". Empty if there is none or it is unknown.
 std::string nvlink_domain(const std::string& name);
 
-// Returns a function that measures each GPU's recent utilization in percent, -1 if unknown (e.g.
-// MIG instances). It keeps the library open, because opening takes long. Returns an empty
-// function without the library. A call may block if the driver hangs.
+// Returns a function that measures the recent utilization of each GPU in percent, -1 if unknown
+// (e.g. for MIG instances). Empty without the library. The function keeps the library open, because
+// opening takes long. A call may block if the driver hangs.
 std::function<std::vector<int>()> gpu_meter(const std::vector<std::string>& names);
 
-// Returns the fault of a GPU's memory, "has 2 uncorrected memory errors ...", or empty if there
-// is none or it is unknown.
+// Describes the fault of a GPU's memory: "has 2 uncorrected memory errors ...". Empty if there is
+// none or it is unknown.
 std::string gpu_fault(const std::string& name);
 
 }  // namespace roll::agent

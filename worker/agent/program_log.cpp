@@ -73,7 +73,7 @@ void LogPipe::begin(short revents) {
     thread_ = std::thread([this] { copied_ = copy(); });
 }
 
-// A small rest left in the pipe at the end is copied without starting the thread.
+// Waits for the thread. If none was started, copies what is left in the pipe itself.
 Result<void> LogPipe::finish() {
     if (thread_.joinable()) {
         ::eventfd_write(over_.get(), 1);
@@ -94,11 +94,11 @@ Result<void> LogPipe::copy() {
     return copied;
 }
 
-// Copies until every writer closes the pipe. After the attempt ends, processes that still hold it
-// are ignored.
+// Copies until every writer has closed the pipe. Once the attempt is over, it does not wait for
+// processes that still hold the pipe.
 Result<void> LogPipe::copy_into(const io::Descriptor& log) {
     std::array<char, kAtOnceBytes> bytes;
-    std::int64_t unseen = 0;  // bytes since the last check of the log's size
+    std::int64_t unseen = 0;  // bytes copied since the last check of the log's size
     for (bool over = !over_;;) {
         const ssize_t n = ::read(output_.get(), bytes.data(), bytes.size());
         if (n == 0 || (n < 0 && errno == EAGAIN && over)) {

@@ -1,6 +1,6 @@
-// A program's log. A command writes into a pipe; the log and its directories are created at its
-// first output. Most programs of a long queue print nothing, and creating three directories and a
-// file on a network volume takes longer than running them.
+// A program's log. A job's command writes into a pipe; the log and its directories are created at
+// its first output, because most commands of a long queue print nothing, and creating three
+// directories and a file on a network volume takes longer than running them.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,33 @@
 
 namespace roll::agent {
 
-// Opens a log for appending and creates its directories. Fails with InvalidArgument if the name
-// can never be a file, Unavailable if the volume fails, Refused if the volume is full or
+// Opens a log for appending and creates its directories. Fails with InvalidArgument if the name can
+// never be a file, with Unavailable if the volume fails, and with Refused if the volume is full or
 // read-only, or permission or quota is missing.
 Result<io::Descriptor> open_log(const std::string& file);
 
-// Appends a line of roll-worker's own.
+// Appends a line that begins with "roll-worker: ".
 void add_to_log(const std::string& file, const std::string& text);
 
-// Copies a pipe into a log, in a separate thread, so that a hung volume does not delay the
-// guard's kill.
+// Copies a pipe into a log. It does so in a separate thread, so that a hung volume does not delay
+// the guard's kill.
 class LogPipe {
   public:
-    // Caps the log with cap_log() before it exceeds `bytes_max` by a quarter; 0: no limit.
+    // Makes the pipe. Caps the log with cap_log() before it exceeds `bytes_max` by more than a
+    // quarter; 0 means no limit.
     static Result<std::unique_ptr<LogPipe>> make(std::string file, std::int64_t bytes_max);
     ~LogPipe() { static_cast<void>(finish()); }
     LogPipe(const LogPipe&) = delete;
     LogPipe& operator=(const LogPipe&) = delete;
 
-    // Returns the program's end of the pipe. Call once.
+    // Returns the end of the pipe that the program writes to. Call it once.
     io::Descriptor take_input() { return std::move(input_); }
-    // Descriptor to poll for POLLIN, then call begin(); -1 if there is nothing to wait for.
+    // Returns the descriptor to poll for POLLIN; -1 if there is nothing to wait for. When it is
+    // ready, call begin().
     int waited() const { return waited_; }
     void begin(short revents);
-    // Call once no program writes any more. Returns after all output is in the log, or with the
-    // write error. After a write error the program's own writes fail, as on a full disk.
+    // Returns after all output is in the log, or with the write error. Call it once no program
+    // writes any more. After a write error, the program's own writes fail as on a full disk.
     Result<void> finish();
 
   private:
@@ -54,7 +56,7 @@ class LogPipe {
     std::int64_t bytes_max_;
     io::Descriptor output_;
     io::Descriptor input_;
-    io::Descriptor over_{};  // an eventfd: the attempt has ended
+    io::Descriptor over_{};  // an eventfd that is readable once the attempt has ended
     int waited_ = -1;
     Result<void> copied_{};
     std::thread thread_{};

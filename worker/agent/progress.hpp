@@ -13,8 +13,8 @@ namespace roll::agent {
 
 struct RankProgress {
     std::int64_t step = 0;
-    std::int64_t steps = 0;       // total steps of the job
-    std::int64_t own_ms = 0;      // duration of a step without waiting for other ranks
+    std::int64_t steps = 0;       // total number of steps of the job
+    std::int64_t own_ms = 0;      // milliseconds of the newest step without waiting for other ranks
     std::optional<Instant> at{};  // time of the newest report
     Millis longest{};             // longest time between two reports
 };
@@ -23,23 +23,25 @@ struct RankProgress {
 void note_step(RankProgress& rank, std::int64_t step, std::int64_t steps, std::int64_t own_ms,
                Instant now);
 
-bool has_stepped(const std::vector<RankProgress>& ranks);  // any rank, in this attempt
+// True if any rank has completed a step in this attempt
+bool has_stepped(const std::vector<RankProgress>& ranks);
 
-// The time that ranks may take without progress.
+// The time that ranks may take without progress before they count as hung.
 struct HangRule {
-    // Between two steps; 0: no limit; -1: five minutes plus 10 times the longest step.
+    // Limit between two steps; 0: no limit; -1: five minutes plus 10 times the longest step
     Millis step{};
-    Millis start{};  // before the first step and until the longest step is known; 0: no limit
+    Millis start{};  // limit before the first step and until a longest step is known; 0: no limit
 };
 
-// Returns `hang_first_step` of a job's document; 30 minutes if unset.
+// Returns the time limit `hang_first_step` of a job's document: 30 minutes if unset, 0 for no
+// limit.
 Millis start_bound(std::string_view document);
 
 // Returns the time limit for the ranks' current work; nullopt if there is no limit or the last
 // step is done.
 std::optional<Millis> step_bound(const std::vector<RankProgress>& ranks, const HangRule& rule);
 
-// Returns one sentence why the ranks hang; empty if they do not or it is unknown. `alive`: when a
+// Returns one sentence that says why the ranks count as hung; empty if they do not. `alive`: when a
 // rank last reported anything new, steps or other activity.
 std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& rule, Instant alive,
                         Instant now);

@@ -1,5 +1,5 @@
-// The attempts that were started on this node. None may start again, even if an older ledger is
-// restored that has them yet to start.
+// The attempts that were started on this node. None of them may start here again, even if an older
+// ledger is restored in which the attempt has not started yet.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace roll::agent {
 
-// Keeps the last `most` attempts, because a worker may run for months.
+// Keeps only the newest `most` attempts, because a worker may run for months.
 class RanHere {
   public:
     explicit RanHere(std::size_t most = 65'536) : most_(most) {}

@@ -16,7 +16,8 @@ namespace {
 
 constexpr Millis kBetweenStarts{1000};
 
-// Lines are shorter than PIPE_BUF, so lines of several processes do not mix.
+// Writes a line to the pipe. A line is shorter than PIPE_BUF, so lines of several processes do not
+// mix.
 void say(int descriptor, const std::string& line) {
     if (descriptor < 0) return;
     [[maybe_unused]] const ssize_t n = ::write(descriptor, line.data(), line.size());
@@ -24,8 +25,8 @@ void say(int descriptor, const std::string& line) {
 
 }  // namespace
 
-// Guards started earlier hold the pipe of an earlier reaper. The new reaper does not hear them
-// and ends their processes from the run directory.
+// Starts the reaper if it does not run. Guards started before this reaper hold the previous one's
+// pipe, so this one gets no line from them. It finds their processes through the run directory.
 void Reaper::keep(Instant now) {
     if (arguments_.empty() || now - started_ < kBetweenStarts) return;
     if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0) return;
@@ -59,8 +60,9 @@ static void take_line(const std::string& line, LastWords& words) {
     if (what == "clean" && text >> guard.pid >> guard.started) words.clean.insert(guard);
 }
 
-// A stopped guard keeps the pipe open, so the wait ends some time after roll-worker's end; that
-// guard is killed too.
+// Waits until roll-worker and all guards have ended. A guard stopped by a signal would keep the
+// pipe open, so the wait ends kPatience after roll-worker's end at the latest; the reaper kills
+// that guard too.
 LastWords await_last_words(int descriptor) {
     constexpr Millis kPatience{3000};
     const pid_t worker = ::getppid();

@@ -1,10 +1,11 @@
-// A process that outlives a killed roll-worker and its killed guards. It has its own session and
-// name, so that killing roll-worker by name does not reach it. Once roll-worker and all guards
-// have ended, it kills their remaining processes and reports to rolld, as the next roll-worker
-// would.
+// The reaper: a process that outlives a killed roll-worker and its killed guards. It has its own
+// session and name, so that killing roll-worker by name does not reach it. Once roll-worker and all
+// guards have ended, it kills their remaining processes and reports to rolld, as the next
+// roll-worker would.
 //
-// Its stdin is a pipe that roll-worker and all guards hold open. Lines on it: "dismissed" from a
-// roll-worker that ends normally, "clean PID STARTED" from a guard with no process left below it.
+// Its stdin is a pipe that roll-worker and all guards hold open. Lines on the pipe: "dismissed"
+// from a roll-worker that ends normally, "clean PID STARTED" from a guard with no process left
+// below it.
 #pragma once
 
 #include <set>
@@ -19,20 +20,20 @@
 
 namespace roll::agent {
 
-// roll-worker's side of the pipe.
+// The reaper as roll-worker sees it: starts the process and holds its pipe.
 class Reaper {
   public:
-    // No reaper: guards get no pipe.
+    // Runs without a reaper: guards get no pipe.
     Reaper() = default;
-    // `arguments`: command line of a reaper process.
+    // `arguments`: command line of the reaper process.
     explicit Reaper(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
 
-    // Starts the process if it is not running, at most once per second.
+    // Starts the reaper if it is not running, at most once per second.
     void keep(Instant now);
-    // Returns the pipe end that guards inherit; -1 without a reaper.
+    // Returns the end of the pipe that guards inherit; -1 without a reaper.
     int descriptor() const { return pipe_.get(); }
     pid_t pid() const { return pid_; }
-    // Tells the reaper that rolld knows everything, so that it just ends.
+    // Tells the reaper to end without reporting, because rolld knows everything.
     void dismiss();
 
   private:
@@ -42,14 +43,15 @@ class Reaper {
     Instant started_{-Millis{1 << 20}};
 };
 
-// Guard's side: reports that no process is left below this one.
+// Called by a guard: reports that no process is left below it.
 void say_clean(int descriptor);
 
 struct LastWords {
     bool dismissed = false;
     std::set<ProcessName> clean{};  // guards that reported "clean"
 };
-// Reaper's side: blocks until roll-worker and its guards have ended.
+// Called by the reaper: blocks until roll-worker and its guards have ended. Returns what they wrote
+// to the pipe.
 LastWords await_last_words(int descriptor);
 
 }  // namespace roll::agent

@@ -21,14 +21,14 @@
 namespace roll::agent {
 namespace {
 
-// A guard ends within milliseconds of its roll-worker; after this time it is stopped or hung and
-// is killed.
+// Time that a guard gets to end after its roll-worker. It needs milliseconds, unless it is stopped
+// by a signal or hung; then it is killed.
 constexpr std::chrono::milliseconds kGuardTime{3000};
 constexpr std::chrono::milliseconds kKillTime{10000};
 constexpr std::int64_t kJournalBytesMax = 4 << 20;
 
-// Finds processes by the environment variables that roll-worker set, which child sessions
-// inherit.
+// Returns the processes of an attempt. Finds them by the environment variables that roll-worker
+// set, which processes inherit even in other sessions.
 std::vector<io::ProcessInfo> processes_of_attempt(const std::string& session,
                                                   const AttemptKey& key) {
     const std::array<std::string, 3> marks = {"ROLL_WORKER=" + session,
@@ -53,7 +53,7 @@ void kill_and_wait(const std::vector<io::ProcessInfo>& processes) {
         io::wait_ended(process.pid, process.started, kKillTime);
 }
 
-// Repeats until none is found, because a process may fork while it is killed.
+// Kills the attempt's processes until none is found, because a process may fork while it is killed.
 void kill_all_of_attempt(const std::string& session, const AttemptKey& key) {
     for (int round = 0; round < 10; ++round) {
         const auto processes = processes_of_attempt(session, key);
@@ -136,7 +136,8 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
     return record;
 }
 
-// A line that does not parse was being written when the machine or its volume failed.
+// Applies a line of the journal. Skips a line that does not parse: it was being written when the
+// machine or its volume failed.
 void RunDirectory::read_line(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("forget")) {
@@ -147,7 +148,8 @@ void RunDirectory::read_line(const std::string& line) {
     }
 }
 
-// Reads the journal, and the files of an older roll-worker, which wrote one per attempt.
+// Reads the journal, and the files of an older version of roll-worker, which wrote one file per
+// attempt.
 void RunDirectory::read_all() {
     std::istringstream lines(read_file(journal()).value_or(""));
     for (std::string line; std::getline(lines, line);) read_line(line);
@@ -156,7 +158,8 @@ void RunDirectory::read_all() {
         if (file.path().extension() == ".json") read_line(read_file(file.path()).value_or(""));
 }
 
-// Writes only records that are still needed, then deletes the old per-attempt files.
+// Replaces the journal by the records that are still needed, then deletes the files of the older
+// version.
 Result<void> RunDirectory::rewrite() {
     std::string lines;
     for (const auto& [key, record] : records_) lines += encode(record);
@@ -171,7 +174,8 @@ Result<void> RunDirectory::rewrite() {
     return {};
 }
 
-// If a line was written only in part, truncates the journal to its old size.
+// Appends to the journal. If only part of the text was written, truncates the journal to its old
+// size.
 Result<void> RunDirectory::append(const std::string& lines) {
     if (!lock_) return {};
     if (!file_ || bytes_ > kJournalBytesMax) ROLL_TRY_VOID(rewrite());
@@ -196,7 +200,8 @@ Result<void> RunDirectory::write(const Record& record) {
                                        std::generic_category().message(errno));
 }
 
-// Without the file, or with one of an older roll-worker without walls, there are no lines.
+// Reads the walls of roll-workers since the last boot. There are none if an older version of
+// roll-worker left this directory.
 void RunDirectory::read_walls() {
     std::istringstream lines(read_file(path_ / "walls").value_or(""));
     for (std::string line; std::getline(lines, line);) {
@@ -224,9 +229,9 @@ WallKind RunDirectory::wall_of(const Record& record) const {
     return found == walls_.end() ? WallKind::Marks : found->kind;
 }
 
-// Ends the guard first, which takes all processes below it along. Remaining processes are found
-// by their environment, even in other sessions or with another parent. Process 1 of a PID
-// namespace ends after all others in it.
+// Ends the processes of an attempt: first the guard, with all processes below it. Remaining
+// processes are found by their environment, even in other sessions or with another parent. A guard
+// that is process 1 of a PID namespace ends after all others in the namespace.
 void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     if (record.boot != boot_) return;
     if (record.guard > 0 && !io::wait_ended(record.guard, record.guard_started, kGuardTime)) {
@@ -242,7 +247,8 @@ void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     kill_all_of_attempt(record.session, record.entry.attempt);
 }
 
-// Call after all guards have ended, so that no new process starts.
+// Ends all processes in the walls' cgroups. Call it after all guards have ended, so that no new
+// process starts.
 void RunDirectory::end_walls(const Tell& tell) {
     for (const Built& built : walls_) {
         if (built.cgroup.empty()) continue;
@@ -274,7 +280,8 @@ bool RunDirectory::nothing_left(const std::set<ProcessName>& clean) const {
     });
 }
 
-// A leftover keeps the session that started it.
+// Returns the record of an attempt; a new one gets this session. The attempt of an earlier
+// roll-worker keeps the session that started it.
 RunDirectory::Record& RunDirectory::record_of(const AttemptKey& key) {
     Record& record = records_[key];
     record.entry.attempt = key;
@@ -308,7 +315,7 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
     forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
-    // Write at once: no other line may follow soon.
+    // Writes the line at once if no record is left, because no other line may follow soon.
     if (records_.empty()) static_cast<void>(append(""));
 }
 

@@ -1,12 +1,12 @@
-// State that a roll-worker leaves for the next one: a journal of its attempts, each with its
-// guard process and last report. With it a new roll-worker ends processes left by an old one and
-// still reports how the attempts ended. Blocks on the local disk of the state directory.
+// State that a roll-worker leaves for the next one: a journal of its attempts, each with its guard
+// process and last report. With it a new roll-worker ends processes left by an old one and still
+// reports how the attempts ended. Blocks on the local disk of the state directory.
 //
 // Each line of the journal is {"forget": attempt} or a record; the newest record of an attempt
 // counts. The journal is only appended to, because creating and removing a file per attempt costs
-// more than starting its program. It is synced only for checkpoints and exports: a machine
-// failure also ends all processes. The file `walls` names the wall of each roll-worker whose
-// attempts may still run.
+// more than starting its program. It is synced only for checkpoints and exports, because a failure
+// of the machine also ends all processes. The file `walls` names the wall (wall.hpp) of each
+// roll-worker whose attempts may still run.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace roll::agent {
 
-// Identifies a process permanently; its id alone may be reused.
+// Identifies a process permanently; a process id alone may be reused.
 struct ProcessName {
     pid_t pid = 0;
     std::uint64_t started = 0;  // as in io::ProcessInfo
@@ -39,23 +39,23 @@ class RunDirectory {
     // Creates and locks the directory. Fails with Refused if a running roll-worker holds it.
     static Result<RunDirectory> open(const std::filesystem::path& path, std::string session);
 
-    // For the reaper of the roll-worker that holds the directory: reads that roll-worker's
+    // Opens the directory for the reaper of the roll-worker that holds it: reads that roll-worker's
     // attempts and writes nothing. Fails with NotFound if no roll-worker has recorded its wall.
     static Result<RunDirectory> watch(const std::filesystem::path& path);
 
-    // Returns a number that grows with each opening; if the stored one was lost, it derives from
-    // the clock. The next number belongs to the reaper.
+    // Returns a number that grows with each opening; this roll-worker's heartbeats carry it. If the
+    // stored number was lost, it derives from the clock. The number after it belongs to the reaper.
     Result<std::uint64_t> next_generation();
 
-    // Kills the processes of earlier roll-workers' attempts, waits for their end and returns
-    // their last reports. Their records stay until forget(). In a cgroup or namespace it waits as
-    // long as the kernel takes, and calls `tell` now and then. Call once, before anything is
-    // started.
+    // Kills the processes of earlier roll-workers' attempts, waits for their end and returns the
+    // attempts' last reports. Their records stay until forget(). With a cgroup or namespace it
+    // waits as long as the kernel takes, and calls `tell` now and then. Call it once, before
+    // anything is started.
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
-    // Returns true if no process of any attempt can be left. `clean`: guards that reported no
-    // process below them. Call after end_leftovers().
+    // Returns true if no process of any attempt can be left. `clean`: guards that reported that no
+    // process is left below them. Call it after end_leftovers().
     bool nothing_left(const std::set<ProcessName>& clean) const;
 
     // Records the wall of this roll-worker's attempts. Call once, before anything is started.
@@ -63,27 +63,27 @@ class RunDirectory {
 
     // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
     Result<void> remember(const protocol::RunningAttempt& entry);
-    // `started`: as in io::ProcessInfo.
+    // Records an attempt's guard process. `started`: as in io::ProcessInfo.
     Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
     void forget(const AttemptKey& key);
 
-    // Removes the directory of a worker whose name is never used again, unless reports are
-    // pending.
+    // Removes this directory unless reports are pending. For a worker whose name is never used
+    // again.
     void remove();
 
     // Kills processes of an attempt that outlived its guard.
     void end_strays(const AttemptKey& key);
 
   private:
-    // A record of the journal. `guard` and `guard_started` identify the guard permanently.
+    // A record of the journal. `guard` and `guard_started` identify the guard process permanently.
     struct Record {
         protocol::RunningAttempt entry{};
         pid_t guard = 0;
         std::uint64_t guard_started = 0;
         std::string boot{};
-        std::string session{};  // ROLL_WORKER of the roll-worker that started it
+        std::string session{};  // ROLL_WORKER of the roll-worker that started the attempt
     };
-    // The wall of one roll-worker.
+    // An entry of the file `walls`: the wall of one roll-worker.
     struct Built {
         std::string boot{};
         std::string session{};
@@ -118,7 +118,7 @@ class RunDirectory {
     std::vector<Built> walls_{};
     io::Descriptor file_{};  // the journal
     std::int64_t bytes_ = 0;
-    // "forget" lines, written with the next record. If they are lost, an end is reported twice.
+    // "forget" lines that the next write includes; if they are lost, an end is reported twice
     std::string forgotten_{};
 };
 

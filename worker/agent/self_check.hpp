@@ -1,4 +1,4 @@
-// roll-worker's own check of its node: `check: builtin` in a job file, `--check builtin` for a
+// roll-worker's own check of its node: `check: builtin` in a job file, or `--check builtin` for a
 // site.
 #pragma once
 
@@ -12,13 +12,13 @@ namespace roll::agent {
 struct NodeNeeds {
     std::string directory;             // must be writable and readable and have space
     int gpus = 0;                      // number of GPUs that NVML must show
-    std::vector<std::string> names{};  // GPUs that must have no memory fault
+    std::vector<std::string> names{};  // names of GPUs that must have no memory fault
     std::vector<std::string> links{};  // links that must be up (links.hpp)
 };
 
-// Writes, reads back and removes a file; requires 1 GiB of free space. A GPU fails if it has lost
-// memory rows, needs a reset to remap rows, or has had an uncorrected error since its driver was
-// loaded. Returns the first failure.
+// Tests `needs` and returns the first failure. Writes, reads back and removes a file in the
+// directory, which needs 1 GiB of free space. A GPU fails if it has lost memory rows, needs a reset
+// to remap rows, or has had an uncorrected error since its driver was loaded.
 Result<void> check_node(const NodeNeeds& needs);
 
 }  // namespace roll::agent

@@ -18,9 +18,9 @@
 namespace roll::agent {
 namespace {
 
-constexpr std::size_t kIdleMax = 16;  // maximum of idle guards
-constexpr Millis kOrphanTime{10000};  // from SIGKILL until orphans have ended
-// Per pipe and turn, so that a program with much output does not starve others.
+constexpr std::size_t kIdleMax = 16;  // maximum number of idle guards
+constexpr Millis kOrphanTime{10000};  // time from SIGKILL until orphans have ended
+// Maximum reads per pipe and turn, so that a program with much output does not starve others
 constexpr int kReadsMax = 64;
 
 // Descriptors to send to a guard.
@@ -33,31 +33,31 @@ struct Passed {
     }
 };
 
-// Makes a new descriptor non-blocking; it has no other flags to keep.
+// Makes a new descriptor non-blocking. It has no other flags that this could overwrite.
 void unblock(int fd) { ::fcntl(fd, F_SETFL, O_NONBLOCK); }
 
-// Writes as much of `unsent` as fits; the rest is written later.
+// Writes as much of `unsent` as fits now and removes that from it.
 void write_on(const io::Descriptor& to, std::string& unsent) {
     while (to && !unsent.empty()) {
         const ssize_t n = ::write(to.get(), unsent.data(), unsent.size());
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            if (errno != EAGAIN) unsent.clear();  // the reader has closed it
+            if (errno != EAGAIN) unsent.clear();  // the reader has closed its end
             return;
         }
         unsent.erase(0, static_cast<std::size_t>(n));
     }
 }
 
-// If a program does not read, output beyond 1 MiB is dropped.
+// Sends a line to a program. If the program does not read, lines beyond 1 MiB are dropped.
 void tell_program(const io::Descriptor& to, std::string& unsent, const std::string& line) {
     constexpr std::size_t kUnsentMax = 1u << 20;
     if (unsent.size() + line.size() <= kUnsentMax) unsent += line;
     write_on(to, unsent);
 }
 
-// Sends `line` with the last descriptors that fit into a message; earlier ones go with blanks,
-// which JSON skips.
+// Sends `line` with the descriptors `all`. A message carries a limited number of descriptors, so
+// the first ones are sent with blanks, which JSON skips.
 Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::span<const int> all,
                        std::string& unsent) {
     ssize_t sent = 0;
@@ -88,7 +88,7 @@ void Supervisor::start(const Start& start) {
     }
 }
 
-// Records the guard in the run directory before sending it the plan.
+// Starts an attempt on a guard. Records the guard in the run directory before sending it the plan.
 Result<void> Supervisor::launch(const Start& start) {
     const AttemptKey& key = start.order.attempt;
     ROLL_TRY(GuardPlan plan, plan_launch(start.order, site_));
@@ -116,7 +116,7 @@ Result<void> Supervisor::launch(const Start& start) {
     return told;
 }
 
-// Returns an idle guard if one is alive, else a new one.
+// Returns an idle guard that is alive, or else a new one.
 Result<Supervisor::GuardProcess> Supervisor::take_guard() {
     collect_idle();
     if (idle_.empty()) return spawn_guard();
@@ -146,7 +146,7 @@ Result<Supervisor::GuardProcess> Supervisor::spawn_guard() {
     return guard;
 }
 
-// The guard ends when its socket closes.
+// Ends a guard by closing its socket.
 void Supervisor::retire(GuardProcess guard) { leaving_.push_back(guard.pid); }
 
 void Supervisor::stand_by() {
@@ -186,7 +186,7 @@ void Supervisor::order(const AttemptKey& key, const std::string& line) {
     const auto found = guarded_.find(key);
     if (found == guarded_.end()) return;
     GuardProcess& guard = found->second.guard;
-    guard.unsent += line;  // never dropped: it may be a kill order
+    guard.unsent += line;  // an order is never dropped, because it may be a kill order
     write_on(guard.socket, guard.unsent);
 }
 
@@ -238,7 +238,8 @@ void Supervisor::collect_channel(const AttemptKey& key, int rank, Channel& chann
     }
 }
 
-// Handles a program's reports before its exit.
+// Handles what a guard has sent. Reads a program's reports before its exit, so that they come
+// first.
 void Supervisor::collect_guard(const AttemptKey& key, Guarded& guarded) {
     bool ended = false;
     for (;;) {
@@ -286,8 +287,8 @@ void Supervisor::take_line(const AttemptKey& key, const std::string& line) {
     }
 }
 
-// Ends processes inherited from a killed guard. roll-worker is a subreaper and starts only guards
-// and the reaper.
+// Ends processes inherited from a killed guard: all children of roll-worker, which is a subreaper,
+// except the guards and the reaper.
 void Supervisor::end_orphans() {
     std::set<pid_t> ours(leaving_.begin(), leaving_.end());
     ours.insert(reaper_.pid());
@@ -307,7 +308,8 @@ void Supervisor::end_orphans() {
     }
 }
 
-// A guard that exits normally leaves no process. A killed guard may leave descendants.
+// Handles the end of a guard. One that exits normally leaves no process; a killed one may leave
+// descendants, which are ended here.
 void Supervisor::bury(const AttemptKey& key, Guarded& guarded) {
     int status = 0;
     const pid_t waited = ::waitpid(guarded.guard.pid, &status, 0);

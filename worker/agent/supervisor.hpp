@@ -1,5 +1,5 @@
-// Carries out AgentCore's decisions about processes: a guard per attempt, its pipes, its leash.
-// Reports what happens to them. Guards with no process below them are reused. Never blocks,
+// Carries out AgentCore's decisions about processes: each attempt has a guard, its pipes and its
+// leash. Reports what happens to them. Guards with no process below them are reused. Never blocks,
 // except for the run directory's small files.
 #pragma once
 
@@ -27,15 +27,15 @@ struct Reported { AttemptKey attempt; int rank = 0; protocol::Report report; };
 struct Exited { AttemptKey attempt; int rank = 0; ExitStatus exit; };
 struct LeashRanOut { AttemptKey attempt; };
 struct StartFailed { AttemptKey attempt; Verdict verdict; };
-struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // in the logs of a bad end
+struct Matched { AttemptKey attempt; std::vector<int> patterns; };   // found in the logs of a failed attempt
 struct Gone { AttemptKey attempt; };                                 // no process of it is left
-struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // the first of a program
+struct Junk { AttemptKey attempt; int rank = 0; std::string line; };  // a program's first line that is no report
 // clang-format on
 using ProcessEvent = std::variant<Reported, Exited, LeashRanOut, StartFailed, Matched, Gone, Junk>;
 
 class Supervisor {
   public:
-    // `guard`: command line of a guard process, this roll-worker's own with --guard.
+    // `guard`: command line of a guard process, which is this roll-worker's own with --guard.
     Supervisor(std::vector<std::string> guard, LaunchSite site, RunDirectory& run_directory,
                Wall wall = {}, Reaper reaper = {})
         : guard_(std::move(guard)),
@@ -52,16 +52,16 @@ class Supervisor {
     void kill(const AttemptKey& key) { order(key, "kill\n"); }
 
     void add_polled(std::vector<pollfd>& polled) const;
-    // Returns the events since the last call. Call after each wait and when a child has ended.
+    // Returns the events since the last call. Call it after each wait and when a child has ended.
     std::vector<ProcessEvent> collect();
-    // Keeps one idle guard ready while another attempt may come, and keeps the reaper running.
-    // Call when there is time.
+    // Keeps one idle guard ready if there is room for another attempt, and keeps the reaper
+    // running. Call it when there is time.
     void stand_by();
-    // Ends the reaper. Requires that no attempt has a process and none will start.
+    // Ends the reaper. Requires that no attempt has a process and that none will start.
     void dismiss_reaper() { reaper_.dismiss(); }
 
   private:
-    struct Channel {  // pipes of one program
+    struct Channel {  // the pipes of one program
         io::Descriptor down{};
         io::Descriptor up{};
         LineReader lines{1 << 16};
@@ -101,7 +101,7 @@ class Supervisor {
     Reaper reaper_;
     std::map<AttemptKey, Guarded> guarded_{};
     std::vector<GuardProcess> idle_{};  // guards without an attempt
-    std::vector<pid_t> leaving_{};      // guards whose socket is closed
+    std::vector<pid_t> leaving_{};      // guards whose socket is closed, until they are reaped
     std::vector<ProcessEvent> events_{};
 };
 

@@ -1,5 +1,5 @@
-// Runs operations that may hang with a volume in separate threads: looks at the beacon, and
-// renames of checkpoints to their final names. The loop continues meanwhile.
+// Runs operations that may hang with a volume in separate threads, so that the loop continues:
+// looks at the beacon, and renames of checkpoints to their final names.
 #pragma once
 
 #include <condition_variable>
@@ -20,16 +20,16 @@
 namespace roll::agent {
 
 struct Looked {
-    std::optional<Look> look;  // nullopt: no evidence
+    std::optional<Look> look;  // nullopt: the beacon could not be read
 };
 struct Published {
     AttemptKey attempt;
     std::int64_t step = 0;
-    Result<void> done;  // Unavailable: the lease expired first
+    Result<void> done;  // Unavailable if the lease expired before the rename
 };
 using VolumeEvent = std::variant<Looked, Published>;
 
-// The destructor waits for running operations, forever on a hung volume.
+// Runs the operations. The destructor waits for those still running, on a hung volume forever.
 class Volume {
   public:
     Volume();
@@ -37,7 +37,7 @@ class Volume {
     Volume& operator=(const Volume&) = delete;
     ~Volume();
 
-    void look(const std::string& beacon);  // ignored while the last look still hangs
+    void look(const std::string& beacon);  // does nothing while the last look still runs
     void publish(const Publish& publish);
 
     int descriptor() const { return wake_.get(); }  // readable when collect() has events

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 3> kNames = {"marks", "namespace", "cgroup"};
-constexpr Millis kEmptyTime{10000};  // from SIGKILL until a cgroup is empty
-constexpr Millis kTrialTime{1000};   // same, for the trial process
+constexpr Millis kEmptyTime{10000};  // time from SIGKILL until a cgroup is empty
+constexpr Millis kTrialTime{1000};   // the same for the trial process
 
 tl::unexpected<Error> cannot(const char* what, const fs::path& cgroup) {
     return fail(ErrorCode::Unavailable, std::string("cannot ") + what + " " + cgroup.string() +
@@ -36,8 +36,8 @@ bool is_unpopulated(const fs::path& directory) {
     return events->find("populated 0") != std::string::npos;
 }
 
-// This process's cgroup in each mounted cgroup v2 hierarchy. /proc/self/mountinfo:
-// "ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [FIELD...] - TYPE SOURCE OPTIONS".
+// Returns this process's cgroup in each mounted cgroup v2 hierarchy. A line of /proc/self/mountinfo
+// is "ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [FIELD...] - TYPE SOURCE OPTIONS".
 std::vector<fs::path> own_cgroups() {
     std::string own;
     std::istringstream groups(read_file("/proc/self/cgroup").value_or(""));
@@ -57,7 +57,7 @@ std::vector<fs::path> own_cgroups() {
     return found;
 }
 
-// Starts a process in a cgroup below `directory` and ends it by cgroup.kill.
+// Tests cgroups: starts a process in a cgroup below `directory` and ends it by cgroup.kill.
 Result<void> try_cgroup(const fs::path& directory) {
     ROLL_TRY(const io::Pipe input, io::make_pipe());
     const fs::path trial = directory / "trial";
@@ -68,7 +68,8 @@ Result<void> try_cgroup(const fs::path& directory) {
     spawn.descriptors = {{input.read.get(), STDIN_FILENO}};
     spawn.cgroup = procs.get();
     ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    // If clone does not wait for the exec (qemu-user), the process enters the cgroup later.
+    // If clone does not wait for the exec (qemu-user), the process enters the cgroup later, so the
+    // kill is repeated.
     for (const Instant until = boot_now() + kTrialTime; kill_cgroup(trial) && boot_now() < until;) {
         if (::waitpid(pid, nullptr, WNOHANG) == pid) return {};
         std::this_thread::sleep_for(Millis(2));
@@ -164,7 +165,7 @@ Result<io::Descriptor> open_cgroup(const fs::path& directory) {
     return procs;
 }
 
-// cgroup.kill came with Linux 5.14.
+// Fails on kernels before 5.14, which lack cgroup.kill.
 bool kill_cgroup(const fs::path& directory) {
     const io::Descriptor file(::open((directory / "cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
     return file && ::write(file.get(), "1", 1) == 1;

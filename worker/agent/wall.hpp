@@ -1,9 +1,9 @@
-// The wall around an attempt's processes: lets roll-worker end all of them although the attempt's
-// guard was killed, whatever environment, session, parent or user they have by now.
+// The wall around an attempt's processes. It lets roll-worker end them all, even if the attempt's
+// guard was killed, and whatever environment, session, parent or user they have by now.
 //
 //   cgroup      a cgroup v2 for each attempt, ended by cgroup.kill. Programs enter it before they
 //               are executed. It lies in a cgroup of this roll-worker, which the next one ends too.
-//   namespace   the guard is process 1 of a PID namespace: the kernel ends all of it with the guard
+//   namespace   the guard is process 1 of a PID namespace: the kernel ends all in it with the guard
 //   marks       ROLL_* in the environment, and the tree of processes. Weaker: if roll-worker and
 //               guard are killed at once, a process without these variables stays
 #pragma once
@@ -22,7 +22,8 @@ namespace roll::agent {
 
 enum class WallKind { Marks, Namespace, Cgroup };
 const char* name_of(WallKind kind);
-// Returns Marks for an unknown name: a later release may have built another kind of wall.
+// Returns the kind of that name; Marks if it is unknown, because a later release may have built
+// another kind of wall.
 WallKind wall_from(std::string_view name);
 
 class Wall {
@@ -30,22 +31,23 @@ class Wall {
     // Makes a wall of kind Marks.
     Wall() = default;
 
-    // Chooses the strongest kind that this host allows. `only` restricts the choice to the kind
-    // of that name; empty: any. `session` names the cgroup. Fails with Refused if this host does
+    // Chooses the strongest kind that this host allows. `only` restricts the choice to the kind of
+    // that name; empty means any. `session` names the cgroup. Fails with Refused if this host does
     // not allow `only`; the message says why.
     static Result<Wall> choose(std::string_view only, const std::string& session);
 
     WallKind kind() const { return kind_; }
-    // The cgroup of this roll-worker's attempts; empty for other kinds.
+    // Returns the cgroup that holds those of this roll-worker's attempts; empty for other kinds.
     const std::filesystem::path& directory() const { return directory_; }
-    // Returns one sentence for each stronger kind: why it was not chosen.
+    // Returns one sentence for each stronger kind that says why it was not chosen.
     const std::vector<std::string>& refused() const { return refused_; }
 
-    // Makes the cgroup of an attempt and returns its directory; empty for other kinds.
+    // Makes the cgroup of an attempt and returns its directory; returns empty for other kinds.
     Result<std::filesystem::path> enclose(const AttemptKey& key) const;
-    // Kills all processes in the attempt's cgroup. Returns once it is empty, or after a timeout.
+    // Kills all processes in the attempt's cgroup. Returns once the cgroup is empty, or after a
+    // timeout.
     void end(const AttemptKey& key) const;
-    // Removes the empty cgroup of an attempt.
+    // Removes the attempt's cgroup, which must be empty.
     void open(const AttemptKey& key) const;
 
   private:
@@ -54,19 +56,19 @@ class Wall {
     std::vector<std::string> refused_{};
 };
 
-// Opens the file through which a process enters a cgroup (io::Spawn). Fails with Unavailable if
-// it cannot be written.
+// Opens the file through which a process enters a cgroup (io::Spawn). Fails with Unavailable if the
+// file cannot be written.
 Result<io::Descriptor> open_cgroup(const std::filesystem::path& directory);
 
-// Sends SIGKILL to all processes in a cgroup and its children. False if the kernel lacks
+// Sends SIGKILL to all processes in a cgroup and its children. Returns false if the kernel lacks
 // cgroup.kill.
 bool kill_cgroup(const std::filesystem::path& directory);
 
-// Kills all processes in a cgroup and its children. Returns true once it is empty or gone, false
-// after `timeout`.
+// Kills all processes in a cgroup and its children. Returns true once the cgroup is empty or gone,
+// or false after `timeout`.
 bool end_cgroup(const std::filesystem::path& directory, Millis timeout);
 
-// Removes empty cgroups, including children; leaves others.
+// Removes a cgroup and its children; leaves those that are not empty.
 void remove_cgroup(const std::filesystem::path& directory);
 
 }  // namespace roll::agent
