@@ -10,17 +10,18 @@ namespace {
 
 constexpr std::int64_t kLogitsBlockBytes = 64 << 20;
 
-// Returns the bytes of an element of the main weights, which the optimizer updates.
+// Returns the bytes per element of the main weights, which the optimizer updates.
 std::int64_t main_bytes(spec::Precision precision) {
     return precision == spec::Precision::Fp64 ? 8 : 4;
 }
 
-// Returns the bytes of an element of the weights that the model computes with.
+// Returns the bytes per element of the weights with which the model computes.
 std::int64_t element_bytes(spec::Precision precision) {
     return precision == spec::Precision::Bf16 ? 2 : main_bytes(precision);
 }
 
-// Returns the program's memory with an almost empty model, as measured by memory_test.py.
+// Returns the memory, in bytes, of the program with an almost empty model, as measured by
+// memory_test.py.
 std::int64_t program_bytes(spec::Precision precision) {
     switch (precision) {
         case spec::Precision::Fp64: return 150 << 20;
@@ -29,7 +30,7 @@ std::int64_t program_bytes(spec::Precision precision) {
     }
 }
 
-// Returns the number of weights in one layer's four products.
+// Returns the number of weights in one layer's four matrix products.
 std::int64_t layer_products(const spec::ModelConfig& m) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return m.hidden * (attention + 2 * keys) + attention * m.hidden + 3 * m.hidden * m.intermediate;
@@ -42,9 +43,10 @@ std::int64_t layer_parameters(const spec::ModelConfig& m) {
     return layer_products(m) + norms + biases;
 }
 
-// Returns the elements per token that a layer saves from forward to backward and that may lie in
-// the gradients' memory, in the order in which they are made: q, k, v, the attention output, the
-// input of the second norm, gate and up, the input of the next layer.
+// Returns the sizes, in elements per token, of the values that a layer saves from forward to
+// backward and that may lie in the gradients' memory. They are in the order in which forward makes
+// them: q, k, v, the attention output, the input of the second norm, gate and up, the input of the
+// next layer.
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, bool segments) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     std::vector<std::int64_t> saved = {attention, m.hidden, 2 * m.intermediate, m.hidden};
@@ -52,15 +54,15 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, bool segments)
     return saved;
 }
 
-// Returns the elements per token saved in memory of their own: copies of q, k, v for segments, and
-// the inputs of qk-norms and post-norms.
+// Returns the elements per token that a layer saves outside the gradients' memory: copies of q, k,
+// v for segments, and the inputs of qk-norms and post-norms.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, bool segments) {
     const std::int64_t qkv = (m.heads + 2 * m.kv_heads) * m.head_dim;
     return (segments ? qkv : 0) + (m.qk_norm ? qkv : 0) + (m.post_norms ? 2 * m.hidden : 0);
 }
 
-// Returns the attention scores of one sequence: each token attends to itself and the tokens before
-// it.
+// Returns the number of attention scores of one sequence: each token attends to itself and to the
+// tokens before it that are in the window.
 double positions_seen(double length, double window) {
     if (window == 0 || window >= length) return length * (length + 1) / 2;
     return window * length - window * (window - 1) / 2;
@@ -81,7 +83,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::int64_t seq_lengt
 FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::int64_t> lengths,
                               std::int64_t frozen) {
     const double products = static_cast<double>(m.layers * layer_products(m) + m.vocab * m.hidden);
-    double tokens = 0, causal = 0, full = 0;  // positions seen, summed over tokens and layers
+    // `causal` and `full`: positions seen, summed over tokens and layers
+    double tokens = 0, causal = 0, full = 0;
     for (const std::int64_t length : lengths) {
         const double whole = static_cast<double>(length);
         tokens += whole;
@@ -91,7 +94,8 @@ FlopsPerToken flops_per_token(const spec::ModelConfig& m, std::span<const std::i
             full += whole * (window > 0 ? std::min(window, whole) : whole);
         }
     }
-    const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);  // q k and p v
+    // FLOPs of q k and p v per position seen
+    const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
     const double kept = 2.0 * static_cast<double>(frozen);
     return {3 * (2 * products + score * causal / tokens) - kept,
             3 * (2 * products + score * full / tokens) - kept};
@@ -105,12 +109,13 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     MemoryBytes bytes;
     const std::int64_t main = main_bytes(spec.precision);
     bytes.weights = count * element;
-    bytes.main_weights = count * (main - element);  // the difference to full precision
+    bytes.main_weights = count * (main - element);  // what full precision takes beyond `weights`
     const std::int64_t moving = count - held.frozen;
-    bytes.gradients = (held.on_gpu ? count : moving) * main;  // a CPU allocates when written
+    // On a CPU, gradients that are never written take no memory
+    bytes.gradients = (held.on_gpu ? count : moving) * main;
     bytes.moments = 2 * moving * main;
-    // With several micro-batches, the gradients' memory is free only for the first; frozen
-    // parameters have no gradients to lend.
+    // The activations may use the gradients' memory only if there is one micro-batch: with several,
+    // that memory is free only for the first. Frozen parameters have no gradients.
     const bool spare = spec.microbatches() == 1 && held.frozen == 0 && !held.on_gpu;
     const std::int64_t none = spare ? m.layers : 0;
     SpareRoom room(m.vocab * m.hidden * main, layer_parameters(m) * main, none);
@@ -126,7 +131,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec
     const std::int64_t block = logits / ((logits + kLogitsBlockBytes - 1) / kLogitsBlockBytes);
     const bool fits = spare && room.take(m.layers, block).has_value();
     const std::int64_t loss = (fits ? 0 : block) + 2 * tokens * m.hidden * element;
-    // ATen's gelu keeps its intermediate results; with segments, whole q, k, v exist for a moment.
+    // Sizes of temporary results: ATen's gelu keeps its own, and segments copy the whole q, k, v.
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;

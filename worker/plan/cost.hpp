@@ -1,4 +1,4 @@
-// Costs of a model by counting: parameters, FLOPs, memory and disk. Pure.
+// Computes the costs of a model by counting: parameters, FLOPs, memory and disk. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace roll::plan {
 
 std::int64_t parameter_count(const spec::ModelConfig& model);
 
-// FLOPs per trained token in a sequence of `seq_length`: forward plus backward (three times
-// forward), with a multiply-add counted as two. `causal` counts only the attention scores that a
+// FLOPs per trained token in a sequence of `seq_length`, of forward and backward together (three
+// times forward). A multiply-add counts as two. `causal` counts only the attention scores that a
 // causal mask leaves, (T + 1) / 2 per token; `full` counts all T, as most published figures do.
-// Neither counts scores outside a window. Only matrix products count; recomputation would not.
-// Gradients of the `frozen` weights (the number of frozen elements in matrix products) are not
-// computed and not counted.
+// Neither counts scores outside a window. Only matrix products count, and recomputed ones do not.
+// For `frozen` elements of weights in matrix products, the gradients are not computed and not
+// counted.
 struct FlopsPerToken {
     double causal = 0;
     double full = 0;
@@ -24,22 +24,23 @@ struct FlopsPerToken {
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::int64_t seq_length,
                               std::int64_t frozen = 0);
 
-// The mean over the tokens of sequences with these lengths that do not attend to each other: sums L
-// (L + 1) / 2 and L^2 over them. REQUIRES: not empty.
+// Returns the mean over the tokens of several sequences that do not attend to each other: sums
+// L (L + 1) / 2 and L^2 over their lengths L. Requires at least one length.
 FlopsPerToken flops_per_token(const spec::ModelConfig& model, std::span<const std::int64_t> lengths,
                               std::int64_t frozen = 0);
 
 // Bytes on one rank that holds the whole model.
 // - `program`: memory of the program with an almost empty model: code, LibTorch, thread stacks. 0
 //   on a GPU, where CUDA's own memory is unknown and left out.
-// - `activations`: saved from forward to backward by `live` micro-batches, without the part that
-//   lies in the gradients' memory (spare_room.hpp: one micro-batch a step, on a CPU).
-// - `workspace`: temporary memory at the peak: at the loss, a block of logits with its input and
-//   output rows; or in a layer's backward, the gradient of its widest product.
-// - `snapshot`: the copy from which a checkpoint is written while training goes on.
+// - `activations`: values saved from forward to backward by `live` micro-batches, without those
+//   that lie in the gradients' memory (spare_room.hpp: with one micro-batch per step, on a CPU).
+// - `workspace`: temporary memory at the peak. That is at the loss, for a block of logits with its
+//   input and output rows, or in a layer's backward, for the gradient of its widest product.
+// - `snapshot`: the copy from which a checkpoint is written while training continues.
 struct MemoryBytes {
     std::int64_t weights = 0;
-    std::int64_t main_weights = 0;  // copy that the optimizer updates, beyond `weights`
+    // What the weights that the optimizer updates take beyond `weights`
+    std::int64_t main_weights = 0;
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
     std::int64_t activations = 0;
@@ -52,8 +53,9 @@ struct MemoryBytes {
     }
 };
 struct Held {
-    int live = 1;             // micro-batches
-    std::int64_t frozen = 0;  // elements; no moments, and no gradients on a CPU
+    int live = 1;  // number of micro-batches whose activations are held at once
+    // Number of frozen elements; they have no moments, and no gradients on a CPU
+    std::int64_t frozen = 0;
     bool on_gpu = false;
 };
 MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,

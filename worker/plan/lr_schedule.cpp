@@ -7,7 +7,7 @@
 namespace roll::plan {
 namespace {
 
-// Returns 1 at ratio 0 and 0 at ratio 1.
+// Returns half a cosine wave: 1 at ratio 0, 0 at ratio 1.
 double falling_cosine(double ratio) { return 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0); }
 
 double wsd_share(spec::WsdDecay decay, double ratio) {
@@ -20,7 +20,8 @@ double wsd_share(spec::WsdDecay decay, double ratio) {
     return 0;
 }
 
-// Returns the fraction of lr - min_lr that remains after `done` updates, past the warm-up.
+// Returns the fraction of lr - min_lr that remains after `done` updates. Requires that the warm-up
+// is over.
 double share_left(const spec::OptimizerSpec& spec, double decay_steps, double done) {
     const auto warmup = static_cast<double>(spec.warmup_steps);
     const double ratio = (done - warmup) / (decay_steps - warmup);

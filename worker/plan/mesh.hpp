@@ -1,8 +1,8 @@
-// Coordinates of a rank in the mesh, and the process groups along its axes. Pure arithmetic, no
-// torch.
+// Computes a rank's coordinates in the mesh, and the process groups along its axes. Pure
+// arithmetic, no torch.
 //
-// Ranks are numbered through tp first, then cp, dp, pp (Megatron's order), so neighbours on a node
-// share a layer. ep is not an axis of the mesh: it divides dp.
+// Ranks are numbered along tp first, then cp, dp, pp (Megatron's order), so neighbours on a node
+// share a layer. ep is not an axis of the mesh, because it divides dp.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ struct Place {
 
 class Mesh {
   public:
-    // Fails with InvalidArgument if an axis is below 1 or their product is not `world_size`; the
-    // message names the numbers.
+    // Makes the mesh. Fails with InvalidArgument if an axis is below 1 or their product is not
+    // `world_size`; the message names the numbers.
     static Result<Mesh> make(const spec::ParallelSpec& parallel, int world_size);
 
     int world_size() const { return tp_ * cp_ * dp_ * pp_; }
@@ -34,7 +34,7 @@ class Mesh {
     Place place(int rank) const;
     int rank(const Place& place) const;
 
-    // Returns the ranks that differ from `rank` only in `axis`, ordered along it, `rank` included.
+    // Returns `rank` and the ranks that differ from it only in `axis`, ordered along `axis`.
     std::vector<int> group(int rank, Axis axis) const;
 
   private:

@@ -15,9 +15,9 @@ tl::unexpected<Error> wrong(int rank, const Op& op, const std::string& what) {
                 "rank " + std::to_string(rank) + ", " + to_string(op) + ": " + what);
 }
 
-// Checks that each op occurs once, forward before backward-input before backward-weight.
+// Checks one rank: each op occurs once, forward before backward-input before backward-weight.
 std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
-    std::map<std::tuple<int, int>, int> done;  // (chunk, microbatch) -> halves done
+    std::map<std::tuple<int, int>, int> done;  // (chunk, microbatch) -> number of ops done
     for (const Op& op : s.ranks[rank]) {
         if (op.chunk < 0 || op.chunk >= s.vp || op.microbatch < 0 ||
             op.microbatch >= s.microbatches)
@@ -66,13 +66,13 @@ class Simulation {
 
   private:
     struct Message {
-        int stage;  // of the sender
+        int stage;  // stage of the sender
         int microbatch;
         double time;
     };
 
-    // Runs `op` if its input has arrived, else returns false. Fails if another message is first in
-    // its channel.
+    // Runs `op` and returns true, or returns false if its input has not arrived. Fails if another
+    // message is first in its channel.
     Result<bool> step(int rank, const Op& op) {
         const int stage = op.chunk * s_.pp + rank, stages = s_.pp * s_.vp;
         const int towards = op.kind == OpKind::Forward ? 1 : -1;
@@ -100,7 +100,7 @@ class Simulation {
     const std::array<double, 3> costs_;
     std::vector<int> next_, live_;
     std::vector<double> clock_;
-    std::map<std::tuple<int, int, int>, std::deque<Message>> channels_;  // from, to, direction
+    std::map<std::tuple<int, int, int>, std::deque<Message>> channels_;  // key: from, to, direction
     ScheduleReport report_;
 };
 

@@ -1,12 +1,12 @@
-// Offsets, in the gradients' memory, for the activations that the first micro-batch of a step
-// saves.
+// Computes offsets in the gradients' memory at which the first micro-batch of a step saves its
+// activations.
 //
 // In a step, a layer's gradients are first written when that micro-batch's backward reaches the
 // layer; until then their memory is free. So layer i may save its activations in the gradient
-// memory of the layers before it, because its backward has used them before it reaches those
-// layers. The loss may use any of this memory for its temporary buffers.
-// Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at them;
-// the plan subtracts the bytes that fit here from the memory it reports.
+// memory of the layers before it, because its backward has used the activations before backward
+// reaches those layers. The loss may use all of this memory for its temporary buffers.
+// Pure: computes offsets in bytes only. worker/train/model/saved_room.hpp makes tensors at these
+// offsets; the plan subtracts the bytes that fit here from the memory it reports.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class SpareRoom {
 
     void clear() { used_ = begin_; }
 
-    // Returns the offset for `bytes` of layer `layer` (the loss: layer = layers), or nullopt if
-    // they do not fit. Blocks follow one another.
+    // Places `bytes` of data of one layer behind the previous block. Returns the offset, or nullopt
+    // if they do not fit. `layer` equal to the number of layers stands for the loss.
     std::optional<std::int64_t> take(std::int64_t layer, std::int64_t bytes) {
         const std::int64_t place = (used_ + kAlignment - 1) / kAlignment * kAlignment;
         if (layer > layers_ || place + bytes > begin_ + layer * layer_bytes_) return std::nullopt;
@@ -36,7 +36,8 @@ class SpareRoom {
     }
 
   private:
-    static constexpr std::int64_t kAlignment = 64;  // a cache line, and an AVX-512 register
+    // Size of a cache line and of an AVX-512 register
+    static constexpr std::int64_t kAlignment = 64;
 
     std::int64_t begin_;
     std::int64_t layer_bytes_;
