@@ -1,4 +1,5 @@
-// The files that a job trains on, as tokens. The tail of each file is held out for validation.
+// The files that a job trains on, as tokens. A part at the end of each file is held out for
+// validation.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,15 @@
 
 namespace roll::data {
 
-// Where windows, and a file's held-out tail, may begin: at any token, or only at the start of a
-// document.
+// The places at which windows, and a file's held-out tail, may begin: at any token, or only at the
+// start of a document.
 enum class Cut { Anywhere, BetweenDocuments };
 
 struct CorpusFile {
-    std::string name;  // for messages, as in the job file
+    std::string name;  // name in the job file, for messages
     TokenFile file;
     Tokens train;
-    Tokens valid;  // the tail; may be empty
+    Tokens valid;  // the held-out tail; may be empty
 };
 
 // A token file and its name for messages.
@@ -29,13 +30,14 @@ struct NamedTokens {
 
 class Corpus {
   public:
-    // The held-out tail of each file is round(valid_fraction * its size) tokens, less the part of a
-    // document that it would cut. Fails with InvalidArgument, in one sentence, if a file has no
-    // tokens, or if no file has enough to train on: seq_length + 1 tokens, or one document.
+    // Makes a corpus. The held-out tail of each file is round(valid_fraction * its size) tokens;
+    // with Cut::BetweenDocuments it begins at the next document. Fails with InvalidArgument if a
+    // file has no tokens, or if no file has enough left to train on: seq_length + 1 tokens, or with
+    // Cut::BetweenDocuments one document. The error message is one sentence.
     static Result<Corpus> make(std::vector<NamedTokens> files, double valid_fraction,
                                std::int64_t seq_length, Cut cut = Cut::Anywhere);
 
-    // Makes a corpus that is held out completely. Fails with InvalidArgument if a file has no
+    // Makes a corpus of which everything is held out. Fails with InvalidArgument if a file has no
     // tokens.
     static Result<Corpus> held_out(std::vector<NamedTokens> files, Cut cut = Cut::Anywhere);
 

@@ -8,7 +8,8 @@ namespace roll::data {
 namespace {
 
 constexpr std::size_t kBlocks = 64, kBlock = std::size_t{256} << 10U;
-constexpr std::size_t kPiece = std::size_t{64} << 20U;  // bytes hashed between two calls of go_on
+// Number of bytes hashed between two calls of go_on
+constexpr std::size_t kPiece = std::size_t{64} << 20U;
 
 }  // namespace
 
@@ -16,7 +17,7 @@ std::string sample_hash(std::span<const std::byte> bytes) {
     if (bytes.size() <= kBlocks * kBlock) return to_hex(hash64(bytes));
     Hash64 hash;
     const std::size_t last = bytes.size() - kBlock;
-    for (std::size_t i = 0; i < kBlocks; ++i)  // no product overflows below 2^58 bytes
+    for (std::size_t i = 0; i < kBlocks; ++i)  // no product overflows for sizes below 2^58 bytes
         hash.add(bytes.subspan(last * i / (kBlocks - 1), kBlock));
     const std::uint64_t size = bytes.size();
     hash.add(std::as_bytes(std::span(&size, 1)));

@@ -5,7 +5,8 @@
 namespace roll::data {
 namespace {
 
-constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;  // bounds the list of documents
+// Tokens scanned at a time; limits the list of documents
+constexpr std::size_t kTokensAtOnce = std::size_t{1} << 26U;
 
 bool has_target(const Tokens& document, const LearnRules& rules) {
     if (!rules.completions) return document.size() > 1;
@@ -17,13 +18,13 @@ bool has_target(const Tokens& document, const LearnRules& rules) {
 }  // namespace
 
 LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
-    // A window that begins anywhere reads a document to its end.
+    // Only windows that begin at a document cut a long one; other windows continue in it.
     const bool cuts = corpus.cut() == Cut::BetweenDocuments;
     const std::size_t most = static_cast<std::size_t>(rules.seq_length) + 1;
     LearnedDocuments counts;
     for (const CorpusFile& file : corpus.files()) {
         const std::size_t size = file.train.size();
-        std::size_t begin = 0;  // of the current document
+        std::size_t begin = 0;  // first token of the current document
         const auto count = [&](std::size_t end) {
             const std::size_t length = end - begin, seen = cuts ? std::min(length, most) : length;
             ++counts.documents;
@@ -36,7 +37,8 @@ LearnedDocuments count_learned(const Corpus& corpus, const LearnRules& rules) {
             begin = end;
         };
         for (std::size_t at = 0; at < size; at += kTokensAtOnce) {
-            // starts_within excludes its first token, which may begin a document except at 0.
+            // starts_within excludes its first token, which may begin a document unless it is token
+            // 0.
             const std::size_t from = at == 0 ? 0 : at - 1;
             for (const std::size_t start :
                  file.file.starts_within(from, std::min(at + kTokensAtOnce, size)))

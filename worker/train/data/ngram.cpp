@@ -6,7 +6,7 @@
 namespace roll::data {
 namespace {
 
-// Returns the Kneser-Ney discount, from the numbers of counts equal to 1 and to 2.
+// Returns the Kneser-Ney discount n1 / (n1 + 2 n2), where n1 counts are 1 and n2 are 2.
 double discount_of(const std::vector<std::uint32_t>& counts) {
     double once = 0, twice = 0;
     for (const std::uint32_t count : counts) {
@@ -16,7 +16,7 @@ double discount_of(const std::vector<std::uint32_t>& counts) {
     return once > 0 ? once / (once + 2 * twice) : 0.5;
 }
 
-// p = max(count - d, 0) / total + d * kinds / total * lower
+// Returns max(count - d, 0) / total + d * kinds / total * lower, where d is the discount.
 double interpolate(std::uint32_t count, std::uint32_t total, std::uint32_t kinds, double discount,
                    double lower) {
     if (total == 0) return lower;

@@ -1,5 +1,5 @@
-// A baseline for trained models: an order-2 byte model, which predicts each byte from the two
-// before it. Interpolated Kneser-Ney with one absolute discount per order, n1 / (n1 + 2 n2),
+// A baseline for trained models: an order-2 byte model, which predicts each byte from the two bytes
+// before it. It is interpolated Kneser-Ney with one absolute discount per order, n1 / (n1 + 2 n2),
 // estimated on the training text. Lower orders count the contexts in which a byte occurred; below
 // them all 256 bytes are equally likely. Nothing is tuned on the held-out text.
 #pragma once
@@ -14,17 +14,18 @@ namespace roll::data {
 
 class NgramModel {
   public:
-    // Counts the training part of every file. Memory: 16 bytes * (distinct bytes)^3 at most.
+    // Counts the training part of every file. Takes at most 16 bytes * (distinct bytes)^3 of
+    // memory.
     explicit NgramModel(const Corpus& corpus);
 
     // Returns p(byte | the two bytes before it).
     double probability(std::uint8_t before2, std::uint8_t before1, std::uint8_t byte) const;
 
   private:
-    // One context: the sum of its counts and the number of bytes with a count.
+    // The counts in one context, summed up.
     struct Row {
         std::uint32_t total = 0;  // sum of the counts
-        std::uint32_t kinds = 0;  // bytes with a count
+        std::uint32_t kinds = 0;  // number of bytes with a count above 0
     };
     double unigram(std::uint8_t byte) const;
     double bigram(std::size_t b1, std::uint8_t byte) const;
@@ -32,18 +33,19 @@ class NgramModel {
         return (a * size_ + b) * size_ + c;
     }
 
-    std::array<int, 256> code_{};       // index of a byte; -1: not in the training text
-    std::size_t size_ = 0;              // distinct bytes
+    std::array<int, 256> code_{};       // index of each byte; -1 if it is not in the training text
+    std::size_t size_ = 0;              // number of distinct bytes
     std::vector<std::uint32_t> three_;  // counts of byte triples
-    std::vector<std::uint32_t> two_;    // number of bytes seen before a pair
-    std::vector<std::uint32_t> one_;    // number of bytes seen before a byte
+    std::vector<std::uint32_t> two_;  // for each pair, the number of distinct bytes seen before it
+    std::vector<std::uint32_t> one_;  // for each byte, the number of distinct bytes seen before it
     std::vector<Row> rows3_, rows2_;
     Row row1_;
-    std::array<double, 4> discount_{};  // by order 1, 2, 3
+    std::array<double, 4> discount_{};  // by order, 1 to 3
 };
 
-// Returns the mean of -log2 p over every byte that the windows predict. The two bytes before it are
-// taken from the file where it has them, even outside the window. REQUIRES: are_bytes(windows).
+// Returns the mean of -log2 p over every byte that the windows predict. The two bytes before a byte
+// are taken from the file, even outside the window, unless the file begins there. Requires
+// are_bytes(windows).
 double valid_bits_per_byte(const NgramModel& model, const std::vector<Window>& windows);
 
 bool are_bytes(const std::vector<Window>& windows);

@@ -20,14 +20,18 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockAgain = 50ms;
-constexpr int kLookEvery = 5;  // report the lock holder's progress at every 5th try
-constexpr std::size_t kTogetherMax = 16 << 20;  // bytes of text, plus one slice
-constexpr int kRules = 1;  // version of slices and documents; part of the token files' names
+constexpr int kLookEvery = 5;  // number of tries of the lock per report of its holder's progress
+// Bytes of text encoded at a time; one slice may exceed this
+constexpr std::size_t kTogetherMax = 16 << 20;
+// Version of the rules that cut text into slices and documents; part of the token files' names, so
+// that a change of the rules makes new files
+constexpr int kRules = 1;
 
-// A file lock, held until this is destroyed or the process ends.
+// A file lock, which is held until this is destroyed or the process ends.
 class FileLock {
   public:
-    // Returns nullopt if `goes_on`, called at each try, returned false.
+    // Waits for the lock and calls `goes_on` at each try. Returns nullopt if `goes_on` returned
+    // false.
     static Result<std::optional<FileLock>> take(const fs::path& path,
                                                 const std::function<bool(int)>& goes_on) {
         FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -68,7 +72,7 @@ Result<Stamp> stamp_of(const fs::path& source) {
     return Stamp{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Returns everything besides the text that the tokens depend on.
+// Returns everything that the tokens depend on besides the text.
 Json rules_of(const PrepareOptions& options) {
     Json key{{"rules", kRules},
              {"tokenizer", options.tokenizer},
@@ -82,8 +86,8 @@ Json rules_of(const PrepareOptions& options) {
     return key;
 }
 
-// The name contains a hash of everything that the tokens depend on, so that two token files of one
-// source can coexist.
+// Returns the name of the token file. It contains a hash of everything that the tokens depend on,
+// so that two token files of one source can coexist.
 std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOptions& options) {
     Json key = rules_of(options);
     key["source"] = source.string();
@@ -92,13 +96,14 @@ std::string name_of(const fs::path& source, const Stamp& stamp, const PrepareOpt
     return source.stem().string() + "-" + to_hex(hash64(key.dump()));
 }
 
-// Chooses as Megatron's preprocess_data does, except that completions need negative numbers.
+// Returns the type that Megatron's preprocess_data chooses, except that completions need negative
+// numbers.
 TokenType type_for(std::uint32_t vocab, const EncodeRules& rules) {
     return vocab < 65500 && !rules.completions ? TokenType::Uint16 : TokenType::Int32;
 }
 
-// Encodes the next slices in parallel, one per thread. Takes fewer if lines are very long, because
-// encoding a line takes about thirty times its size in memory.
+// Encodes the next slices in parallel, one per thread. Takes fewer slices if lines are very long,
+// because encoding a line takes about thirty times its size in memory.
 std::vector<Encoded> encode_next(const TextSource& text, std::size_t begin, int threads) {
     std::vector<std::size_t> bounds = {begin};
     while (std::ssize(bounds) <= threads && bounds.back() < text.size() &&
@@ -120,7 +125,7 @@ tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
                     "; correct it, or set data.on_bad_line to skip to leave such lines out");
 }
 
-// Returns false if told to stop.
+// Writes the tokens of the whole text. Returns false if told to stop.
 Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWriter& writer,
                        const PrepareOptions& options, const GoOn& go_on) {
     auto sync_due = std::chrono::steady_clock::now() + options.sync_every;
@@ -143,8 +148,8 @@ Result<bool> write_all(const TextSource& text, const fs::path& source, TokenWrit
     return true;
 }
 
-// Waits for the rank or job that is tokenizing this source. Reports its progress as this rank's
-// own, so that waiting ranks do not seem to hang.
+// Waits for the rank or job that is tokenizing this source. Reports the progress of that rank or
+// job as this rank's own, so that this rank does not seem to hang.
 Result<std::optional<FileLock>> take_turn(const fs::path& base, std::int64_t size,
                                           const GoOn& go_on) {
     PrepareProgress others{0, static_cast<std::uint64_t>(size)};
@@ -166,13 +171,13 @@ bool is_there(const fs::path& path) {
 
 fs::path with(const fs::path& base, const char* suffix) { return fs::path(base) += suffix; }
 
-// One text to be made into a token file.
+// A text to make into a token file.
 struct Work {
     const fs::path& source;
     const tokenizer::Tokenizer& tokenizer;
     const PrepareOptions& options;
     const GoOn& go_on;
-    fs::path base;  // path of the token file without .bin
+    fs::path base;  // path of the token file without ".bin"
     Stamp stamp;
     std::string samples;  // sample_hash of the text
 
@@ -185,8 +190,9 @@ struct Work {
 
 enum class Made { No, Yes, OfAnotherText };
 
-// A token file without a record was made by an earlier version. Its name, which depends on the
-// text's size and time, is then the only evidence.
+// Returns whether the token file exists and was made from this text. A token file without a record
+// comes from an earlier version. It counts as made from this text, because its name depends on the
+// text's size and time.
 Result<Made> is_made(const Work& work) {
     if (!is_there(with(work.base, ".idx"))) return Made::No;
     ROLL_TRY(const auto record, read_record(work.base));
@@ -194,7 +200,8 @@ Result<Made> is_made(const Work& work) {
     return other ? Made::OfAnotherText : Made::Yes;
 }
 
-// Writes the record of a complete token file. `text_hash` 0 means unknown.
+// Writes the record of a complete token file. Returns false if told to stop. `text_hash` 0 means
+// unknown.
 Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
     ROLL_TRY(const MappedFile bin, MappedFile::open(with(work.base, ".bin")));
     const auto hash = whole_hash(bin.bytes(), work.go_on);
@@ -205,7 +212,7 @@ Result<bool> record_tokens(const Work& work, std::uint64_t text_hash) {
     return true;
 }
 
-// Returns false if told to stop.
+// Makes the token file. Returns false if told to stop.
 Result<bool> make(const Work& work) {
     const EncodeRules rules = work.rules();
     ROLL_TRY(const TextSource text, TextSource::open(work.source, work.tokenizer, rules));
@@ -226,12 +233,13 @@ Result<bool> make(const Work& work) {
     return true;
 }
 
-// Returns nullopt if told to stop.
+// Makes the token file, or waits until another process has made it. Returns nullopt if told to
+// stop.
 Result<std::optional<Prepared>> make_or_wait(const Work& work) {
     ROLL_TRY_VOID(make_directories(work.options.directory));
     ROLL_TRY(const auto lock, take_turn(work.base, work.stamp.size, work.go_on));
     if (!lock) return std::optional<Prepared>();
-    ROLL_TRY(const Made made, is_made(work));  // by the previous lock holder
+    ROLL_TRY(const Made made, is_made(work));  // the previous lock holder may have made it
     if (made == Made::OfAnotherText) {
         std::error_code ignored;
         fs::remove(with(work.base, ".idx"), ignored);

@@ -1,14 +1,14 @@
-// Maps a sample's index to its tokens: a pure function of the seed and the index. So the order of
-// the data does not depend on the layout, and a resumed run starts anywhere in O(1).
+// Maps a sample's index to its tokens. The mapping is a pure function of the seed and the index, so
+// the order of the data does not depend on the layout, and a resumed run starts anywhere in O(1).
 //
 // A file of n training tokens holds floor((n - 1) / seq_length) windows; a window is seq_length
 // inputs and as many targets, shifted by one. A data epoch visits every window of every file once,
-// in an order drawn for that epoch. The remainder of the file's length gives an offset, also drawn
-// per epoch, by which its windows are shifted.
+// in an order drawn for that epoch. In each epoch all windows of a file are shifted by an offset,
+// drawn from 0 to the number of tokens that the windows leave over.
 //
 // If the corpus is cut between documents, a window holds whole consecutive documents, as many as
-// fit into seq_length inputs (a longer document is truncated). These windows are computed once and
-// visited in the same way.
+// fit into seq_length inputs (a longer document is truncated). These windows are computed once;
+// each epoch visits them in an order drawn for it.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace roll::data {
 
-// A bijection of [0, size) selected by the key: a Feistel network, repeated until the result is
-// below `size`.
+// A bijection of [0, size) selected by the key. It is a Feistel network, repeated until the result
+// is below `size`.
 class Permutation {
   public:
     Permutation(std::uint64_t size, std::uint64_t key);
-    std::uint64_t operator()(std::uint64_t index) const;  // index < size
+    std::uint64_t operator()(std::uint64_t index) const;  // requires index < size
 
   private:
     std::uint64_t encrypt(std::uint64_t value) const;
@@ -32,40 +32,44 @@ class Permutation {
     int half_bits_;
 };
 
-// A range of a corpus file's tokens: inputs are all except the last, targets all except the first.
+// A range of a corpus file's tokens. Inputs are all tokens except the last, targets all except the
+// first.
 struct Window {
-    const CorpusFile* file = nullptr;  // its corpus must outlive this
-    std::size_t begin = 0;             // index in all of the file's tokens
+    const CorpusFile* file = nullptr;  // the corpus that holds the file must outlive this
+    std::size_t begin = 0;             // its first token, as an index in the whole file
     std::size_t size = 0;
 
     Tokens tokens() const { return file->file.tokens().subspan(begin, size); }
 
-    // Returns the offsets in the window at which documents begin, ascending, without offset 0.
+    // Returns the offsets within the window at which documents begin, ascending, without offset 0.
     std::vector<std::size_t> document_starts() const;
 };
 
 class Sampler {
   public:
-    // `corpus` must outlive this and hold at least one window.
+    // Requires that `corpus` outlives this and holds at least one window.
     Sampler(const Corpus& corpus, std::int64_t seq_length, std::uint64_t seed);
 
-    std::uint64_t windows() const { return starts_.back(); }  // per data epoch
+    std::uint64_t windows() const { return starts_.back(); }  // number of windows per data epoch
 
-    // Returns a window of seq_length + 1 tokens, or at most that many if cut between documents.
+    // Returns a window of seq_length + 1 tokens, or of at most that many if the corpus is cut
+    // between documents.
     Window sample(std::uint64_t index) const;
 
   private:
     const Corpus& corpus_;
     std::int64_t seq_length_;
     std::uint64_t seed_;
-    std::vector<std::uint64_t> starts_;  // first window of each file; then the total
-    std::vector<Window> packed_;         // all windows, if cut between documents
+    // Index of each file's first window, then the number of windows
+    std::vector<std::uint64_t> starts_;
+    std::vector<Window> packed_;  // all windows, if the corpus is cut between documents
 };
 
-// Returns the held-out tails as windows, in order. Each holds its inputs plus one token. If the
-// corpus is cut anywhere, they are consecutive runs of seq_length inputs (the last of a file may be
-// shorter), so every token of a tail except its first is predicted exactly once, from the tokens
-// before it in its window. Otherwise they hold whole documents, like a Sampler's.
+// Returns the held-out tails as windows, in order. Each window holds its inputs plus one token. If
+// the corpus is cut anywhere, the windows of a tail are consecutive runs of seq_length inputs (the
+// last one may be shorter). Then every token of a tail except its first is predicted exactly once,
+// from the tokens before it in its window. Otherwise the windows hold whole documents, like a
+// Sampler's.
 std::vector<Window> valid_windows(const Corpus& corpus, std::int64_t seq_length);
 
 }  // namespace roll::data

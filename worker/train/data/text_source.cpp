@@ -10,17 +10,18 @@
 namespace roll::data {
 namespace {
 
-constexpr std::size_t kContext = 256;  // bytes of text around a cut that is checked
-constexpr int kTriesMax = 16;          // cuts tried
+// Bytes of text before and after a cut with which the cut is checked
+constexpr std::size_t kContext = 256;
+constexpr int kTriesMax = 16;  // maximum number of cuts tried per kind
 constexpr std::uint64_t kLineMax = 1ULL << 30;
-constexpr std::size_t kQuoted = 1 << 20;  // bytes of a bad line that are kept
+constexpr std::size_t kQuoted = 1 << 20;  // maximum number of bytes kept of a bad line
 
 std::string mib(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-// Returns the JSON object in a line, or an error with the reason.
+// Returns the JSON object in a line. Fails with the reason why there is none.
 Result<Json> object_of(std::string_view line) {
     if (line.size() > kLineMax)
         return fail(ErrorCode::InvalidArgument,
@@ -54,15 +55,15 @@ TextSource::TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, E
       tokenizer_(&tokenizer),
       rules_(std::move(rules)) {}
 
-// Returns up to kContext bytes of text that end at `at`, starting at a whole character.
+// Returns the text before `at`: up to kContext bytes, starting at a whole character.
 std::string_view TextSource::before(std::size_t at) const {
     std::size_t begin = at - std::min(at, kContext);
     while (begin < at && continues_character(text_[begin])) ++begin;
     return text_.substr(begin, at - begin);
 }
 
-// Returns true if the tokens of the text before `at` stay the same when it is encoded together with
-// the text after it.
+// Returns true if the tokens of the text before `at` stay the same when that text is encoded
+// together with the text after it.
 bool TextSource::is_token_boundary(std::size_t at) const {
     const std::string_view left = before(at);
     std::size_t end = std::min(at + kContext, text_.size());
@@ -73,8 +74,8 @@ bool TextSource::is_token_boundary(std::size_t at) const {
     return all.size() > ids.size() && std::equal(ids.begin(), ids.end(), all.begin());
 }
 
-// Returns a cut after a line's end if there is one, else before a space between words, else between
-// two characters.
+// Returns where to end a slice, at most at `limit`: after the end of a line if possible, else
+// before a space between words, else between two characters.
 std::size_t TextSource::cut_before(std::size_t limit, std::size_t begin) const {
     const std::size_t low = begin + (limit - begin) / 2;
     const auto word_at = [&](std::size_t i) { return i < text_.size() && !is_space(text_[i]); };
@@ -109,7 +110,7 @@ void TextSource::end_document(std::size_t document_begin, Encoded& encoded) cons
 }
 
 // Encodes prompt and completion separately. The tokens that the tokenizer adds before a text belong
-// to the prompt; those that it adds after a text are learned.
+// to the prompt and are context only; those that it adds after a text are learned.
 void TextSource::encode_pair(const std::string& prompt, const std::string& completion,
                              std::vector<std::uint32_t>& ids) const {
     const tokenizer::Surroundings around =
@@ -123,7 +124,7 @@ void TextSource::encode_pair(const std::string& prompt, const std::string& compl
     ids.insert(ids.end(), around.after.begin(), around.after.end());
 }
 
-// Returns false if there is nothing to learn.
+// Encodes a document. Returns false if there is nothing to learn from it.
 Result<bool> TextSource::encode_document(std::string_view line,
                                          std::vector<std::uint32_t>& ids) const {
     ROLL_TRY(const Json object, object_of(line));
@@ -149,7 +150,7 @@ void TextSource::encode_line(std::string_view line, Encoded& encoded) const {
         end_document(begin, encoded);
 }
 
-// Same, but reports a document that does not fit in memory as a bad line.
+// Encodes a line. A document that does not fit in memory is reported as a bad line.
 void TextSource::encode_line_within_memory(std::string_view line, Encoded& encoded) const {
     const std::uint64_t lines = encoded.lines;
     const std::size_t ids = encoded.ids.size();
@@ -169,9 +170,9 @@ std::uint64_t TextSource::hash_of(std::size_t begin, std::size_t end) const {
     return hash64(text_.substr(begin, end - begin));
 }
 
-// A slice inside a .txt is encoded together with a little text before it, whose tokens are then
-// dropped. So its first word is not encoded as the start of a text. The tokenizer's added tokens go
-// only around the whole text.
+// Encodes a slice. A slice inside a .txt is encoded together with a little text before it, whose
+// tokens are then dropped, so that its first word is not encoded as the start of a text. The
+// tokenizer's added tokens go only around the whole text.
 Encoded TextSource::encode(std::size_t begin, std::size_t end) const {
     Encoded encoded;
     encoded.end = end;

@@ -1,4 +1,4 @@
-// A text file in slices that are encoded separately: a .txt is one document of any length, a .jsonl
+// A text file in slices that are encoded separately. A .txt is one document of any length, a .jsonl
 // has one document per line. The end of a slice depends only on its begin, the text and the
 // tokenizer.
 #pragma once
@@ -17,45 +17,46 @@ namespace roll::data {
 
 struct EncodeRules {
     bool json_lines = false;
-    std::string field = "text";  // key in a line's object
-    bool completions = false;    // a document is a prompt (context) and a completion
+    std::string field = "text";  // key of the text in a line's object
+    bool completions = false;    // true: a document is a prompt (context only) and a completion
     std::string prompt_field = "prompt", completion_field = "completion";
-    bool add_special = true;            // the tokens that the tokenizer adds around a text
-    std::int64_t end_token = -1;        // appended to a document without it; -1: none
-    std::size_t slice_bytes = 1 << 20;  // approximate
+    bool add_special = true;      // true: add the tokens that the tokenizer puts around a text
+    std::int64_t end_token = -1;  // appended to a document that does not end with it; -1: none
+    std::size_t slice_bytes = 1 << 20;  // approximate size of a slice
 };
 
 struct BadLine {
-    std::uint64_t line = 0;  // from 1; in an Encoded, relative to the slice
+    std::uint64_t line = 0;  // line number from 1; in an Encoded, relative to the slice
     std::string reason;
-    std::string_view text = {};  // the line, cut to 1 MiB; empty if unavailable
+    std::string_view text = {};  // the line, cut to 1 MiB; empty if not available
 };
 
 // The tokens of one slice.
 struct Encoded {
-    std::size_t end = 0;          // offset in the file
-    std::uint64_t text_hash = 0;  // of the slice's bytes
+    std::size_t end = 0;          // offset in the file at which the slice ends
+    std::uint64_t text_hash = 0;  // hash of the slice's bytes
     std::uint64_t lines = 0;
-    std::vector<std::uint32_t> ids;          // context-only ones encoded as in tokens.hpp
-    std::vector<std::size_t> document_ends;  // positions in ids
+    std::vector<std::uint32_t> ids;  // token ids; context-only ones are stored as ~id (tokens.hpp)
+    std::vector<std::size_t> document_ends;  // positions in `ids`
     std::vector<BadLine> bad;
 };
 
 class TextSource {
   public:
-    // Errors name the path. `tokenizer` must outlive this.
+    // Opens a text. Errors name the path. `tokenizer` must outlive this.
     static Result<TextSource> open(const std::filesystem::path& path,
                                    const tokenizer::Tokenizer& tokenizer, EncodeRules rules);
 
     std::size_t size() const { return text_.size(); }
 
-    // Returns the end of the slice that starts at `begin`. REQUIRES: begin < size().
+    // Returns the end of the slice that starts at `begin`. Requires begin < size().
     std::size_t slice_end(std::size_t begin) const;
 
-    // Thread-safe.
+    // Encodes the slice [begin, end). Thread-safe.
     Encoded encode(std::size_t begin, std::size_t end) const;
 
-    std::uint64_t hash_of(std::size_t begin, std::size_t end) const;  // of the slice's bytes
+    // Returns the hash of the slice's bytes
+    std::uint64_t hash_of(std::size_t begin, std::size_t end) const;
 
   private:
     TextSource(MappedFile file, const tokenizer::Tokenizer& tokenizer, EncodeRules rules);

@@ -54,8 +54,8 @@ Result<TokenFile> TokenFile::open_indexed(const fs::path& bin) {
     return file;
 }
 
-// Layout: magic 9, version u64, type u8, S u64, D u64; then S lengths i32, S offsets i64, D
-// documents i64.
+// Reads the .idx: magic 9 bytes, version u64, type u8, S u64, D u64; then S lengths i32, S offsets
+// i64, D document starts i64.
 Result<void> TokenFile::read_index(const fs::path& path) {
     const std::span<const std::byte> index = index_->bytes();
     if (index.size() < kIndexHeader || std::memcmp(index.data(), kIndexMagic, 9) != 0)
@@ -96,7 +96,8 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     return {};
 }
 
-// Returns the index of a document's first token; the number of tokens if it has no sequence.
+// Returns the index of a document's first token; the number of tokens if the document has no
+// sequence.
 std::size_t TokenFile::document_start(std::size_t document) const {
     const std::span<const std::byte> index = index_->bytes();
     const auto sequence = load<std::uint64_t>(index, kIndexHeader + 12 * sequences_ + 8 * document);
@@ -107,7 +108,8 @@ std::size_t TokenFile::document_start(std::size_t document) const {
 std::vector<std::size_t> TokenFile::starts_within(std::size_t begin, std::size_t end) const {
     std::vector<std::size_t> starts;
     if (!index_) return starts;
-    std::size_t low = 0, high = documents_;  // first document that starts after begin
+    // Searches for the first document that starts after `begin`
+    std::size_t low = 0, high = documents_;
     while (low < high) {
         const std::size_t middle = low + (high - low) / 2;
         document_start(middle) > begin ? high = middle : low = middle + 1;

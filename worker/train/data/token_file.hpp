@@ -1,6 +1,6 @@
 // Token files, memory-mapped: either a text whose bytes are the tokens, or Megatron's indexed
-// dataset: a .bin of consecutive tokens with an .idx of sequences and documents. Opening does not
-// read the tokens.
+// dataset, which is a .bin of consecutive tokens with an .idx of sequences and documents. Opening a
+// file does not read its tokens.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +41,14 @@ class TokenFile {
     Tokens tokens_;
     std::size_t documents_ = 1;
     std::size_t sequences_ = 0;
-    std::size_t element_ = 1;  // bytes per token
+    std::size_t element_ = 1;  // number of bytes per token
 };
 
 // Returns the path of the .idx of a .bin.
 std::filesystem::path index_of(const std::filesystem::path& bin);
 
-// The header of an .idx; the arrays after it are not aligned.
-constexpr char kIndexMagic[] = "MMIDIDX\0";  // with the literal's own terminator: 9 bytes
+// An .idx begins with a header. The arrays after it are not aligned.
+constexpr char kIndexMagic[] = "MMIDIDX\0";  // the literal's own terminator counts: 9 bytes
 constexpr std::size_t kIndexHeader = 34;
 constexpr std::uint64_t kIndexVersion = 1;
 

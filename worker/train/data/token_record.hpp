@@ -1,5 +1,5 @@
-// Describes the origin of a token file: BASE.made next to BASE.bin, JSON (roll.tokens/1). Roll uses
-// it to find a token file whose text is gone, and to detect changes of either file.
+// The origin of a token file: BASE.made next to BASE.bin, JSON (roll.tokens/1). Roll uses it to
+// find a token file whose text is gone, and to detect changes of either file.
 #pragma once
 
 #include <filesystem>
@@ -16,25 +16,26 @@ namespace roll::data {
 
 struct TokenRecord {
     std::string source;          // absolute path of the text
-    Json rules;                  // everything else that the tokens depend on
+    Json rules;                  // everything else on which the tokens depend
     std::string source_samples;  // sample_hash of the text
-    std::string text_hash;       // hash of the whole text, by slices; empty if unknown
-    std::string samples;         // sample_hash of the .bin
-    std::string hash;            // whole_hash of the .bin
+    std::string text_hash;  // hash of the whole text, combined from its slices; empty if unknown
+    std::string samples;    // sample_hash of the .bin
+    std::string hash;       // whole_hash of the .bin
 };
 
-// `base` is the path without .bin. Returns nullopt if there is no record, as for files of earlier
-// versions.
+// Reads the record of a token file; `base` is its path without ".bin". Returns nullopt if there is
+// no record, as for files of earlier versions.
 Result<std::optional<TokenRecord>> read_record(const std::filesystem::path& base);
 Result<void> write_record(const std::filesystem::path& base, const TokenRecord& record);
 
-// Returns the finished token files in `directory` of this text and these rules, for any size and
-// time of the text: paths without .bin, ordered by name.
+// Returns the finished token files in `directory` that were made from the text at this path with
+// these rules, whatever its size and time were. Each is a path without ".bin"; they are ordered by
+// name.
 std::vector<std::pair<std::filesystem::path, TokenRecord>> find_records(
     const std::filesystem::path& directory, const std::string& source, const Json& rules);
 
-// Fails with Corrupt if the bytes of a .bin are not those that were written: compares the samples
-// or, if `all`, every byte. Returns false if `go_on` returned false.
+// Compares a .bin with its record: the samples or, if `all`, every byte. Fails with Corrupt if they
+// differ. Returns false if `go_on` returned false.
 Result<bool> check_tokens(const std::filesystem::path& bin, std::span<const std::byte> bytes,
                           const TokenRecord& record, bool all, const GoOn& go_on);
 

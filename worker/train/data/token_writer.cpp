@@ -10,9 +10,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The .idx stores a sequence's length as i32, so a longer document has several sequences.
+// Maximum length of a sequence. The .idx stores it as i32, so a longer document has several
+// sequences.
 constexpr std::uint64_t kSequenceMax = 1ULL << 30;
-// An entry of .sequences: the sequence's length times 2, plus 1 if it ends its document.
+// An entry of .sequences: the length of a sequence times 2, plus 1 if the sequence ends its
+// document.
 using SequenceRecord = std::uint32_t;
 
 constexpr const char *kTokens = ".bin", *kIndex = ".idx", *kSequences = ".sequences",
@@ -78,7 +80,7 @@ fs::path TokenWriter::path(const char* suffix) const { return with(base_, suffix
 Result<TokenWriter> TokenWriter::open(const fs::path& base, TokenType type) {
     auto writer = go_on(base, type);
     if (writer || writer.error().code != ErrorCode::Corrupt) return writer;
-    discard(base);  // its files are inconsistent: start over
+    discard(base);  // starts over: the files contradict each other
     return go_on(base, type);
 }
 
@@ -137,7 +139,7 @@ Result<void> TokenWriter::sync() {
     return write_file_atomically(path(kState), state_text(progress_));
 }
 
-// Scans the sequences three times: for lengths, offsets and document starts.
+// Writes the .idx. It reads the sequences three times: for lengths, offsets and document starts.
 Result<void> TokenWriter::write_index() {
     ROLL_TRY(const MappedFile mapped, MappedFile::open(path(kSequences)));
     const auto record = [&](std::uint64_t i) {
@@ -179,7 +181,7 @@ Result<void> TokenWriter::write_index() {
 }
 
 Result<void> TokenWriter::finish() {
-    if (progress_.open > 0) {  // a text whose last slice produced no tokens
+    if (progress_.open > 0) {  // the last slice of the text has produced no tokens
         std::string record;
         end_sequence(progress_.open, true, record);
         ROLL_TRY_VOID(sequences_.append(record));

@@ -14,26 +14,27 @@
 
 namespace roll::data {
 
-// Progress of a file, from which another writer can continue.
+// The progress in writing a file, from which another writer can continue.
 struct WriteProgress {
-    std::uint64_t offset = 0;  // in the source
-    std::uint64_t lines = 0;   // before `offset`
+    std::uint64_t offset = 0;  // offset in the source
+    std::uint64_t lines = 0;   // number of lines before `offset`
     std::uint64_t tokens = 0;
     std::uint64_t sequences = 0;
     std::uint64_t documents = 0;
-    std::uint64_t open = 0;  // tokens of the unfinished document
+    std::uint64_t open = 0;  // number of tokens in the unfinished document
     std::uint64_t bad_lines = 0;
     std::uint64_t bad_bytes = 0;  // size of the list of bad lines
     std::uint64_t text_hash = 0;  // join_hashes of the slices before `offset`; 0: unknown
 };
 
-// Combines slices' hashes in order into the hash of a text, starting with `before` = 0.
+// Returns the hash of a text from those of its slices, joined in order. `before` is the hash so
+// far, 0 for the first slice.
 std::uint64_t join_hashes(std::uint64_t before, std::uint64_t slice);
 
 class TokenWriter {
   public:
-    // `base` is the path without .bin. Continues from the last sync if its files still exist;
-    // otherwise starts over.
+    // Opens a writer; `base` is the path without ".bin". It continues from the last sync if the
+    // files of an earlier writer still exist; otherwise it starts over.
     static Result<TokenWriter> open(const std::filesystem::path& base, TokenType type);
 
     const WriteProgress& progress() const { return progress_; }
@@ -42,11 +43,12 @@ class TokenWriter {
     Result<void> append(const Encoded& encoded);
     Result<void> sync();
 
-    // Syncs, writes the .idx and removes the writer's temporary files. Keeps the list of bad lines,
-    // if there are any: BASE.bad, "line<tab>reason".
+    // Syncs, writes the .idx and removes the writer's temporary files. If there are bad lines,
+    // their list stays: BASE.bad, with lines "line<tab>reason".
     Result<void> finish();
 
-    // Returns how many bytes of the source an unfinished file has synced. Any process may call it.
+    // Returns how many bytes of the source are synced in an unfinished file. Any process may call
+    // it.
     static std::uint64_t synced(const std::filesystem::path& base);
 
     // Removes all files of an unfinished token file.

@@ -1,5 +1,5 @@
 // A view of token ids in memory, in one of the element types of token files. The memory must
-// outlive it.
+// outlive the view.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace roll::data {
 
-// Element types of token files, with their codes in an .idx.
+// Element types of token files. The numbers are their codes in an .idx.
 enum class TokenType : std::uint8_t { Uint8 = 1, Int16 = 3, Int32 = 4, Int64 = 5, Uint16 = 8 };
 
 constexpr std::size_t size_of(TokenType type) {
@@ -23,8 +23,8 @@ constexpr std::size_t size_of(TokenType type) {
     return 1;
 }
 
-// Returns the encoding of a context-only token (a prompt's, without loss) in a dataset of prompts
-// and completions: ~id, which is negative.
+// Returns how a context-only token (part of a prompt, without loss) is stored in a dataset of
+// prompts and completions: as ~id, which is negative.
 constexpr std::int64_t only_read(std::int64_t id) { return ~id; }  // its own inverse
 
 class Tokens {
@@ -40,7 +40,8 @@ class Tokens {
     const std::byte* data() const { return data_; }
     TokenType type() const { return type_; }
 
-    // Returns the stored id. The caller must reject ids outside the vocabulary, e.g. negative ones.
+    // Returns the stored id. The caller must reject ids outside the vocabulary, such as negative
+    // ones.
     std::int64_t operator[](std::size_t index) const {
         switch (type_) {
             case TokenType::Uint8: return load<std::uint8_t>(index);
@@ -52,21 +53,21 @@ class Tokens {
         return -1;
     }
 
-    // REQUIRES: offset + count <= size().
+    // Requires offset + count <= size().
     Tokens subspan(std::size_t offset, std::size_t count) const {
         return {data_ + offset * size_of(type_), count, type_};
     }
     Tokens first(std::size_t count) const { return subspan(0, count); }
     Tokens subspan(std::size_t offset) const { return subspan(offset, size_ - offset); }
 
-    // REQUIRES: a token is a byte.
+    // Requires that a token is a byte.
     std::span<const std::uint8_t> bytes() const {
         return {reinterpret_cast<const std::uint8_t*>(data_), size_};
     }
 
   private:
     template <class T>
-    T load(std::size_t index) const {  // token files guarantee no alignment
+    T load(std::size_t index) const {  // the tokens of a file may be unaligned
         T value;
         std::memcpy(&value, data_ + index * sizeof(T), sizeof(T));
         return value;
