@@ -1,9 +1,9 @@
 // The layers of one virtual stage, with the activations saved by its micro-batches in flight.
 //
-// Each micro-batch calls forward, backward_input and backward_weight in this order; calls of other
-// micro-batches may come in between. Gradients are summed in parameters().grad, bitwise the same
-// for any order of the micro-batches. The first contribution after begin_step() overwrites the old
-// gradient. Not thread-safe; throws c10::Error.
+// For each micro-batch, call forward, backward_input and backward_weight in this order; calls for
+// other micro-batches may come in between. Gradients are summed in parameters().grad, bitwise the
+// same for any order of the micro-batches. The first contribution after begin_step() overwrites the
+// old gradient. Not thread-safe; throws c10::Error.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace roll::train {
 
-// Now: backward_input also computes the weight halves, layer by layer. That holds less memory and
-// makes gradients ready earlier, but its result comes later. Later: backward_weight computes them.
+// When to compute the weight halves. Now: in backward_input, layer by layer, which holds less
+// memory and makes gradients ready earlier, but delays its result. Later: in backward_weight.
 enum class WeightHalves { Now, Later };
 
 class Chunk {
@@ -27,34 +27,36 @@ class Chunk {
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
-    // Starts a new step: micro-batches are numbered from 0 again.
+    // Starts a new step, whose micro-batches are numbered from 0 again.
     void begin_step() {
         grads_.begin();
         room_.clear();
     }
 
-    // Takes `hidden_MC` from the previous stage (unused if pre). Returns hidden_MC for the next
-    // stage or, if post, the summed loss times `scale`, a 0-dim double.
+    // Computes a micro-batch's forward pass. Takes `hidden_MC` from the previous stage (unused if
+    // pre). Returns hidden_MC for the next stage or, if post, the summed loss times `scale`, a
+    // 0-dim double.
     at::Tensor forward(int microbatch, const Microbatch& data, const at::Tensor& hidden_MC,
                        double scale, const GradReady& ready);
 
-    // Takes the gradient of hidden_MC from the next stage (unused if post). Returns the gradient
-    // for the previous stage (undefined if pre).
+    // Computes the input halves of backward. Takes the gradient of hidden_MC from the next stage
+    // (unused if post). Returns the gradient for the previous stage (undefined if pre).
     at::Tensor backward_input(int microbatch, const at::Tensor& dhidden_MC, WeightHalves when,
                               const GradReady& ready);
 
-    // Computes the weight halves that backward_input left and frees what the micro-batch still
-    // holds.
+    // Computes the weight halves that backward_input left over, and frees what the micro-batch
+    // still holds.
     void backward_weight(int microbatch, const GradReady& ready);
 
-    // Same as forward, but returns the plain sum of the loss and saves nothing for backward.
+    // Does the same as forward, but returns the sum of the loss without `scale` and saves nothing
+    // for backward.
     at::Tensor evaluate(const Microbatch& data, const at::Tensor& hidden_MC);
 
-    // Returns logits [B, T, V]. REQUIRES: one chunk with the whole model.
+    // Returns logits [B, T, V]. Requires one chunk with the whole model.
     at::Tensor logits(const at::Tensor& tokens_BT);
 
-    // Parts of forward, for generation with its own attention: the embedding's output, the final
-    // norm of x_MC, and the output layer.
+    // Compute parts of forward, for generation with its own attention: the embedding's output, the
+    // final norm of x_MC, and the output layer.
     at::Tensor embedded(const at::Tensor& tokens_M) const;
     at::Tensor normed(const at::Tensor& x_MC, ops::RmsNormSaved& saved) const;
     ops::Head output() const;
@@ -69,8 +71,8 @@ class Chunk {
         int parameter;
         AddGrad add;
     };
-    // How a micro-batch's rows form sequences. With segments, all rows are one sequence whose
-    // positions restart at each segment.
+    // How a micro-batch's rows form sequences. With segments, all rows are one sequence in which
+    // the positions restart at each segment.
     struct Sequences {
         std::int64_t positions = 0;
         ops::RopeTable rope;
@@ -92,7 +94,7 @@ class Chunk {
     int first_layer() const { return part_.pre ? 1 : 0; }
     int norm() const;
     int head() const;
-    at::Tensor here(const at::Tensor& tensor) const;  // copied to the weights' device
+    at::Tensor here(const at::Tensor& tensor) const;  // returns a copy on the weights' device
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
     void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const at::Tensor& targets_M,
@@ -106,7 +108,7 @@ class Chunk {
     OrderedGrads grads_;
     SavedRoom room_;
     ops::RopeTable rope_;
-    std::map<int, Saved> saved_;  // from forward to backward_weight
+    std::map<int, Saved> saved_;  // by micro-batch; kept from forward to backward_weight
 };
 
 }  // namespace roll::train

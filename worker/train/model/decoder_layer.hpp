@@ -1,7 +1,7 @@
 // One decoder layer: x + attention(norm(x)), then + mlp(norm(.)), with the config's optional norms
-// and biases. Stateless: LayerSaved holds the input of backward, and closures hold the input of the
-// weight halves. Values that one pass over memory can recompute (a norm's output, the activation)
-// are not saved.
+// and biases. It is stateless: LayerSaved holds the input of backward, and closures hold the input
+// of the weight halves. Values that one pass over memory can recompute (a norm's output, the
+// activation) are not saved.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct LayerSaved {
     ops::RmsNormSaved post_norm2;
 };
 
-// Receives one contribution of backward to a parameter's gradient; add() adds it.
+// Receives one contribution of backward to a parameter's gradient. Calling add() adds it.
 using Contribute = std::function<void(int parameter, AddGrad add)>;
 
-// Returns the addition of one micro-batch's part to a norm's gradient.
+// Returns a function that adds one micro-batch's part to a norm's gradient.
 AddGrad add_norm_grad(const at::Tensor& part_C, const at::Tensor& dw_C);
 
 // Returns the factor that a norm applies: w, or 1 + w.
@@ -42,16 +42,16 @@ struct Layer {
     const Parameters& parameters;
     const LayerPlaces& places;
     const ops::RopeTable& table;
-    std::int64_t index;                           // in the whole model
+    std::int64_t index;                           // index of the layer in the whole model
     int first;                                    // index of the layer's first parameter
-    std::span<const std::int64_t> segments = {};  // of the micro-batch
-    ops::Place kept = {};                         // where saved activations are placed
+    std::span<const std::int64_t> segments = {};  // starts of the micro-batch's segments
+    ops::Place kept = {};                         // makes the tensors of saved activations
 
-    // Requires that x_MC holds whole sequences of `positions` rows.
+    // Returns the layer's output. Requires that x_MC holds whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
 
-    // The two halves of forward, for a caller with its own attention in between; o_MA is the result
-    // of that attention.
+    // Compute the two halves of forward, for a caller with its own attention in between. o_MA is
+    // the result of that attention.
     ops::Heads project(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
     at::Tensor finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& saved) const;
     ops::AttentionRule rule() const;

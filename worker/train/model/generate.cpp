@@ -12,8 +12,8 @@
 namespace roll::train {
 namespace {
 
-// Cached keys and values of one sequence. S: maximum number of positions; other letters as in
-// ops/rope.hpp.
+// Cached keys and values of one sequence. S is the maximum number of positions; other letters are
+// as in ops/rope.hpp.
 struct LayerCache {
     at::Tensor k_GSD;
     at::Tensor v_GSD;
@@ -33,7 +33,7 @@ class Decoder {
             caches_.push_back({at::empty(sizes_GSD, like), at::empty(sizes_GSD, like)});
     }
 
-    // Appends `tokens` to the sequence and returns the logits after the last of them.
+    // Appends `tokens` to the sequence. Returns the logits after the last of them.
     at::Tensor take(const std::vector<std::int64_t>& tokens) {
         const at::Device device = model_.parameters().flat_weight.device();
         at::Tensor x_MC = model_.embedded(at::tensor(tokens, at::kLong).to(device));
@@ -62,7 +62,7 @@ class Decoder {
         return layer.finish(x_MC, attention(caches_[index], heads, layer.rule()), dropped);
     }
 
-    // Returns o_MA of the new positions, which attend to all cached positions and themselves.
+    // Returns o_MA of the new positions, which attend to all cached positions and to themselves.
     at::Tensor attention(const LayerCache& cache, const ops::Heads& heads,
                          const ops::AttentionRule& rule) const {
         const std::int64_t groups = config_.kv_heads, dim = config_.head_dim;
@@ -91,7 +91,8 @@ class Decoder {
     std::int64_t position_ = 0;
 };
 
-// Returns the probabilities of the most likely tokens that together reach top_p; 0 for the others.
+// Returns the probabilities of the most likely tokens that together reach top_p, and 0 for the
+// others.
 at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
     auto [sorted_V, token_V] = share_V.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     const at::Tensor before_V = sorted_V.cumsum(0) - sorted_V;
@@ -121,8 +122,8 @@ std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> promp
     const std::int64_t most = model.config().positions_max;
     const std::int64_t positions =
         std::min(most, std::ssize(prompt) + std::min(most, options.max_tokens));
-    // If a longer sequence uses other rope angles, the keys cached with the shorter one's are
-    // invalid.
+    // If a longer sequence uses other rope angles, the keys that were cached with a shorter
+    // sequence's angles become invalid.
     const std::int64_t same = model.config().rope_scaling.same_up_to();
     const bool crosses = std::ssize(prompt) <= same && same < positions;
     std::optional<Decoder> decoder(std::in_place, model, crosses ? same : positions);

@@ -10,16 +10,17 @@ namespace roll::train {
 
 struct GenerateOptions {
     std::int64_t max_tokens = 64;
-    double temperature = 0;  // 0: always the most likely token
-    double top_p = 1;        // sample from the most likely tokens up to this probability
+    double temperature = 0;  // 0: always choose the most likely token
+    // Sample only from the most likely tokens that together have this probability
+    double top_p = 1;
     std::uint64_t seed = 1;  // equal seeds draw equal tokens
     std::vector<std::int64_t> stop_tokens = {};
-    std::int64_t ids = 0;  // only tokens below this; 0: any of the model's
+    std::int64_t ids = 0;  // choose only tokens below this; 0: any of the model's
 };
 
-// Returns the tokens that follow the prompt, without the stop token: at most max_tokens, and fewer
-// if the model's positions_max is reached. A prompt that is too long is cut at its front. REQUIRES:
-// `prompt` is not empty.
+// Returns the tokens that follow the prompt, without the stop token: at most max_tokens, or fewer
+// if the model's positions_max is reached. A prompt that is too long is cut at its front. Requires
+// that `prompt` is not empty.
 std::vector<std::int64_t> generate(Chunk& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

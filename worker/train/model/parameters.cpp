@@ -38,7 +38,8 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     if (c.post_norms) add("mlp.linear_fc2.post_layernorm.weight", {c.hidden}, one);
 }
 
-// Returns consecutive views by parameter; undefined where `has` returns false.
+// Returns consecutive views of `flat` by parameter. A view is undefined, and takes no space, if
+// `has` returns false.
 template <class Has>
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat,
                                  const Has& has) {
@@ -72,11 +73,12 @@ void allocate(Parameters& p, std::int64_t total, const InitOptions& options) {
     if (!options.gradients) return;
     p.flat_grad = lazy_zeros(total, main);
     p.grad = views_like(p, p.flat_grad);
-    const auto frozen = [](const ParameterSpec& spec) { return spec.frozen; };  // stays unwritten
+    // The gradient of a frozen parameter is never written
+    const auto frozen = [](const ParameterSpec& spec) { return spec.frozen; };
     if (std::none_of(p.specs.begin(), p.specs.end(), frozen)) make_pages(p.flat_grad);
 }
 
-constexpr std::int64_t kGrain = 1 << 16;  // elements per thread, at least
+constexpr std::int64_t kGrain = 1 << 16;  // minimum number of elements per thread
 
 void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tensor& rest) {
     const auto* high = weight.const_data_ptr<at::BFloat16>();
@@ -87,7 +89,7 @@ void join_into(const at::Tensor& main, const at::Tensor& weight, const at::Tenso
     });
 }
 
-// Splits in lanes, so that the compiler can vectorize.
+// Splits values into halves, in lanes, so that the compiler can vectorize.
 void split(std::span<const float> main, at::BFloat16* high, std::int16_t* low) {
     at::parallel_for(0, std::ssize(main), kGrain, [&](std::int64_t begin, std::int64_t end) {
         constexpr std::int64_t kLanes = 16;

@@ -1,15 +1,15 @@
 // A chunk's parameters: flat tensors of weights and gradients, and views of each parameter.
 //
-// The model computes with `weight`; the optimizer updates `main`. They are the same tensors, except
-// for bfloat16: then main and grad are float32 and weight is main rounded. On a CPU main is then
+// The model computes with `weight`; the optimizer updates `main`. Both are the same tensors, except
+// for bfloat16: then main and grad are float32 and weight is main rounded. On a CPU, main is then
 // not stored as a tensor: `weight` and `rest` are the halves of its values (simd/halves.hpp), so
 // that both together take the memory of main alone.
 //
 // Names are Megatron's with the layer's number in the whole model, so names and shapes are the same
 // in every layout. linear_qkv holds for each key group the rows of its query heads, then of the
 // key, then of the value; its bias likewise. linear_fc1 holds the gate's rows, then up's. A
-// checkpoint stores these tensors unchanged. The order is that of use in forward, so backward
-// completes gradients from the last to the first.
+// checkpoint stores these tensors unchanged. Parameters are in the order in which forward uses
+// them, so backward completes gradients from the last to the first.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ namespace roll::train {
 struct ParameterSpec {
     std::string name;
     std::vector<std::int64_t> sizes;
-    int uses = 1;         // contributions to its gradient per micro-batch
+    int uses = 1;         // number of contributions to its gradient per micro-batch
     double start = -1;    // initial value; -1: drawn at random
-    bool frozen = false;  // keeps its values; its gradient stays 0
+    bool frozen = false;  // it keeps its values, and its gradient stays 0
 };
 
 struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight;
-    at::Tensor flat_main;  // undefined if there is flat_rest
+    at::Tensor flat_main;  // undefined if flat_rest is defined
     at::Tensor flat_rest;
     at::Tensor flat_grad;
     std::vector<at::Tensor> weight;
@@ -45,29 +45,29 @@ struct Parameters {
 
 at::ScalarType main_type(const Parameters& parameters);  // type of main weights and gradients
 
-// Returns a flat copy of all main weights on the CPU, in pages of its own.
+// Returns a flat copy of all main weights on the CPU, in pages that nothing else uses.
 at::Tensor main_copy(const Parameters& parameters);
 
-// main_to_write returns a CPU tensor in the shape of a parameter's main weight for the caller to
-// fill; set_main then copies it to the parameter. If the main weight is itself a CPU tensor, it is
-// returned and set_main copies nothing.
+// Give access to a parameter's main weight for writing. main_to_write returns a CPU tensor in its
+// shape, which the caller fills; set_main then copies that tensor to the parameter. If the main
+// weight is itself a CPU tensor, main_to_write returns it and set_main copies nothing.
 at::Tensor main_to_write(const Parameters& parameters, std::size_t i);
 void set_main(const Parameters& parameters, std::size_t i, const at::Tensor& written);
 
-// Writes the main weights of parameter `i` from element `begin` on. REQUIRES: flat_rest. Several
-// threads may write parts of one parameter at once.
+// Writes the main weights of parameter `i` from element `begin` on. Requires that flat_rest is
+// defined. Several threads may write parts of one parameter at once.
 void set_halves(const Parameters& parameters, std::size_t i, std::int64_t begin,
                 std::span<const float> written);
 
-// Adds a contribution to a parameter's gradient. The first one of a step overwrites the old
-// gradient.
+// Adds a contribution to a parameter's gradient. The first contribution of a step overwrites the
+// old gradient.
 using AddGrad = std::function<void(ops::Sum)>;
 
 // Called after a contribution to this parameter's gradient was added.
 using GradReady = std::function<void(int parameter)>;
 
-// Indices of a layer's parameters, relative to its first, in the order of their use in forward; -1
-// if the model has none.
+// Indices of a layer's parameters, counted from its first parameter, in the order in which forward
+// uses them; -1 if the model has no such parameter.
 struct LayerPlaces {
     int norm1, qkv, qkv_bias, q_norm, k_norm, out, out_bias, post_norm1;
     int norm2, gate_up, down, post_norm2;
@@ -75,12 +75,13 @@ struct LayerPlaces {
 };
 LayerPlaces layer_places(const spec::ModelConfig& config);
 
-// Returns views of `flat`, one for each parameter. REQUIRES: it has as many elements as all of
-// them.
+// Returns views of `flat`, one for each parameter. Requires that `flat` has as many elements as all
+// parameters together.
 std::vector<at::Tensor> views_like(const Parameters& parameters, const at::Tensor& flat);
 
-// The same for trained parameters only: trainable_numel returns their number of elements,
-// trainable_views the views of a flat tensor of that size, undefined for frozen parameters.
+// Do the same for trained parameters only. trainable_numel returns their number of elements,
+// trainable_views the views of a flat tensor of that size; views of frozen parameters are
+// undefined.
 std::int64_t trainable_numel(const Parameters& parameters);
 std::vector<at::Tensor> trainable_views(const Parameters& parameters, const at::Tensor& flat);
 
@@ -88,19 +89,20 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, cons
 
 struct InitOptions {
     std::uint64_t seed = 1;
-    double std = 0.02;                  // of matrices; norms start as identity, biases as 0
-    at::ScalarType dtype = at::kFloat;  // of the weights: float, double or bfloat16
+    double std = 0.02;                  // std of matrices; norms start as identity, biases as 0
+    at::ScalarType dtype = at::kFloat;  // type of the weights: float, double or bfloat16
     at::Device device = at::kCPU;
-    bool draw = true;                      // false: the caller fills the weights
-    bool gradients = true;                 // false: no gradients, so no training
-    std::vector<std::string> freeze = {};  // globs of names of parameters
+    bool draw = true;                      // if false, the caller fills the weights
+    bool gradients = true;                 // if false, there are no gradients, so no training
+    std::vector<std::string> freeze = {};  // globs of parameter names
 };
 
-// Returns true if a name matches one of the globs: fnmatch(3), in which * also matches dots.
+// Returns true if a name matches one of the globs. They are those of fnmatch(3), in which * also
+// matches dots.
 bool matches_any(const std::vector<std::string>& globs, const std::string& name);
 
-// Returns parameters with weights drawn from the seed, the parameter's name and the element's index
-// only, so they are the same for any layout and number of threads.
+// Returns parameters. Their weights are drawn from the seed, the parameter's name and the element's
+// index only, so they are the same for any layout and number of threads.
 Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& options);
 
 }  // namespace roll::train

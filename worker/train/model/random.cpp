@@ -15,7 +15,7 @@ namespace {
 constexpr auto low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 constexpr auto high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); }
 
-// Returns a number in [0, 1) from two words.
+// Returns a number in [0, 1) made from two random words.
 double unit(std::uint32_t a, std::uint32_t b) {
     const std::uint64_t bits = (std::uint64_t{a} << 32U | b) >> 11U;
     return static_cast<double>(bits) * 0x1p-53;
@@ -28,7 +28,7 @@ struct Sequence {
     PhiloxCounter block(std::uint64_t index) const {
         return philox({low(index), high(index), low(name), high(name)}, key);
     }
-    // Returns two normal numbers by the Box-Muller transform.
+    // Returns the two normal numbers of block `index`, by the Box-Muller transform.
     std::pair<double, double> normals(std::uint64_t index) const {
         const auto [a, b, c, d] = block(index);
         const double radius = std::sqrt(-2 * std::log1p(-unit(a, b)));

@@ -13,14 +13,14 @@ namespace roll::train {
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-// Philox4x32-10 (Salmon et al., 2011).
+// Returns four random words by Philox4x32-10 (Salmon et al., 2011).
 PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key);
 
-// Sets element i of the contiguous tensor to std * the i-th normal number of the sequence, computed
-// in double and rounded to the tensor's type (float or double).
+// Sets element i of the contiguous tensor to std times the i-th normal number of the sequence,
+// computed in double and rounded to the tensor's type (float or double).
 void fill_normal(const at::Tensor& tensor, double std, std::uint64_t seed, std::string_view name);
 
-// Returns a number in [0, 1) with 53 random bits.
+// Returns number `index` of the sequence: a number in [0, 1) with 53 random bits.
 double uniform(std::uint64_t seed, std::string_view name, std::uint64_t index);
 
 }  // namespace roll::train
