@@ -10,7 +10,7 @@
 namespace roll::ops {
 namespace {
 
-// Returns the first key visible to each position; empty if that is 0 for all.
+// Returns the first visible key of each position; empty if that is key 0 for all positions.
 std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
     const std::int64_t positions = saved.heads.q_BHTD.size(2), window = saved.rule.window;
     std::vector<std::int64_t> first;
@@ -20,8 +20,8 @@ std::vector<std::int64_t> first_keys(const AttentionSaved& saved) {
     return first;
 }
 
-// Calls body(number, offset of its output's first element, head, scratch) for every query head of
-// the batch, in parallel.
+// Calls body(number, offset, head, scratch) for every query head of the batch, in parallel.
+// `offset` is that of the first element of the head's output.
 template <class S, class Body>
 void for_query_heads(const AttentionSaved& saved, const Body& body) {
     const Heads& h = saved.heads;
@@ -93,7 +93,8 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved) 
                                                   A, scratch);
         });
     });
-    const auto of_group = [&](const at::Tensor& d_BHTD) {  // sums over a key's query heads
+    // Sums the gradients of a key head over its query heads
+    const auto of_group = [&](const at::Tensor& d_BHTD) {
         return sizes_q == sizes_k ? d_BHTD : d_BHTD.unflatten(1, {sizes_k[1], -1}).sum(2);
     };
     return {dq_BHTD, of_group(dk_BHTD), of_group(dv_BHTD)};

@@ -9,9 +9,10 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 64 << 20;  // logits; larger is not faster (measured)
+// Bytes of a block of logits; larger blocks are not faster (measured)
+constexpr std::int64_t kBlockBytes = 64 << 20;
 
-// Overwrites a block's logits with their gradient and loss_R (double) with each row's loss.
+// Overwrites a block's logits with their gradient, and loss_R (double) with the loss of each row.
 void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double scale,
             const at::Tensor& loss_R) {
     const std::int64_t size = logits_RV.size(1);
@@ -35,7 +36,7 @@ void losses(const at::Tensor& logits_RV, const at::Tensor& targets_R, double sca
     });
 }
 
-// Returns the rows of logits per block, such that all blocks have nearly the same size.
+// Returns the number of rows per block of logits, such that all blocks have nearly the same size.
 std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
     const auto bytes = static_cast<std::int64_t>(w_VC.size(0) * x_MC.element_size());
     const std::int64_t rows = x_MC.size(0), most = std::max<std::int64_t>(1, kBlockBytes / bytes);
@@ -43,7 +44,7 @@ std::int64_t block_rows(const at::Tensor& x_MC, const at::Tensor& w_VC) {
     return std::max<std::int64_t>(1, (rows + blocks - 1) / blocks);
 }
 
-// Caps logits in place. Returns d capped / d logit, or an undefined tensor without a cap.
+// Caps logits in place. Returns d capped / d logit, or an undefined tensor if there is no cap.
 at::Tensor cap(const at::Tensor& logits_RV, double soft_cap) {
     if (soft_cap == 0) return {};
     logits_RV.div_(soft_cap).tanh_();

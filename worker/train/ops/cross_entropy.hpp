@@ -1,8 +1,8 @@
-// The output layer and its loss in one operator, one block of rows at a time: only one block of
-// logits exists at a time, and it is overwritten by its own gradient.
+// Computes the output layer and its loss in one operator, one block of rows at a time. So only one
+// block of logits exists at a time, and its own gradient overwrites it.
 //
-// M rows, C channels, V vocabulary. Forward and backward are one call, because both need the
-// block's logits. The weight gradient is computed there, too: computing it later would require
+// M rows, C channels, V vocabulary. One call does forward and backward, because both need the
+// block's logits. It also computes the weight gradient, because computing that later would require
 // keeping the logits.
 #pragma once
 
@@ -19,27 +19,27 @@ struct CrossEntropySaved {
     at::Tensor dx_MC;
 };
 
-// Maps x_MC to logits: l = x_MC @ w_VC^T, and with a soft cap, cap * tanh(l / cap).
+// Maps x_MC to logits: l = x_MC @ w_VC^T, or with a soft cap, cap * tanh(l / cap).
 struct Head {
     at::Tensor w_VC;
     double soft_cap = 0;
 };
 
-at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // [M, V]
+at::Tensor logits(const at::Tensor& x_MC, const Head& head);  // returns [M, V]
 
-// Destination of the weight's gradient; not computed if dw_VC is undefined.
+// Where the weight's gradient goes. It is not computed if dw_VC is undefined.
 struct HeadGrad {
     at::Tensor dw_VC;
     Sum sum = Sum::Add;
 };
 
-// Returns scale * the sum over rows of -log softmax(logits)[target], a 0-dim double. `place`
+// Returns scale times the sum over rows of -log softmax(logits)[target], a 0-dim double. `place`
 // provides memory for a temporary block of logits.
 at::Tensor linear_cross_entropy(const at::Tensor& x_MC, const Head& head,
                                 const at::Tensor& targets_M, double scale, const HeadGrad& grad,
                                 CrossEntropySaved& saved, const Place& place = {});
 
-// Returns the same sum without scale; computes no gradient and saves nothing.
+// Returns the same sum without `scale`. Computes no gradient and saves nothing.
 at::Tensor linear_cross_entropy_value(const at::Tensor& x_MC, const Head& head,
                                       const at::Tensor& targets_M);
 

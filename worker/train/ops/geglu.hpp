@@ -1,5 +1,5 @@
-// a_MI = gelu(gate_MI) * up_MI with the tanh formula of gelu; a row of gate_up_MJ is gate, then up
-// (J = 2 I).
+// Computes a_MI = gelu(gate_MI) * up_MI with the tanh formula of gelu. A row of gate_up_MJ is gate,
+// then up (J = 2 I).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +8,7 @@ namespace roll::ops {
 
 at::Tensor geglu(const at::Tensor& gate_up_MJ);
 
-at::Tensor geglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);  // dgate_up_MJ
+// Returns dgate_up_MJ
+at::Tensor geglu_backward(const at::Tensor& da_MI, const at::Tensor& gate_up_MJ);
 
 }  // namespace roll::ops

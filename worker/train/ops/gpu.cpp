@@ -8,10 +8,11 @@
 namespace roll::ops::gpu {
 namespace {
 
-constexpr std::int64_t kQueries = 512;  // per block of scores
+constexpr std::int64_t kQueries = 512;  // number of queries per block of scores
 constexpr std::int64_t kFlashDim = 256;
 
-// Rotates the pairs (i, i + D / 2) of x_BTHD by the table's angles; direction -1 rotates back.
+// Returns x_BTHD with the pairs (i, i + D / 2) rotated by the table's angles; direction -1 rotates
+// back.
 at::Tensor turned(const at::Tensor& x_BTHD, const RopeTable& table, double direction) {
     const auto half = x_BTHD.chunk(2, -1);
     const at::Tensor cos = table.cos_TE.unsqueeze(1), sin = table.sin_TE.unsqueeze(1) * direction;
@@ -31,8 +32,8 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
     return rule.window - 1;
 }
 
-// A block of queries with all keys that any of them attends to. The heads of a group are
-// concatenated: N = B G products of Q R queries with S keys.
+// A block of queries with all keys to which any of them attends. The query heads of a group are
+// concatenated, so there are N = B G products of Q R queries with S keys (R query heads per group).
 struct Block {
     std::int64_t begin, end, first;
 
@@ -42,7 +43,8 @@ struct Block {
     at::Tensor keys(const at::Tensor& x_BGTD) const {
         return x_BGTD.slice(2, first, end).flatten(0, 1);
     }
-    // put copies [N, Q R, D] to the queries' part of x_BHTD; add adds [N, S, D] to the keys' part.
+    // `put` copies `part` [N, Q R, D] into the queries' part of x_BHTD. `add` adds `part` [N, S, D]
+    // to the keys' part of x_BGTD.
     void put(const at::Tensor& x_BHTD, const at::Tensor& part) const {
         const at::Tensor to = x_BHTD.slice(2, begin, end);
         to.copy_(part.view(to.sizes()));
@@ -62,7 +64,7 @@ std::vector<Block> blocks_of(const AttentionSaved& s) {
     return blocks;
 }
 
-// Returns a block's scores in float32 or float64, capped, with -inf for masked pairs.
+// Returns a block's scores in float32 or float64, capped; masked pairs have -inf.
 at::Tensor scores(const Block& block, const AttentionSaved& s) {
     const std::int64_t groups = s.heads.k_BGTD.size(1), rows = block.end - block.begin;
     at::Tensor score = wide(
@@ -86,7 +88,8 @@ at::Tensor of_block(const Block& block, const at::Tensor& x_BHT, std::int64_t gr
         .unsqueeze(-1);
 }
 
-// ATen's kernels require one type for both, but 1 + weight is wider than a bfloat16 input.
+// Returns x_MC in the type of w_C. ATen's kernels require one type for both, but 1 + weight is
+// wider than a bfloat16 input.
 at::Tensor as_weight(const at::Tensor& x_MC, const at::Tensor& w_C) {
     return x_MC.to(w_C.scalar_type());
 }
@@ -111,7 +114,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy_MC, const at::Tensor& w_C,
     return dx_MC.to(dy_MC.scalar_type());
 }
 
-// The projection's query heads and key heads as rows of [rows, D], and its value heads.
+// The query heads and the key heads of a projection as rows of [rows, D], and its value heads.
 struct ProjectionRows {
     at::Tensor q, k, v_MG1D;
 };
@@ -217,7 +220,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
     }
     const std::int64_t groups = h.k_BGTD.size(1);
     const auto type = h.q_BHTD.scalar_type();
-    const auto sums = wide_options(h.q_BHTD);  // over all blocks
+    const auto sums = wide_options(h.q_BHTD);  // type of the sums over all blocks
     const Heads d{at::empty_like(h.q_BHTD, at::MemoryFormat::Contiguous),
                   at::zeros(h.k_BGTD.sizes(), sums), at::zeros(h.v_BGTD.sizes(), sums)};
     const at::Tensor do_BHTD = do_BTHD.transpose(1, 2);
@@ -229,7 +232,7 @@ Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
         block.add(d.v_BGTD, at::bmm(p.to(type).transpose(1, 2), dout));
         at::Tensor ds = wide(at::bmm(dout, block.keys(h.v_BGTD).transpose(1, 2)));
         ds.sub_(of_block(block, delta_BHT, groups)).mul_(p).mul_(s.rule.scale);
-        if (s.rule.soft_cap > 0)  // a masked score, -inf, counts as -cap
+        if (s.rule.soft_cap > 0)  // a masked score is -inf, which counts as -cap
             ds.mul_(1 - (score / s.rule.soft_cap).clamp_min_(-1).square_());
         ds = ds.to(type);
         block.put(d.q_BHTD, at::bmm(ds, block.keys(h.k_BGTD)));

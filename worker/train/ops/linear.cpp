@@ -8,10 +8,12 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kRowsMin = 32;  // of float32; with fewer, packing costs more than it gives
+// Minimum rows of a float32 product; with fewer, packing costs more than it saves
+constexpr std::int64_t kRowsMin = 32;
 
-// The product by blocks, where that is this processor's way; else nothing is done, and LibTorch
-// multiplies (float32 by MKL, bfloat16 by oneDNN with AMX tiles).
+// Computes the product by Roll's own block loops if they suit this processor and the
+// types, and returns true. Otherwise does nothing and returns false; LibTorch then multiplies
+// (float32 by MKL, bfloat16 by oneDNN with AMX tiles).
 bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
               double beta) {
     if (!out_MN.is_cpu() || (beta != 0 && beta != 1)) return false;
@@ -28,10 +30,11 @@ bool multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
     return true;
 }
 
-constexpr std::int64_t kPartBytes = 2 << 20;  // still in a cache when it is added
+// Bytes of a part of the product: it is still in a cache when it is added
+constexpr std::int64_t kPartBytes = 2 << 20;
 
-// Where only numbers of one type multiply: the product is rounded to x_MI's, the sum is not. A few
-// outputs at a time.
+// Computes the weight gradient if products of mixed types cannot be computed directly. The product
+// is rounded to the type of x_MI, a few outputs at a time; the sum in dw_OI is not rounded.
 void add_rounded(const at::Tensor& dy_MO, const at::Tensor& x_MI, const at::Tensor& dw_OI,
                  Sum sum) {
     const std::int64_t outputs = dw_OI.size(0);

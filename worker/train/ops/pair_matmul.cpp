@@ -12,15 +12,16 @@ using simd::PairKernels;
 using Number = c10::BFloat16;
 using Room = std::unique_ptr<std::byte[]>;
 
-constexpr std::int64_t kInnerMax = 4096;  // more of a panel would not stay in the second cache
-constexpr std::int64_t kRowsMin = 32;     // with fewer, packing costs more than it gives
-constexpr std::int64_t kLeftNumbers = 4 << 20;  // of the left side, packed at a time
-constexpr std::int64_t kLine = 32;              // numbers of a cache line
+// Numbers of each sum per panel; more would not stay in the L2 cache
+constexpr std::int64_t kInnerMax = 4096;
+constexpr std::int64_t kRowsMin = 32;  // minimum; with fewer, packing costs more than it saves
+constexpr std::int64_t kLeftNumbers = 4 << 20;  // maximum numbers of the left side packed at a time
+constexpr std::int64_t kLine = 32;              // numbers per cache line
 
 struct Matrix {
     const Number* data;
     std::int64_t stride;
-    bool turned;  // its columns are contiguous, not its rows
+    bool turned;  // true: its columns are contiguous, not its rows
 };
 
 std::optional<Matrix> matrix_of(const at::Tensor& tensor) {
@@ -31,7 +32,8 @@ std::optional<Matrix> matrix_of(const at::Tensor& tensor) {
     return std::nullopt;
 }
 
-// Where pairs are read as they lie, each of them is whole and aligned.
+// Returns true if pairs can be read directly from the matrix, because each of them is whole and
+// aligned.
 bool lies_in_pairs(const Matrix& matrix) {
     return matrix.stride % 2 == 0 &&
            reinterpret_cast<std::uintptr_t>(matrix.data) % PairKernels::kPairBytes == 0;
@@ -49,14 +51,14 @@ Room room_for(std::int64_t pairs) {
         static_cast<std::size_t>(pairs * PairKernels::kPairBytes));
 }
 
-// Some numbers of a product's sums.
+// A product, or a part of its rows and of the numbers in its sums.
 struct Work {
     const PairKernels& kernels;
     Matrix a, b;
-    simd::PairProduct whole;  // its left side and panel come from a and b
+    simd::PairProduct whole;  // its left side and panel are set later, from a and b
 };
 
-// The left side, if its columns are contiguous. A cache line of numbers at a time.
+// Packs the left side if its columns are contiguous, a cache line of numbers at a time.
 Room pack_left(const Work& work) {
     const std::int64_t row_bytes = work.whole.inner / 2 * PairKernels::kPairBytes;
     const std::int64_t rows = work.whole.rows, lines = parts(rows, kLine);
@@ -69,7 +71,7 @@ Room pack_left(const Work& work) {
     return packed;
 }
 
-// Rows [begin, end) of a panel's columns.
+// Computes rows [begin, end) of the output in the columns of one panel.
 void multiply(const Work& work, const std::byte* left, simd::PairProduct p, std::int64_t begin,
               std::int64_t end) {
     constexpr std::int64_t kRows = PairKernels::kRows;
@@ -92,7 +94,7 @@ void multiply(const Work& work, const std::byte* left, simd::PairProduct p, std:
     }
 }
 
-// A task is a panel of the right side by a part of the rows.
+// Computes the product in parallel. A task is one panel of the right side times a part of the rows.
 void run(const Work& work) {
     constexpr std::int64_t kColumns = PairKernels::kColumns, kPart = 128;
     const simd::PairProduct& whole = work.whole;
@@ -118,8 +120,8 @@ void run(const Work& work) {
     });
 }
 
-// A part of the rows, and of the numbers of their sums, at a time: no more of either side is packed
-// than a cache holds.
+// Computes the product in parts of the rows and of the numbers in their sums, so that no more of
+// either side is packed at a time than a cache holds.
 void run_in_parts(const Work& all) {
     const simd::PairProduct& whole = all.whole;
     auto* const out = static_cast<std::byte*>(whole.out);

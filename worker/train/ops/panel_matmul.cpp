@@ -11,15 +11,18 @@ namespace {
 
 using Room = std::unique_ptr<float[]>;
 
-constexpr std::int64_t kRows = 64, kColumns = 32;  // of one block of sums
-constexpr std::int64_t kInnerMax = 1024;           // a panel of kColumns stays in the second cache
-constexpr std::int64_t kRowsMax = 2048;            // of the left side, packed at a time
-constexpr std::int64_t kNarrowNumbers = 2 << 20;   // of sums that are rounded, at a time
-constexpr std::int64_t kPad = 16;                  // keeps packed rows apart in the first cache
+constexpr std::int64_t kRows = 64, kColumns = 32;  // size of one block of sums
+// Numbers of each sum per panel, so that a panel stays in the L2 cache
+constexpr std::int64_t kInnerMax = 1024;
+constexpr std::int64_t kRowsMax = 2048;  // maximum rows of the left side packed at a time
+// Maximum number of float32 sums before they are rounded
+constexpr std::int64_t kNarrowNumbers = 2 << 20;
+// Padding, so that packed rows do not map to the same L1 cache sets
+constexpr std::int64_t kPad = 16;
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
-// Rows or, `turned`, columns are contiguous.
+// A matrix whose rows are contiguous or, if `turned`, its columns.
 struct Matrix {
     at::Tensor tensor;
     std::int64_t stride;
@@ -51,7 +54,7 @@ Matrix matrix_of(const at::Tensor& tensor) {
     return {tensor.clone(at::MemoryFormat::Contiguous), columns, false};
 }
 
-// Some of the numbers of a product's sums: `inner` of them from `first` on.
+// A part of a product: of each sum, the `inner` numbers from `first` on.
 struct Part {
     const Matrix &a, &b;
     float* sums;
@@ -79,7 +82,7 @@ Left left_of(const Part& part) {
     return {data, stride, std::move(room)};
 }
 
-// A task is a panel of the right side by some blocks of rows.
+// Computes a part in parallel. A task is one panel of the right side times some blocks of rows.
 void add_part(const Part& part) {
     const Left left = left_of(part);
     const std::int64_t panels = parts(part.columns, kColumns), blocks = parts(part.rows, kRows);
@@ -103,7 +106,7 @@ void add_part(const Part& part) {
     });
 }
 
-// sums = a @ b, added to `sums` if `add`; float32 with contiguous rows.
+// Computes sums = a @ b, or adds it to `sums` if `add`. `sums` is float32 with contiguous rows.
 void multiply(const at::Tensor& sums, const at::Tensor& a_MK, const at::Tensor& b_KN, bool add) {
     const Matrix b = matrix_of(b_KN);
     const std::int64_t inner = a_MK.size(1), step = parts(inner, parts(inner, kInnerMax));

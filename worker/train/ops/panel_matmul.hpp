@@ -1,14 +1,15 @@
-// Products of float32 and bfloat16 matrices, block by block through oneDNN (at::native::cpublas).
-// Where oneDNN has no code for the processor, LibTorch multiplies the blocks by its BLAS.
+// Multiplies float32 and bfloat16 matrices, block by block through oneDNN (at::native::cpublas). If
+// oneDNN has no code for the processor, LibTorch multiplies the blocks by its BLAS.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace roll::ops {
 
-// out_MN = a_MK @ b_KN + beta * out_MN for beta 0 or 1, each of float32 or bfloat16, on the CPU.
-// Numbers are widened to float32 in blocks, sums are float32, and a bfloat16 `out` is rounded once.
-// An element's sum has the same order whatever the number of threads.
+// Computes out_MN = a_MK @ b_KN + beta * out_MN for beta 0 or 1 on the CPU; each matrix is float32
+// or bfloat16. Numbers are widened to float32 in blocks, sums are float32, and a bfloat16 `out` is
+// rounded once. The order in which an element's sum is added does not depend on the number of
+// threads.
 void panel_matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                   double beta);
 

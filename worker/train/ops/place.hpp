@@ -1,4 +1,4 @@
-// Lets a caller provide the memory of an operator's result.
+// Lets a caller provide the memory for an operator's result.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace roll::ops {
 
-// Makes the tensor for a result. If empty, new memory is allocated.
+// Makes the tensor for a result. If the function is empty, the operator allocates new memory.
 using Place = std::function<at::Tensor(at::IntArrayRef sizes, const at::TensorOptions& options)>;
 
 inline at::Tensor made_in(const Place& place, at::IntArrayRef sizes,

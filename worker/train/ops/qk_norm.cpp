@@ -6,9 +6,9 @@
 namespace roll::ops {
 namespace {
 
-constexpr std::int64_t kBlockRows = 32;  // rows per partial sum of the weights' gradients
+constexpr std::int64_t kBlockRows = 32;  // number of rows per partial sum of the weights' gradients
 
-// Layout of a row of the projection: per group, `queries` query heads, a key and a value.
+// The layout of a row of the projection: for each group `queries` query heads, a key and a value.
 struct Packed {
     std::int64_t dim, groups, queries;
 

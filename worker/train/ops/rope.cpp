@@ -10,8 +10,8 @@
 namespace roll::ops {
 namespace {
 
-// Calls `visit` for every (batch, position, head) of qkv_BTP and its position in q, k or v, which
-// have element type H.
+// Calls `visit` for every (batch, position, head) of qkv_BTP, with its place in q, k or v, whose
+// element type is H.
 template <class S, class H, class Visit>
 void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit) {
     const std::int64_t positions = qkv_BTP.size(1), dim = heads.q_BHTD.size(3);
@@ -36,8 +36,8 @@ void for_heads(const at::Tensor& qkv_BTP, const Heads& heads, const Visit& visit
     });
 }
 
-// Returns for each frequency the weight of its slowed-down value: 0 below `low`, 1 above `high`.
-// Frequency i makes theta^(-i / E) / 2 pi rotations per position.
+// Returns for each frequency the weight of its slowed-down value: 0 for frequencies below `low`, 1
+// above `high`. Frequency i makes theta^(-i / E) / 2 pi rotations per position.
 at::Tensor yarn_slow(std::int64_t frequencies, double theta, const spec::RopeScaling& scaling) {
     const auto count = static_cast<double>(frequencies);
     const auto number_of = [&](double turns) {
@@ -55,7 +55,7 @@ at::Tensor yarn_slow(std::int64_t frequencies, double theta, const spec::RopeSca
     return ((at::arange(frequencies, at::kDouble) - low) / (high - low)).clamp(0, 1);
 }
 
-// Scales as documented at spec::RopeScaling.
+// Returns the frequencies, scaled as documented at spec::RopeScaling.
 at::Tensor scaled(const at::Tensor& frequency_E, double theta, const spec::RopeScaling& scaling,
                   std::int64_t positions) {
     using Kind = spec::RopeScaling::Kind;

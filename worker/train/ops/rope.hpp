@@ -1,4 +1,4 @@
-// Rotary position embedding. Splits the fused projection into heads and rotates queries and keys
+// Rotary position embedding. It splits the fused projection into heads and rotates queries and keys
 // while copying them to the head-major layout of attention, so the copy costs no extra pass.
 //
 // B batch, T positions, H query heads, G key heads, D head dim, P = (H + 2 G) D. The projection has
@@ -26,11 +26,11 @@ struct Heads {
     at::Tensor v_BGTD;
 };
 
-// `place` is used only on a CPU.
+// Returns the heads of qkv_BTP, rotated. Uses `place` only on a CPU.
 Heads rope(const at::Tensor& qkv_BTP, std::int64_t kv_heads, const RopeTable& table,
            const Place& place = {});
 
-// Returns dqkv_BTP in `dtype`, the type of the forward pass.
+// Returns dqkv_BTP in `dtype`, which is the type of the forward pass.
 at::Tensor rope_backward(const Heads& d, const RopeTable& table, at::ScalarType dtype);
 
 }  // namespace roll::ops

@@ -1,6 +1,6 @@
-// Attention within segments: documents in one sequence do not attend to each other. It is
-// block-diagonal over one row of positions; each block is a call of attention(). Letters as in
-// rope.hpp.
+// Computes attention within segments, so that documents in one sequence do not attend to each
+// other. It is block-diagonal over one row of positions; each block is a call of attention().
+// Letters are as in rope.hpp.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct SegmentsSaved {
     std::vector<AttentionSaved> parts;
 };
 
-// Returns o_BTA. `starts` are the first positions of the segments, ascending from 0, and require B
-// = 1; if empty, each of the B rows is one segment.
+// Returns o_BTA. `starts` are the first positions of the segments, ascending from 0; they require
+// that B is 1. If `starts` is empty, each of the B rows is one segment.
 at::Tensor attention_within(const Heads& heads, const AttentionRule& rule,
                             std::span<const std::int64_t> starts, SegmentsSaved& saved,
                             const Place& place = {});
 
-// Consumes `saved`.
+// Returns the gradients of q, k and v. Consumes `saved`.
 Heads attention_within_backward(const at::Tensor& do_BTA, SegmentsSaved saved);
 
 }  // namespace roll::ops

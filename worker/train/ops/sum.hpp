@@ -1,4 +1,4 @@
-// Whether a result replaces a tensor's content or is added to it.
+// Tells whether a result replaces a tensor's content or is added to it.
 #pragma once
 
 namespace roll::ops {
