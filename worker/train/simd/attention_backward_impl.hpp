@@ -1,5 +1,5 @@
-// Backward of attention_impl.hpp, in the same blocks. Included only by kernels_impl.hpp and under
-// its rules.
+// The backward pass of attention_impl.hpp, in the same blocks. Included only by kernels_impl.hpp
+// and under its rules.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace roll::simd {
 namespace {
 
-// Values that backward reads repeatedly, and delta = out . dout of each position.
+// The values that backward reads repeatedly, and for each position delta = out . dout.
 template <class T, class E>
 struct BackwardInputs {
     const T* delta;
-    Rows<const E> q, dout;                          // left factors
-    Rows<const E> q_across, k_across, dout_across;  // right factors
+    Rows<const E> q, dout;                          // as left factors
+    Rows<const E> q_across, k_across, dout_across;  // as right factors
 };
 template <class E, class S, class T = Wide<S>>
 BackwardInputs<T, E> backward_inputs(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
@@ -47,7 +47,7 @@ void attention_backward_by(const AttentionHead<S>& head, const AttentionGrads<S>
     constexpr std::int64_t kBlock = kQueries * kKeys;
     const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
     T *const scores = scratch, *const dp = scores + kBlock;
-    E* const weights = reinterpret_cast<E*>(dp + kBlock);  // of blocks, if E is not T
+    E* const weights = reinterpret_cast<E*>(dp + kBlock);  // blocks as factors, if E is not T
     E *const keys = weights + 3 * kBlock / 2, *const values = keys + kKeys * inner;
     const auto in =
         backward_inputs<E>(head, grads, stride, reinterpret_cast<T*>(values + kKeys * inner));

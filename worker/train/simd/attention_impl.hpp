@@ -1,5 +1,5 @@
-// Attention of one head, one block of queries by one block of keys at a time, so that scores stay
-// in the L1 cache: FlashAttention's order (Dao et al., 2022). Included only by
+// Attention of one head, one block of queries times one block of keys at a time, so that scores
+// stay in the L1 cache. The order is FlashAttention's (Dao et al., 2022). Included only by
 // attention_backward_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
@@ -11,14 +11,15 @@
 namespace roll::simd {
 namespace {
 
-constexpr std::int64_t kQueries = 32, kKeys = 64;  // per block; AttentionHead::scratch uses them
+// Size of a block; AttentionHead::scratch uses both
+constexpr std::int64_t kQueries = 32, kKeys = 64;
 
 template <class S>
 std::int64_t first_block(const AttentionHead<S>& head, std::int64_t query) {
     return head.first == nullptr ? 0 : head.first[query] / kKeys * kKeys;
 }
 
-// S is the storage type, E the type of a product's factors.
+// Computes attention of one head. S is the storage type, E the type of a product's factors.
 template <class S, class E>
 void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                   Wide<S>* scratch) {
@@ -61,7 +62,8 @@ void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std:
     }
 }
 
-// Pairs need an even number of channels; everything with RoPE has one.
+// Computes attention with pairs if possible. Pairs need an even number of channels, which every
+// model with RoPE has.
 template <class S>
 void attention(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                Wide<S>* scratch) {

@@ -1,6 +1,6 @@
-// Factors of products: a number in the type of the computation or, if the processor multiplies
-// bfloat16 itself, a pair of numbers that are adjacent in a sum. Included only by product_impl.hpp
-// and under kernels_impl.hpp's rules.
+// The factors of products. A factor is a number in the type of the computation or, if the processor
+// multiplies bfloat16 itself, a pair of numbers that are adjacent in a sum. Included only by
+// product_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,20 @@ namespace roll::simd {
 namespace {
 
 template <class T>
-struct Rows {  // row-major
+struct Rows {  // a row-major matrix
     T* data;
     std::int64_t stride;
 
     Rows from(std::int64_t row) const { return {data + row * stride, stride}; }
 };
 template <class E>
-struct Elements {  // row-major or column-major
+struct Elements {  // a row-major or column-major matrix
     const E* data;
     std::int64_t row_stride, column_stride;
 };
 
-// kNumbers: numbers per factor. factors(): factors in a sum over `numbers` products.
+// kNumbers is the number of numbers per factor. factors() returns how many factors a sum over
+// `numbers` products has.
 template <class E>
 constexpr std::int64_t kNumbers = 1;
 template <class E>
@@ -52,7 +53,7 @@ struct alignas(4) Pair {
 template <>
 constexpr std::int64_t kNumbers<Pair> = 2;
 
-// The type of the factors for numbers stored as S.
+// The type of factors for numbers stored as S.
 template <class S>
 using Factor = std::conditional_t<std::is_same_v<S, c10::BFloat16>, Pair, S>;
 

@@ -11,13 +11,13 @@
 
 namespace roll::simd {
 
-// The type in which numbers stored as S are computed: bfloat16 is widened when it is loaded and
+// The type of the computation for numbers stored as S. bfloat16 is widened when it is loaded and
 // rounded when it is stored.
 template <class S>
 using Wide = std::conditional_t<std::is_same_v<S, c10::BFloat16>, float, S>;
 
 struct AdamWFactors {
-    double grad_scale;  // applied to the gradient first
+    double grad_scale;  // multiplies the gradient first
     double keep;        // 1 - lr * weight_decay
     double beta1, beta2;
     double step;  // lr / (1 - beta1^t)
@@ -25,9 +25,9 @@ struct AdamWFactors {
     double eps;
 };
 
-// One query head of causal attention with its key head, each `positions` rows of `dim`. Scores are
-// scale * q . k, with a soft cap (0: none) cap * tanh(scale * q . k / cap). Position t attends to
-// keys [first[t], t]; `first` must not decrease, and null means all 0.
+// One query head of causal attention with its key head; both have `positions` rows of `dim`. Scores
+// are scale * q . k or, with a soft cap (0: none), cap * tanh(scale * q . k / cap). Position t
+// attends to the keys [first[t], t]. `first` must not decrease; null means all 0.
 template <class S>
 struct AttentionHead {
     const S *q, *k, *v;
@@ -42,8 +42,8 @@ struct AttentionHead {
     }
 };
 
-// Further input of backward (out, dout with a stride between positions, logsumexp) and its output
-// (dq, dk, dv, overwritten, in the layout of the head's q, k, v).
+// Further input of backward: out and dout, with a stride between positions, and logsumexp. Its
+// output is dq, dk and dv, which are overwritten, in the layout of the head's q, k, v.
 template <class S>
 struct AttentionGrads {
     const S *out, *dout;
@@ -55,45 +55,46 @@ template <class S>
 struct Kernels {
     using W = Wide<S>;
 
-    // y = x * rstd * w with rstd = 1 / sqrt(mean(x^2) + eps).
+    // Computes y = x * rstd * w with rstd = 1 / sqrt(mean(x^2) + eps).
     void (*rms_norm)(S* y, W* rstd, const S* x, const W* w, double eps, std::int64_t rows,
                      std::int64_t size);
 
-    // With n = x * rstd: dx = past (0 if null) + rstd * (dy * w - n * mean(dy * w * n)), and adds
-    // the sum over rows of dy * n to dw.
+    // Computes dx = past (0 if null) + rstd * (dy * w - n * mean(dy * w * n)), where n = x * rstd.
+    // Adds the sum over rows of dy * n to dw.
     void (*rms_norm_backward)(S* dx, W* dw, const S* dy, const W* w, const S* x, const S* past,
                               const W* rstd, std::int64_t rows, std::int64_t size);
 
-    // Rotates the pairs (i, half + i) of a vector; turn_back is the backward of turn.
+    // Rotates the pairs (i, half + i) of a vector. turn_back is the backward of turn.
     void (*turn)(S* out, const S* in, const W* cos, const W* sin, std::int64_t half);
     void (*turn_back)(S* out, const W* in, const W* cos, const W* sin, std::int64_t half);
     void (*round)(S* out, const W* in, std::int64_t size);
 
-    // a = silu(gate) * up; a row of gate_up is gate, then up, `size` each.
+    // Computes a = silu(gate) * up. A row of gate_up is gate, then up, `size` numbers each.
     void (*swiglu)(S* a, const S* gate_up, std::int64_t rows, std::int64_t size);
-    // Also recomputes a.
+    // Computes dgate_up. Also recomputes a.
     void (*swiglu_backward)(S* dgate_up, S* a, const S* da, const S* gate_up, std::int64_t rows,
                             std::int64_t size);
 
     // Returns -log softmax(logits)[target] and overwrites the logits with scale * (softmax -
-    // onehot(target)). `room` is scratch memory for `size` numbers, or the logits themselves if
-    // nothing is widened.
+    // onehot(target)). `room` is scratch memory for `size` numbers, or the logits themselves if S
+    // is not widened.
     double (*cross_entropy)(S* logits, W* room, std::int64_t target, double scale,
                             std::int64_t size);
 
     // Makes one AdamW update of `size` elements, rounding where torch.optim.AdamW(fused=True)
-    // rounds. bfloat16 weights are float32 in halves (halves.hpp); other types ignore `rest`.
+    // rounds. bfloat16 weights are float32 in halves (halves.hpp), of which `rest` is the second;
+    // other types ignore `rest`.
     void (*adamw)(S* weight, std::int16_t* rest, W* average, W* square, const W* grad,
                   const AdamWFactors& factors, std::int64_t size);
 
-    // Computes out[t * stride ...] = softmax(scores) @ v and each position's log sum exp(scores).
+    // Computes out[t * stride ...] = softmax(scores) @ v, and each position's log sum exp(scores).
     void (*attention)(const AttentionHead<S>& head, S* out, W* logsumexp, std::int64_t stride,
                       W* scratch);
     void (*attention_backward)(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
                                std::int64_t stride, W* scratch);
 
-    // Copies a matrix, widened, to rows of `columns`. `stride` is the distance between from's rows
-    // or, if `turned`, its columns.
+    // Copies a matrix, widened, to rows of `columns` numbers. `stride` is the distance between the
+    // rows of `from` or, if `turned`, between its columns.
     void (*pack)(W* to, std::int64_t to_stride, const S* from, std::int64_t stride, bool turned,
                  std::int64_t rows, std::int64_t columns);
 };
@@ -103,7 +104,7 @@ struct Kernels {
 template <class S>
 const Kernels<S>& kernels();
 
-// Returns the width that kernels() uses: "avx512_bf16", "avx512", "avx2" or "default".
+// Returns the name of the width that kernels() uses: "avx512_bf16", "avx512", "avx2" or "default".
 const char* kernel_width();
 
 }  // namespace roll::simd

@@ -1,6 +1,6 @@
-// The kernels for the vector width of the including file: included only by simd/kernels_*.cpp, each
+// The kernels for the vector width of the including file. Included only by simd/kernels_*.cpp, each
 // with its own compiler flags. Included code must be in a namespace of the width (as at::vec is) or
-// always be inlined. Otherwise the linker could keep a shared function in a version with
+// always be inlined. Otherwise the linker could keep the version of a shared function that has
 // instructions that the processor lacks.
 #pragma once
 
@@ -26,14 +26,15 @@ double cross_entropy(S* logits, Wide<S>* room, std::int64_t target, double scale
     const W sum =
         sum_of<W>(size, [&](std::int64_t i, std::int64_t n) { return get(score + i, n); });
     const W factor = static_cast<W>(scale) / sum;
-    score[target] -= sum;  // becomes scale * (softmax - 1)
+    score[target] -= sum;  // the factor below makes this scale * (softmax - 1)
     for_lanes<W>(size, [&](std::int64_t i, std::int64_t n) {
         put(logits + i, get(score + i, n) * Vec<W>(factor), n);
     });
     return static_cast<double>(max - wanted) + std::log(static_cast<double>(sum));
 }
 
-// Rounds the product as a store would: the compiler may not fuse it with a later sum.
+// Rounds a product as storing it would, because otherwise the compiler may fuse it with a later
+// sum.
 template <class W>
 inline __attribute__((always_inline)) Vec<W> rounded(Vec<W> product) {
     asm("" : "+m"(product));

@@ -1,5 +1,5 @@
 // Brings numbers into the layout of a product's left factors (single elements) or right factors
-// (vectors of a row); copies them to `room` unless they already have it. Included only by
+// (vectors of a row). Copies them to `room` unless they already have that layout. Included only by
 // attention_impl.hpp and under kernels_impl.hpp's rules.
 #pragma once
 
@@ -17,7 +17,7 @@ inline __attribute__((always_inline)) __m512i paired(__m256i even, __m256i odd) 
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-// Pairs vertical neighbours, [rows / 2][columns]; pads an odd last row with 0.
+// Returns pairs of vertical neighbours, [rows / 2][columns]. Pads an odd last row with 0.
 template <class X>
 Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count,
                               std::int64_t columns) {
@@ -33,7 +33,7 @@ Rows<const Pair> pairs_across(Rows<const X> rows, Pair* room, std::int64_t count
     return {room, columns};
 }
 
-// Pairs horizontal neighbours; pads an odd last column with 0.
+// Returns pairs of horizontal neighbours. Pads an odd last column with 0.
 inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int64_t count,
                                     std::int64_t columns) {
     const std::int64_t stride = (columns + 15) / 16 * 8;
@@ -46,7 +46,8 @@ inline Rows<const Pair> pairs_along(Rows<const float> rows, Pair* room, std::int
 
 #endif
 
-// Views rows with an even number of columns as factors for sums over the columns, without a copy.
+// Returns rows as factors for sums over the columns, without a copy. Pairs require an even number
+// of columns.
 template <class E, class S>
 auto packed(Rows<const S> rows) {
     if constexpr (kNumbers<E> == 1)
@@ -76,7 +77,7 @@ Rows<const E> across(Rows<const S> rows, E* room, std::int64_t count, std::int64
         return along(rows, room, count, columns);
 }
 
-// Return computed numbers as left factors for sums over their columns or over their rows.
+// Return computed numbers as left factors, for sums over their columns or over their rows.
 template <class E, class T>
 Elements<E> over_columns(Rows<const T> block, E* room, std::int64_t rows, std::int64_t columns) {
     if constexpr (kNumbers<E> == 1)
@@ -92,7 +93,7 @@ Elements<E> over_rows(Rows<const T> block, E* room, std::int64_t rows, std::int6
     return {lying.data, 1, lying.stride};
 }
 
-// Sets out[i][j] = rows[j][i] for a block of rows; pads missing columns of `out` with 0.
+// Sets out[i][j] = rows[j][i] for a block of rows. Pads missing columns of `out` with 0.
 template <class E, class S>
 void transpose_block(Rows<E> out, Rows<const S> rows, std::int64_t count, std::int64_t columns) {
     const auto from = packed<E>(rows);

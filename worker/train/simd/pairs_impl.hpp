@@ -1,4 +1,4 @@
-// The kernels of pair_kernels.hpp. Included by kernels_avx512_bf16.cpp alone and under
+// The kernels of pair_kernels.hpp. Included only by kernels_avx512_bf16.cpp and under
 // kernels_impl.hpp's rules.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kPanel = PairKernels::kColumns;
 constexpr int kPanelVectors = kPanel / 16;
 
-// 16 rows at once are two blocks; rows that are not there are 0.
+// Packs 16 rows at a time into two blocks. Missing rows are 0.
 void pack_left(void* blocks, const c10::BFloat16* from, std::int64_t stride, std::int64_t rows,
                std::int64_t inner) {
     static_assert(PairKernels::kRows == 8);
