@@ -1,8 +1,8 @@
-// Ranks as processes, connected by LibTorch's store and Gloo.
+// Connects ranks as processes, through LibTorch's store and Gloo.
 //
-// Rank 0 serves the store on a free port and publishes it in the rendezvous file, `host port
-// nonce`, written atomically. Every key has the attempt's own prefix, and a file with another nonce
-// is ignored, so ranks of different attempts never connect.
+// Rank 0 serves the store on a free port and writes its address atomically to the rendezvous file:
+// `host port nonce`. Every key in the store has the attempt's own prefix, and a file with another
+// nonce is ignored, so ranks of different attempts never connect.
 // Used from one thread. Throws PeerLost when a peer dies, leaves or does not connect in time.
 #pragma once
 
@@ -20,21 +20,21 @@ namespace roll::train {
 
 struct FabricOptions {
     std::filesystem::path rendezvous_file;
-    std::string nonce;               // of this attempt
-    std::string prefix;              // job and token
-    int rank = 0;                    // in the world
-    std::string host = "127.0.0.1";  // address of this machine for the other ranks
+    std::string nonce;               // identifies the attempt in the rendezvous file
+    std::string prefix;              // begins every key in the store; made from job and token
+    int rank = 0;                    // rank in the world
+    std::string host = "127.0.0.1";  // address at which other ranks reach this machine
     std::chrono::milliseconds connect_timeout{300'000};
     std::chrono::milliseconds collective_timeout{600'000};
 };
 
-// A rank's position in a group that connects by other means than Gloo.
+// A rank's position in a group that does not connect through Gloo.
 struct GroupPlace {
     std::string name;
     int rank = 0, size = 1;
     std::chrono::milliseconds timeout{};
-    // Called by each rank of the group: returns what the first rank passed as `given` under `name`,
-    // through the store.
+    // Returns what the first rank of the group passed as `given` under `name`, through the store.
+    // Every rank of the group must call it.
     std::function<std::vector<std::uint8_t>(const std::string& name,
                                             const std::vector<std::uint8_t>& given)>
         from_first;
@@ -42,18 +42,19 @@ struct GroupPlace {
 
 class GlooFabric {
   public:
-    // Blocks until rank 0 has written the file and the store responds.
+    // Returns once rank 0 has written the file and the store responds.
     explicit GlooFabric(const FabricOptions& options);
     ~GlooFabric();
     GlooFabric(const GlooFabric&) = delete;
     GlooFabric& operator=(const GlooFabric&) = delete;
 
-    // Creates the group of these ranks of the world, in this order. Must be called by exactly these
-    // ranks, with a name used for no other group. Returns once all are connected. The group may
-    // outlive the fabric.
+    // Creates the group of these ranks of the world, in this order. Exactly these ranks must call
+    // it, with a name that no other group has. Returns once all of them are connected. The group
+    // may outlive the fabric.
     std::unique_ptr<Communicator> group(const std::string& name, const std::vector<int>& ranks);
 
-    // Returns this rank's position in that group without connecting. It may outlive the fabric.
+    // Returns this rank's position in the group `name` of `ranks`, without connecting. The position
+    // may outlive the fabric.
     GroupPlace place(const std::string& name, const std::vector<int>& ranks) const;
 
   private:

@@ -1,5 +1,5 @@
-// Ranks as threads of one process, for tests and for a single rank. Deterministic: the last rank to
-// arrive sums in rank order, so timing does not change the result.
+// Connects ranks as threads of one process, for tests and for a single rank. Deterministic: the
+// last rank to arrive sums in rank order, so timing does not change the result.
 #pragma once
 
 #include <condition_variable>
@@ -23,21 +23,22 @@ class LocalGroup {
   private:
     friend class LocalCommunicator;
     struct Reduction {
-        std::vector<at::Tensor> parts;  // by rank, until all have arrived
+        std::vector<at::Tensor> parts;  // tensor of each rank, until all have arrived
         int missing = 0;
-        int unread = 0;  // ranks that have not waited for it yet
+        int unread = 0;  // number of ranks that have not waited for the result yet
     };
 
     const int size_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::tuple<int, int, Channel>, std::deque<at::Tensor>> channels_;
-    std::map<Communicator::Ticket, Reduction> reductions_;  // same ticket on every rank
-    std::vector<Communicator::Ticket> issued_;              // by rank
-    std::vector<bool> left_;                                // by rank
+    std::map<Communicator::Ticket, Reduction> reductions_;  // every rank gets the same ticket
+    std::vector<Communicator::Ticket> issued_;              // next ticket of each rank
+    std::vector<bool> left_;                                // true for each rank that has left
 };
 
-// A rank leaves its group when this is destroyed; a rank that waits for it then gets PeerLost.
+// One rank's communicator. The rank leaves its group when this is destroyed; a rank that then waits
+// for it gets PeerLost.
 class LocalCommunicator final : public Communicator {
   public:
     LocalCommunicator(LocalGroup& group, int rank) : group_(group), rank_(rank) {}

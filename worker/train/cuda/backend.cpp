@@ -10,7 +10,8 @@
 namespace roll::train {
 namespace {
 
-// Every rank of the node sees all of the job's GPUs in CUDA_VISIBLE_DEVICES and takes one.
+// Returns this rank's GPU. Every rank of the node sees all of the job's GPUs in
+// CUDA_VISIBLE_DEVICES and takes one of them.
 at::Device take_device(const protocol::Launch& launch, int rank) {
     const int device = rank % launch.ranks_per_node;
     int count = 0;
@@ -32,7 +33,7 @@ std::unique_ptr<Communicator> group_of(GlooFabric& fabric, const std::string& na
     return std::make_unique<NcclCommunicator>(fabric.place(name, ranks));
 }
 
-// Counts what the allocator gave to tensors, as the plan does.
+// Returns the memory that the allocator gave to tensors; the plan counts the same.
 DeviceMemory memory_of(at::Device device) {
     namespace allocator = c10::cuda::CUDACachingAllocator;
     constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);

@@ -42,7 +42,8 @@ NcclCommunicator::~NcclCommunicator() {
         if (line && line->comm != nullptr) ncclCommAbort(line->comm);
 }
 
-// Non-blocking, so that a rank that never connects leads to PeerLost.
+// Connects all ranks of the group. The call is non-blocking, so that a rank that never connects
+// leads to PeerLost.
 NcclCommunicator::Line NcclCommunicator::connect(const std::string& name) {
     ncclUniqueId id;
     std::vector<std::uint8_t> bytes(sizeof id);
@@ -75,7 +76,8 @@ NcclCommunicator::Line& NcclCommunicator::line(Channel channel) {
     return *line;
 }
 
-// A non-blocking communicator returns ncclInProgress; no other call may follow until it is done.
+// Waits until NCCL has completed a call that returned `result`. A non-blocking communicator may
+// return ncclInProgress; then no other call may follow until it is done.
 void NcclCommunicator::settle(const Line& line, const std::string& what, ncclResult_t result) {
     const auto deadline = Clock::now() + place_.timeout;
     while (result == ncclInProgress) {
@@ -94,7 +96,7 @@ void NcclCommunicator::lose(const std::string& what, const std::string& why) {
     throw PeerLost(place_.name + " " + what + ": " + why);
 }
 
-// Enqueues call(tensor on the device, stream) after the current stream's work.
+// Enqueues call(tensor on the device, stream) behind the work that the current stream holds.
 template <class Call>
 NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string& what,
                                                   const at::Tensor& tensor, const Call& call) {
@@ -113,7 +115,8 @@ NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string&
     return running;
 }
 
-// Blocks the host, so that later work on the current stream sees the result.
+// Blocks the host until the operation is done, so that later work on the current stream sees its
+// result.
 void NcclCommunicator::finish(Running& running) {
     const auto deadline = Clock::now() + place_.timeout;
     for (;;) {

@@ -1,13 +1,13 @@
-// Ranks that communicate through NCCL, called directly without c10d.
+// Connects ranks through NCCL, called directly without c10d.
 //
-// Tensors must be on the thread's current CUDA device, or small and on the CPU; those are copied
-// through the device. Collectives run on their own stream, after the work that the current stream
-// held when they were issued. The host waits by polling the work, NCCL's asynchronous error and the
-// clock, so that it notices a lost peer and never blocks in a kernel. Before PeerLost is thrown,
-// all NCCL communicators of this object are aborted.
+// Tensors must be on the thread's current CUDA device, or small and on the CPU; the latter are
+// copied through the device. Collectives run on a stream of their own, after the work that the
+// current stream held when they were issued. To wait, the host polls the work, NCCL's asynchronous
+// error and the clock, so that it notices a lost peer and never blocks in a kernel. Before PeerLost
+// is thrown, all NCCL communicators of this object are aborted.
 //
-// send and recv use one communicator per channel, created at its first use by all ranks of the
-// group. A rank's sends and receives on a channel execute in the order of issue. That suits a
+// send and recv use one NCCL communicator per channel, which all ranks of the group create at its
+// first use. A rank's sends and receives on a channel execute in the order of issue. That suits a
 // pipeline whose stages form a line, but not a ring.
 #pragma once
 
@@ -41,14 +41,14 @@ class NcclCommunicator final : public Communicator {
     void wait(Ticket ticket) override;
 
   private:
-    struct Line {  // an NCCL communicator and the stream of its work
+    struct Line {  // an NCCL communicator and the stream on which it works
         ncclComm_t comm = nullptr;
         std::optional<c10::cuda::CUDAStream> stream;
     };
     struct Running {
         std::string what;
-        at::Tensor given;      // by the caller
-        at::Tensor on_device;  // `given`, or its copy
+        at::Tensor given;      // tensor that the caller passed
+        at::Tensor on_device;  // `given`, or its copy on the device
         cudaEvent_t done = nullptr;
     };
 

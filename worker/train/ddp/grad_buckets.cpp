@@ -7,7 +7,8 @@
 namespace roll::train {
 namespace {
 
-// Returns views of the flat gradient, one for each run of adjacent trained parameters.
+// Returns views of the bucket's part of the flat gradient, one for each run of adjacent trained
+// parameters.
 std::vector<at::Tensor> trained_parts(const Parameters& parameters, const plan::Bucket& bucket) {
     std::vector<at::Tensor> parts;
     std::int64_t begin = bucket.begin, end = begin;

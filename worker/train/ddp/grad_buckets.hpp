@@ -1,7 +1,7 @@
-// A chunk's flat gradient in the buckets of plan::cut_buckets. Each bucket is all-reduced over dp
-// as soon as its last contribution is added, while backward goes on.
+// Reduces a chunk's flat gradient in the buckets of plan::cut_buckets. Each bucket is all-reduced
+// over dp as soon as its last contribution is added, while backward goes on.
 //
-// Frozen parameters are not sent: their gradient is 0 on every rank.
+// Frozen parameters are not sent, because their gradient is 0 on every rank.
 //
 // The schedule alone decides when a bucket is complete, so all replicas issue the same reductions
 // in the same order.
@@ -19,14 +19,14 @@ namespace roll::train {
 
 class GradBuckets {
   public:
-    // `bucket_numel` 0 means plan::default_bucket_numel. Calls issued(bucket) for each reduction;
-    // with one replica, when it would be issued.
+    // `bucket_numel` 0 means plan::default_bucket_numel. Calls issued(bucket) when a bucket's
+    // reduction is issued; with one replica, when it would be.
     GradBuckets(const Parameters& parameters, std::int64_t bucket_numel, Communicator& dp,
                 std::function<void(int bucket)> issued);
 
-    void begin(int microbatches);  // starts a step with this many contributions per use
-    void ready(int parameter);     // one contribution to it was added
-    void finish();                 // waits; aborts if a contribution is missing
+    void begin(int microbatches);  // starts a step of so many micro-batches
+    void ready(int parameter);  // call after a contribution to the parameter's gradient was added
+    void finish();              // waits for all reductions; aborts if a contribution is missing
 
     const std::vector<plan::Bucket>& buckets() const { return buckets_; }
 
@@ -35,9 +35,10 @@ class GradBuckets {
     Communicator& dp_;
     std::function<void(int)> issued_;
     std::vector<plan::Bucket> buckets_;
-    std::vector<std::vector<at::Tensor>> sums_;  // by bucket: its views, without frozen parameters
-    std::vector<int> bucket_of_;                 // by parameter
-    std::vector<int> missing_;                   // contributions, by bucket
+    // By bucket: views of it, without frozen parameters
+    std::vector<std::vector<at::Tensor>> sums_;
+    std::vector<int> bucket_of_;  // by parameter: index of its bucket
+    std::vector<int> missing_;    // by bucket: number of contributions that are still missing
     std::vector<Communicator::Ticket> tickets_;
 };
 
