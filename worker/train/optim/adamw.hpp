@@ -17,15 +17,15 @@ struct AdamWOptions {
     double beta2 = 0.95;
     double eps = 1e-8;
     double weight_decay = 0.1;
-    // Overrides of the decay rule: globs of names, each with whether it decays; the first match
-    // counts.
+    // Exceptions from the decay rule: globs of names, each with whether its parameters decay. The
+    // first match counts.
     std::vector<std::pair<std::string, bool>> decays = {};
 };
 
-// The moments are stored in the order of the parameters; a checkpoint stores and restores them
-// through these members.
+// The moments, stored in the order of the parameters. A checkpoint stores and restores them through
+// these members.
 struct AdamWState {
-    std::int64_t steps = 0;  // number of updates
+    std::int64_t steps = 0;  // number of updates made
     at::Tensor flat_average;
     at::Tensor flat_square;
     std::vector<at::Tensor> average;  // by parameter; undefined if frozen
@@ -36,16 +36,16 @@ class AdamW {
   public:
     AdamW(const Parameters& parameters, const AdamWOptions& options);
 
-    // Updates by grad_scale * gradient; clipping determines `grad_scale`. The first update leaves
-    // the moments to settle().
+    // Makes one update by grad_scale * gradient; `grad_scale` includes clipping. The first update
+    // leaves writing the moments to settle().
     void step(double lr, double grad_scale);
 
     // Writes the moments of the first update, which depend only on its gradient. Call it after each
-    // update, before the gradients change. The delay keeps the page faults of the moments, half of
-    // the memory that the first step touches, out of that step's time.
+    // update, before the gradients change. The moments are half of the memory that the first step
+    // touches, so the delay keeps their page faults out of that step's time.
     void settle();
 
-    // Applies to later steps.
+    // Changes the weight decay of later steps.
     void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
 
     AdamWState& state() {
@@ -57,16 +57,18 @@ class AdamW {
     void step_on_gpu(double lr, double grad_scale);
 
     AdamWOptions options_;
-    std::vector<bool> decays_;  // by parameter
+    std::vector<bool> decays_;  // by parameter: whether it decays
     const Parameters& parameters_;
     AdamWState state_;
-    std::optional<double> owed_;  // grad_scale of the first update, until settled
+    // grad_scale of the first update, until settle() has written its moments
+    std::optional<double> owed_;
 };
 
-// Returns the sum of squares of a chunk's gradients: a 0-dim double tensor on the CPU.
+// Returns the sum of squares of a chunk's gradients, a 0-dim double tensor on the CPU.
 at::Tensor grad_square_sum(const Parameters& parameters);
 
-// Returns the number of gradient elements that are 0, without frozen parameters; same type.
+// Returns the number of gradient elements that are 0, a 0-dim double tensor on the CPU. Frozen
+// parameters do not count.
 at::Tensor grad_zero_count(const Parameters& parameters);
 
 }  // namespace roll::train

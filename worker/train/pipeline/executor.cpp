@@ -5,7 +5,7 @@
 namespace roll::train {
 namespace {
 
-// Sends and receives between a stage and its two neighbours. Stage s lives on rank s mod pp.
+// Sends and receives between a stage and its two neighbours. Stage s is on rank s mod pp.
 struct Link {
     Communicator& pp;
     int stage;
@@ -25,7 +25,8 @@ Link link_of(Chunk& chunk, int index, Communicator& pp) {
     return {pp, index * pp.size() + pp.rank(), chunk.parameters().flat_weight.options()};
 }
 
-// If no stage waits for the input half and its weight half is the next op, runs both in one pass.
+// Returns Now if no stage waits for the input half and the weight half is the next op. One pass
+// then computes both halves.
 WeightHalves when_weights(std::span<const plan::Op> ops, std::size_t i, const ChunkSpec& part) {
     const plan::Op weight{plan::OpKind::BackwardWeight, ops[i].chunk, ops[i].microbatch};
     const bool next = i + 1 < ops.size() && ops[i + 1] == weight;

@@ -1,5 +1,6 @@
-// Executes one rank's row of a pipeline schedule: the only loop that runs forward and backward,
-// with one stage or many. It makes no decisions; plan::check has shown that it terminates.
+// Executes one rank's row of a pipeline schedule. It is the only loop that runs forward and
+// backward, with one stage or many. It makes no decisions; plan::check has shown that it
+// terminates.
 #pragma once
 
 #include <deque>
@@ -18,17 +19,18 @@ struct RankChunk {
 
 struct ScaledBatch {
     std::span<const Microbatch> microbatches;
-    std::span<const double> scales;  // factor of each one's summed loss
+    std::span<const double> scales;  // factor of each micro-batch's summed loss
 };
 
-// Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 on ranks without the
-// last stage. Gradients and loss are bitwise the same for every schedule with the same layers per
-// chunk.
+// Executes the ops. Returns the scaled loss summed over the micro-batches, a 0-dim double; 0 on
+// ranks without the last stage. Gradients and loss are bitwise the same for every schedule with the
+// same layers per chunk.
 at::Tensor execute(std::span<const plan::Op> ops, std::span<RankChunk> chunks,
                    const ScaledBatch& batch, Communicator& pp, StepTrace& trace);
 
 // Runs only forward, one micro-batch after another through all stages, and saves nothing. Returns
-// the plain sum of the loss, a 0-dim double on the CPU; 0 on ranks without the last stage.
+// the sum of the loss without scaling, a 0-dim double on the CPU; 0 on ranks without the last
+// stage.
 at::Tensor evaluate(std::deque<Chunk>& chunks, std::span<const Microbatch> batch, Communicator& pp);
 
 }  // namespace roll::train

@@ -1,16 +1,16 @@
-// Memory settings and memory usage of the process.
+// Settings and measurements of the process's memory.
 #pragma once
 
 #include <cstdint>
 
 namespace roll::train {
 
-// Keeps freed memory in the process from now on, for later tensors of any size: every step
+// Keeps freed memory in the process from now on, for later tensors of any size. Every step
 // allocates what the previous one freed, and page faults would cost a tenth of the step. Call it at
 // program start; it applies to the tensors of all threads.
 void keep_freed_memory();
 
-// Bytes as the kernel counts them; 0 if unknown.
+// The process's memory in bytes, as the kernel counts it; 0 if unknown.
 struct ProcessMemory {
     std::int64_t resident = 0;
     std::int64_t peak = 0;

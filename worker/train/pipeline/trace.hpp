@@ -10,9 +10,9 @@ namespace roll::train {
 struct TraceEvent {
     enum class Kind { OpDone, ReductionIssued };
     Kind kind = Kind::OpDone;
-    plan::Op op = {};  // if OpDone
-    int chunk = 0;     // if ReductionIssued
-    int bucket = 0;    // if ReductionIssued; numbered in the order of backward
+    plan::Op op = {};  // set if OpDone
+    int chunk = 0;     // set if ReductionIssued
+    int bucket = 0;    // set if ReductionIssued; buckets are numbered in the order of backward
 };
 using StepTrace = std::vector<TraceEvent>;
 

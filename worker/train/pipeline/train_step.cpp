@@ -33,8 +33,9 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
     }
 }
 
-// Returns the factor of each micro-batch's summed loss. Token counts are reduced before the first
-// backward, because gradients cannot be rescaled once the reduction of a bucket has started.
+// Returns the factor of each micro-batch's summed loss. Token counts are reduced over ranks before
+// the first backward, because gradients cannot be rescaled once the reduction of a bucket has
+// started.
 std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::int64_t& tokens) {
     std::vector<double> counts;
     at::Tensor total = at::zeros({}, at::kDouble);
@@ -53,10 +54,11 @@ std::vector<double> TrainStep::scales(std::span<const Microbatch> batch, std::in
     return counts;
 }
 
-// The first and the last stage each hold the tied embedding. Both use the sum of the two gradients,
-// so both make the same update.
+// Sums the gradients of a tied embedding, which the first and the last stage each hold. Both stages
+// use the sum, so both make the same update.
 void TrainStep::reduce_tied() {
-    std::vector<at::Tensor> copies;  // on this rank: two, one or none
+    // Gradients of the tied embedding on this rank: two, one or none
+    std::vector<at::Tensor> copies;
     for (Chunk& chunk : chunks_) {
         const bool pre = chunk.part().pre;
         const std::vector<at::Tensor>& grad = chunk.parameters().grad;
@@ -67,7 +69,7 @@ void TrainStep::reduce_tied() {
     if (copies.size() == 2) copies[1].copy_(copies[0].add_(copies[1]));
 }
 
-// Sums over the whole model's gradient. A tied embedding counts once: on the last stage.
+// Returns a sum over the whole model's gradient. A tied embedding counts once, on the last stage.
 double TrainStep::over_model(const std::function<at::Tensor(const Parameters&)>& of_chunk,
                              const std::function<at::Tensor(const at::Tensor&)>& of_tied) {
     at::Tensor sum = at::zeros({}, at::kDouble);
@@ -105,7 +107,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr) {
     if (!result.updated) return result;
     if (options_.count_zeros)
         result.grad_zeros = std::llround(over_model(grad_zero_count, zero_count));
-    if (const double clip = options_.clip_grad; clip > 0)  // same rule as Megatron and torch
+    if (const double clip = options_.clip_grad; clip > 0)  // the rule of Megatron and torch
         result.clip_factor = std::min(1.0, clip / (result.grad_norm + 1e-6));
     for (AdamW& optimizer : optimizers_) optimizer.step(lr, result.clip_factor);
     return result;
@@ -115,7 +117,7 @@ LossSum TrainStep::evaluate(std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
     at::Tensor sums_S = at::zeros({2}, at::kDouble);  // loss, tokens
     const at::Tensor loss = train::evaluate(chunks_, batch, groups_.pp);
-    sum_over(groups_.pp, loss);  // only the last stage's is not 0
+    sum_over(groups_.pp, loss);  // 0 except on the last stage
     sums_S[0] = loss;
     for (const Microbatch& data : batch) sums_S[1] += data.targets_BT.ne(ops::kIgnored).sum();
     sum_over(groups_.dp, sums_S);

@@ -1,7 +1,7 @@
 // One rank's part of training: its chunks, their gradients and optimizers, and the training step.
 //
 // Used from one thread, with the same calls in the same order on every rank. Throws PeerLost when
-// another rank is gone and c10::Error for any other failure; after either the object is unusable.
+// another rank is gone, and c10::Error for any other failure. After either, the object is unusable.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ namespace roll::train {
 struct Groups {
     Communicator& pp;
     Communicator& dp;
-    Communicator* tie = nullptr;  // the first and last stage of a tied model
+    Communicator* tie = nullptr;  // group of the first and the last stage of a tied model
 };
 
 struct TrainOptions {
     InitOptions init = {};
     AdamWOptions adamw = {};
-    double clip_grad = 1.0;  // maximum global norm; 0: no clipping
+    double clip_grad = 1.0;  // maximum global norm of the gradient; 0: no clipping
     bool count_zeros = false;
     spec::Normalize normalize = spec::Normalize::Step;
     std::int64_t bucket_numel = 0;  // 0: plan::default_bucket_numel
@@ -34,37 +34,38 @@ struct TrainOptions {
 
 struct StepResult {
     double loss = 0;         // minimized value: the mean over all dp ranks and micro-batches
-    double grad_norm = 0;    // before clipping
+    double grad_norm = 0;    // global norm of the gradient before clipping
     double clip_factor = 1;  // factor by which clipping scaled the gradient
-    std::optional<std::int64_t> grad_zeros = std::nullopt;  // if counted
-    std::int64_t tokens = 0;                                // targets that count, over all dp ranks
-    bool updated = false;  // false: loss or norm is not finite, or no target counted; the
-                           // weights are unchanged then
+    // Number of zeros in the gradient, if counted
+    std::optional<std::int64_t> grad_zeros = std::nullopt;
+    std::int64_t tokens = 0;  // number of targets that count, over all dp ranks
+    // False if loss or norm is not finite, or no target counted; the weights are then unchanged.
+    bool updated = false;
 };
 
 struct LossSum {
-    double loss = 0;  // the plain sum of -log p(target)
+    double loss = 0;  // sum of -log p(target), not scaled
     std::int64_t tokens = 0;
 };
 
 class TrainStep {
   public:
-    // `schedule` must have passed plan::check; it and the groups must outlive this.
+    // Requires that `schedule` has passed plan::check. It and the groups must outlive this.
     TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedule& schedule,
               const Groups& groups, const TrainOptions& options);
 
-    // One optimizer step over this replica's schedule.microbatches micro-batches.
+    // Makes one optimizer step over this replica's schedule.microbatches micro-batches.
     StepResult run(std::span<const Microbatch> batch, double lr);
 
     // Returns the loss of any number of micro-batches (the same number on each replica), summed
     // over all replicas.
     LossSum evaluate(std::span<const Microbatch> batch);
 
-    // One entry per chunk. A checkpoint is restored by writing into their weights and moments.
+    // Have one entry per chunk. To restore a checkpoint, write into their weights and moments.
     std::deque<Chunk>& chunks() { return chunks_; }
     std::deque<AdamW>& optimizers() { return optimizers_; }
 
-    // Events of the latest run().
+    // Returns the events of the latest run().
     const StepTrace& trace() const { return trace_; }
 
   private:
