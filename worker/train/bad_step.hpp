@@ -14,14 +14,14 @@
 namespace roll::train {
 
 struct BadStep {
-    int rank = 0;                       // the first rank at fault; 0 if no single rank is
-    std::string sentence;               // names step, rank, samples, first parameter
-    std::vector<std::int64_t> samples;  // at fault, of all ranks, ascending
+    int rank = 0;          // first rank at fault; 0 if no single rank is
+    std::string sentence;  // names the step, the rank, the samples and the first bad parameter
+    std::vector<std::int64_t> samples;  // samples at fault, of all ranks, ascending
 };
 
-// Every rank calls this with its own part of the batch; all get the same result. The samples at
-// fault are those of the micro-batches with a non-finite loss or gradient of their own; if there
-// are none, all samples of the step.
+// Finds the samples at fault: those of the micro-batches whose own loss or gradient is not finite,
+// or all samples of the step if there are no such micro-batches. Every rank must call it with its
+// own part of the batch; all ranks get the same result.
 BadStep find_bad_step(Chunk& model, std::span<const Microbatch> batch, const StepResult& result,
                       const StepPlace& place, Communicator& world);
 

@@ -28,14 +28,15 @@ std::int64_t checked(std::int64_t token, std::int64_t vocab) {
 struct RowRules {
     std::int64_t vocab = 0;
     bool documents_apart = false;
-    bool completions = false;  // negative tokens are context only
+    bool completions = false;  // true: a negative token is context only, stored as ~id
 };
 
 RowRules rules_of(const spec::TrainSpec& spec, std::int64_t vocab) {
     return {vocab, spec.data.documents_apart, spec.data.completions};
 }
 
-// Inputs are all tokens except the last, targets all except the first.
+// Fills one row: the inputs are all tokens of the window except the last, the targets all except
+// the first.
 void fill_row(Microbatch& batch, std::int64_t row, const RowRules& rules,
               const data::Window& window) {
     const data::Tokens tokens = window.tokens();
@@ -94,7 +95,8 @@ std::vector<Microbatch> valid_batches(std::span<const data::Window> windows,
                                       const spec::TrainSpec& spec, std::int64_t vocab,
                                       int dp_rank) {
     const RowRules rules = rules_of(spec, vocab);
-    const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;  // of all ranks
+    // Number of rows of all ranks in a micro-batch
+    const std::int64_t rows = spec.micro_batch_size * spec.parallel.dp;
     std::vector<Microbatch> batches;
     for (std::int64_t begin = 0; begin < std::ssize(windows); begin += rows) {
         batches.push_back(empty_batch(spec));

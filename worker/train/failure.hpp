@@ -1,5 +1,5 @@
-// The reason why a rank cannot go on, with the exit status that names whose fault it is
-// (docs/internals.md). Thrown anywhere in the trainer, caught once in main.
+// The reason why a rank cannot go on. Its exit status tells whose fault it is (docs/internals.md).
+// Thrown anywhere in the trainer, caught once in main.
 #pragma once
 
 #include <stdexcept>
@@ -21,7 +21,7 @@ class RankFailure : public std::runtime_error {
     int status_;
 };
 
-// Returns the exit status of a rank that ends with this error.
+// Returns the exit status for a rank that ends with this error.
 int status_of(ErrorCode code);
 
 // Returns the value, or throws the error as a RankFailure.
@@ -31,8 +31,8 @@ T need(Result<T> result) {
     if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// Same as need() for data read from disk. A corrupt file is invalid input (exit 2), because another
-// attempt would read the same bytes.
+// Does the same for data read from disk. Corrupt data is invalid input (exit status 2), because
+// another attempt would read the same bytes.
 template <class T>
 T of_disk(Result<T> result) {
     if (!result && result.error().code == ErrorCode::Corrupt)

@@ -30,7 +30,8 @@ std::string continue_text(Chunk& model, const tokenizer::TextTokenizer& tokenize
     const std::string before = tokenizer.tokenizer.decode(ids, /*skip_special=*/true);
     ids.insert(ids.end(), added.begin(), added.end());
     std::string whole = tokenizer.tokenizer.decode(ids, true);
-    // The prompt's last token may end inside a character; the text then starts with that character.
+    // If the prompt's last token ends inside a character, the returned text starts with that
+    // character.
     const auto [end, ignored] =
         std::mismatch(before.begin(), before.end(), whole.begin(), whole.end());
     return std::string(whole.begin() + (end - before.begin()), whole.end());

@@ -156,7 +156,7 @@ std::vector<checkpoint::Kept> recorded_of(const protocol::Launch& launch,
                                           const checkpoint::Choice& choice) {
     const fs::path own = (fs::path(launch.output) / "checkpoints").lexically_normal();
     std::vector<checkpoint::Kept> recorded;
-    std::error_code error;  // a stale handle counts as a missing file
+    std::error_code error;  // ignored: a file with a stale handle counts as missing
     for (const fs::path& directory : candidates_of(launch)) {
         const auto name = checkpoint::parse_final_name(directory.filename().string());
         if (name && directory.parent_path().lexically_normal() == own)
@@ -190,7 +190,8 @@ checkpoint::Retention retention_of(const spec::TrainSpec& spec) {
 
 namespace {
 
-// A window never spans two files, so a shorter file is unused.
+// Returns a warning about files shorter than a window, or empty. They are not used, because a
+// window never spans two files.
 std::string unused_files(const data::Corpus& corpus, std::int64_t seq_length) {
     constexpr int kNamed = 3;
     if (corpus.cut() == data::Cut::BetweenDocuments) return {};
@@ -240,7 +241,7 @@ std::vector<std::string> warnings_of(const spec::TrainSpec& spec, const data::Co
 
 namespace {
 
-// An entry of checkpoint::State::data.
+// One data file's entry in checkpoint::State::data: "SAMPLES" or "SAMPLES HASH".
 struct FileIdentity {
     explicit FileIdentity(const std::string& entry)
         : samples(entry.substr(0, entry.find(' '))),
@@ -253,7 +254,8 @@ struct FileIdentity {
     std::string hash;  // empty if not known
 };
 
-// Returns the indices of the training files whose content differs; empty if a state lists no files.
+// Returns the indices of the training files whose content differs; empty if the states do not list
+// the same number of files.
 std::vector<std::size_t> changed_files(const checkpoint::State& a, const checkpoint::State& b) {
     std::vector<std::size_t> changed;
     if (a.data.size() != b.data.size()) return changed;
@@ -273,7 +275,7 @@ bool same_data(const checkpoint::State& a, const checkpoint::State& b) {
 
 checkpoint::State continued(checkpoint::State restored, const checkpoint::State& asked) {
     if (!same_data(restored, asked)) restored.left_out.clear();
-    // Keep a whole-file hash that only the checkpoint knows.
+    // Keeps a whole-file hash that only the checkpoint has.
     const std::vector<std::string> before = std::exchange(restored.data, asked.data);
     for (std::size_t i = 0; before.size() == asked.data.size() && i < before.size(); ++i)
         if (!FileIdentity(before[i]).differs(FileIdentity(asked.data[i])) &&

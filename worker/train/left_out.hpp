@@ -1,8 +1,8 @@
-// Samples that training leaves out after a rewind (train.on_not_finite: rewind), because they
+// The samples that training leaves out after a rewind (train.on_not_finite: rewind), because they
 // produced a non-finite step.
 //
 // A checkpoint's state lists them. Samples found after an attempt's last checkpoint are only in
-// OUTPUT/left_out.json, together with the seed and corpus that their numbers refer to.
+// OUTPUT/left_out.json, together with the seed and corpus to which their numbers refer.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace roll::train {
 
-// Merges `more` into the ascending `samples`.
+// Merges `more` into `samples`, which are ascending.
 void join(std::vector<std::int64_t>& samples, const std::vector<std::int64_t>& more);
 
-// Returns the samples in an output directory's file if they refer to the same data as `like`; empty
-// otherwise, or if there is no file. Throws RankFailure if the file is not in Roll's format.
+// Returns the samples listed in OUTPUT/left_out.json. Empty if there is no such file, or if it
+// refers to other data than `like`. Throws RankFailure if the file is not in Roll's format.
 std::vector<std::int64_t> read_left_out(const std::filesystem::path& output,
                                         const checkpoint::State& like);
 
-// Writes state.left_out. Throws RankFailure.
+// Writes state.left_out to OUTPUT/left_out.json. Throws RankFailure.
 void write_left_out(const std::filesystem::path& output, const checkpoint::State& state);
 
 // Copies rank 0's list to every rank.

@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kReadBytes = 1 << 18;  // size of a block of rows: fits the cache
+constexpr std::int64_t kReadBytes = 1 << 18;  // bytes of a block of rows, so that it fits the cache
 
 tensor::DType dtype_of(const Parameters& parameters) {
     return main_type(parameters) == at::kDouble ? tensor::DType::F64 : tensor::DType::F32;
 }
 
-// Maps each native tensor's name to its index in `parameters`.
+// Returns the index in `parameters` of each native tensor's name.
 std::map<std::string, std::size_t> by_name(const Parameters& parameters) {
     std::map<std::string, std::size_t> result;
     for (std::size_t i = 0; i < parameters.specs.size(); ++i) result[parameters.specs[i].name] = i;
@@ -35,10 +35,11 @@ bool is_vocabulary(const std::string& name) {
     return name == "embedding.word_embeddings.weight" || name == "output_layer.weight";
 }
 
-// Fills rows [old, all) of w_VC with the mean of the rows before, plus noise.
+// Fills the rows from `old` on with the mean of the rows before `old`, plus noise.
 void grow(const at::Tensor& w_VC, std::int64_t old, std::uint64_t seed, const std::string& name) {
     const at::Tensor mean_C = w_VC.narrow(0, 0, old).mean(0, false, at::kDouble);
-    const at::Tensor noise_VC = at::empty_like(w_VC);  // a row's noise does not depend on `old`
+    // Noise of all rows, because a row's noise must not depend on `old`
+    const at::Tensor noise_VC = at::empty_like(w_VC);
     fill_normal(noise_VC, 1 / std::sqrt(static_cast<double>(w_VC.size(1))), seed, name + " grown");
     const std::int64_t added = w_VC.size(0) - old;
     w_VC.narrow(0, old, added).copy_(noise_VC.narrow(0, old, added) + mean_C);
@@ -54,7 +55,7 @@ void for_blocks(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
     });
 }
 
-// Casts the mapped file's rows into `to`, in parallel.
+// Casts the rows of the mapped file into `to`, in parallel.
 void read_rows(const convert::Source& source, const convert::TargetTensor& target,
                const at::Tensor& to) {
     const std::int64_t rows = to.dim() == 0 ? 1 : to.size(0);
@@ -65,7 +66,7 @@ void read_rows(const convert::Source& source, const convert::TargetTensor& targe
     });
 }
 
-// Same for a weight stored as two halves: each block is read, then split.
+// Does the same for a weight stored as two halves: reads each block, then splits it.
 void read_halves(const convert::Source& source, const convert::TargetTensor& target,
                  const Parameters& parameters, std::size_t i) {
     const at::Tensor& weight = parameters.weight[i];
@@ -78,7 +79,7 @@ void read_halves(const convert::Source& source, const convert::TargetTensor& tar
     });
 }
 
-// Returns the number of rows that were added to the vocabulary.
+// Reads one parameter. Returns the number of rows that were added to the vocabulary.
 Result<std::int64_t> read_into(const convert::Source& source, const convert::TargetTensor& target,
                                const Parameters& parameters, std::size_t i, std::uint64_t seed) {
     const tensor::Shape& shape = target.info.shape;

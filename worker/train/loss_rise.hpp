@@ -1,5 +1,5 @@
 // Finds the step at which the loss began to rise before it became non-finite. Weights since that
-// step are poisoned, although each of their values is finite.
+// step count as poisoned, although each of their values is finite.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@ namespace roll::train {
 
 // The losses of the latest steps. A step is high if its loss exceeds the median of the last 50 calm
 // steps by more than 9 median absolute deviations (6 standard deviations of normal noise) and by
-// more than 1/20 of the median. Calm steps are the steps that are not high. No step is high until
-// there are 16 calm ones. After 200 high steps in a row, the new level is calm.
+// more than 1/20 of the median. All other steps are calm. No step is high until there are 16 calm
+// steps. After 200 high steps in a row, the new level counts as calm.
 class LossHistory {
   public:
-    // Adds a step. Steps must ascend; if `step` already exists, it and all later steps are removed
-    // first.
+    // Adds a step. Steps must ascend; if `step` is known already, it and all later steps are
+    // removed first.
     void add(std::int64_t step, double loss);
 
-    // Returns the first step of the run of high steps that ends at the newest step; nullopt if the
-    // newest step is calm.
+    // Returns the step at which the loss began to rise: the first step of the run of high steps
+    // that ends at the newest step; nullopt if the newest step is calm.
     std::optional<std::int64_t> rise() const;
 
   private:

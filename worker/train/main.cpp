@@ -29,7 +29,7 @@ struct Arguments {
     bool json = false;
 };
 
-// Uses OMP_NUM_THREADS if it is set, else this rank's share of the cores.
+// Sets the number of threads: OMP_NUM_THREADS if it is set, else this rank's share of the cores.
 void set_threads(int ranks_on_this_node) {
     const char* const told = std::getenv("OMP_NUM_THREADS");
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -71,7 +71,8 @@ int generate(const Arguments& arguments) {
     return 0;
 }
 
-// The spec file is a train job's document, or a job file in JSON with absolute paths.
+// Prints the plan of a job. The spec file is a train job's document, or a job file in JSON with
+// absolute paths.
 int plan(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
     const spec::TrainSpec spec = need(spec::train_spec(document));
@@ -81,7 +82,8 @@ int plan(const Arguments& arguments) {
     return 0;
 }
 
-// Runs `command`. Passes an error to `tell` as one sentence and returns its exit status.
+// Runs `command` and returns its exit status. If it throws, passes the error to `tell` as one
+// sentence and returns the error's exit status.
 int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
     try {
         return command();
@@ -159,7 +161,7 @@ int main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     const int status = roll::train::main(argc, argv);
-    // Skip the destructors: a process group with dead peers would wait for them.
+    // Ends without destructors, because a process group with dead peers would wait for them.
     std::fflush(nullptr);
     ::_exit(status);
 }

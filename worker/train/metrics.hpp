@@ -1,9 +1,9 @@
 // metrics.jsonl: one JSON object per line. The first line describes the run and has "schema". Each
-// other line has "step" and holds a training step's numbers, a validation or a sample. Fields:
-// docs/training.md. The job can ask for the same rows as metrics.csv and as TensorBoard event
-// files.
+// other line has "step" and holds a training step's numbers, a validation or a sample.
+// docs/training.md lists the fields. The job can ask for the same rows as metrics.csv and as
+// TensorBoard event files.
 //
-// A resumed run truncates them to the step of its checkpoint and appends. Throws RankFailure.
+// A resumed run truncates the files to the step of its checkpoint and appends. Throws RankFailure.
 #pragma once
 
 #include <cstdint>
@@ -22,23 +22,25 @@
 namespace roll::train {
 
 struct MetricsOptions {
-    std::filesystem::path output;   // the job's directory
-    std::filesystem::path earlier;  // metrics.jsonl of the job that this one continues, or empty
-    std::int64_t step = 0;          // rows up to this step are kept
-    OrderedJson head;               // the first line, if there is no file yet
+    std::filesystem::path output;  // output directory of the job
+    // metrics.jsonl of the job from which this one continues, or empty
+    std::filesystem::path earlier;
+    std::int64_t step = 0;  // rows up to this step are kept
+    OrderedJson head;       // first line, if there is no file yet
     spec::MetricsSpec also;
     std::vector<std::string> valid_sets = {};
 };
 
 class Metrics {
   public:
-    // Keeps the rows up to `step` of the job's own file; without one, copies those of `earlier`.
+    // Keeps the rows up to `step` of the job's own file. If there is no such file, copies those of
+    // `earlier`.
     explicit Metrics(const MetricsOptions& options);
 
     void append(const OrderedJson& row);
     void sync();
 
-    // Steps and losses of the rows kept at the start, in order.
+    // Returns steps and losses of the rows kept at the start, in order.
     const std::vector<std::pair<std::int64_t, double>>& losses() const { return losses_; }
 
   private:

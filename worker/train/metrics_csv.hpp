@@ -1,5 +1,5 @@
 // metrics.csv: the numeric values of metrics.jsonl's rows, one column each. Readers find columns by
-// name; the column `schema` holds the version of their meaning.
+// name; the column `schema` holds the version of what the columns mean.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace roll::train {
 class CsvTable {
   public:
     // `sets` are the names of the validation sets (one empty name if unnamed). `kept` are the rows
-    // that the file starts with; every number in them gets a column.
+    // with which the file starts; every number in them gets a column.
     CsvTable(const std::vector<std::string>& sets, const std::vector<OrderedJson>& kept);
 
     std::string head() const;
 
-    // Returns the row's line, with an empty cell for each missing value; empty if the row has no
+    // Returns the row as a line, with an empty cell for each missing value; empty if the row has no
     // number except its step.
     std::string line(const OrderedJson& row) const;
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The part of protocol buffers' wire format that an Event needs. Field numbers are those of
+// Encodes the part of protocol buffers' wire format that an Event needs. Field numbers are those of
 // tensorflow/core/util/event.proto, framework/summary.proto and framework/tensor.proto.
 class Message {
   public:
@@ -64,7 +64,7 @@ Message event(std::int64_t step) {
         .number(2, static_cast<std::uint64_t>(step));
 }
 
-// Returns a Summary.Value of the text plugin: a tensor with one string.
+// Returns a Summary.Value for the text plugin: a tensor with one string.
 Message text_value(const std::string& tag, const std::string& text) {
     constexpr int kString = 7;
     const Message plugin = Message().message(1, Message().bytes(1, "text"));
@@ -72,7 +72,7 @@ Message text_value(const std::string& tag, const std::string& text) {
     return Message().bytes(1, tag).message(8, tensor).message(9, plugin);
 }
 
-// Replaces invalid UTF-8 in a sample, in the same way as metrics.jsonl.
+// Returns a sample's text with invalid UTF-8 replaced, as metrics.jsonl has it.
 std::string utf8(const std::string& text) {
     const auto replace = Json::error_handler_t::replace;
     return Json::parse(Json(text).dump(-1, ' ', false, replace)).get<std::string>();
@@ -95,7 +95,8 @@ std::string event_of(const OrderedJson& row) {
     return tfrecord(event(step->get<std::int64_t>()).message(5, summary).text());
 }
 
-// Returns the version event and, for a resumed run, SessionLog{START} at its first step.
+// Returns the first events of a file: the version and, for a resumed run, SessionLog{START} at its
+// first step.
 std::string head_of(std::int64_t step) {
     std::string head = tfrecord(event(0).bytes(3, "brain.Event:2").text());
     if (step == 0) return head;
@@ -107,7 +108,8 @@ bool has_files(const fs::path& folder) {
     return fs::directory_iterator(folder, ignored) != fs::directory_iterator();
 }
 
-// Names sort by time, the order in which TensorBoard reads the files.
+// Returns an unused name. Names sort by time, which is the order in which TensorBoard reads the
+// files.
 fs::path new_name(const fs::path& folder) {
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);

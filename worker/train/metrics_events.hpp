@@ -1,7 +1,9 @@
-// TensorBoard event files, written without its libraries: TFRecord frames around Event messages.
+// TensorBoard event files, written without TensorBoard's libraries: TFRecord frames around Event
+// messages.
 //
-// A row's numbers become scalars under their names, a sample becomes text. A resumed run starts a
-// new file that tells TensorBoard to discard the other files' events from its first step on.
+// A row's numbers become scalars under their names; a sample becomes text. A resumed run starts a
+// new file, which tells TensorBoard to discard the other files' events from the run's first step
+// on.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +19,8 @@ namespace roll::train {
 
 class EventFile {
   public:
-    // Creates a new file in `folder`. `kept`, the rows up to `step`, are written only if the folder
-    // has no event file yet.
+    // Creates a new file in `folder`. Writes `kept`, the rows up to `step`, only if the folder has
+    // no event file yet.
     EventFile(const std::filesystem::path& folder, std::int64_t step,
               const std::vector<OrderedJson>& kept);
 

@@ -1,5 +1,5 @@
-// An append-only file of measurements. Appended data survives a kill of the process once append()
-// has returned, except on a full disk: then it stays in memory until there is space. Throws
+// An append-only file of measurements. Once append() has returned, its data survives a kill of the
+// process. On a full disk, however, the data stays in memory until there is space. Throws
 // RankFailure.
 #pragma once
 
@@ -13,16 +13,17 @@ namespace roll::train {
 
 class MetricsFile {
   public:
-    // Replaces the content of the file, if any, with `content`.
+    // Creates the file with `content`, which replaces that of an existing file.
     MetricsFile(const std::filesystem::path& path, std::string_view content);
 
-    void append(std::string_view bytes);  // fails (refused) if over 64 MiB are unwritten
+    // Throws RankFailure (refused) if over 64 MiB are unwritten
+    void append(std::string_view bytes);
     void sync();
 
   private:
     std::filesystem::path path_;
     io::Descriptor file_;
-    std::string waiting_;  // not written yet
+    std::string waiting_;  // data that is not written yet
 };
 
 }  // namespace roll::train

@@ -51,8 +51,8 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
         setup.companions.emplace_back(name, need(read_file(directory / name)));
 }
 
-// Takes the tokenizer from the directory that the job names, or from the first checkpoint with a
-// copy.
+// Sets the tokenizer: bytes, or that of the directory that the job names, or else that of the first
+// checkpoint with a copy.
 void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
@@ -67,7 +67,7 @@ void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
            "`bytes`");
 }
 
-// Takes the job's tokenizer and warns if it differs from the one of the weights.
+// Sets the job's tokenizer. Warns if it differs from the tokenizer of the weights.
 void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const Json given = setup.hf_config;
@@ -78,8 +78,8 @@ void give_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
     if (!warning.empty()) setup.warnings.push_back(warning);
 }
 
-// Returns a complete config from sizes alone; the tokenizer supplies the vocabulary and the ids of
-// special tokens.
+// Returns a complete config made from sizes alone. The tokenizer supplies the vocabulary and the
+// ids of special tokens.
 Json complete(const families::Family& family, Json sizes,
               const tokenizer::TextTokenizer& tokenizer) {
     if (!sizes.contains("vocab_size")) sizes["vocab_size"] = tokenizer.tokenizer.vocab_size();
@@ -89,7 +89,8 @@ Json complete(const families::Family& family, Json sizes,
     return config;
 }
 
-// `changes` holds HuggingFace keys whose values override the directory's.
+// Reads the model of a directory. `changes` holds HuggingFace keys whose values override the
+// directory's.
 Result<ModelSetup> read_model(const fs::path& directory, const families::Families& families,
                               const Json& changes = Json::object()) {
     ROLL_TRY(convert::Source source, convert::open_source(directory, families));
@@ -101,8 +102,8 @@ Result<ModelSetup> read_model(const fs::path& directory, const families::Familie
     return ModelSetup{source.config.hf_config, source.config.native, *config, nullptr, {}};
 }
 
-// Gives the embedding and the output layer more rows than the directory has; load_weights fills the
-// new ones.
+// Gives the embedding and the output layer more rows than the directory has. load_weights fills the
+// new rows.
 void resize_vocabulary(ModelSetup& setup, std::int64_t rows, const families::Families& families) {
     if (rows < setup.config.vocab)
         refuse("model.vocab_size: " + std::to_string(rows) + " is less than the model's " +

@@ -16,28 +16,29 @@
 namespace roll::train {
 
 struct ModelSetup {
-    Json hf_config;  // complete; the exported config.json is made from it
-    Json native;     // Megatron's fields
+    Json hf_config;  // complete config, from which the exported config.json is made
+    Json native;     // fields of Megatron's config
     spec::ModelConfig config;
     std::shared_ptr<const tokenizer::TextTokenizer> tokenizer;    // null if the directory has none
     std::vector<std::pair<std::string, std::string>> companions;  // further files: name, content
     std::vector<std::string> warnings = {};  // settings that look wrong but may be intended
 };
 
-// Returns the model of a job. A model that starts from a directory is read from the first of the
-// job's own checkpoints that opens, else from the directory. The same holds for a tokenizer
-// directory that no longer exists. So a job can go on after its start directory is gone. Throws
-// RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ from those of
-// the directory's own tokenizer.
+// Returns the model of a job. If the model starts from a directory, it is read from the first of
+// the job's own checkpoints that opens, else from that directory; a tokenizer directory that no
+// longer exists is treated in the same way. So a job can go on after its start directory is gone.
+// Throws RankFailure(invalid) if the job's sizes are wrong, or if the tokenizer's ids differ from
+// those of the directory's own tokenizer.
 ModelSetup setup_model(const spec::TrainSpec& spec,
                        const std::vector<std::filesystem::path>& checkpoints);
 
-// Returns only the tokenizer with which the job's text is read. Throws RankFailure(invalid).
+// Returns only the tokenizer that reads the job's text. Throws RankFailure(invalid).
 std::shared_ptr<const tokenizer::TextTokenizer> job_tokenizer(const spec::TrainSpec& spec);
 
-// Throws RankFailure(invalid) if the checkpoint's tensors differ from those of the job's model,
-// naming the config keys with the expected and the found values; or if its tokenizer has another
-// vocabulary than `tokenizer`, the job's. Returns a warning, or an empty string.
+// Compares a checkpoint with the job. Throws RankFailure(invalid) if the checkpoint's tensors
+// differ from those of the job's model, naming the config keys with the expected and the found
+// values. Also throws it if the checkpoint's tokenizer has another vocabulary than `tokenizer`, the
+// job's. Returns a warning, or an empty string.
 std::string check_same_model(const std::filesystem::path& checkpoint, const ModelSetup& job,
                              const std::string& tokenizer);
 

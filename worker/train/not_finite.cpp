@@ -9,7 +9,8 @@ namespace {
 
 bool finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
 
-// Runs one micro-batch, leaves its gradient in parameters().grad and returns its mean loss.
+// Runs forward and backward of one micro-batch. Leaves its gradient in parameters().grad and
+// returns its mean loss.
 double run_alone(Chunk& model, const Microbatch& data) {
     const GradReady nobody = [](int) {};
     const double count = data.targets_BT.ne(ops::kIgnored).sum().item<double>();
@@ -20,7 +21,8 @@ double run_alone(Chunk& model, const Microbatch& data) {
     return loss.item<double>();
 }
 
-// Searches from the last parameter, where backward starts, to the first.
+// Returns the name of the first parameter with a bad gradient in the order of backward, which goes
+// from the last parameter to the first.
 std::string first_gradient(const Parameters& parameters) {
     for (std::size_t i = parameters.grad.size(); i-- > 0;)
         if (!finite(parameters.grad[i])) return parameters.specs[i].name;

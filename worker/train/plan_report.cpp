@@ -36,7 +36,7 @@ OrderedJson ranks_json(const spec::TrainSpec& spec) {
     return ranks;
 }
 
-// Formats with the largest unit that keeps the number at 1 or more: "458 MiB", "5.7 M".
+// Returns a number as text, with the largest unit that keeps it at 1 or more: "458 MiB", "5.7 M".
 std::string scaled(double value, double step, std::initializer_list<const char*> units) {
     auto unit = units.begin();
     for (; value >= step && unit + 1 != units.end(); ++unit) value /= step;
@@ -54,7 +54,7 @@ std::string flop_text(double flop) {
                   {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
-// Formats with separators: "5,704,704".
+// Returns a number as text with separators: "5,704,704".
 std::string count_text(const OrderedJson& count) {
     const std::string digits = count.dump();
     std::string text;
@@ -86,7 +86,8 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// A GPU's speed cannot be measured without one, and this machine's processor does not predict it.
+// Returns the estimated time. On a GPU it is null unless train.peak_tflops is set, because this
+// machine's processor does not predict a GPU's speed.
 OrderedJson time_json(const spec::TrainSpec& spec, double flop, bool on_gpu) {
     OrderedJson time{{"mfu_assumed", kMfuAssumed}};
     if (on_gpu && spec.peak_tflops == 0) {
@@ -149,8 +150,8 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu) {
     json["tokens_per_step"] = spec.global_batch_size * spec.seq_length;
     json["flops_per_token"] = {{"causal", flops.causal}, {"full", flops.full}};
     json["memory_per_rank_bytes"] = memory_json(memory);
-    // A ring all-reduce sends almost twice the bytes that it sums: the gradients of trained
-    // parameters, as large as one of the two moments.
+    // A ring all-reduce sends almost twice the bytes that it sums. These are the gradients of
+    // trained parameters, which are as large as one of the two moments.
     const double dp = spec.parallel.dp;
     json["communication_bytes_per_step"] = {
         {"gradients", std::llround((dp - 1) / dp * static_cast<double>(memory.moments))}};

@@ -1,4 +1,5 @@
-// `roll-rank plan`: reports what a train job would do, as JSON and as text. Runs nothing.
+// Implements `roll-rank plan`: reports what a train job would do, as JSON and as text. Runs
+// nothing.
 #pragma once
 
 #include <string>

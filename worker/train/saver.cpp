@@ -21,7 +21,8 @@ std::string mib(std::uint64_t bytes) {
     return text;
 }
 
-// Returns nullopt if the file system does not report it; then saving does not wait.
+// Returns the free disk space in bytes. Returns nullopt if the file system does not report it;
+// saving then does not wait for space.
 std::optional<std::uint64_t> free_bytes(const fs::path& directory) {
     std::error_code error;
     const fs::space_info space = fs::space(directory, error);
@@ -49,7 +50,8 @@ Saver::Saver(SaverOptions options, const ModelSetup& model, WorkerLink& link)
         throw RankFailure(protocol::kExitRefused,
                           "output: " + no_room(options_.checkpoints, *free, options_.bytes) +
                               "; free disk space, or set output to another file system");
-    // The newest checkpoint is written before the oldest is deleted.
+    // Space is needed for one checkpoint more than retention keeps, because the newest is written
+    // before the oldest is deleted.
     const std::int64_t more = options_.retention.keep + 1 - std::ssize(options_.recorded);
     const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(more, 1)) * options_.bytes;
     if (free && *free < all)
@@ -153,7 +155,8 @@ void Saver::recorded(std::int64_t step) {
     prune();
 }
 
-// Prunes one at a time: deleting many large files takes long on some file systems.
+// Starts deleting or stripping one checkpoint that retention does not keep. Only one at a time,
+// because deleting many large files takes long on some file systems.
 void Saver::prune() {
     if (pruning_.busy()) return;
     const auto next_of = [&](const std::vector<checkpoint::Name>& names) {
@@ -175,8 +178,8 @@ void Saver::prune() {
     });
 }
 
-// Keeps a checkpoint that cannot be deleted (e.g. a file still open on NFS) in the list, and tries
-// again when the next checkpoint is recorded.
+// Handles the end of pruning one checkpoint. If the checkpoint cannot be deleted (e.g. a file is
+// still open on NFS), it stays in the list and is tried again when the next checkpoint is recorded.
 void Saver::settle_pruning(const Result<std::string>& outcome) {
     auto& all = options_.recorded;
     const auto is_it = [&](const checkpoint::Kept& kept) { return kept.name == pruned_; };

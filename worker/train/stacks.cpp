@@ -21,11 +21,12 @@
 namespace roll::train {
 namespace {
 
-constexpr int kAsk = SIGUSR1;      // roll-worker to the process
-constexpr int kCollect = SIGUSR2;  // this module to each thread in turn
+constexpr int kAsk = SIGUSR1;      // sent by roll-worker to the process
+constexpr int kCollect = SIGUSR2;  // sent by this module to each thread in turn
 constexpr int kFramesMax = 64;
 
-// Filled by the signal handler of one thread at a time, without locks or allocation.
+// A thread's stack, which its signal handler fills without locks or allocation. One thread at a
+// time.
 struct Collected {
     std::array<void*, kFramesMax> frames{};
     int count = 0;
@@ -61,8 +62,8 @@ std::string word_in(const std::filesystem::path& file) {
     return line;
 }
 
-// Returns a thread's stack. If the thread does not answer, it hangs in the kernel; then returns its
-// wait channel from /proc.
+// Returns a thread's stack as text. A thread that does not answer hangs in the kernel; for it,
+// returns its wait channel from /proc.
 std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     std::string text = "thread " + std::to_string(thread) + " (" + word_in(task / "comm") + ")\n";
     wanted = true;
@@ -73,7 +74,7 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     const bool came = ::sem_timedwait(&collected.done, &until) == 0;
     if (!came && wanted.exchange(false))
         return text + "  does not answer; in the kernel at " + word_in(task / "wchan") + "\n";
-    constexpr int kOurs = 2;  // the handler and the kernel's signal frame
+    constexpr int kOurs = 2;  // frames of the handler and of the kernel's signal frame
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +
                 name_of(collected.frames[static_cast<std::size_t>(i)]) + "\n";
@@ -103,7 +104,7 @@ void dump() {
 
 void dump_stacks_on_signal() {
     std::array<void*, 2> warm{};
-    ::backtrace(warm.data(), 2);  // loads libgcc now: a handler must not allocate
+    ::backtrace(warm.data(), 2);  // loads libgcc now, because a handler must not allocate
     ::sem_init(&collected.done, 0, 0);
     struct sigaction action {};
     action.sa_handler = collect;
@@ -113,7 +114,7 @@ void dump_stacks_on_signal() {
     ::sigemptyset(&asked);
     ::sigaddset(&asked, kAsk);
     ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
-    // This thread blocks all other signals: SIGTERM is for the training thread.
+    // This thread blocks all other signals, because SIGTERM is for the training thread.
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);

@@ -1,4 +1,4 @@
-// Compares a job's tokenizer with the one of the weights that it starts from.
+// Compares a job's tokenizer with that of the weights from which the job starts.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +9,16 @@
 
 namespace roll::train {
 
-// The directory of the weights, with its HuggingFace config.
+// The directory of the weights and its HuggingFace config.
 struct WeightsHome {
     std::filesystem::path directory;
     const Json& hf_config;
 };
 
-// Returns a warning if the tokenizer, which the job calls `name`, differs from the one next to the
-// weights; empty if it does not, or if there is none. Throws RankFailure(invalid) if it has another
-// vocabulary, with which the trained embeddings would be meaningless.
+// Compares `tokenizer`, which the job calls `name`, with the tokenizer next to the weights. Returns
+// a warning if they differ; empty if they do not, or if the weights have none. Throws
+// RankFailure(invalid) if `tokenizer` has another vocabulary, with which the trained embeddings
+// would be meaningless.
 std::string check_tokenizer(const tokenizer::TextTokenizer& tokenizer, const std::string& name,
                             const WeightsHome& weights);
 

@@ -1,6 +1,6 @@
 // One rank's run of a train or resume job, from its launch file to its exit status: setup, restore,
 // the training loop, validation, samples, checkpoints, stopping. All ranks make the same decisions
-// in the same order. Signals and commands, which only one rank may see, are agreed on between
+// in the same order. A signal or command may reach only one rank, so ranks agree on these between
 // steps.
 #pragma once
 
@@ -35,7 +35,8 @@ class Trainer {
     Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, TrainingData data,
             Backend backend);
 
-    // Trains. Returns the exit status: 0 or yielded. Throws RankFailure or PeerLost.
+    // Trains. Returns the exit status: 0, or that of a rank that yielded. Throws RankFailure or
+    // PeerLost.
     int run();
 
   private:
@@ -43,7 +44,7 @@ class Trainer {
     struct Agreed {
         bool stop = false;
         bool checkpoint = true;
-        bool save = false;     // save and continue
+        bool save = false;     // save a checkpoint and continue
         bool measure = false;  // measure the peak again
     };
 
@@ -62,10 +63,10 @@ class Trainer {
     void find_peak();
     void not_finite(const StepResult& result, std::span<const Microbatch> batch);
     std::string prepare_rewind(const BadStep& bad);          // returns text for the error
-    std::vector<ValidResult> measure(const Moment& moment);  // the sets that are due
-    bool validate(const Moment& moment);                     // true: best so far
+    std::vector<ValidResult> measure(const Moment& moment);  // measures the sets that are due
+    bool validate(const Moment& moment);  // returns true if the loss is the best so far
     Moment moment() const;
-    void measure_export();  // loss with weights rounded as in the export
+    void measure_export();  // measures the loss with weights rounded as in the export
     bool stops_early() const;
     void sample();
     void save();
@@ -79,11 +80,11 @@ class Trainer {
     WorkerLink& link_;
     Backend backend_;
     spec::TrainSpec spec_;
-    std::string record_;  // job record
+    std::string record_;  // the job record
     ModelSetup model_;
     data::Corpus corpus_;
     std::vector<data::Corpus> valid_;
-    data::LearnedDocuments learned_;  // on rank 0
+    data::LearnedDocuments learned_;  // set on rank 0 only
     data::Sampler sampler_;
     Validation validation_;
     plan::PipelineSchedule schedule_;
@@ -92,20 +93,20 @@ class Trainer {
     std::unique_ptr<Communicator> world_, dp_, pp_;
     std::optional<TrainStep> step_;
     checkpoint::State state_;
-    checkpoint::Choice choice_;       // on rank 0
-    std::optional<Saver> saver_;      // on the rank that writes
-    std::optional<Metrics> metrics_;  // on the rank that writes
+    checkpoint::Choice choice_;       // set on rank 0 only
+    std::optional<Saver> saver_;      // set only on the rank that writes
+    std::optional<Metrics> metrics_;  // set only on the rank that writes
     Clock::time_point progress_due_{};
-    std::int64_t tokens_before_ = 0;  // before the latest step
-    double step_seconds_ = 0;         // smoothed
-    double waited_ = 0;               // seconds for other ranks, in this run
-    double own_seconds_ = 0;          // per step without waiting; smoothed
+    std::int64_t tokens_before_ = 0;  // trained before the latest step
+    double step_seconds_ = 0;         // smoothed duration of a step
+    double waited_ = 0;               // seconds of waiting for other ranks, in this run
+    double own_seconds_ = 0;          // smoothed duration of a step without waiting
     Clock::time_point told_{};
     std::int64_t frozen_factors_ = 0;
-    double peak_flops_ = 0;     // of all ranks; 0 until measured
-    bool peak_beaten_ = false;  // by a step; on the rank that writes
+    double peak_flops_ = 0;     // sum over all ranks; 0 until measured
+    bool peak_beaten_ = false;  // a step was faster; set only on the rank that writes
     int skipped_in_a_row_ = 0;
-    LossHistory history_;  // on the rank that writes
+    LossHistory history_;  // filled only on the rank that writes
 };
 
 }  // namespace roll::train

@@ -1,4 +1,4 @@
-// The trainer up to its first step: connects the ranks, restores the state, opens the outputs.
+// The trainer up to its first step: connects the ranks, restores the state, and opens the outputs.
 #include <cstdio>
 
 #include <ATen/ATen.h>
@@ -87,7 +87,8 @@ void Trainer::start_from_given() {
     if (writes()) std::printf("starting from the weights in %s (%s)\n", from.c_str(), how.c_str());
 }
 
-// Rank 0 verifies every byte of the candidates; the other ranks follow its choice.
+// Restores the newest good checkpoint. Rank 0 verifies every byte of the candidates; the other
+// ranks follow its choice.
 void Trainer::restore_newest() {
     const std::vector<fs::path> candidates = candidates_of(launch_);
     if (candidates.empty()) {
@@ -130,7 +131,7 @@ void Trainer::restore_newest() {
                                  " from which the job continues; set more steps, or resume from "
                                  "an earlier checkpoint");
     state_ = continued(restored, state_);
-    // A user who resumes a job that stopped early wants it to train on.
+    // A user who resumes a job that stopped early wants it to train on, so the count starts again.
     if (output_of(directory).lexically_normal() != fs::path(launch_.output).lexically_normal())
         state_.stale_validations = 0;
     if (writes())
@@ -144,8 +145,8 @@ void Trainer::restore_newest() {
                     static_cast<long long>(spec_.steps));
 }
 
-// Merges samples that were found after the last checkpoint, by an earlier attempt or by the job
-// that this one resumes.
+// Adds the samples to leave out that were found after the last checkpoint, by an earlier attempt or
+// by the job that this one resumes.
 void Trainer::recall_left_out() {
     if (writes()) {
         join(state_.left_out, read_left_out(launch_.output, state_));

@@ -58,7 +58,7 @@ std::vector<const ValidSet*> Validation::due(const Moment& m) const {
 
 namespace {
 
-// Micro-batches evaluated at a time, so that memory does not grow with the set.
+// Number of micro-batches evaluated at a time, so that memory does not grow with the set.
 constexpr std::int64_t kMicrobatches = 16;
 
 LossSum evaluate(std::span<const data::Window> windows, TrainStep& step,

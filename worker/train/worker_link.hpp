@@ -1,8 +1,9 @@
-// The link to roll-worker: sends lines on descriptor 3; receives lines on stdin, and SIGTERM.
-// Without descriptor 3 (started by hand) it writes to stderr.
+// The link to roll-worker: sends lines on descriptor 3, and receives lines on stdin and SIGTERM. If
+// descriptor 3 is not open (a rank started by hand), it writes to stderr.
 //
-// Construct it before any file is opened and any thread starts: it blocks SIGTERM and SIGINT, which
-// stay pending until poll(). Used from one thread; report() writes at once, poll() never blocks.
+// Construct it before any file is opened and any thread starts, because it blocks SIGTERM and
+// SIGINT, which stay pending until poll(). Used from one thread; report() writes at once, poll()
+// never blocks.
 #pragma once
 
 #include <chrono>
@@ -16,9 +17,9 @@ namespace roll::train {
 
 struct Heard {
     bool stop = false;
-    bool checkpoint = true;              // with stop: save first
+    bool checkpoint = true;              // with `stop`: save a checkpoint first
     std::uint64_t save = 0;              // newest request for a checkpoint, or 0
-    std::vector<std::int64_t> recorded;  // steps whose checkpoints are in the ledger
+    std::vector<std::int64_t> recorded;  // steps whose checkpoints the ledger has recorded
 };
 
 class WorkerLink {
@@ -34,8 +35,8 @@ class WorkerLink {
   private:
     void read_lines(Heard& heard);
 
-    bool up_ = false;    // descriptor 3 is open
-    bool down_ = false;  // stdin is a pipe that is still open
+    bool up_ = false;    // true: descriptor 3 is open
+    bool down_ = false;  // true: stdin is a pipe that is still open
     std::string unread_;
 };
 
