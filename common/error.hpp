@@ -17,8 +17,8 @@ enum class ErrorCode {
     Failed            // any other failure (exit 1)
 };
 
-// The message is one sentence: what is wrong, the value, what is allowed. The hint names the next
-// command.
+// An error that a function returns. The message is one sentence that says what is wrong, the value
+// found and what is allowed. The hint names the command to run next.
 struct Error {
     ErrorCode code = ErrorCode::Failed;
     std::string message;

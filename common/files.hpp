@@ -14,29 +14,29 @@ namespace roll {
 
 Result<std::string> read_file(const std::filesystem::path& path);
 
-// Like read_file(), but fails with InvalidArgument unless it is a regular file (opening a FIFO
-// could block for ever).
+// Like read_file(), but fails with InvalidArgument unless the path names a regular file, because
+// opening a FIFO could block for ever.
 Result<std::string> read_regular_file(const std::filesystem::path& path);
 
 // Writes a temporary file, fsyncs it, renames it to `path` and fsyncs the directory.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Files with mode 0600. Writing fails with Refused if the file exists, and fsyncs the file but not
-// its directory. Reading fails with Refused if other users have access.
+// Write and read a private file (mode 0600). Writing fails with Refused if the file exists, and
+// fsyncs the file but not its directory. Reading fails with Refused if other users have access.
 Result<void> write_private_file(const std::filesystem::path& path, std::string_view content);
 Result<std::string> read_private_file(const std::filesystem::path& path);
 
 Result<void> make_directories(const std::filesystem::path& path);
 Result<void> fsync_directory(const std::filesystem::path& path);
 
-// Renames without replacing an existing target (renameat2 RENAME_NOREPLACE), then fsyncs the
-// parent. Refused if the target exists.
+// Renames without replacing an existing target (renameat2 RENAME_NOREPLACE), then fsyncs the parent
+// directory. Fails with Refused if the target exists.
 Result<void> rename_new(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Maps a whole file read-only while this object lives. Movable, not copyable.
 class MappedFile {
   public:
-    // Fails with InvalidArgument if it is not a regular file.
+    // Maps the file. Fails with InvalidArgument if the path does not name a regular file.
     static Result<MappedFile> open(const std::filesystem::path& path);
     MappedFile(MappedFile&& other) noexcept;
     MappedFile& operator=(MappedFile&& other) noexcept;
@@ -60,8 +60,8 @@ void survive_failed_reads();
 // Fails, naming the file, if reading a MappedFile has failed since survive_failed_reads().
 Result<void> check_mapped_reads();
 
-// Like check_mapped_reads(), and fails if an open MappedFile has shrunk: the kernel raises no
-// signal if the page itself still exists.
+// Like check_mapped_reads(), but also fails if the file of an open MappedFile has shrunk. This must
+// be checked because the kernel raises no signal if the page that was read still exists.
 Result<void> check_mapped_files();
 
 }  // namespace roll

@@ -1,4 +1,4 @@
-// Strong integer ids and the fencing token. Ids of different kinds do not compare or convert.
+// Strong integer ids and the fencing token. Ids of different kinds cannot be compared or converted.
 #pragma once
 
 #include <compare>
@@ -19,10 +19,10 @@ using JobId = Id<struct JobTag>;                // one submitted job: 1, 2, 3, .
 using AllocationId = Id<struct AllocationTag>;  // one Slurm allocation, numbered before sbatch
 using WorkerId = Id<struct WorkerTag>;          // one incarnation of a roll-worker process
 
-// The fencing token of an attempt: the incarnation of rolld that placed it, and the attempt's
-// number within its job (1, 2, ...). Every message, directory name and record about the attempt
-// contains it; attempt numbers alone would repeat after the ledger is restored from a backup. Later
-// placements compare greater.
+// The fencing token of an attempt: the incarnation of rolld that placed the attempt, and the
+// attempt's number within its job (1, 2, ...). Every message, directory name and record about the
+// attempt contains the token, because attempt numbers alone would repeat after the ledger is
+// restored from a backup. The token of a later placement compares greater.
 struct Token {
     std::uint64_t incarnation = 0;
     std::uint64_t attempt = 0;

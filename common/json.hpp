@@ -73,12 +73,13 @@ class JsonReader {
         const Json* field = find(key);
         return field == nullptr || field->is_null() ? std::move(fallback) : convert<T>(*field, key);
     }
-    // Returns the field, or a null value if it is missing. Counts as read.
+    // Returns the field, or a null value if it is missing. The field then counts as read.
     const Json& raw(const char* key);
     bool has(const char* key) const { return object_ != nullptr && object_->contains(key); }
 
-    Result<void> finish();          // unknown keys are an error
-    Result<void> finish_lenient();  // unknown keys are ignored: a newer peer may send more
+    Result<void> finish();  // fails if the object has fields that were not read
+    // Like finish(), but accepts unread fields, because a newer peer may send more.
+    Result<void> finish_lenient();
 
   private:
     const Json* find(const char* key);

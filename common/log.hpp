@@ -20,8 +20,8 @@ spdlog::sink_ptr log_file(const std::filesystem::path& path, std::size_t bytes_m
 
 class Log {
   public:
-    // `program` names the writer, e.g. "rolld" or "roll-worker@node-1". Fails with Refused if the
-    // file cannot be opened.
+    // Opens the log. `program` names the writer, e.g. "rolld" or "roll-worker@node-1". Fails with
+    // Refused if the file cannot be opened.
     static Result<Log> open(const std::filesystem::path& path, const std::string& program);
 
     template <class... Args>

@@ -20,7 +20,7 @@ Result<Pattern> Pattern::make(std::string_view text) {
 bool Pattern::occurs_in(std::string_view line) const {
     try {
         return boost::regex_search(line.begin(), line.end(), compiled_->regex);
-    } catch (const std::runtime_error&) {  // Boost gives up: the match is too complex
+    } catch (const std::runtime_error&) {  // thrown by Boost if the match is too complex
         return false;
     }
 }

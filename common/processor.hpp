@@ -9,17 +9,20 @@
 namespace roll {
 
 struct Processor {
-    // In ascending order: each level includes the levels before it.
+    // Levels of vector instructions in ascending order; each level includes the levels before it.
     enum class Vectors { Default, Avx2, Avx512, Avx512Bf16, Amx };
     // Method of bfloat16 products: widened to float32, in pairs (VDPBF16PS), or in AMX tiles.
     enum class Bfloat16 { Widened, Pairs, Tiles };
 
     Vectors vectors = Vectors::Default;
     bool intel = false;
-    std::string forced = {};  // "NAME=VALUE" of the environment variable that chose; may be empty
+    // The environment variable that selected the level, as "NAME=VALUE"; empty if none did.
+    std::string forced = {};
 
-    bool has_blocks() const { return vectors != Vectors::Default; }  // oneDNN's float32 blocks
-    // MKL is fastest for float32 products on Intel processors, oneDNN's blocks on others.
+    // Returns whether oneDNN can multiply float32 matrices in blocks on this processor.
+    bool has_blocks() const { return vectors != Vectors::Default; }
+    // Returns whether MKL computes float32 products. MKL is fastest for them on Intel processors,
+    // oneDNN's blocks are on others.
     bool takes_mkl() const { return intel || !has_blocks(); }
     Bfloat16 bfloat16() const;
 };

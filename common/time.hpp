@@ -1,5 +1,5 @@
-// Wall-clock times in State, events and messages. Leases never use them: they count on a steady
-// clock (CLOCK_BOOTTIME in the worker, CLOCK_MONOTONIC in rolld).
+// Wall-clock times in State, events and messages. Leases do not use these times; leases count on a
+// steady clock (CLOCK_BOOTTIME in the worker, CLOCK_MONOTONIC in rolld).
 #pragma once
 
 #include <chrono>

@@ -26,9 +26,10 @@ struct Beacon {
     std::string nonce;              // random id of this rolld process
     std::string host;
     std::string endpoint;
-    std::string home{};         // tells the state directory from a copy of it; empty if unknown
-    std::uint64_t counter = 0;  // ticks published by this incarnation
-    // How long this rolld continues if it cannot read this file; 0 means for ever.
+    // Identifies the state directory, so that a copy of it differs; empty if unknown.
+    std::string home{};
+    std::uint64_t counter = 0;  // ticks that this incarnation has published
+    // How long this rolld runs on while it cannot read this file, in ms; 0 means for ever.
     std::int64_t patience_ms = 0;
     friend bool operator==(const Beacon&, const Beacon&) = default;
 };
@@ -36,10 +37,10 @@ struct Beacon {
 // Returns exactly kBeaconRecordBytes. Fails with InvalidArgument if the fields do not fit.
 Result<std::string> encode_beacon(const Beacon& beacon);
 
-// Fails with Corrupt if the record is torn: wrong length, checksum or fields.
+// Parses a record. Fails with Corrupt if the record is torn: wrong length, checksum or fields.
 Result<Beacon> decode_beacon(std::string_view record);
 
-// Returns the byte offset in the file of the record with this counter.
+// Returns the byte offset, within the file, of the record with this counter.
 constexpr std::size_t beacon_offset(std::uint64_t counter) {
     return counter % 2 == 0 ? 0 : kBeaconRecordBytes;
 }

@@ -13,8 +13,8 @@ Error no_daemon(const std::string& endpoint) {
     return {ErrorCode::Unavailable, "no rolld listens on " + endpoint, "rollctl up"};
 }
 
-// Returns whether no process listens on an ipc:// endpoint. libzmq would retry for ever; the kernel
-// knows at once.
+// Returns whether no process listens on an ipc:// endpoint. Asks the kernel, because libzmq would
+// retry for ever.
 bool nobody_listens(const std::string& endpoint) {
     constexpr std::string_view kIpc = "ipc://";
     if (!endpoint.starts_with(kIpc)) return false;
@@ -22,7 +22,7 @@ bool nobody_listens(const std::string& endpoint) {
            (errno == ENOENT || errno == ECONNREFUSED);
 }
 
-// libzmq reconnects by itself after rolld restarts.
+// A channel over ZeroMQ. libzmq reconnects by itself after rolld restarts.
 class ZmqChannel final : public Channel {
   public:
     ZmqChannel(std::unique_ptr<ZmqContext> context, ZmqSocket socket, std::string endpoint)
@@ -35,7 +35,8 @@ class ZmqChannel final : public Channel {
     std::optional<std::string> receive(std::chrono::milliseconds timeout) override {
         if (!socket_.wait_input(timeout)) return std::nullopt;
         auto message = socket_.receive();
-        if (!message || message->frames.empty()) return std::string();  // matches no request
+        // Return empty text, which answers no request.
+        if (!message || message->frames.empty()) return std::string();
         return std::move(message->frames.back());
     }
 
@@ -55,7 +56,8 @@ class LocalChannel final : public Channel {
         : stream_(std::move(stream)),
           path_(std::move(path)) {}
 
-    // Reconnects if rolld has restarted and sends the whole frame on the new connection.
+    // Sends a frame. If rolld has restarted, reconnects and sends the whole frame on the new
+    // connection.
     bool send(const std::string& frame) override {
         if (!stream_.closed() && stream_.send(frame)) return true;
         auto again = LocalStream::connect(path_);

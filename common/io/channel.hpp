@@ -15,19 +15,20 @@ namespace roll::io {
 class Channel {
   public:
     virtual ~Channel() = default;
-    // Returns false if the frame cannot be sent now.
+    // Sends a frame. Returns false if that is impossible now.
     virtual bool send(const std::string& frame) = 0;
-    // Returns nullopt on a timeout or if the connection is closed.
+    // Returns the next frame; nullopt on a timeout or if the connection is closed.
     virtual std::optional<std::string> receive(std::chrono::milliseconds timeout) = 0;
     // Returns why no reply arrives; nullopt if the reason is unknown.
     virtual std::optional<Error> trouble() const = 0;
 };
 
-// Fails with Unavailable if no rolld listens on an ipc:// endpoint.
+// Returns a channel over ZeroMQ. Fails with Unavailable if the endpoint is ipc:// and no rolld
+// listens on it.
 Result<std::unique_ptr<Channel>> zmq_channel(const std::string& endpoint, const CurveKeys& keys,
                                              const std::string& server_public_key);
 
-// Returns null if no rolld of this user listens on `path`.
+// Returns a channel over the Unix socket at `path`; null if no rolld of this user listens there.
 std::unique_ptr<Channel> local_channel(const std::string& path);
 
 }  // namespace roll::io

@@ -22,13 +22,14 @@ class Client {
     static Result<Client> connect(const std::string& endpoint, const CurveKeys& keys,
                                   const std::string& server_public_key);
 
-    // Connects to the rolld of a state directory: over its Unix socket if it runs on this machine,
-    // else over its endpoint with the key pair "client". Fails with Unavailable if none has
-    // started.
+    // Connects to the rolld of a state directory: over its Unix socket if rolld runs on this
+    // machine, else over its endpoint with the key pair "client". Fails with Unavailable if no
+    // rolld has started.
     static Result<Client> connect(const StateDirectory& directory);
 
-    // Returns the reply's `ok` or its error. Fails with Unavailable on a timeout: rolld does not
-    // run, or does not authorize this key. rolld may still carry out a request that timed out.
+    // Sends a request and returns the reply's `ok` or its error. Fails with Unavailable on a
+    // timeout, which means that rolld does not run or does not authorize this key. rolld may still
+    // carry out a request that timed out.
     Result<Json> ask(const std::string& op, const Json& args = Json::object(),
                      std::chrono::milliseconds timeout = std::chrono::seconds(10));
 

@@ -34,7 +34,8 @@ std::string public_of(const std::string& secret) {
     return buffer.data();
 }
 
-// Writes NAME.pub last: if it is missing, the creation of the pair was interrupted.
+// Writes the public key, to NAME.pub last, so that a missing NAME.pub shows that the creation of
+// the pair was interrupted.
 Result<void> publish(const std::string& public_key, const std::filesystem::path& directory,
                      const std::string& name, const std::filesystem::path& authorized) {
     if (!authorized.empty())

@@ -29,8 +29,8 @@ Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory
                                           const std::string& name,
                                           const std::filesystem::path& authorized = {});
 
-// Returns public key -> NAME for each NAME.pub in the directory. Ignores files without a key; empty
-// if the directory cannot be read.
+// Returns the names of authorized keys by public key: NAME for the key in each NAME.pub of the
+// directory. Ignores files without a key. Returns an empty map if the directory cannot be read.
 std::map<std::string, std::string> read_authorized(const std::filesystem::path& directory);
 
 }  // namespace roll::io

@@ -20,8 +20,8 @@ class FrameReader {
   public:
     void add(const char* bytes, std::size_t size) { bytes_.append(bytes, size); }
 
-    // Returns the next whole frame; nullopt if more bytes are needed. Fails with Corrupt if its
-    // length exceeds the limit.
+    // Returns the next whole frame; nullopt if more bytes are needed. Fails with Corrupt if the
+    // frame's length exceeds the limit.
     Result<std::optional<std::string>> next();
 
   private:
@@ -41,13 +41,13 @@ Descriptor connect_unix(const std::string& path);
 // A client's end of the stream. Blocks the calling thread. Not thread-safe.
 class LocalStream {
   public:
-    // Returns nullopt if no process listens, or if the listener belongs to another user (root
-    // accepts any user).
+    // Connects to `path`. Returns nullopt if no process listens, or if the listener belongs to
+    // another user (root accepts any user).
     static std::optional<LocalStream> connect(const std::string& path);
 
-    // Returns false if the connection is closed.
+    // Sends a frame. Returns false if the connection is closed.
     bool send(const std::string& frame);
-    // Returns nullopt on a timeout, or if the connection is closed (see closed()).
+    // Returns the next frame; nullopt on a timeout, or if the connection is closed (see closed()).
     std::optional<std::string> receive(std::chrono::milliseconds timeout);
     bool closed() const { return !socket_; }
 

@@ -17,7 +17,7 @@ namespace roll::io {
 // Returns both ends of a stream socket, close-on-exec.
 Result<std::pair<Descriptor, Descriptor>> make_socket_pair();
 
-// The most descriptors per message; the kernel's limit is 253.
+// The maximum number of descriptors per message; the kernel's limit is 253.
 inline constexpr std::size_t kPassedMax = 250;
 
 // Sends bytes, and with the first of them the descriptors `passed` (at most kPassedMax). Returns

@@ -77,7 +77,8 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
     ::_exit(127);
 }
 
-// Resets all signals but the real-time ones after SIGSYS, which Roll neither handles nor ignores.
+// Resets the handlers of all signals up to SIGSYS, and the signal mask. Skips the real-time signals
+// after SIGSYS, because Roll neither handles nor ignores those.
 void reset_signals() {
     for (int signal = 1; signal <= SIGSYS; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;
@@ -90,7 +91,7 @@ bool write_to(const char* path, const std::string& text) {
     return file >= 0 && ::write(file, text.data(), text.size()) == std::ssize(text);
 }
 
-// Sets up the id maps and a private /proc. Later mounts of the host still become visible.
+// Sets up the id maps and a private /proc. Mounts that the host adds later still become visible.
 void enter_namespaces(Prepared& prepared) {
     if ((prepared.namespaces & CLONE_NEWUSER) != 0) {
         const bool mapped = write_to("/proc/self/setgroups", "deny") &&
@@ -198,7 +199,8 @@ std::string map_of(unsigned id) {
 }
 
 std::optional<ProcessInfo> parse_stat(const std::string& stat) {
-    const auto name_end = stat.rfind(')');  // the name may contain any characters
+    // Find the last ')', because the name before it may contain any characters.
+    const auto name_end = stat.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;
     ProcessInfo info;
     info.pid = std::atoi(stat.c_str());
@@ -279,8 +281,8 @@ std::optional<pid_t> running(const std::filesystem::path& pid_file, const std::s
     std::ifstream in(pid_file);
     pid_t pid = 0;
     if (!(in >> pid) || pid <= 0 || !is_alive(pid)) return std::nullopt;
-    // The pid may have been reused, so compare the process's name. /proc/PID/exe would not do: the
-    // program's file may have been replaced by a new build.
+    // Compare the process's name, because the pid may have been reused. /proc/PID/exe cannot be
+    // compared, because the program's file may have been replaced by a new build.
     std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
     std::string name;
     if (!std::getline(comm, name) || name == program) return pid;
@@ -310,7 +312,8 @@ std::vector<ProcessInfo> descendants(pid_t ancestor) {
 
 bool wait_ended(pid_t pid, std::uint64_t started, std::chrono::milliseconds timeout) {
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    const auto info = find_process(pid);  // read after opening the handle: both mean one process
+    // Look the process up after opening the handle, so that both are about the same process.
+    const auto info = find_process(pid);
     if (!handle || !info || info->started != started || info->state == 'Z') return true;
     pollfd waited{.fd = handle.get(), .events = POLLIN, .revents = 0};
     return ::poll(&waited, 1, static_cast<int>(timeout.count())) > 0;

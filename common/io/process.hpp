@@ -17,7 +17,8 @@
 namespace roll::io {
 
 struct Spawn {
-    std::vector<std::string> arguments;    // the program first; without a '/' PATH is searched
+    // The program comes first; it is searched in PATH unless it contains a '/'.
+    std::vector<std::string> arguments;
     std::vector<std::string> environment;  // the whole environment as "NAME=value"
     std::string directory{};               // working directory; empty keeps ours
     // Pairs of our and the child's descriptor. Unlisted standard streams become /dev/null; all
@@ -50,14 +51,15 @@ struct Pipe {
     Descriptor read;
     Descriptor write;
 };
-Result<Pipe> make_pipe();  // close-on-exec
+Result<Pipe> make_pipe();  // both ends are close-on-exec
 
 struct ProcessInfo {
     pid_t pid = 0;
     pid_t parent = 0;
     pid_t group = 0;
-    char state = '?';           // as in /proc/PID/stat; 'Z' is a zombie
-    std::uint64_t started = 0;  // clock ticks since boot; unique together with the pid
+    char state = '?';  // state letter of /proc/PID/stat; 'Z' is a zombie
+    // Start time in clock ticks since boot; unique together with the pid.
+    std::uint64_t started = 0;
 };
 std::optional<ProcessInfo> find_process(pid_t pid);
 

@@ -11,7 +11,7 @@ namespace roll::io {
 
 class StateDirectory {
   public:
-    // Requires an absolute path. Does not access the file system.
+    // `root` must be an absolute path. Does not access the file system.
     explicit StateDirectory(std::filesystem::path root) : root_(std::move(root)) {}
 
     // Returns `flag` (--dir) if not empty, else ROLL_DIR, else $XDG_STATE_HOME/roll, else

@@ -22,7 +22,8 @@ Task<bool> ZmqReader::readable() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     co_await asio::post(asio::use_awaitable);
     while (!stopped_ && !socket_.input_ready()) {
-        // Returns on an edge or after cancel() by look_again() or stop(); check in any case.
+        // Returns on an edge, or after look_again() or stop() called cancel(). Check for input in
+        // any case.
         co_await descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, token);
     }
     co_return !stopped_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kLingerMs = 1000;
 constexpr int kBacklog = 4096;  // after a restart a whole cluster connects at once
-constexpr int kFramesMax = 8;   // Roll's messages have fewer frames
+constexpr int kFramesMax = 8;   // more frames than any of Roll's messages has
 // ZMQ_ZAP_ENFORCE_DOMAIN: rejects peers if no authenticator runs, instead of accepting them
 // unauthenticated. In libzmq since 4.3.1, but zmq.h defines the name for drafts only.
 constexpr int kZapEnforceDomain = 93;
@@ -85,13 +85,13 @@ void ZmqSocket::set_curve_server(const CurveKeys& keys, const std::string& domai
     set(ZMQ_ZAP_DOMAIN, domain);
     set(kZapEnforceDomain, 1);
     set(ZMQ_BACKLOG, kBacklog);
-    // Let the kernel drop a vanished peer after 30 s. libzmq's own heartbeats are slow: each
-    // message of one connection walks the timers of all.
+    // Let the kernel drop a vanished peer after 30 s. libzmq's own heartbeats are not used, because
+    // they are slow: each message of one connection walks the timers of all connections.
     set(ZMQ_TCP_KEEPALIVE, 1);
     set(ZMQ_TCP_KEEPALIVE_IDLE, 10);
     set(ZMQ_TCP_KEEPALIVE_INTVL, 5);
     set(ZMQ_TCP_KEEPALIVE_CNT, 4);
-    set(ZMQ_TCP_MAXRT, 30'000);  // the same if unacknowledged data is in flight
+    set(ZMQ_TCP_MAXRT, 30'000);  // the same 30 s (in ms) if unacknowledged data is in flight
 }
 
 void ZmqSocket::set_curve_client(const CurveKeys& keys, const std::string& server_public_key) {

@@ -1,4 +1,4 @@
-// One ZeroMQ socket: never blocks on send or receive, never throws. Not thread-safe.
+// A ZeroMQ socket. It never blocks on send or receive, never throws, and is not thread-safe.
 //
 // A peer may send frames of at most protocol::kFrameBytesMax; libzmq closes the connection of a
 // peer that sends more. Closing the socket drops messages that are not sent within a second.
@@ -43,20 +43,20 @@ class ZmqSocket {
     ZmqSocket(const ZmqSocket&) = delete;
     ZmqSocket& operator=(const ZmqSocket&) = delete;
 
-    // Call before bind or connect. A server asks the authenticator (ZAP) about each peer, with this
-    // domain.
+    // Makes the socket a CURVE server, which asks the authenticator (ZAP) about each peer under
+    // this domain. Call it before bind or connect.
     void set_curve_server(const CurveKeys& keys, const std::string& domain);
     void set_curve_client(const CurveKeys& keys, const std::string& server_public_key);
 
-    // Fails with InvalidArgument if the transport is unknown, Refused if the address is in use or
-    // may not be bound.
+    // Accepts peers at the endpoint. Fails with InvalidArgument if the transport is unknown,
+    // Refused if the address is in use or may not be bound.
     Result<void> bind(const std::string& endpoint);
-    void unbind(const std::string& endpoint);  // accepts no new peers; connected peers stay
+    void unbind(const std::string& endpoint);  // stops accepting new peers; connected peers stay
     Result<void> connect(const std::string& endpoint);
-    std::string bound_endpoint() const;  // with the actual port for "tcp://127.0.0.1:*"
+    std::string bound_endpoint() const;  // has the actual port after a bind to "tcp://127.0.0.1:*"
 
     std::optional<ZmqMessage> receive();
-    // Returns false if the message cannot be queued: unknown peer, or the queue is full.
+    // Queues a message. Returns false if that is impossible: unknown peer, or the queue is full.
     bool send(const std::vector<std::string>& frames);
 
     bool input_ready() const;  // reads ZMQ_EVENTS, which also re-arms the descriptor

@@ -15,7 +15,7 @@ ErrorCode code_of(std::string_view name) {
           ErrorCode::Unavailable, ErrorCode::Corrupt, ErrorCode::Failed}) {
         if (name == name_of(code)) return code;
     }
-    return ErrorCode::Failed;  // a code of a newer rolld
+    return ErrorCode::Failed;  // a code that only a newer rolld knows
 }
 
 Result<Error> read_error(const Json& json) {
@@ -75,7 +75,7 @@ std::string encode(const Request& request) {
     return encode_request(request.id, request.op, request.args, request.version);
 }
 
-// Writes the same text as dump(), without copying the arguments.
+// Encodes a request as the text that dump() would write, without copying the arguments.
 std::string encode_request(std::uint64_t id, const std::string& op, const Json& args, int version) {
     return fmt::format(R"({{"args":{},"id":{},"op":{},"v":{}}})", dump(args), id, dump(Json(op)),
                        version);
@@ -109,7 +109,7 @@ Json error_json(const Error& error) {
 }
 
 std::string encode_reply(std::uint64_t id, const Json& ok, int version) {
-    // Writes the same text as dump(), without copying a large value.
+    // Write the text that dump() would write, without copying a large value.
     return fmt::format(R"({{"id":{},"ok":{},"v":{}}})", id, dump(ok), version);
 }
 

@@ -15,8 +15,8 @@
 
 namespace roll::protocol {
 
-// Parses a frame. Fails with Refused unless its "v" is from kOldestVersion to kVersion, Corrupt if
-// it is no JSON object.
+// Parses a frame. Fails with Refused unless its "v" is from kOldestVersion to kVersion, and with
+// Corrupt if the frame is no JSON object.
 Result<Json> parse_frame(std::string_view frame, const char* what);
 
 Json to_json(const AttemptKey& key);  // {"job": 7, "token": "3-1"}

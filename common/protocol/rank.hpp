@@ -53,7 +53,7 @@ Result<Launch> decode_launch(std::string_view json);
 
 // The alternatives of Report, which the program sends.
 struct Ready {};  // this rank is up; the attempt has started once all ranks are ready
-// An object for people: step, steps, loss, tokens_per_second, eta_s, ...
+// Progress for people to read: an object with step, steps, loss, tokens_per_second, eta_s, ...
 struct Progress {
     std::string json;
 };
@@ -61,14 +61,14 @@ struct Progress {
 struct StepDone {
     std::int64_t step = 0;
     std::int64_t steps = 0;   // total steps of the job
-    std::int64_t own_ms = 0;  // time of a step without waiting for other ranks
+    std::int64_t own_ms = 0;  // ms of a step without waiting for other ranks
 };
 // A checkpoint is complete and synced, under a name that starts with ".".
 struct CheckpointStaged {
     std::int64_t step = 0;
     std::string directory;
-    std::uint64_t asked = 0;   // number of the SaveNow that it answers; 0 if none
-    std::int64_t save_ms = 0;  // duration from the step boundary on; 0 if unknown
+    std::uint64_t asked = 0;   // number of the SaveNow that this checkpoint answers; 0 if none
+    std::int64_t save_ms = 0;  // duration since the step boundary, in ms; 0 if unknown
 };
 struct CheckpointPruned {
     std::int64_t step = 0;
@@ -97,7 +97,7 @@ struct RecordedStep {
 struct StopAtStep {
     bool checkpoint = true;
 };
-// Save at the next step boundary and continue.
+// Orders the program to save at the next step boundary and continue.
 struct SaveNow {
     std::uint64_t asked = 0;  // request number, increasing within an attempt
 };

@@ -262,7 +262,8 @@ Result<Heartbeat> decode_heartbeat(std::string_view frame) {
     return heartbeat;
 }
 
-// `before` is a valid frame, so a "sequence" that occurs once in it is the heartbeat's own field.
+// A "sequence" that occurs once in `before` is the heartbeat's own field, because `before` is a
+// valid frame.
 std::optional<std::uint64_t> repeated(std::string_view before, std::string_view frame) {
     constexpr std::string_view kName = "\"sequence\":";
     constexpr std::string_view kDigits = "0123456789";

@@ -31,8 +31,8 @@ struct WrittenCheckpoint {
     std::string directory;          // absolute path with the final name
     bool deleted = false;           // retention deleted it
     std::optional<Token> writer{};  // if deleted: the attempt that wrote it
-    std::uint64_t asked = 0;        // number of the request that it answers; 0 if none
-    std::int64_t save_ms = 0;       // duration of the save; 0 if unknown
+    std::uint64_t asked = 0;        // number of the request that this checkpoint answers; 0 if none
+    std::int64_t save_ms = 0;       // duration of the save in ms; 0 if unknown
     friend bool operator==(const WrittenCheckpoint&, const WrittenCheckpoint&) = default;
 };
 
@@ -45,7 +45,7 @@ struct RunningAttempt {
     int exit_code = 0;
     std::string reason;
     std::vector<int> matched{};                  // indices into retry.on_log that matched the log
-    std::vector<WrittenCheckpoint> checkpoints;  // not yet recorded
+    std::vector<WrittenCheckpoint> checkpoints;  // written but not yet recorded by rolld
     std::string exported;                        // not yet recorded
     std::string progress;                        // the last progress report, JSON; only for people
 };
@@ -54,7 +54,7 @@ struct RunningAttempt {
 struct PilotNote {
     std::string key;           // rolld's name of the order
     std::string slurm_job;     // Slurm's job id
-    std::int64_t ends_at = 0;  // Unix seconds; 0 if unknown
+    std::int64_t ends_at = 0;  // end of the allocation in Unix seconds; 0 if unknown
     friend bool operator==(const PilotNote&, const PilotNote&) = default;
 };
 
@@ -68,8 +68,8 @@ struct Heartbeat {
     std::uint64_t sequence = 0;
     bool bound_below_lease = true;  // this heartbeat renews the lease (leases rule 5)
     bool draining = false;          // the worker was told to stop: it takes no new attempts
-    bool heard_recently = false;    // an answer arrived within `company` (leases rule 7)
-    int beat_ms = 1000;             // longest time between heartbeats
+    bool heard_recently = false;    // an answer arrived within the time `company` (leases rule 7)
+    int beat_ms = 1000;             // maximum time between heartbeats in ms
     std::string segment{};          // network segment of the node; empty if unknown
     std::vector<int> gpu_numa{};    // NUMA node of each GPU; empty if unknown
     std::string wall{};             // "cgroup", "namespace" or "marks"; empty if unknown
@@ -90,11 +90,11 @@ struct StartOrder {
     std::vector<int> gpus;
     int gpu_percent = 100;  // share of each GPU; below 100 other jobs use it too
     std::string nonce;      // random per attempt; identifies the ranks' rendezvous
-    // Recorded checkpoints of the job and its source job to start from, newest first.
+    // Recorded checkpoints to start from, of the job and its source job, newest first.
     std::vector<WrittenCheckpoint> checkpoints;
-    std::int64_t time_limit_seconds = 0;  // 0 means no limit
-    std::int64_t hang_after_seconds = 0;  // longest step; 0 means no limit, -1 learned
-    // For the environment of the job's programs. Never written to a file or log.
+    std::int64_t time_limit_seconds = 0;  // per attempt; 0 means no limit
+    std::int64_t hang_after_seconds = 0;  // maximum time of a step; 0: no limit, -1: learned
+    // Secrets for the environment of the job's programs. Never written to a file or log.
     std::map<std::string, std::string> secrets{};
     std::string refused{};  // if not empty, why the worker must fail the attempt at once
     friend bool operator==(const StartOrder&, const StartOrder&) = default;
@@ -103,8 +103,9 @@ struct StartOrder {
 struct StopOrder {
     AttemptKey attempt;
     std::string reason;
-    bool checkpoint = false;         // save at the next step boundary first
-    std::int64_t grace_seconds = 0;  // time before it is killed; 0 means the worker's default
+    bool checkpoint = false;  // save at the next step boundary first
+    // Time until the attempt is killed; 0 means the worker's default.
+    std::int64_t grace_seconds = 0;
     friend bool operator==(const StopOrder&, const StopOrder&) = default;
 };
 

@@ -44,7 +44,7 @@ void replace_everywhere(Json& value, const Visit& visit) {
     for (Json& inner : value) replace_everywhere(inner, visit);
 }
 
-// Returns the job that `name` refers to, of the earlier jobs of a chain; nullptr if there is none.
+// Returns the earlier job of a chain that `name` refers to; nullptr if there is none.
 const JobSpec* named(const std::vector<JobSpec>& before, const std::string& name) {
     if (before.empty()) return nullptr;
     if (name == "previous") return &before.back();
@@ -125,7 +125,8 @@ std::vector<Problem> check_chain(const JobSpec& first) {
 std::vector<JobSpec> chain_of(const JobSpec& first, JobId id) {
     std::vector<JobSpec> jobs = {first};
     jobs[0].then.clear();
-    if (first.cron.empty()) resolve_id(jobs[0].output, id);  // each job of a cron has its own id
+    // Skip a cron, which has no single id, because each of its jobs has its own.
+    if (first.cron.empty()) resolve_id(jobs[0].output, id);
     for (JobSpec spec : first.then) {
         const After::Condition condition =
             jobs.back().export_document.empty() ? After::Condition::Ok : After::Condition::Exported;

@@ -10,7 +10,7 @@
 
 namespace roll::spec {
 
-// Returns whether a path begins with such a reference, so that it does not exist yet.
+// Returns whether a path begins with such a reference. Such a path does not exist yet.
 bool is_reference(const std::string& path);
 
 // Reports references to unknown jobs, and arrays or chains inside a chain.

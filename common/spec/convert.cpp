@@ -27,7 +27,9 @@ Result<ConvertSpec> convert_spec(std::string_view document) {
     } else {
         spec.source = reader.get_or<std::string>("source", "");
         spec.adapter = reader.get_or<std::string>("adapter", "");
-        reader.raw("source_job");  // known key; the launch file has that job's checkpoints
+        // Mark source_job as known. It is not needed, because the launch file has that job's
+        // checkpoints.
+        reader.raw("source_job");
         spec.best = reader.get_or<std::string>("of", "last") == "best";
     }
     spec.target = reader.get<std::string>("target");

@@ -13,8 +13,10 @@ namespace roll::spec {
 
 // Directories are absolute. Fields that are left out have the converter's defaults.
 struct ConvertSpec {
-    std::string source;                 // empty: a checkpoint from the launch file
-    bool best = false;                  // with an empty source: lowest validation loss, not newest
+    std::string source;  // empty: a checkpoint from the launch file
+    // If `source` is empty: use the checkpoint with the lowest validation loss instead of the
+    // newest.
+    bool best = false;
     std::vector<std::string> adapters;  // merge: adapters to merge into the source
     std::string adapter;                // convert: adapter to convert instead of the source
     std::string target;

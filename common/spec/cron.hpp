@@ -13,9 +13,9 @@ namespace roll::spec {
 struct Cron {
     std::bitset<60> minutes;
     std::bitset<24> hours;
-    std::bitset<32> days;     // of a month, from 1
-    std::bitset<13> months;   // from 1
-    std::bitset<8> weekdays;  // 0 and 7 are Sunday
+    std::bitset<32> days;     // days of the month; bit 1 is the first day
+    std::bitset<13> months;   // bit 1 is January
+    std::bitset<8> weekdays;  // bits 0 and 7 are Sunday
     bool any_day = true;
     bool any_weekday = true;
 };

@@ -29,7 +29,7 @@ bool has_variants(const Json& document, std::size_t count) {
 
 namespace {
 
-// Returns an upper bound, a few bytes too high at most, of the length of the string in dump().
+// Returns an upper bound of the string's length in dump(), at most a few bytes too high.
 std::size_t bytes_of(std::string_view text) {
     std::size_t bytes = text.size() + 3;
     for (const unsigned char c : text) bytes += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : 0;
@@ -41,7 +41,7 @@ struct Largest {
     std::size_t bytes = 0;
 };
 
-// Returns the bytes of the whole value and sets `largest` to its largest string.
+// Returns the size of the whole value in bytes and sets `largest` to its largest string.
 std::size_t measure(const Json& value, const std::string& path, Largest& largest) {
     constexpr std::size_t kNumber = 26;
     std::size_t bytes = kNumber;

@@ -14,18 +14,20 @@ namespace roll::spec {
 // that a reply with the document stays below the 100 levels of a message).
 Result<Json> read_document(std::string_view text);
 
-// Returns whether with_variant() (resources.hpp) finds exactly `count` variants; true for 0.
+// Returns whether with_variant() (resources.hpp) finds exactly `count` variants; always true if
+// `count` is 0.
 bool has_variants(const Json& document, std::size_t count);
 
-// Limits a document so that a start order, which contains it as a JSON string of up to twice its
-// length, fits into a message.
+// Maximum size of a document. A start order contains the document as a JSON string of up to twice
+// its length, and the order must fit into a message.
 constexpr std::size_t kDocumentBytesMax = 4u << 20;
-// execve's MAX_ARG_STRLEN without the final zero.
+// Maximum length of one argument: execve's MAX_ARG_STRLEN without the final zero.
 constexpr std::size_t kArgumentBytesMax = (128u << 10) - 1;
-// execve allows 2 MiB; the rest is for the variables that the worker adds.
+// Maximum size of all arguments. execve allows 2 MiB; the rest is for the variables that the worker
+// adds.
 constexpr std::size_t kArgumentsBytesMax = 3u << 19;
 
-// Returns fields that are too large for a start order or for execve, and programs without a name.
+// Reports fields that are too large for a start order or for execve, and programs without a name.
 // Copies nothing of the document.
 std::vector<Problem> undeliverable(const Json& document);
 

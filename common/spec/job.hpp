@@ -34,12 +34,12 @@ struct After {
 // An array: one job per index in one submission. `output` and the document may contain "{index}".
 struct Array {
     std::string indices;  // "0-15", "1,4-9", "0-100:20"
-    int limit = 0;        // most tasks that run at once; 0 means all
+    int limit = 0;        // maximum number of tasks that run at once; 0 means all
     int index = -1;       // this task's index; -1 until the tasks are made
     friend bool operator==(const Array&, const Array&) = default;
 };
 constexpr int kArrayTasksMax = 10'000;
-constexpr std::size_t kSecretsMax = 32;  // per job
+constexpr std::size_t kSecretsMax = 32;  // maximum number per job
 
 // Returns the indices of a text such as "1,4-9,0-100:20" (without %N), ascending and distinct.
 Result<std::vector<int>> array_indices(std::string_view text);
@@ -59,10 +59,11 @@ struct JobSpec {
     int priority = 0;
     bool hold = false;
     std::optional<Time> begin{};     // earliest start
-    std::optional<Time> deadline{};  // cancelled if it has not ended by then
+    std::optional<Time> deadline{};  // time at which the job is cancelled if it has not ended
     std::optional<Array> array{};
     std::string cron{};  // schedule (cron.hpp) on which copies of this job are queued and run
-    // The longest step before the attempt counts as hung; 0 means no limit, nullopt learned.
+    // Maximum time of a step before the attempt counts as hung; 0 means no limit, nullopt a limit
+    // that the worker learns from earlier steps.
     std::optional<std::chrono::seconds> hang_after{};
     std::string account{};  // account to charge; empty for the user's default
     // Absolute directory that the job writes to. May contain "{id}", which becomes the job's id.
@@ -118,7 +119,7 @@ const char* name_of(After::Condition condition);  // "ok", "any", "failed", "exp
 std::optional<After::Condition> parse_condition(std::string_view name);
 std::optional<JobKind> parse_kind(std::string_view name);
 
-// The codec for ledger and messages: all fields, including defaults.
+// Encode and decode a spec for the ledger and for messages: all fields, including defaults.
 std::string to_json(const JobSpec& spec);
 Result<JobSpec> job_spec_from_json(std::string_view json);
 

@@ -25,7 +25,7 @@ Json put_meaning(const Meaning& meaning) {
     return json;
 }
 
-// Reads an object, or a name alone as older programs wrote it.
+// Reads a Meaning from an object, or from a plain name as older programs wrote it.
 Result<Meaning> read_meaning(const Json& json) {
     Meaning meaning;
     const Json label = json.is_object() ? json.value("label", Json()) : Json();
@@ -60,7 +60,7 @@ JsonText put_retry(const Retry& retry) {
         .add("on_log", on_log);
 }
 
-// Reads retry. Fields that older programs did not write get that version's behaviour.
+// Reads retry. A field that older programs did not write gets the value that keeps their behaviour.
 Result<Retry> read_retry(const Json& json) {
     JsonReader reader(json, "job.retry");
     Retry retry;

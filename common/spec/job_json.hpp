@@ -7,7 +7,8 @@
 
 namespace roll::spec {
 
-// Write all fields, including defaults. text_of() writes the same text without building a tree.
+// Encode a spec with all fields, including defaults. text_of() writes the same text as json_of(),
+// without building a tree.
 Json json_of(const JobSpec& spec);
 JsonText text_of(const JobSpec& spec);
 Result<JobSpec> job_spec_of(const Json& json);

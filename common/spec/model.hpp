@@ -31,7 +31,8 @@ struct RopeScaling {
     std::vector<double> short_factors = {};
     std::vector<double> long_factors = {};
 
-    // The sequence length up to which frequencies do not depend on it; 0 if they never do.
+    // Returns the sequence length up to which the frequencies are the same; 0 if they are the same
+    // for every length.
     std::int64_t same_up_to() const {
         return kind == Kind::Long ? static_cast<std::int64_t>(original_positions) : 0;
     }
@@ -66,7 +67,8 @@ struct ModelConfig {
     double attention_scale = 0;     // factor of the scores; 0 means 1 / sqrt(head_dim)
     double attention_soft_cap = 0;  // scores become cap * tanh(score / cap); 0 means no cap
     double logit_soft_cap = 0;      // the same for the output layer's logits
-    std::int64_t window = 0;        // positions that a sliding layer sees, including its own
+    // Number of positions that a position of a sliding layer sees, including itself.
+    std::int64_t window = 0;
     std::vector<bool> sliding_layers = {};  // empty: all layers slide if `window` is set
     Activation activation = Activation::Silu;
 

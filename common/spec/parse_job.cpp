@@ -26,7 +26,8 @@ bool reads_text(const Json& document) {
     return trains(document) || document.value("kind", Json()) == "tokenize";
 }
 
-// A tokenize job is one program without a GPU, whatever resources the training asks for.
+// Sets the resources of a tokenize job to one program without a GPU, whatever resources the
+// training asks for.
 void fill_tokenize(Json& document) {
     Json& resources = document["resources"];
     if (document.value("kind", Json()) != "tokenize" || !resources.is_object()) return;
@@ -34,14 +35,15 @@ void fill_tokenize(Json& document) {
     resources["gpus_per_node"] = 0;
 }
 
-// Does not retry a failed command unless the job file asks for it.
+// Sets the retry limit of a command job to no retries unless the job file gives a limit.
 void fill_tries(Json& document) {
     if (document.value("kind", Json()) != "command") return;
     if (!document.contains("retry")) document["retry"] = Json::object();
     if (document["retry"].is_object()) document["retry"].emplace("app", 0);
 }
 
-// Turns the no_progress limit off if the job saves only at its end: its progress is not visible.
+// Turns the no_progress limit off if the job saves only at its end, because its progress is not
+// visible before.
 void fill_no_progress(Json& document) {
     const Json checkpoint = document.value("checkpoint", Json::object());
     const Json retry = document.value("retry", Json::object());
@@ -63,7 +65,7 @@ void fill_derived(Json& document, const std::string& base) {
         (*how)["of"] = document.contains(best) && document[best] == true ? "best" : "last";
 }
 
-// Uses the model's own tokenizer by default. Called after missing_inputs(), so that a missing
+// Sets the model's own tokenizer as the default. Called after missing_inputs(), so that a missing
 // directory is reported only once.
 void fill_tokenizer(Json& document) {
     const bool has_model = document.contains("model") && document["model"].is_object();
@@ -102,7 +104,7 @@ After read_after(const std::string& text) {
             JobId{std::stoull(text.substr(colon + 1))}};
 }
 
-// Reads "stop", or {then: stop, label: oom}.
+// Reads a Meaning, such as "stop" or {then: stop, label: oom}.
 Meaning read_meaning(const Json& json) {
     const Json then = json.is_object() ? json.value("then", Json()) : json;
     Meaning meaning;
@@ -204,7 +206,8 @@ JobSpec read_spec(Json& document) {
     return spec;
 }
 
-// Checks that convert.of is not best if the source is a directory: it has no recorded losses.
+// Checks that convert.of is not "best" if the source is a directory, because a directory has no
+// recorded losses.
 std::vector<Problem> check_best(const Json& document) {
     const Json convert = document.value("convert", Json::object());
     if (convert.value("of", "last") != "best" || !convert.contains("source")) return {};
@@ -220,7 +223,7 @@ std::vector<Problem> check_cron(const JobSpec& spec) {
     return {{"cron", "cannot be used with after, array, deadline or then"}};
 }
 
-// Parses the jobs of `then`. Replaces their documents by the completed ones.
+// Parses the jobs of `then`. Replaces their documents by documents with all defaults.
 std::vector<JobSpec> read_chain(Json& document, const std::string& base,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;
@@ -239,8 +242,8 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
     return jobs;
 }
 
-// Returns problems of missing input files. A resumed job may lack its original inputs: its
-// checkpoint has model and tokenizer, its token files have the text. The ranks check them.
+// Reports missing input files. A resumed job may lack its original inputs, because its checkpoint
+// has the model and the tokenizer, and its token files have the text. The ranks check those files.
 std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
     if (document.value("kind", Json()) != "resume") return problems;
@@ -261,7 +264,8 @@ ParsedJob parse_job(std::string_view json_document, const std::string& base_dire
         return parsed;
     }
     parsed.problems = undeliverable(*json);
-    if (!parsed.ok()) return parsed;  // other messages could contain megabytes of text
+    // Skip the other checks, whose messages could contain megabytes of text.
+    if (!parsed.ok()) return parsed;
     const OrderedJson& schema = job_schema();
     parsed.problems = check(schema, *json);
     if (!json->is_object()) return parsed;

@@ -14,7 +14,7 @@ namespace roll::spec {
 
 struct PilotQueue {
     std::string name;
-    // Options of each allocation; an empty one is left to Slurm.
+    // Options of sbatch for each allocation. An empty option is left to Slurm.
     std::string partition{};
     std::string account{};
     std::string qos{};
@@ -28,9 +28,11 @@ struct PilotQueue {
     // Limits of ordered and running allocations; 0 means no limit.
     int max_nodes = 0;
     int max_jobs = 10;
-    int max_gpu_hours = 0;  // over the queue's life; an allocation counts with its full time
-    int backlog = 4;        // most allocations that are ordered but not yet granted
-    int min_percent = 0;    // order only if waiting jobs would use this share of the allocation
+    // Maximum over the queue's life; an allocation counts with its full time.
+    int max_gpu_hours = 0;
+    int backlog = 4;  // maximum number of allocations that are ordered but not yet granted
+    // An allocation is ordered only if the waiting jobs would use at least this percentage of it.
+    int min_percent = 0;
     std::chrono::seconds idle{300};      // give an allocation back after this time without jobs
     std::chrono::seconds handover{120};  // stop jobs this long before the end; at most time / 4
     friend bool operator==(const PilotQueue&, const PilotQueue&) = default;
@@ -39,7 +41,8 @@ struct PilotQueue {
     std::chrono::seconds margin() const { return std::min(handover, time / 4); }
 };
 
-// The codec: one JSON object. Reading fails with one InvalidArgument that lists all problems.
+// Encode a queue as one JSON object and decode it. Decoding fails with a single InvalidArgument
+// that lists all problems.
 std::string to_json(const PilotQueue& queue);
 Result<PilotQueue> pilot_queue_from_json(std::string_view text);
 

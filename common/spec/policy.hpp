@@ -16,19 +16,21 @@ namespace roll::spec {
 
 // Limits of an account's or a user's jobs; nullopt means no limit.
 struct Quota {
-    std::optional<int> slots{};      // most slots of running jobs at once
-    std::optional<int> gpus{};       // most GPUs of running jobs at once
-    std::optional<int> gpu_hours{};  // in total; a running job counts with its whole time limit
-    std::optional<int> jobs{};       // most queued and running jobs
-    int borrow_slots = 0;            // slots beyond `slots` while no other account needs them
-    int borrow_gpus = 0;             // GPUs beyond `gpus`, likewise
+    std::optional<int> slots{};  // maximum number of slots of running jobs
+    std::optional<int> gpus{};   // maximum number of GPUs of running jobs
+    // Maximum in total; a running job counts with its whole time limit.
+    std::optional<int> gpu_hours{};
+    std::optional<int> jobs{};  // maximum number of queued and running jobs
+    int borrow_slots = 0;       // slots beyond `slots` while no other account needs them
+    int borrow_gpus = 0;        // GPUs beyond `gpus` while no other account needs them
     friend bool operator==(const Quota&, const Quota&) = default;
 };
 
 struct Account {
-    std::string parent{};              // empty if it has none
-    std::vector<std::string> users{};  // users who may use it; it is their default account
-    int share = 1;                     // weight among its siblings
+    std::string parent{};  // parent account; empty if there is none
+    // Users who may use this account, which is also their default.
+    std::vector<std::string> users{};
+    int share = 1;  // weight among its siblings
     Quota quota{};
     friend bool operator==(const Account&, const Account&) = default;
 };
@@ -42,7 +44,7 @@ struct UserPolicy {
 // Excludes a machine for `exclude_for` after `failures` infra failures of at least two jobs within
 // `within`.
 struct BadNodes {
-    int failures = 3;  // 0 means never
+    int failures = 3;  // 0 means never exclude
     std::chrono::seconds within{3600};
     std::chrono::seconds exclude_for{24 * 3600};
     friend bool operator==(const BadNodes&, const BadNodes&) = default;
@@ -70,12 +72,12 @@ struct ParsedPolicy {
 // Parses the document of rolld.yaml and checks it against schemas/rolld.schema.json.
 ParsedPolicy parse_policy(std::string_view json_document);
 
-// Returns the account of a user's jobs that name none; empty if there is no such account.
+// Returns the account to charge for a user's jobs that name no account; empty if there is none.
 std::string default_account(const Policy& policy, const std::string& user);
 // Returns the user's policy: the named one, else that of "*", else the default.
 const UserPolicy& policy_of(const Policy& policy, const std::string& user);
 
-// The codec for the ledger: all fields.
+// Encode and decode a policy for the ledger, with all fields.
 std::string to_json(const Policy& policy);
 Result<Policy> policy_from_json(std::string_view json);
 

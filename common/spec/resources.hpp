@@ -39,15 +39,15 @@ std::vector<Resources> read_variants(const Json& resources);
 // Checks rules that the schema cannot express: fractions of a GPU, segments that divide the nodes.
 std::vector<Problem> check_resources(const Json& resources);
 
-// Returns the job file with its `resources` replaced by variant `index` (1, 2, ...); 0 changes
-// none.
+// Returns the job file with its `resources` replaced by variant `index` (1, 2, ...). Index 0
+// returns the file unchanged.
 Json with_variant(Json document, int index);
 
 // Format hundredths of GPUs as a number of GPUs: 2, 0.5.
 Json gpus_number(std::int64_t hundredths);
 std::string gpus_text(std::int64_t hundredths);
 
-// The codec for ledger and messages.
+// Encode and decode resources for the ledger and for messages.
 JsonText text_of(const Resources& resources);
 Result<Resources> resources_of(const Json& json);
 

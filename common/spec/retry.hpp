@@ -26,16 +26,18 @@ struct OnLog {
     friend bool operator==(const OnLog&, const OnLog&) = default;
 };
 
-// Most retries per class of failure. `infra`: a lost worker, a killed rank, a full disk; `app`: the
-// program's own failure; `timeout`: the time limit; `preempted`: a job of higher priority. An
-// invalid input is never retried.
+// Maximum number of retries per class of failure. `infra`: a lost worker, a killed rank, a full
+// disk; `app`: the program's own failure; `timeout`: the time limit; `preempted`: a job of higher
+// priority. An invalid input is never retried.
 struct Retry {
     int infra = 10;
     int app = 1;
     int timeout = 0;
     int preempted = 1000;
-    int no_progress = 3;  // training: most failures in a row without a new checkpoint; 0 = no limit
-    std::chrono::seconds backoff{1};  // wait after the first failure; doubles with each other one
+    // Training: maximum consecutive failures without a new checkpoint; 0: no limit.
+    int no_progress = 3;
+    // Wait after the first failure; doubles with each further failure.
+    std::chrono::seconds backoff{1};
     std::chrono::seconds backoff_max{256};
     std::map<int, Meaning> on_exit{};
     std::vector<OnLog> on_log{};

@@ -131,7 +131,8 @@ std::string words_of_limits(const OrderedJson& schema) {
     return text;
 }
 
-// Compiles each pattern once: that takes longer than the rest of a job's check.
+// Returns the compiled pattern. Compiles each pattern only once, because that takes longer than the
+// rest of a job's check.
 const boost::regex& compiled(const std::string& pattern) {
     static thread_local std::map<std::string, boost::regex> known;
     const auto found = known.find(pattern);
@@ -205,8 +206,8 @@ class Checker {
         return std::nullopt;
     }
 
-    // Reports up to kFew unknown keys one by one. More of them are probably another program's file,
-    // and are reported in two lines.
+    // Reports up to kFew unknown keys one by one. A file with more unknown keys probably belongs to
+    // another program; they are reported in two lines.
     void note_unknown(const OrderedJson& schema, const std::string& path,
                       const std::vector<std::string>& unknown) {
         constexpr std::size_t kFew = 4;
@@ -332,7 +333,9 @@ class Checker {
         const OrderedJson& asked = schema["if"];
         Checker condition(asked);
         condition.check_object(asked, value, "");
-        bool absent = false;  // unlike in JSON Schema, a missing key does not satisfy `if`
+        // True if a key that `if` names is missing; then `if` does not hold (in JSON Schema it
+        // would).
+        bool absent = false;
         if (asked.contains("properties")) {
             for (const auto& rule : asked["properties"].items())
                 absent |= !value.contains(rule.key());

@@ -14,7 +14,8 @@ std::optional<std::int64_t> number(const Json& document, const char* pointer) {
     const Json::json_pointer at(pointer);
     if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
     const auto value = document[at].get<std::int64_t>();
-    constexpr std::int64_t kLargest = 1000000000;  // the schema's; keeps products within 64 bits
+    // The largest integer that the schema allows; products of two stay within 64 bits.
+    constexpr std::int64_t kLargest = 1000000000;
     return value > 0 && value <= kLargest ? std::optional(value) : std::nullopt;
 }
 
@@ -24,12 +25,12 @@ std::optional<double> real(const Json& document, const char* pointer) {
     return document[at].get<double>();
 }
 
-// Returns dp, given or derived. If the mesh does not fit the ranks, adds a problem and returns
-// nullopt.
+// Returns dp, the data-parallel size, as given or derived. If the mesh does not fit the ranks, adds
+// a problem and returns nullopt.
 std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem>& problems) {
     const auto nodes = number(document, "/resources/nodes");
     const auto part = real(document, "/resources/gpus_per_node");
-    const bool shares = part && *part > 0 && *part < 1;  // one rank on a fraction of a GPU
+    const bool shares = part && *part > 0 && *part < 1;  // one rank runs on a fraction of a GPU
     const auto gpus =
         shares ? std::optional<std::int64_t>(1) : number(document, "/resources/gpus_per_node");
     const auto slots = number(document, "/resources/slots_per_node");

@@ -52,7 +52,8 @@ Result<E> pick(const char* path, const std::string& value, const Names<E, N>& na
                 fmt::format("{} {} is not supported yet; supported: {}", path, value, known));
 }
 
-// Returns a section, or an empty object if it is missing: all its keys have defaults.
+// Returns a section, or an empty object if it is missing, because all keys of a section have
+// defaults.
 const Json& section(JsonReader& reader, const char* key) {
     static const Json kEmpty = Json::object();
     const Json& json = reader.raw(key);

@@ -72,7 +72,7 @@ struct OptimizerSpec {
     std::int64_t warmup_steps = 0;
     std::int64_t decay_steps = 0;  // 0 means train.steps
     LrSchedule schedule = LrSchedule::Cosine;
-    std::int64_t wsd_decay_steps = 0;  // wsd only: the last part of decay_steps
+    std::int64_t wsd_decay_steps = 0;  // wsd only: number of steps at the end of decay_steps
     WsdDecay wsd_decay = WsdDecay::Exponential;
     double weight_decay = 0.1;
     double weight_decay_end = 0.1;  // value at train.steps; differs only with a schedule
@@ -81,7 +81,7 @@ struct OptimizerSpec {
     double beta1 = 0.9;
     double beta2 = 0.95;
     double eps = 1e-8;
-    // (name pattern, decays?); the first match counts. Others decay if they have 2 dimensions.
+    // Name pattern, whether it decays; first match counts. Others decay if they have 2 dimensions.
     std::vector<std::pair<std::string, bool>> decays;
 };
 
@@ -99,7 +99,7 @@ struct MetricsSpec {
 
 // Training stops after `patience` validations in a row that did not beat the best by `min_delta`.
 struct EarlyStopSpec {
-    std::int64_t patience = 0;  // 0 means never
+    std::int64_t patience = 0;  // validations in a row; 0 means never
     double min_delta = 0;       // nats per token
 };
 
@@ -133,7 +133,7 @@ struct TrainSpec {
     std::int64_t checkpoint_keep_optimizer = 0;  // newest N that keep optimizer state; 0 means all
     bool checkpoint_keep_best = false;   // also keep the checkpoint of the lowest validation loss
     bool checkpoint_first_step = false;  // save after the first step and read it back, as a test
-    std::chrono::seconds checkpoint_wait_for_space{600};  // for the last one, on a full disk
+    std::chrono::seconds checkpoint_wait_for_space{600};  // last checkpoint's wait on a full disk
     ExportFormat export_format = ExportFormat::Hf;
     ExportDtype export_dtype = ExportDtype::Bf16;
     bool export_best = false;  // export the checkpoint of the lowest validation loss, not the last

@@ -55,7 +55,8 @@ std::optional<double> take(std::string_view& text, const std::array<Unit, N>& un
 }
 
 std::optional<double> parse_clock(const std::string& text) {
-    // Skip most durations, such as "10s": compiling the regex takes as long as submitting a job.
+    // Return early for most durations, such as "10s", because compiling the regex takes as long as
+    // submitting a job.
     if (text.find_first_of(":-") == std::string::npos) return std::nullopt;
     static const std::regex kClock(
         R"((?:(\d{1,5})-(\d{1,2})(?::(\d{1,2})(?::(\d{1,2}))?)?)|(?:(\d{1,6}):(\d{2}):(\d{2})))");
@@ -95,7 +96,8 @@ Result<Time> parse_instant(std::string_view text) {
     static const std::regex kInstant(
         R"((\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|([+-])(\d\d):(\d\d)))?)");
     std::cmatch match;
-    constexpr std::size_t kLengthMax = 64;  // std::regex recurses once per character
+    // The length is limited because std::regex recurses once per character.
+    constexpr std::size_t kLengthMax = 64;
     const bool read = text.size() <= kLengthMax &&
                       std::regex_match(text.data(), text.data() + text.size(), match, kInstant);
     const auto number = [&](std::size_t group) {

@@ -51,7 +51,8 @@ float half_to_float(std::uint16_t h) {
     return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
 }
 
-// Rounds to nearest even. For denormals, adds a float whose last bit has the result's last place.
+// Converts to half precision, rounding to nearest even. For denormals, adds a float whose last bit
+// has the same weight as the result's last bit.
 std::uint16_t float_to_half(float f) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(f);
     const std::uint32_t sign = (bits >> 16U) & 0x8000U;

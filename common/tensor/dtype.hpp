@@ -9,7 +9,8 @@
 
 namespace roll::tensor {
 
-// In the order of the safetensors format, which stores tensors of the last type first.
+// The element types, in the order of the safetensors format, which stores tensors of the last type
+// first.
 enum class DType : std::uint8_t {
     Bool,
     F4,

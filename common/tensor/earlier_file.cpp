@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 18U;
 
-// Fills `into`. Returns false if the file ends earlier or cannot be read.
+// Fills `into` with the bytes at `offset`. Returns false if the file ends earlier or cannot be
+// read.
 bool read_at(int fd, std::int64_t offset, std::span<std::byte> into) {
     while (!into.empty()) {
         const ssize_t n = ::pread(fd, into.data(), into.size(), offset);

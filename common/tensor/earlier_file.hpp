@@ -19,7 +19,7 @@ class EarlierFile {
   public:
     using Write = std::function<Result<void>(std::int64_t offset, std::span<const std::byte>)>;
 
-    // Returns null if it is not a readable regular file.
+    // Opens the file. Returns null if the path does not name a readable regular file.
     static std::unique_ptr<EarlierFile> open(const std::filesystem::path& path);
     EarlierFile(const EarlierFile&) = delete;
     EarlierFile& operator=(const EarlierFile&) = delete;
@@ -35,7 +35,7 @@ class EarlierFile {
     Result<void> give(const Write& write) const;
 
     // Makes `path` a hard link to the file and fsyncs it, if the content equals the whole file
-    // (bytes never compared must be zero). Returns false if it does not, or if linking fails.
+    // (bytes never compared must be zero). Returns false if the content differs or linking fails.
     bool become(const std::filesystem::path& path);
 
   private:

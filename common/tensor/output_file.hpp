@@ -20,8 +20,8 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
 
 class EarlierFile;
 
-// Movable, not copyable. The destructor closes the file without fsync. A full disk fails with
-// Refused.
+// An output file. Movable, not copyable. The destructor closes the file without fsync. Writing to a
+// full disk fails with Refused.
 class OutputFile {
   public:
     // Creates or truncates the file. If all content turns out to equal the file `earlier`, nothing
@@ -34,7 +34,7 @@ class OutputFile {
     OutputFile& operator=(const OutputFile&) = delete;
     ~OutputFile();
 
-    // Thread-safe.
+    // Writes `bytes` at `offset`. Thread-safe.
     Result<void> write_at(std::int64_t offset, std::span<const std::byte> bytes);
     Result<void> finish();  // fsyncs and closes
 

@@ -128,7 +128,8 @@ std::string quoted(const std::string& text) {
     return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Writes the header by hand: an ordered JSON object takes time quadratic in its number of keys.
+// Returns the header's JSON. Writes the text directly, because an ordered JSON object takes time
+// quadratic in its number of keys.
 std::string header_text(const std::vector<SafetensorsEntry>& entries, const Metadata& metadata) {
     std::string text = "{";
     if (!metadata.empty()) text += "\"__metadata__\":" + Json(metadata).dump(-1, ' ', false) + ",";

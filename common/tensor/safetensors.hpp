@@ -1,5 +1,6 @@
-// Reads safetensors files by mapping them, after all checks that the format's audit demands. Writes
-// them byte for byte like the reference implementation (Rust).
+// Reads safetensors files by mapping them. Returns no tensor before all checks that the format's
+// security audit demands have passed. Writes files byte for byte like the reference implementation
+// (Rust).
 //
 // A file is 8 bytes of little-endian header length, a JSON header padded with spaces to a multiple
 // of 8 bytes, then the tensors without gaps: widest type first, sorted by name within a type.
@@ -43,7 +44,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file);
 
 class SafetensorsFile {
   public:
-    // Error messages contain the path.
+    // Maps and checks a file. Error messages contain the path.
     static Result<SafetensorsFile> open(const std::filesystem::path& path);
 
     const Metadata& metadata() const { return header_.metadata; }
@@ -57,8 +58,9 @@ class SafetensorsFile {
     std::vector<TensorView> tensors_;
 };
 
-// `prefix` is the header with its length and padding; `header` has the offset of each tensor.
-// Fails with InvalidArgument on a duplicate name or a header over the limit.
+// The start of a new file: `prefix` is the header with its length and padding; `header` has the
+// offset of each tensor. layout_safetensors() fails with InvalidArgument on a duplicate name or a
+// header over the limit.
 struct SafetensorsLayout {
     std::string prefix;
     SafetensorsHeader header;

@@ -2,7 +2,8 @@
 // run time. Results are the same on all: products are rounded before they are added (no FMA).
 #pragma once
 
-// Not with sanitizers: the choice (an ifunc resolver) runs before they are initialized.
+// Not used with sanitizers, because the choice (an ifunc resolver) runs before they are
+// initialized.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ROLL_VECTORIZED                               \

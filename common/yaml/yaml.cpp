@@ -11,7 +11,7 @@ namespace roll::yaml {
 namespace {
 
 constexpr int kDepthMax = 50;
-constexpr int kNodesMax = 100000;  // after expanding aliases
+constexpr int kNodesMax = 100000;  // maximum number of nodes after expanding aliases
 
 // Removes leading digits from `text` and returns their number.
 std::size_t take_digits(std::string_view& text) {
@@ -69,7 +69,7 @@ Json number_or_string(const std::string& text) {
 
 Json scalar(const YAML::Node& node) {
     const std::string& text = node.Scalar();
-    if (node.Tag() != "?") return text;  // quoted
+    if (node.Tag() != "?") return text;  // a quoted scalar is a string
     if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") {
         return nullptr;
     }
