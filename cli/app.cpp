@@ -106,7 +106,7 @@ class Parser {
 
     CLI::App* command(const std::string& name, const std::string& what, Action action) {
         CLI::App* sub = app_.add_subcommand(name, what);
-        sub->fallthrough();  // --json after the command too
+        sub->fallthrough();  // accepts --json after the command, too
         sub->callback([this, action = std::move(action)] { chosen_ = action; });
         return sub;
     }

@@ -14,7 +14,7 @@ namespace roll::cli {
 enum class Color { Auto, Always, Never };
 
 struct Context {
-    std::string directory;  // --dir; empty selects the default
+    std::string directory;  // value of --dir; empty selects the default
     bool json = false;
     bool parsable = false;
     bool color = false;     // stdout may be coloured
@@ -31,7 +31,7 @@ struct TerminalSize {
 };
 TerminalSize terminal_size();
 
-void print_json(const Json& value);  // indented
+void print_json(const Json& value);  // prints indented JSON
 // Prints one line, for streams. Adds the field "schema" if the value has none.
 void print_json_line(Json value, const char* schema);
 void print(const std::string& text);  // writes to stdout and flushes

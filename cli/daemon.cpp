@@ -17,7 +17,8 @@ constexpr std::chrono::seconds kRestart{20};
 
 namespace {
 
-// Replaces the hint for a key's holder, who cannot start rolld: only its operator can.
+// Replaces the error's hint if the user is a key's holder, who cannot start rolld; only rolld's
+// operator can.
 Error for_holder(Error error, const io::StateDirectory& directory) {
     if (error.code == ErrorCode::Unavailable && directory.is_key_holders())
         error.hint = kAskOperator;

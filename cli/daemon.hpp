@@ -24,7 +24,8 @@ constexpr const char* kAskOperator =
 
 class Daemon {
   public:
-    // Fails with Unavailable if rolld was never started in the context's state directory.
+    // Connects to rolld. Fails with Unavailable if rolld was never started in the context's state
+    // directory.
     static Result<Daemon> connect(const Context& context);
 
     // Connects for an operation that changes state. Waits up to 20 s for a rolld that is starting

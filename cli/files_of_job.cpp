@@ -81,8 +81,8 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
 }
 
 // Returns the offset of the first unread byte. roll-worker cuts the head of a log in whole blocks,
-// so the text read last may have moved towards the start by some blocks. If it is gone, everything
-// in the file is new.
+// so the text read last may now be some blocks nearer to the start. If that text is gone,
+// everything in the file is new.
 std::uint64_t Tail::find_again(std::ifstream& in, std::uint64_t size) {
     constexpr std::uint64_t kBlock = 4096;
     for (std::uint64_t at = offset_;; at -= kBlock) {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
 constexpr auto kHoldBack = std::chrono::seconds(5);
-constexpr auto kProgress = std::chrono::milliseconds(500);  // progress creates no event
+// Time between two readings of the progress, which creates no event.
+constexpr auto kProgress = std::chrono::milliseconds(500);
 constexpr auto kBetweenLines = std::chrono::seconds(3);
 
 // Returns the terminal's width in columns; 0 if stdout is no terminal.
@@ -68,15 +69,15 @@ void print_result(Daemon& daemon, const Json& job) {
     put("export", export_text(daemon, job));
 }
 
-// The signal handler reads this. It is set before the handler is installed.
+// The text that the signal handler prints. It is set before the handler is installed.
 std::string on_interrupt_text;  // NOLINT
 void tell_and_end(int signal) {
     static_cast<void>(!::write(STDERR_FILENO, on_interrupt_text.data(), on_interrupt_text.size()));
     ::raise(signal);  // SA_RESETHAND: the default action follows once this returns
 }
 
-// Combines the exit statuses of two jobs: the higher one, but any failure outranks kOwnTrouble
-// because it says more.
+// Returns the worse of two jobs' exit statuses: the higher one, except that any job's failure
+// outranks kOwnTrouble, because it says more.
 int worse(int one, int other) {
     if (one == kOwnTrouble && other != 0) return other;
     if (other == kOwnTrouble && one != 0) return one;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kBySet = 0;  // the line of a key that --set gives
+constexpr int kBySet = 0;  // line number of a key that comes from --set
 
 std::string file_name(const std::string& program) {
     std::string name = fs::path(program).filename();
@@ -34,8 +34,8 @@ bool is_utf8(const std::string& text) {
     return written(Json::error_handler_t::ignore) == written(Json::error_handler_t::replace);
 }
 
-// Reports strings that are not UTF-8: the JSON library throws when it writes them, and replacing
-// bytes would change an argument.
+// Reports strings that are not UTF-8, because the JSON library throws when it writes them, and
+// replacing bytes would change an argument.
 void find_bytes(const Json& value, const std::string& path, std::vector<spec::Problem>& found) {
     const auto refuse = [&](const std::string& text) {
         if (is_utf8(text)) return;
@@ -50,12 +50,13 @@ void find_bytes(const Json& value, const std::string& path, std::vector<spec::Pr
     if (!value.is_object()) return;
     for (const auto& [key, inner] : value.items()) {
         refuse(key);
-        if (!is_utf8(key)) continue;  // a path that cannot be printed helps nobody
+        if (!is_utf8(key)) continue;  // skip the key, because its path cannot be printed
         find_bytes(inner, path.empty() ? key : path + "." + key, found);
     }
 }
 
-// Makes a job of a script. It copies the script's text, so later edits do not change the job.
+// Makes a job of a script. The job has a copy of the script's text, so later edits of the file do
+// not change the job.
 Result<Source> script_source(const std::string& text, const std::string& file) {
     ROLL_TRY(Source source, command_source({file}));
     source.label = file;
@@ -68,7 +69,8 @@ Result<Source> script_source(const std::string& text, const std::string& file) {
 
 spec::ParsedJob parse_source(const Source& source) {
     spec::ParsedJob bad;
-    bad.problems = spec::undeliverable(source.document);  // before megabytes are written as JSON
+    // Check the sizes before megabytes are written as JSON.
+    bad.problems = spec::undeliverable(source.document);
     if (!bad.ok()) return bad;
     find_bytes(source.document, "", bad.problems);
     if (!bad.ok()) return bad;

@@ -106,7 +106,7 @@ static Json number_json(double number) {
 }
 
 Result<void> apply_options(const JobOptions& options, Json& document) {
-    if (!document.is_object()) return {};  // the schema says what is wrong with it
+    if (!document.is_object()) return {};  // the schema's check reports what is wrong
     for (const std::string& assignment : options.sets) {
         ROLL_TRY_VOID(set_key(document, assignment));
     }

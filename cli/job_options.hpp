@@ -17,10 +17,10 @@ class App;
 
 namespace roll::cli {
 
-// An option that is set overrides the job file.
+// Options of a job. An option that is set overrides the job file.
 struct JobOptions {
-    std::vector<std::string> sets;   // "a.b=value"
-    std::vector<std::string> after;  // "ok:ID"
+    std::vector<std::string> sets;   // values of --set, such as "a.b=value"
+    std::vector<std::string> after;  // dependencies such as "ok:ID"
     std::vector<std::string> secrets;
     bool hold = false;
     std::string name;

@@ -15,7 +15,7 @@ double seconds_between(Time from, Time to) {
     return std::chrono::duration<double>(to - from).count();
 }
 
-// Returns how long the job has been queued or running, or how long it ran; empty if it never did.
+// Returns how long the job has been queued or running, or how long it ran; empty if it never ran.
 std::string time_text(const Json& job, Time now) {
     const auto submitted = parse_time(job.value("submitted_at", Json()));
     const auto started = parse_time(job.value("started_at", Json()));

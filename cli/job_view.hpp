@@ -17,7 +17,7 @@ const Fields& node_fields();  // fields that -o accepts for nodes: their keys, `
 // Returns the keys of a job's summary that jobs_text() reads with this format.
 std::vector<std::string> asked_fields(const Format& format);
 
-// `jobs` and `nodes` are the lists in rolld's replies.
+// Format the lists `jobs` and `nodes` in rolld's replies as text.
 std::string jobs_text(const Json& jobs, const Format& format, Time now, bool color);
 std::string job_text(const Json& job, Time now, bool color);
 std::string nodes_text(const Json& nodes, const Format& format = {});

@@ -251,7 +251,8 @@ void ModelCheck::check(const CheckedJob& job) {
     if (tokens.ids) check_rows(job, model->config->vocab, *tokens.ids);
     const auto sequence = number_of(job.train, "seq_length");
     const std::int64_t positions = model->config->positions_max;
-    const bool said = job.model.contains("max_position_embeddings");  // then sized_model() checked
+    // True if the job file sets the length; then sized_model() has checked it.
+    const bool said = job.model.contains("max_position_embeddings");
     if (sequence && !said && *sequence > positions)
         job.note("train.seq_length",
                  fmt::format("is {}; allowed: at most {}, the model's max_position_embeddings",

@@ -17,7 +17,7 @@ namespace roll::cli {
 
 struct CheckedJob;  // one job document and the list that collects its problems
 
-// Opens each directory once, however many jobs name it.
+// Finds the problems of jobs' models. Opens each directory only once, however many jobs name it.
 class ModelCheck {
   public:
     // Returns the problems of a job's document and of the jobs in its `then`. Ignores values of a

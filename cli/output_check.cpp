@@ -19,7 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLevelsUp = 2;  // `runs/NAME-ID` beside a job file: `runs` may not exist yet
+// Number of directory levels that may be missing: of `runs/NAME-ID` beside a job file, `runs` may
+// not exist yet.
+constexpr int kLevelsUp = 2;
 
 std::string user_text(uid_t uid) {
     const passwd* const entry = ::getpwuid(uid);
@@ -27,7 +29,7 @@ std::string user_text(uid_t uid) {
                             : fmt::format("{} (uid {})", entry->pw_name, uid);
 }
 
-// Returns nullopt if this machine does not know the user.
+// Returns whether the user is in the group; nullopt if this machine does not know the user.
 std::optional<bool> is_in_group(uid_t uid, gid_t group) {
     const passwd* const entry = ::getpwuid(uid);
     if (entry == nullptr) return std::nullopt;
@@ -44,7 +46,8 @@ bool has_acl(const fs::path& path) {
            ::getxattr(path.c_str(), "system.nfs4_acl", nullptr, 0) > 0;
 }
 
-// Returns what the mode bits allow; true if something else (root, an ACL) may decide.
+// Returns whether the mode bits allow the user to write; true if something else (root, an ACL) may
+// decide.
 bool may_write(const fs::path& directory, const struct stat& status, uid_t uid) {
     if (uid == ::geteuid())
         return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0;

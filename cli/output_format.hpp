@@ -16,8 +16,9 @@ namespace roll::cli {
 
 // Describes a kind of rows.
 struct Fields {
-    std::string row;   // "a job"
-    std::string list;  // "jobs": the key in formats.yaml with named formats for these rows
+    std::string row;  // name of one row in messages, such as "a job"
+    // Key under which formats.yaml holds the named formats for these rows, such as "jobs".
+    std::string list;
     std::vector<std::string> known;  // the fields' names
 };
 
@@ -25,12 +26,12 @@ struct Fields {
 struct Part {
     std::string text{};
     std::string field{};
-    char align = '<';  // or '>', '^'
+    char align = '<';  // alignment: '<', '>' or '^'
     std::size_t width = 0;
     std::optional<std::size_t> most{};  // cut longer values to this many characters
 };
 
-// A parsed -o. Without fields, the list prints its default table.
+// A parsed value of the option -o. Without fields, the list prints its default table.
 struct Format {
     std::vector<std::string> fields{};  // "resources.nodes" is a key inside the field `resources`
     std::vector<Part> pattern{};        // empty for a table of `fields`

@@ -143,7 +143,7 @@ constexpr std::size_t kAxis = 11;  // width of the label before the curve: "   2
 struct Range {
     double low = 0;
     double high = 0;
-    // Returns the index of the cell that `value` falls into, of `cells` equal cells.
+    // Divides the range into `cells` equal cells and returns the index of the cell with `value`.
     std::size_t cell(double value, std::size_t cells) const {
         if (high <= low || cells < 2) return 0;
         const double share = (value - low) / (high - low);
@@ -198,7 +198,7 @@ std::string x_axis(const Range& x, std::size_t width) {
 }  // namespace
 
 std::string plot(const std::vector<Point>& points, std::size_t columns, std::size_t rows) {
-    constexpr std::size_t kLabelEach = 5;  // rows
+    constexpr std::size_t kLabelEach = 5;  // rows from one label to the next
     if (points.empty()) return "";
     const std::size_t width = std::max(columns, kAxis + 10) - kAxis;
     const std::size_t height = std::max(rows, std::size_t{6}) - 2;

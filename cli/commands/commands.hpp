@@ -64,7 +64,7 @@ struct KeysOptions {
     std::string out;  // new directory, which becomes the key holder's state directory
     bool worker = false;
 };
-// Returns a warning: the user that the jobs of a key's holder run as and what they can read.
+// Returns a warning that says which user the jobs of a key's holder run as and what they can read.
 std::string trust_text(const std::string& holder);
 Result<int> run_keys_list(const Context& context);
 Result<int> run_keys_add(const Context& context, const KeysOptions& options);
@@ -77,7 +77,7 @@ Result<int> run_show(const Context& context, const std::string& selector);
 struct LogsOptions {
     std::string selector;
     bool follow = false;
-    std::string ranks = "0";  // "0,2-3", or "all"
+    std::string ranks = "0";  // ranks to show: "0,2-3", or "all"
     std::optional<int> attempt;
 };
 Result<int> run_logs(const Context& context, const LogsOptions& options);

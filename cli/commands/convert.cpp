@@ -16,7 +16,8 @@ namespace {
 std::string job_name(const std::string& kind, const std::filesystem::path& target) {
     constexpr std::size_t kLongest = 64;
     std::string name = kind + "-" + target.lexically_normal().filename().string();
-    if (name.ends_with('-')) name += target.parent_path().filename().string();  // "out/"
+    // For a target such as "out/", take the name of the directory.
+    if (name.ends_with('-')) name += target.parent_path().filename().string();
     for (char& c : name)
         if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
     return name.substr(0, kLongest);

@@ -63,7 +63,7 @@ Finding check_keys(const io::StateDirectory& state) {
     return {"keys", true, state.keys().string() + whose, ""};
 }
 
-// Reports who shares this rolld: users of one rolld are not isolated from each other.
+// Reports who shares this rolld, because users of one rolld are not isolated from each other.
 Finding check_users(const io::StateDirectory& state) {
     if (state.is_key_holders())
         return {"users", true,
@@ -182,7 +182,8 @@ Finding check_libtorch() {
 Result<int> run_doctor(const Context& context, bool slurm) {
     ROLL_TRY(const io::StateDirectory state, io::StateDirectory::find(context.directory));
     std::vector<Finding> findings = {check_directory(state), check_keys(state), check_users(state)};
-    // A worker's key cannot query rolld; its holder reads the worker's log instead.
+    // Query rolld unless the user holds only a worker's key, which does not permit queries. Such a
+    // user reads the worker's log instead.
     if (!state.is_key_holders() || fs::exists(state.keys() / "client.key")) {
         findings.push_back(check_daemon(context, state));
         findings.push_back(check_worker(context, state));

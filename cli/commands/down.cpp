@@ -13,8 +13,8 @@ namespace {
 constexpr auto kCheckpointPatience = std::chrono::minutes(10);
 constexpr auto kPatience = std::chrono::seconds(20);
 
-// Stops the worker and returns whether it was running. It saves a checkpoint of each attempt at the
-// next step boundary first; a second signal skips that.
+// Stops the worker and returns whether it was running. The worker first saves a checkpoint of each
+// attempt at the next step boundary; a second signal makes it skip that.
 Result<bool> end_worker(const io::StateDirectory& state, bool now) {
     const auto pid = io::running(state.pid("worker"), "roll-worker");
     if (!pid) return false;

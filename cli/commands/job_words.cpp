@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "job:";
 
-// Returns the job's newest checkpoint or, without one, its exported model: convert and merge jobs
-// and exports write models too.
+// Returns the job's newest checkpoint or, without one, the model that it wrote: convert and merge
+// jobs and exports write models, too.
 Result<std::string> model_of(const Json& job, std::uint64_t id) {
     const Json checkpoints = job.value("checkpoints", Json::array());
     const Json* newest = nullptr;

@@ -15,7 +15,7 @@ namespace {
 
 // Prints one JSON value with the jobs of all pages, but keeps only one page in memory.
 Result<int> print_whole(Daemon& daemon, Json args) {
-    constexpr int kPage = 4000;  // about 30 MB in memory
+    constexpr int kPage = 4000;  // jobs per page; a page takes about 30 MB of memory
     args["limit"] = kPage;
     Json rest;  // the other fields of the first reply
     bool any = false;
@@ -48,7 +48,7 @@ Result<int> run_jobs(const Context& context, const JobsOptions& options) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     Json args = Json::object();
     if (!options.selector.empty()) args["selector"] = options.selector;
-    // A selector or a state includes finished jobs.
+    // Include finished jobs if there is a selector or a state.
     args["all"] = options.all || !options.selector.empty() || !options.state.empty();
     if (!options.state.empty()) args["state"] = options.state;
     if (!options.user.empty()) args["user"] = options.user;

@@ -32,8 +32,8 @@ void print_new(const Context& context, Log& log, bool to_the_end) {
     if (!rest.empty()) put(rest, log.mark.empty() ? "" : "\n");
 }
 
-// Returns whether the job is a command that ran but printed nothing: its log is created with its
-// first output.
+// Returns whether the job is a command that ran but printed nothing. It then has no log, because a
+// log is created with the first output.
 bool said_nothing(const Json& job, const LogsOptions& options, int rank) {
     const Json attempts = job.value("attempts", Json::array());
     const bool ran = std::ranges::any_of(attempts, [&](const Json& attempt) {

@@ -1,4 +1,4 @@
-// `rollctl secret`.
+// The subcommands of `rollctl secret`.
 #pragma once
 
 #include <string>

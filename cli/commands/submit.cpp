@@ -68,8 +68,9 @@ void print_queued(const Context& context, const Json& reply, const spec::JobSpec
     say(fmt::format("  cancel  rollctl cancel {}", id));
 }
 
-// Prints a submission's outcome as one JSON value; with --follow the progress lines were the
-// output. After an error, the value has both the error and the jobs that are queued nevertheless.
+// Prints a submission's outcome as one JSON value. With --follow prints nothing unless there was an
+// error, because the progress lines were the output. After an error, the value has both the error
+// and the jobs that are queued nevertheless.
 void print_outcome(const SubmitOptions& options, const Json& replies, const Json& ended,
                    const std::optional<Error>& trouble) {
     Json value = {{"schema", "roll.submits/1"}, {"submitted", replies}};
@@ -81,7 +82,8 @@ void print_outcome(const SubmitOptions& options, const Json& replies, const Json
     options.follow ? print_json_line(value, "roll.submits/1") : print_json(value);
 }
 
-// Fails if the key is too long. Later jobs of a submission append a dot and a number to it.
+// Fails if the key is too long. The key of each later job of the submission is this key, a dot and
+// a number.
 Result<void> check_key(const std::string& key) {
     constexpr std::size_t kLongest = protocol::kKeyBytesMax - 16;
     if (key.size() <= kLongest) return {};

@@ -13,7 +13,7 @@
 namespace roll::cli {
 namespace {
 
-constexpr int kWaitMs = 500;  // longest wait for an event between two looks at keys and progress
+constexpr int kWaitMs = 500;  // maximum wait for an event before keys and progress are read again
 constexpr int kEventsRead = 1000;
 constexpr int kJobsRead = 100;  // limit for running jobs, and for queued jobs
 constexpr std::size_t kEventsKept = 100;
@@ -83,9 +83,10 @@ class Watch {
 
   private:
     static constexpr auto kPatience = std::chrono::seconds(60);
-    static constexpr auto kGpuLooks = std::chrono::seconds(2);  // roll-worker samples as often
+    // Time between two readings of GPU use. A roll-worker samples as often.
+    static constexpr auto kGpuLooks = std::chrono::seconds(2);
 
-    // Reads the newest events on the first call, then all that are new, in pages.
+    // Reads the newest events on the first call, and all new events on later calls, page by page.
     Result<void> read_events(int wait_ms) {
         for (bool more = true; more;) {
             Json args = {{"since", seen_}, {"limit", kEventsRead}, {"wait_ms", wait_ms}};
