@@ -94,7 +94,8 @@ std::string random_name() {
     return to_hex(hash64(bytes));
 }
 
-// Names the cluster in the beacon and in rendezvous. Drawn once and stored next to the ledger.
+// Returns the random name of the cluster, used in the beacon and in rendezvous. It is drawn once
+// and stored next to the ledger.
 Result<std::string> cluster_name(const io::StateDirectory& directory) {
     const auto path = directory.root() / "cluster";
     const auto known = read_file(path);
@@ -127,7 +128,8 @@ Result<void> share_keys(const io::StateDirectory& directory, const io::StateDire
     return {};
 }
 
-// Pilots start the roll-worker next to this program, so it must be on a shared volume, too.
+// Returns the settings for pilots. They start the roll-worker next to this program, so this program
+// must be on a shared volume, too.
 Result<slurm::Site> pilot_site(const io::StateDirectory& directory, mode_t umask) {
     slurm::Site site;
     site.umask = umask;
@@ -260,8 +262,8 @@ int tell(const Result<void>& done) {
     return exit_code(done.error().code);
 }
 
-// Waits for a killed rolld, which holds its ledger until the kernel has freed its memory. Does
-// not wait for one that answers.
+// Waits for the end of a killed rolld, which holds its ledger until the kernel has freed its
+// memory. Does not wait for a rolld that answers.
 void await_end_of_last(const io::StateDirectory& directory) {
     constexpr std::chrono::seconds kPatience{15};
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -278,7 +280,7 @@ void await_end_of_last(const io::StateDirectory& directory) {
     }
 }
 
-// Names this process before the ledger is read, so that clients wait for it.
+// The pid file, written before the ledger is read, so that clients wait for this process.
 class PidFile {
   public:
     explicit PidFile(std::filesystem::path path) : path_(std::move(path)) {}

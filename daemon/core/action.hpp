@@ -1,5 +1,6 @@
-// The actions that rolld owes. They are derived from State, never stored: after a crash the same
-// State yields the same actions, so each is idempotent by its attempt key.
+// The actions that rolld must still carry out. They are derived from State and never stored. After
+// a crash the same State yields the same actions again, so each action has the key of its attempt
+// and is idempotent.
 #pragma once
 
 #include <variant>

@@ -10,7 +10,8 @@ using namespace std::chrono_literals;
 
 constexpr JobId kLastJob{~std::uint64_t{0}};
 
-// After a take-over an owed start is not repeated: the older rolld may have given the job away.
+// Returns the action that a member requires. After a take-over, an order to start is not repeated,
+// because the older rolld may have given the job to another worker.
 Action owed(const State& state, AttemptPhase phase, const Place& place, const AttemptKey& key) {
     if (phase == AttemptPhase::Stopping) return StopMember{place.worker, key};
     if (place.up || state.adopting) return KeepMember{place.worker, key};
@@ -54,7 +55,8 @@ std::optional<Time> next_wakeup(const State& state, Time now) {
     std::optional<Time> wakeup;
     const Index& index = state.index;
     if (!index.sleeping.empty()) earliest(wakeup, index.sleeping.begin()->first, now);
-    // Past deadlines are handled, or belong to a running attempt that is already stopping.
+    // Skip past deadlines: they were handled, or belong to a running attempt that is already
+    // stopping.
     const auto deadline = index.deadlines.lower_bound({now, JobId{}});
     if (deadline != index.deadlines.end()) earliest(wakeup, deadline->first + 1ms, now);
     // Wake when a waiting job starts to starve or may preempt.

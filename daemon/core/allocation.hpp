@@ -18,26 +18,28 @@ struct AllocationQueue {
     bool paused = false;
     std::string reason{};  // why it is paused, or the failure of its last order
     bool removing = false;
-    bool proven = false;           // a pilot of it has joined; until then it orders one at a time
+    // True once a pilot of the queue has joined. Until then the queue orders one allocation at a
+    // time.
+    bool proven = false;
     int failures = 0;              // consecutive failures
-    Time not_before{};             // back-off after a failure
+    Time not_before{};             // no order before this time, after a failure
     std::int64_t gpu_seconds = 0;  // used by ended allocations
     friend bool operator==(const AllocationQueue&, const AllocationQueue&) = default;
 };
 
-// Ordered -> Pending -> Granted -> erased. An allocation that Slurm requeues becomes Pending
-// again and is given back: Slurm makes it wait for two minutes, a new order does not.
+// Ordered -> Pending -> Granted -> erased. An allocation that Slurm requeues becomes Pending again
+// and is given back, because Slurm makes it wait for two minutes and a new order does not wait.
 enum class AllocationPhase { Ordered, Pending, Granted };
 
 struct Allocation {
     std::string queue;
     std::uint64_t incarnation = 0;  // with the id, identifies the order in Slurm permanently
     AllocationPhase phase = AllocationPhase::Ordered;
-    std::string slurm_job{};  // set from Pending on
+    std::string slurm_job{};  // Slurm's job id; set from Pending on
     Time ordered_at{};
     Time granted_at{};
     Time ends_at{};
-    Time used_at{};                    // last use; the start of idleness if it is idle
+    Time used_at{};                    // time of the last use, or when it became idle
     std::vector<std::string> nodes{};  // nodes of the workers that joined
     int joined = 0;                    // number of workers that joined
     bool releasing = false;

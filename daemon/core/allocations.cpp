@@ -9,7 +9,7 @@ namespace roll::core {
 namespace {
 
 constexpr auto kBackoffFirst = std::chrono::seconds(30);
-constexpr int kBackoffDoublingsMax = 7;  // about an hour
+constexpr int kBackoffDoublingsMax = 7;  // maximum number of doublings, which give about an hour
 constexpr auto kSameEnd = std::chrono::seconds(5);
 
 Allocation& at(State& s, AllocationId id) {
@@ -55,7 +55,8 @@ void add_end(const State& s, const AllocationEnded& end, Events& events) {
     events.push_back(end);
 }
 
-// An allocation fails if no worker ever joined it and rolld did not release it.
+// Returns the event for an allocation that has ended. The allocation counts as failed if no worker
+// ever joined it and rolld did not release it.
 AllocationEnded ended(AllocationId id, const Allocation& a, const std::string& reason, Time now) {
     const bool failed = a.failed || (a.joined == 0 && !a.releasing);
     return {id, failed, a.reason.empty() ? reason : a.reason, now};
@@ -199,7 +200,7 @@ Result<Events> on(const State& s, const OrderAnswered& in, Time now) {
     return Events{ended(in.allocation, *a, in.reason, now)};
 }
 
-// A worker's heartbeat takes precedence over squeue's state of its job.
+// Handles squeue's state of an order. The heartbeat of one of the order's workers takes precedence.
 Result<Events> on(const State& s, const OrderSeen& in, Time now) {
     const Allocation* a = find(s, in.allocation);
     if (a == nullptr || (!a->slurm_job.empty() && a->slurm_job != in.slurm_job)) return Events{};
@@ -253,7 +254,8 @@ Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now) {
     return events;
 }
 
-// An order that is no longer wanted may have reached Slurm, so it is given back.
+// Returns the actions towards Slurm. An order that is no longer wanted may have reached Slurm, so
+// it is given back.
 std::vector<SlurmAction> slurm_actions(const State& s) {
     std::set<AllocationId> busy;
     for (const auto& [worker, jobs] : s.index.by_worker) {

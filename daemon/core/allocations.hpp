@@ -32,13 +32,14 @@ Result<Events> on(const State& s, const OrderMissing& in, Time now);
 // Decides on the allocation in a worker's hello. Fails with Refused if it is not one of ours.
 Result<Events> welcome_pilot(const State& s, const Pilot& pilot, Time now);
 
-// Records that work on this worker has ended: its allocation may be idle from now on.
+// Records that work on this worker has ended, so that its allocation may count as idle from now on.
 void note_used(State& s, WorkerId worker, Time at);
 
 // Returns the number of live workers of an allocation.
 int live_workers(const State& s, AllocationId id);
 
-// Returns how many allocations the queue's limits allow at once, if `alive` of it are alive.
+// Returns the maximum number of allocations that the queue's limits allow at once while `alive` of
+// its allocations are alive.
 int most_alive(const AllocationQueue& queue, int alive);
 
 // Returns when a rule on allocations may act without other input.
@@ -46,14 +47,15 @@ std::optional<Time> allocation_wakeup(const State& s, Time now);
 
 void check_allocations(const State& s);
 
-// True if the worker may get new work. `excluded`: even if its machine is excluded.
+// Returns whether the worker may get new work. With `excluded`, also if its machine is excluded.
 bool takes_work(const State& state, const Worker& worker, bool excluded = false);
 
 // Returns when jobs must leave the worker; nullopt if unknown.
 std::optional<Time> leaves_at(const State& state, const Worker& worker);
 
-// Returns when each granted allocation is given back: its queue's handover before its end, or up
-// to a quarter of the queue's time earlier if a job in it needs more time to save (save_margin).
+// Returns the time at which each granted allocation is given back: the queue's `handover` before
+// the allocation's end, or up to a quarter of the queue's `time` earlier if a job in it needs more
+// time to save (save_margin).
 std::map<AllocationId, Time> go_back_at(const State& state);
 
 // True if a job started now can run its whole time before `leaves`.

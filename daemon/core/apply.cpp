@@ -17,8 +17,8 @@ auto& at(Map& map, const typename Map::key_type& id) {
     return found->second;
 }
 
-// Ranks how much an outcome explains an attempt's failure. Members stopped by rolld or by a lost
-// peer explain less than one that failed by itself.
+// Ranks how much an outcome explains an attempt's failure. A member that rolld or a lost peer
+// stopped explains less than a member that failed by itself.
 int blame(Outcome outcome, int exit_code) {
     constexpr int kExitPeerLost = 76;  // docs/internals.md: exit statuses
     switch (outcome) {
@@ -47,7 +47,7 @@ void on(State& s, const IncarnationRaised& e) {
 void on(State& s, const AdoptingSet& e) { s.adopting = e.adopting; }
 Use& use_of(State& s, const Job& job) { return s.use[{job.spec.account, job.user}]; }
 
-// Use so far decays with the previous half-life.
+// Sets the policy. The use until now decays with the previous half-life.
 void on(State& s, const PolicySet& e) {
     for (auto& [user, use] : s.use) {
         use.decayed = use_at(use, e.at, s.policy.half_life);
@@ -55,7 +55,7 @@ void on(State& s, const PolicySet& e) {
     }
     s.policy = e.policy;
 }
-// Refiles the jobs whose secrets may have changed.
+// Updates the index for jobs whose secrets may have changed.
 void on(State& s, const SecretsKnown& e) {
     s.secrets = e.names;
     const std::set<JobId> open = s.index.open;
@@ -244,8 +244,8 @@ void on(State& s, const MachineExcluded& e) {
     machine.excluded_until = e.until;
     machine.reason = e.reason;
 }
-// Faults with a common cause are kept: they are needed to recognize that cause in later faults of
-// other machines.
+// Forgets the machine's faults, except those with a common cause, because they are needed to
+// recognize that cause in later faults of other machines.
 void on(State& s, const MachineForgiven& e) {
     const auto found = s.machines.find(e.machine);
     if (found == s.machines.end()) return;

@@ -21,11 +21,12 @@ enum class Outcome { Done, App, Infra, Invalid, Yielded, Stopped };
 // Starting -> Running -> Stopping -> ended. Starting -> Stopping is legal.
 enum class AttemptPhase { Starting, Running, Stopping };
 
-// Resources of one worker held by an attempt. An attempt's places are in the order of node ranks.
+// The resources of one worker that an attempt holds. An attempt's places are in the order of node
+// ranks.
 struct Place {
     WorkerId worker;
-    std::vector<int> slots;  // indices, 0..Worker::slots-1
-    std::vector<int> gpus;   // indices, 0..Worker::gpus-1
+    std::vector<int> slots;  // slot indices, 0..Worker::slots-1
+    std::vector<int> gpus;   // GPU indices, 0..Worker::gpus-1
     bool up = false;         // its ranks have started
     bool ended = false;      // this member has reported its end; never set for a spare
     int gpu_percent = 100;   // share of each GPU
@@ -45,13 +46,13 @@ struct Attempt {
     // first member that failed by itself takes precedence over members stopped by rolld or by a
     // lost peer.
     std::optional<Outcome> outcome{};
-    std::string blamed{};     // node of that member
+    std::string blamed{};     // node of the member whose failure decides
     std::set<int> matched{};  // retry.on_log patterns matched by any member
     int exit_code = 0;        // as in a shell: 128+n for signal n
     std::string reason{};
     bool preempted = false;   // stopping because a job of higher priority needs its place
     std::uint64_t asked = 0;  // number of the newest requested checkpoint
-    std::uint64_t saved = 0;  // newest of these that is recorded
+    std::uint64_t saved = 0;  // number of the newest requested checkpoint that is recorded
 
     // Returns the resources held on the worker; nullptr if none.
     const Place* place_on(WorkerId worker) const {
@@ -78,8 +79,8 @@ struct EndedAttempt {
 struct Checkpoint {
     std::int64_t step = 0;
     Token token;
-    std::string directory;    // absolute
-    std::uint64_t asked = 0;  // request of its attempt that it answers; 0: none
+    std::string directory;    // absolute path
+    std::uint64_t asked = 0;  // number of the attempt's request that it answers; 0: none
     friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 

@@ -3,7 +3,7 @@
 namespace roll::core {
 namespace {
 
-// Time{} means unset.
+// Shifts times by `step`. Leaves Time{}, which means unset.
 struct Mover {
     std::chrono::milliseconds step;
 

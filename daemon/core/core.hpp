@@ -11,21 +11,21 @@
 
 namespace roll::core {
 
-// Judges one claim. An Error is a refusal and changes nothing; an empty result means nothing new.
-// A claim about an attempt that is not current yields no events, not an error; the answer to the
-// worker reports it as FENCED.
+// Judges one claim and returns its events. An Error is a refusal and changes nothing; an empty
+// result means nothing new. A claim about an attempt that is not current yields no events, not an
+// error; the answer to the worker reports the attempt as FENCED.
 Result<Events> decide(const State& state, const Input& input, Time now);
 
-// The only function that changes State, both live and in replay. ROLL_CHECKs that the event is
-// legal.
+// Applies an event to State. Nothing else changes State, whether live or in replay. ROLL_CHECKs
+// that the event is legal.
 void apply(State& state, const Event& event);
 
-// True if the worker has a member of the job's current attempt that has not ended. Otherwise its
-// claims about the attempt are stale and answered with FENCED.
+// Returns whether the worker has a member of the job's current attempt that has not ended.
+// Otherwise the worker's claims about the attempt are stale and answered with FENCED.
 bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
 
-// Derives events from State; one policy per file in rules/. A turn runs the rules in order, each
-// on the result of the previous ones, until none returns events.
+// A rule derives events from State; rules/ has one rule's policy per file. A turn runs the rules in
+// order, each on the result of the previous ones, until none returns events.
 using Rule = Events (*)(const State& state, Time now);
 std::span<const Rule> rules();
 

@@ -20,8 +20,8 @@ std::vector<int> part_of_a_gpu(const Free& free, int percent) {
     return {best};
 }
 
-// Sorts the NUMA nodes: first those with enough GPUs, fewest free first; then the others, most
-// free first.
+// Returns `count` whole GPUs. Takes NUMA nodes with enough free GPUs first, beginning with the node
+// that has the fewest; then the other nodes, beginning with the node that has the most.
 std::vector<int> whole_gpus(const Free& free, int count) {
     std::map<int, std::vector<int>> by_node;
     for (int gpu = 0; gpu < std::ssize(free.gpus); ++gpu) {
@@ -44,11 +44,12 @@ std::vector<int> whole_gpus(const Free& free, int count) {
     return chosen;
 }
 
-// Chooses slots evenly near the chosen GPUs, then near GPUs with the least capacity left, so that
-// a free GPU keeps its slots.
+// Chooses `count` slots, evenly distributed over the chosen GPUs and near them. If these are too
+// few, continues near GPUs with the least capacity left, so that a free GPU keeps its slots.
 std::vector<int> slots_near(const Free& free, const std::vector<int>& gpus, int count) {
-    std::map<int, int> seen;                        // slots chosen per GPU
-    std::vector<std::tuple<bool, int, int>> order;  // far, round or remaining share, slot
+    std::map<int, int> seen;  // slots chosen per GPU
+    // Whether the slot is far; its round if near, the GPU's remaining share if far; the slot.
+    std::vector<std::tuple<bool, int, int>> order;
     for (const int slot : free.slots) {
         const int near = gpu_near(slot, free);
         const bool chosen = std::ranges::count(gpus, near) > 0;

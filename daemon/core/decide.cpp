@@ -60,8 +60,8 @@ Result<Events> on(const State& s, const SetPolicy& in, Time now) {
     return Events{PolicySet{in.policy, now}};
 }
 
-// Returns the account of a submission. Fails with NotFound if it does not exist, Refused if the
-// user may not use it or it is full.
+// Returns the account of a submission. Fails with NotFound if the account does not exist, with
+// Refused if the user may not use the account or the account is full.
 Result<std::string> admit(const State& s, const Submit& in, int count) {
     const spec::Policy& policy = s.policy;
     std::string account = in.spec.account;
@@ -96,7 +96,8 @@ Result<void> check_secrets(const State& s, const Submit& in, const spec::JobSpec
     return {};
 }
 
-// An `after` that names the first job of an array refers to all of its jobs.
+// Checks that the jobs in `afters` exist. Marks an `after` that names the first job of an array,
+// because it refers to all jobs of the array.
 Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     for (spec::After& after : afters) {
         const Job* job = find(s.jobs, after.job);
@@ -106,7 +107,7 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Expands dependencies on arrays to one per job, as an older rolld stored them.
+// Expands each dependency on an array to one dependency per job, as an older rolld stored them.
 std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
     std::vector<spec::After> all;
     for (const spec::After& after : afters) {
@@ -133,8 +134,9 @@ Result<std::vector<spec::JobSpec>> tasks_of(const spec::JobSpec& spec, JobId fir
     return tasks;
 }
 
-// A known key names an existing job: repeating its submission changes nothing. Differences in
-// priority and begin are ignored, since they may have been changed meanwhile.
+// Judges a submission whose key is that of the existing job `id`. Repeating a submission changes
+// nothing. Differences in priority and begin are ignored, because these may have been changed
+// meanwhile.
 Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     const Job& job = s.jobs.at(id);
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
@@ -151,7 +153,7 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
                 "rollctl show " + std::to_string(id.value));
 }
 
-// A job may only be added to an open group of the same user.
+// Checks the group of a submission. A job may only be added to an open group of the same user.
 Result<void> check_into(const State& s, const Submit& in) {
     const spec::JobSpec& spec = in.spec;
     const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
@@ -175,7 +177,7 @@ Result<void> check_into(const State& s, const Submit& in) {
     return {};
 }
 
-// A job added to a group that it waits for would never start.
+// Checks that a job does not wait for the group that it is added to, because it would never start.
 Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                           const spec::JobSpec& spec) {
     if (!into || !lead_to(s, spec.after, *into)) return {};
@@ -281,7 +283,7 @@ Result<Events> on(const State& s, const SetBegin& in, Time now) {
     return Events{JobBeginChanged{in.job, in.begin, now, in.by}};
 }
 
-// Returns one sentence why the job cannot save a checkpoint now; empty if it can.
+// Returns, in one sentence, why the job cannot save a checkpoint now; empty if it can.
 std::string cannot_save(const Job& job) {
     if (!job.spec.trains())
         return std::string("is a ") + spec::name_of(job.spec.kind) +
@@ -305,7 +307,7 @@ Result<Events> on(const State& s, const AskCheckpoint& in, Time) {
     return Events{CheckpointAsked{{in.job, job->attempt->token}, job->attempt->asked + 1, in.by}};
 }
 
-// Resuming dispatch also lifts the exclusion of machines for faults.
+// Stops or resumes dispatch. Resuming also readmits machines that were excluded because of faults.
 Result<Events> on(const State& s, const StopDispatch& in, Time) {
     Events events;
     if (s.stopped != in.why)
@@ -316,7 +318,7 @@ Result<Events> on(const State& s, const StopDispatch& in, Time) {
     return events;
 }
 
-// Undraining a node also lifts its machine's exclusion.
+// Drains or undrains nodes. Undraining a node also ends the exclusion of its machine.
 Result<Events> on(const State& s, const Drain& in, Time) {
     Events events;
     const std::string machine = machine_of(in.node);
@@ -331,9 +333,9 @@ Result<Events> on(const State& s, const Drain& in, Time) {
     return fail(ErrorCode::NotFound, "there is no node " + in.node, "rollctl nodes");
 }
 
-// A hello with a new session means that the node's roll-worker was restarted. It killed the old
-// one's processes before registering, so the old worker is gone. A late message of the old worker
-// must not bring it back.
+// Registers a worker. A hello with a new session means that the node's roll-worker was restarted.
+// The new one killed the old one's processes before it registered, so the old worker is gone, and a
+// late message of the old worker must not bring it back.
 Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (in.slots < 0 || in.gpus < 0)
         return fail(ErrorCode::InvalidArgument, "a worker's slots and GPUs cannot be negative");
@@ -344,7 +346,7 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
             return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
     }
     if (s.index.by_session.contains(in.session)) return Events{};
-    // A delayed hello of a process that has already been replaced.
+    // Refuse a delayed hello of a process that has already been replaced.
     const auto* newest = find(s.generations, in.node);
     if (newest && in.generation > 0 && in.generation < *newest)
         return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
@@ -365,10 +367,11 @@ Result<Events> on(const State& s, const WorkerGone& in, Time now) {
     return Events{WorkerLost{in.worker, in.reason, now}};
 }
 
-// Slurm may be wrong: the node's processes may run until their lease and fence expire. For
-// training jobs two attempts at once are harmless, because their output is named by token and
-// only the current attempt's counts; other jobs wait until the worker is lost. The worker gets no
-// new work if it returns.
+// Handles Slurm's report that a node is down. The report may be wrong: the node's processes may run
+// until their lease and fence expire. Members of training jobs on the node end at once, because two
+// attempts at the same time are harmless: their output is named by token, and only the current
+// attempt's counts. Other jobs wait until the worker is lost. The worker gets no new work if it
+// returns.
 Result<Events> on(const State& s, const NodeDown& in, Time) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || !worker->quiet) return Events{};
@@ -384,8 +387,8 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
     return events;
 }
 
-// The worker is told to kill the attempt (FENCED). The gateway reports each attempt once per
-// worker.
+// Records that a worker runs an attempt that is not current. The answer to the worker orders it to
+// kill the attempt (FENCED). The gateway reports each attempt once per worker.
 Result<Events> on(const State& s, const StaleClaim& in, Time now) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || is_current(s, in.worker, in.attempt)) return Events{};
@@ -394,7 +397,7 @@ Result<Events> on(const State& s, const StaleClaim& in, Time now) {
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
     const Place* place = member(s, in.attempt, in.worker);
-    const bool lost = !s.workers.contains(in.worker);  // lost in this turn
+    const bool lost = !s.workers.contains(in.worker);  // the worker was lost in this turn
     if (place == nullptr || place->up || place->ended || lost) return Events{};
     const auto is_up = [&](const Place& p) { return p.up || p.ended || &p == place; };
     Events events{MemberUp{in.attempt, in.worker}};
@@ -415,7 +418,8 @@ Result<Events> on(const State& s, const MemberExited& in, Time) {
     return end_member(s, in.worker, in.attempt, in.outcome, in.exit_code, in.reason, in.matched);
 }
 
-// A member that was never up may not have received its start order: the order is repeated.
+// Handles a member that should run on the worker but does not. If it was never up, it may not have
+// received its start order, so the order is repeated.
 Result<Events> on(const State& s, const MemberUnknown& in, Time) {
     const Place* place = member(s, in.attempt, in.worker);
     if (place == nullptr) return Events{};
@@ -428,8 +432,9 @@ Result<Events> on(const State& s, const MemberUnknown& in, Time) {
                       "the worker no longer runs the attempt");
 }
 
-// An attempt's steps only grow. A record of an older attempt at the same or a later step is
-// replaced: the current attempt did not start from it, so it was unusable.
+// Records a checkpoint. The steps of an attempt only grow. A record of an older attempt at the same
+// or a later step is replaced, because the current attempt did not start from that checkpoint, so
+// it was unusable.
 Result<Events> on(const State& s, const CheckpointWritten& in, Time now) {
     if (member(s, in.attempt, in.worker) == nullptr) return Events{};
     for (const Checkpoint& c : s.jobs.at(in.attempt.job).checkpoints) {

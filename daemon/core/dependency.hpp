@@ -15,18 +15,19 @@ Held holds(const State& state, const spec::After& after, const Index& index);
 // Returns the counts for a condition on an array; nullptr if the array was removed.
 const AllOf* all_of(const Index& index, const spec::After& after);
 
-// Returns the job that decides a dependency not on an array: the named job, or its export once
-// that is queued.
+// Returns the job that decides a dependency on a single job: the named job, or its export once that
+// is queued. Not for dependencies on arrays.
 JobId awaited(const State& state, const spec::After& after);
 
 // True if the dependency's result may still change: its job has not ended, or its export is
 // pending.
 bool may_change(const State& state, const spec::After& after, const Index& index);
 
-// Also false for a removed job, because only jobs that nothing waits for are removed.
+// Returns whether the job has not ended. False for a removed job, because only jobs that nothing
+// waits for are removed.
 bool is_open(const State& state, JobId id);
 
-// Returns the worst result of all of a job's `after`: Never before Not before Yes.
+// Returns the worst result among a job's `after`; Never is the worst, then Not, then Yes.
 Held dependencies(const State& state, const Job& job, const Index& index);
 
 // True if a dependency leads to `wanted`, directly or not. An open group waits for its jobs.

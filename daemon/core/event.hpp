@@ -10,7 +10,8 @@
 
 namespace roll::core {
 
-// `by`: the user who requested it; empty if nobody did or an older rolld did not record it.
+// In every event, `by` is the user who requested it; empty if nobody did or an older rolld did not
+// record the user.
 // clang-format off
 struct IncarnationRaised {                                              // rolld started, or a backup was restored
     std::uint64_t incarnation = 0; Time at{};
@@ -26,11 +27,11 @@ struct JobBeginChanged { JobId job; Time begin{}; Time at{}; std::string by{}; }
 struct JobCancelRequested { JobId job; std::string reason; Time at{}; std::string by{}; };
 struct JobRequeued {
     JobId job; Time not_before{}; int infra_failures = 0; int app_failures = 0; int timeouts = 0; int preemptions = 0;
-    std::string avoid{};  // a node
+    std::string avoid{};  // a node that the job avoids from now on
 };
-struct JobClosed { JobId job; std::string by{}; };                                          // a group: takes no more jobs
+struct JobClosed { JobId job; std::string by{}; };                                          // a group takes no more jobs
 struct PolicySet { spec::Policy policy; Time at{}; };
-struct SecretsKnown { SecretNames names; };                               // all existing names
+struct SecretsKnown { SecretNames names; };                               // lists all existing names
 struct JobDue { JobId job; };                                             // its begin time or back-off has passed
 struct JobEnded { JobId job; JobPhase phase = JobPhase::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptPlaced { AttemptKey attempt; std::vector<Place> places; Time at{}; int variant = 0; };
@@ -41,7 +42,7 @@ struct MemberEnded { AttemptKey attempt; WorkerId worker; Outcome outcome = Outc
 };
 struct AttemptEnded { AttemptKey attempt; Outcome outcome = Outcome::Done; int exit_code = 0; std::string reason; Time at{}; };
 struct AttemptFenced { AttemptKey attempt; WorkerId worker; std::string node; Time at{}; };  // a stale token was refused there
-struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };  // a user requested one of a running attempt
+struct CheckpointAsked { AttemptKey attempt; std::uint64_t number = 0; std::string by{}; };  // a user asks a running attempt to save
 struct CheckpointRecorded { AttemptKey attempt; std::int64_t step = 0; std::string directory; Time at{};
     std::uint64_t asked = 0; std::int64_t save_ms = 0;
 };
@@ -66,7 +67,7 @@ struct QueueRemoving { std::string queue; std::string by{}; };
 struct QueueRemoved { std::string queue; };
 struct AllocationOrdered { AllocationId allocation; std::string queue; std::uint64_t incarnation = 0; Time at{}; };
 struct AllocationAccepted { AllocationId allocation; std::string slurm_job; };
-struct AllocationGranted { AllocationId allocation; Time at{}; Time ends_at{}; };   // again when its end moved
+struct AllocationGranted { AllocationId allocation; Time at{}; Time ends_at{}; };   // recorded again when its end moved
 struct AllocationReturned { AllocationId allocation; };                             // Slurm queued it again
 struct AllocationReleasing { AllocationId allocation; bool failed = false; std::string reason; };
 struct AllocationEnded { AllocationId allocation; bool failed = false; std::string reason; Time at{}; };

@@ -17,7 +17,8 @@ Group group_of(const Job& job) {
     return group;
 }
 
-// Returns until when a queued job may start, or a running one may run, given its deadline.
+// Returns the last time at which a queued job may start, or until which a running job may run,
+// given its deadline.
 Time last_instant(const Job& job) {
     const bool queued = job.phase == JobPhase::Queued;
     return *job.spec.deadline - (queued ? job.spec.shortest_time() : std::chrono::seconds(0));
@@ -174,8 +175,9 @@ static void file_anew(State& state, const std::set<JobId>& ids) {
     }
 }
 
-// Refiles the dependents of an ended job, because their state depends on its outcome. Dependents
-// of an array are refiled only once its condition is decided.
+// Adds the job to the index. If the job has ended, also files its dependents again, because their
+// state depends on its outcome. Dependents of an array are filed again only once the condition on
+// the array is decided.
 void file(State& state, JobId id) {
     const std::vector<JobId> tasks = tasks_at(state, id);
     for (const JobId task : tasks) count_task(state, task, state.jobs.at(task), 1, state.index);

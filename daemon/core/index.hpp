@@ -45,16 +45,16 @@ struct Turn {
 // The ready jobs of a group in both orders in which placement visits them.
 struct Line {
     std::set<Turn> by_turn;
-    std::set<std::pair<Time, JobId>> by_age;  // time since which only capacity is missing
+    std::set<std::pair<Time, JobId>> by_age;  // by time since which only capacity is missing
     friend bool operator==(const Line&, const Line&) = default;
 };
 
-// Counts of a condition on all jobs of an array.
+// The state of a condition on all jobs of an array.
 struct AllOf {
-    int left = 0;               // undecided
-    int failed = 0;             // can no longer meet it
-    Time met{};                 // when the last one met it
-    std::set<JobId> waiting{};  // dependents
+    int left = 0;               // number of jobs that have not decided it yet
+    int failed = 0;             // number of jobs that can no longer meet it
+    Time met{};                 // when the last job met it
+    std::set<JobId> waiting{};  // jobs that depend on it
     friend bool operator==(const AllOf&, const AllOf&) = default;
 };
 
@@ -69,21 +69,22 @@ struct Tasks {
 std::vector<JobId> tasks_at(const State& state, JobId id);
 
 struct Index {
-    std::set<JobId> open;                        // not ended
-    std::set<JobId> running;                     // have an attempt
-    std::map<Group, Line> ready;                 // only capacity is missing
-    std::set<std::pair<Time, JobId>> sleeping;   // queued and not due, by due time
-    std::set<std::pair<Time, JobId>> deadlines;  // of jobs that have not ended: next action time
-    std::set<JobId> doomed;                      // queued and to be cancelled
-    std::set<JobId> to_export;                   // ended well; their export is not queued yet
-    // Jobs waiting for a job that has not ended.
+    std::set<JobId> open;                        // jobs that have not ended
+    std::set<JobId> running;                     // jobs that have an attempt
+    std::map<Group, Line> ready;                 // jobs for which only capacity is missing
+    std::set<std::pair<Time, JobId>> sleeping;   // jobs that are queued and not due, by due time
+    std::set<std::pair<Time, JobId>> deadlines;  // jobs that have not ended, by next action time
+    std::set<JobId> doomed;                      // queued jobs that are to be cancelled
+    // Jobs that ended well and whose export is not queued yet.
+    std::set<JobId> to_export;
+    // Job that has not ended -> the jobs that wait for it.
     std::map<JobId, std::set<JobId>> dependents;
-    std::map<JobId, std::set<JobId>> inside;     // of an open group: its jobs that have not ended
+    std::map<JobId, std::set<JobId>> inside;     // open group -> its jobs that have not ended
     std::set<JobId> closed;                      // closed groups that have not ended
-    std::map<JobId, int> array_running;          // keyed by the array's first job
-    std::map<JobId, Tasks> arrays;               // keyed by the array's first job
+    std::map<JobId, int> array_running;          // number of running jobs, by the array's first job
+    std::map<JobId, Tasks> arrays;               // by the array's first job
     std::map<std::string, WorkerId> by_session;  // all workers
-    // Jobs whose attempt holds resources of the worker.
+    // Worker -> the jobs whose attempt holds resources of it.
     std::map<WorkerId, std::set<JobId>> by_worker;
     friend bool operator==(const Index&, const Index&) = default;
 };
@@ -99,8 +100,8 @@ Time ready_since(const State& state, const Job& job, const Index& index);
 void unfile(State& state, JobId id);
 void file(State& state, JobId id);
 
-// The same around changes of the places that the job's attempt holds; not needed for changes of
-// single members, which are many in a wide gang.
+// Remove and add the places of the job's attempt, around a change of the places that it holds. Not
+// needed for changes of single members, which are many in a wide gang.
 void unfile_places(State& state, JobId id);
 void file_places(State& state, JobId id);
 

@@ -12,18 +12,18 @@
 
 namespace roll::core {
 
-// `by`: the user who requests it.
+// In every input, `by` is the user who requests it.
 // clang-format off
 struct Started { std::uint64_t at_least = 0; bool adopting = false; };  // rolld started: raises the incarnation
 struct Submit { std::string key; std::string user; spec::JobSpec spec; };
 struct SetPolicy { spec::Policy policy; };             // from rolld.yaml
-struct SetSecrets { SecretNames names; };              // all existing names
+struct SetSecrets { SecretNames names; };              // lists all existing names
 struct Cancel { JobId job; std::string reason; std::string by{}; };
-struct Close { JobId job; std::string by{}; };                           // a job group
+struct Close { JobId job; std::string by{}; };                           // closes a job group
 struct Hold { JobId job; bool held = true; std::string by{}; };
 struct SetPriority { JobId job; int priority = 0; std::string by{}; };
 struct SetBegin { JobId job; Time begin{}; std::string by{}; };          // also ends a back-off
-struct AskCheckpoint { JobId job; std::string by{}; };                   // at the next step boundary
+struct AskCheckpoint { JobId job; std::string by{}; };                   // requests a checkpoint at the next step boundary
 struct Drain { std::string node; bool draining = true; std::string by{}; };
 struct StopDispatch { std::optional<std::string> why; std::string by{}; };   // for all nodes, present and future; nullopt: resume
 struct WorkerHello {
@@ -49,8 +49,8 @@ struct ExportWritten { WorkerId worker; AttemptKey attempt; std::string director
 struct AddQueue { spec::PilotQueue queue; std::string by{}; };
 struct PauseQueue { std::string queue; bool paused = true; std::string by{}; };
 struct RemoveQueue { std::string queue; std::string by{}; };
-struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // by sbatch
-struct OrderSeen {                                                      // by squeue
+struct OrderAnswered { AllocationId allocation; bool accepted = false; std::string slurm_job; std::string reason; };  // sbatch's answer
+struct OrderSeen {                                                      // what squeue reports
     AllocationId allocation; std::string slurm_job;
     SlurmPhase phase = SlurmPhase::Pending; std::string reason;
     std::optional<Time> began{}; std::optional<Time> ends{};

@@ -6,7 +6,7 @@
 namespace roll::core {
 namespace {
 
-// Slots, and hundredths of each GPU in use.
+// The used slots and the used hundredths of each GPU, by worker.
 using Taken = std::map<WorkerId, std::pair<std::set<int>, std::map<int, int>>>;
 
 // Checks that no slot or GPU share is assigned twice or does not exist.

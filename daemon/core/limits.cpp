@@ -28,7 +28,7 @@ std::vector<std::string> account_path(const spec::Policy& policy, const std::str
     std::vector<std::string> path;
     for (auto at = policy.accounts.find(account); at != policy.accounts.end();
          at = policy.accounts.find(at->second.parent)) {
-        // A cycle, which rolld.yaml may not contain.
+        // Stop at a cycle, which rolld.yaml may not contain.
         if (path.size() > policy.accounts.size()) break;
         path.push_back(at->first);
     }
@@ -72,7 +72,7 @@ namespace {
 template <class Sum>
 std::optional<Excess> over(const std::string& who, const std::string& path, const Sum& sum,
                            const spec::Quota& quota, const spec::Resources& wanted) {
-    // In hundredths, because GPUs can be shared.
+    // Compare in hundredths, because GPUs can be shared.
     const auto check = [&](const std::optional<int>& most, int borrow, std::int64_t now,
                            std::int64_t more, const char* what,
                            const char* key) -> std::optional<Excess> {
@@ -128,7 +128,8 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
                 spec::policy_of(policy, job.user).quota, wanted);
 }
 
-// Charges running jobs in advance, so that a user who has just received much waits.
+// Returns use divided by share. Charges running jobs in advance, so that a user who has just
+// received many resources waits.
 std::int64_t Limits::score(const Sum& sum, int share) const {
     const std::chrono::milliseconds ahead =
         std::chrono::milliseconds(state_.policy.half_life) / kLookAhead;
@@ -151,8 +152,8 @@ std::vector<std::int64_t> Limits::rank(const Job& job) const {
     return scores;
 }
 
-// True if an account of the job exceeds its own quota of something that the job wants. Includes
-// the job itself unless `started`.
+// Returns whether an account of the job exceeds the account's own quota of something that the job
+// wants. Counts the job itself unless it has already `started`.
 bool Limits::is_over(const Job& job, const spec::Resources& wanted, bool started) const {
     const int slots = wanted.slots(), gpus = wanted.gpu_hundredths();
     for (const std::string& name : account_path(state_.policy, job.spec.account)) {

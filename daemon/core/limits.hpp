@@ -14,11 +14,11 @@ namespace roll::core {
 
 // A limit that a job would exceed if it started now.
 struct Excess {
-    std::string rule;     // array, quota
+    std::string rule;     // "array" or "quota"
     std::string why;      // one sentence
     std::string setting;  // "accounts.lab.gpus" in rolld.yaml; empty if raising it does not help
-    // Remedy if the job exceeds the limit even with nothing else running; empty if others' ends
-    // suffice.
+    // What to change if the job exceeds the limit even with nothing else running; empty if the end
+    // of other jobs suffices.
     std::string remedy{};
 };
 
@@ -36,11 +36,11 @@ class Limits {
     // or user divided by its share. Empty without fair share.
     std::vector<std::int64_t> rank(const Job& job) const;
 
-    // True if an account of the job uses more than its own quota, that is, borrows.
+    // Returns whether an account of the job borrows, that is, uses more than its own quota.
     bool borrows(const Job& job) const;
-    // True if an account of the job would borrow if it started in any allowed variant.
+    // Returns whether an account of the job would borrow if the job started in any allowed variant.
     bool would_borrow(const Job& job) const;
-    // True if the job would stay within its accounts' own quotas.
+    // Returns whether the job would stay within its accounts' own quotas.
     bool owns(const Job& job) const;
 
   private:
@@ -58,7 +58,7 @@ class Limits {
     const State& state_;
     std::map<std::string, Sum> accounts_{};
     std::map<std::string, Sum> users_{};
-    std::map<User, Sum> users_of_{};  // per account
+    std::map<User, Sum> users_of_{};  // sums of users, per account
     std::map<JobId, int> arrays_{};
 };
 

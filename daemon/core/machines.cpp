@@ -10,7 +10,8 @@ namespace roll::core {
 namespace {
 
 constexpr std::size_t kFaultsMax = 64;
-constexpr auto kSameTime = std::chrono::seconds(60);  // longer than the silence limit
+// Faults this close together count as simultaneous. Longer than the silence limit.
+constexpr auto kSameTime = std::chrono::seconds(60);
 
 // True if the worker is draining or its allocation is being released.
 bool was_to_go(const State& state, const Worker& worker) {
@@ -27,8 +28,8 @@ const Worker* blamed_worker(const State& state, const Attempt& attempt) {
     return worker == state.workers.end() ? nullptr : &worker->second;
 }
 
-// Appends the machine's faults of the same kind and time to `beside`. Returns true if there are
-// any.
+// Appends the machine's faults of the same kind and time as `fault` to `beside`. Returns true if
+// there are any.
 bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& beside) {
     const std::size_t before = beside.size();
     for (Fault& other : machine.faults | std::views::reverse) {
@@ -38,9 +39,9 @@ bool add_beside(Machine& machine, const Fault& fault, std::vector<Fault*>& besid
     return beside.size() > before;
 }
 
-// Marks simultaneous faults of the same kind as common if they seem to have one cause: a power
-// cut, a network failure, jobs that fail everywhere. Two machines that lose their workers at once
-// are enough. Failed attempts must affect three machines and most of all, because two bad
+// Marks simultaneous faults of the same kind as common if they seem to have one cause: a power cut,
+// a network failure, jobs that fail everywhere. For lost workers, two machines at once are enough.
+// Failed attempts must affect at least three machines, and more than half of all, because two bad
 // machines may fail at once.
 void mark_common(State& state, const Fault& fault) {
     std::vector<Fault*> beside;
@@ -58,7 +59,7 @@ void note(State& state, const std::string& node, const Fault& fault) {
     mark_common(state, fault);
 }
 
-// An array counts as one job.
+// Returns the first job of the job's array, or the job itself, because an array counts as one job.
 JobId whole(const State& state, JobId id) {
     const auto job = state.jobs.find(id);
     return job == state.jobs.end() || job->second.array == JobId{} ? id : job->second.array;

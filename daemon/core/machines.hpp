@@ -19,7 +19,8 @@ struct Fault {
     JobId job;
     bool certain = false;  // a check of the machine itself failed
     bool lost = false;  // its worker was lost or restarted: one fault, however many jobs ran there
-    bool common = false;  // others had one at the same time: not counted against this machine
+    // Other machines failed at the same time, so the fault does not count against this machine.
+    bool common = false;
     friend bool operator==(const Fault&, const Fault&) = default;
 };
 
@@ -42,7 +43,7 @@ std::string machine_of(const std::string& node);
 bool is_excluded(const State& state, const Worker& worker);
 
 // Records a fault of the blamed machine when the job's current attempt ends as an infra failure.
-// Not recorded: machines that were draining or being released, lost workers (see note_loss()) and
+// Ignores machines that were draining or being released, lost workers (see note_loss()) and
 // failures of the job's output (kExitRefused).
 void note_fault(State& state, JobId id, Time at);
 
@@ -53,8 +54,8 @@ void note_loss(State& state, WorkerId id, Time at);
 // Returns why a machine should be excluded for its faults after `since`; empty if it should not.
 std::string fault_of(const State& state, const Machine& machine, Time since);
 
-// True if an excluded machine would not be excluded with what is known now: others had the same
-// faults at the same time.
+// Returns whether an excluded machine would not be excluded with what is known now, because other
+// machines had the same faults at the same time.
 bool was_innocent(const State& state, const Machine& machine);
 
 }  // namespace roll::core

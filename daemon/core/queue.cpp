@@ -31,7 +31,7 @@ void Queue::enter(Cursor* cursor) {
     }
 }
 
-// Re-sorts by shares and quotas, which jobs started meanwhile have changed.
+// Sorts the queue again, because the jobs started meanwhile have changed shares and quotas.
 void Queue::sort_anew() {
     if (state_.policy.half_life.count() == 0 && state_.policy.accounts.empty()) return;
     for (auto heads = std::exchange(heads_, {}); !heads.empty();) {

@@ -15,7 +15,7 @@ namespace roll::core {
 // account's and user's shares; then the older job. So after `starve_after` only jobs that became
 // ready earlier are ahead of a job.
 struct Rank {
-    bool fresh = true;  // has not waited for `starve_after`
+    bool fresh = true;  // the job has not waited for `starve_after`
     Time since{};       // for a starving job
     bool borrows = false;
     std::int64_t low_priority = 0;

@@ -1,10 +1,10 @@
-// Backfill (EASY): the first job that must wait gets a reservation, and a later job may start
-// only where it cannot delay it, assuming that every job uses its whole time.
+// Backfill (EASY): the first job that must wait gets a reservation. A later job may start only
+// where it cannot delay the first job, assuming that every job uses its whole time.
 //
-// The reservation is the earliest time at which the job fits if each running attempt ends at its
-// limit. A later job may take a place if it ends before that time, or if the first job then fits
-// beside it. If the time is unknown because attempts without a limit are in the way, it may only
-// take workers that the first job cannot use at all.
+// The reservation is the earliest time at which the first job fits if each running attempt ends at
+// its limit. A later job may take a place if it ends before that time, or if the first job then
+// fits beside it. If the time is unknown because attempts without a limit are in the way, the later
+// job may only take workers that the first job cannot use at all.
 #pragma once
 
 #include <chrono>
@@ -16,10 +16,11 @@
 
 namespace roll::core {
 
-// Time beyond its limit assumed for a backfilled attempt: to start, and to save and stop.
+// The time that a backfilled attempt is assumed to take beyond its limit: to start, and to save and
+// stop.
 inline constexpr auto kBackfillSlack = std::chrono::seconds(30);
 
-// Places held by an attempt, and until when; nullopt: unknown.
+// The places that an attempt holds, and the time until which it holds them (nullopt: unknown).
 struct Holder {
     std::optional<Time> until;
     std::vector<Place> places;
@@ -27,8 +28,8 @@ struct Holder {
 
 class Reservation {
   public:
-    // `free`: free capacity now. `all`: all capacity of the workers that the job may use. `held`:
-    // holders of the difference, possibly also on other workers.
+    // `free` is the capacity that is free now, `all` the whole capacity of the workers that the job
+    // may use. `held` lists the holders of the difference, possibly also on other workers.
     Reservation(const spec::Resources& wanted, const Room& free, const Room& all,
                 std::vector<Holder> held);
 
@@ -56,7 +57,7 @@ class Reservation {
 // Returns the latest end of an attempt, without the time for stopping; nullopt if it has no
 // limit. A stopping attempt has no known end time.
 std::optional<Time> latest_end(const Job& job, Time now);
-// Same for an attempt with this limit that began at `began`.
+// Like latest_end() above, for an attempt with this limit that began at `began`.
 std::optional<Time> latest_end(const spec::JobSpec& spec, std::chrono::seconds limit, Time began,
                                Time now);
 

@@ -1,5 +1,5 @@
-// Estimates how long a training job takes to save, from its checkpoints. Jobs are told to stop
-// that long before they must be gone.
+// Estimates how long a training job takes to save, from its checkpoints. A job is told to stop that
+// long before it must be gone.
 #pragma once
 
 #include <chrono>

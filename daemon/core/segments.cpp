@@ -30,7 +30,7 @@ const Workers* tightest(const std::map<std::string, Workers>& segments, std::siz
     return best;
 }
 
-// Chooses blocks of `size`, from the segments with most blocks first.
+// Chooses blocks of `size`, first from the segments with the most blocks.
 Workers blocks(const std::map<std::string, Workers>& segments, std::size_t count,
                std::size_t size) {
     std::vector<const Workers*> order;
@@ -63,8 +63,8 @@ std::size_t deepest(const std::vector<Candidate>& candidates) {
     return static_cast<std::size_t>(levels);
 }
 
-// Chooses workers within the smallest part of the network with the same first `levels` name
-// parts, from its largest segments first.
+// Chooses workers within one part of the network, whose segments have the same first `levels` name
+// parts: the smallest part with enough workers. Takes its largest segments first.
 Workers within(const std::vector<Candidate>& candidates, std::size_t count, std::size_t levels) {
     std::map<std::string, std::vector<Candidate>> parts;
     for (const Candidate& one : candidates)

@@ -18,9 +18,10 @@ struct Candidate {
 };
 
 // Chooses from `candidates`, best first. Returns the members in the order of node ranks, then the
-// spares; empty if they do not fit as a whole. With `segment` N, every N consecutive members are
-// in one segment, and as few segments as possible are used. Without it all are in one segment if
-// one has enough workers that need not be avoided, else under one leaf, else under one spine.
+// spares; empty if they do not fit as a whole. With `segment` N, every N consecutive members are in
+// one segment, and as few segments as possible are used. Without it, all members are in one segment
+// if a segment has enough workers that need not be avoided; else under one leaf, else under one
+// spine.
 std::vector<WorkerId> choose_workers(const std::vector<Candidate>& candidates,
                                      const spec::Resources& wanted);
 

@@ -7,10 +7,11 @@
 
 namespace roll::core {
 
-// Fails with InvalidArgument, naming the key.
+// Checks the sizes in a spec. Fails with InvalidArgument and names the key.
 Result<void> check_sizes(const spec::JobSpec& spec);
 
-// Checks the total size of all jobs made from `spec`: each holds the whole document.
+// Checks the total size of all jobs made from `spec`, because each of them holds the whole
+// document.
 Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs);
 
 }  // namespace roll::core

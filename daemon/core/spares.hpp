@@ -8,9 +8,9 @@
 
 namespace roll::core {
 
-// Returns the places of the attempt after this job's current one, which ended with `outcome`: its
-// nodes without the failed one, with the remaining spares. Empty if it had no spares, too few
-// nodes are left, or the job may not start now.
+// Returns the places for the job's next attempt, after its current attempt ended with `outcome`:
+// the nodes without the failed one, and the remaining spares. Empty if the attempt had no spares,
+// too few nodes are left, or the job may not start now.
 std::vector<Place> places_with_spares(const State& state, const Job& job, Outcome outcome,
                                       Time now);
 

@@ -40,13 +40,13 @@ struct Job {
     Time not_before{};    // back-off: no placement before this time
     bool due = true;      // begin time and back-off have passed
     JobId array{};        // first job of its array; 0: not in an array
-    bool closed = false;  // of a group: takes no more jobs
+    bool closed = false;  // true for a group that takes no more jobs
     JobId cron_last{};    // newest job of its cron times; 0: none
     int infra_failures = 0;
     int app_failures = 0;
     int timeouts = 0;
     int preemptions = 0;
-    std::int64_t best_step = 0;        // newest checkpoint at the end of the last attempt
+    std::int64_t best_step = 0;        // step of the newest checkpoint when the last attempt ended
     int stalled = 0;                   // consecutive failures without a newer checkpoint
     std::set<std::string> avoid{};     // nodes excluded by retry.on_exit or after two failures
     std::set<std::string> labels{};    // from retry.on_exit and on_log
@@ -54,7 +54,7 @@ struct Job {
     std::optional<Attempt> attempt{};  // the current one; set iff phase is Running
     std::vector<EndedAttempt> past{};
     std::vector<Checkpoint> checkpoints{};  // ascending by step, newest last
-    std::vector<std::int64_t> save_ms{};    // durations of its newest saves
+    std::vector<std::int64_t> save_ms{};    // durations of its newest saves in ms
     std::string exported{};                 // directory of the HF export written by this job
     std::optional<JobId> export_job{};      // the convert job that exports this one
     std::optional<Time> ended_at{};
@@ -73,7 +73,7 @@ struct Worker {
     int slots = 0;
     int gpus = 0;
     bool draining = false;  // gets no new work
-    bool quiet = false;     // not heard now, or not since rolld's start: gets no new work
+    bool quiet = false;     // not heard now, or not yet since rolld's start; gets no new work
     Time joined_at{};
     AllocationId allocation{};    // its allocation; 0: none
     std::string segment{};        // network segment; empty: unknown
@@ -82,7 +82,8 @@ struct Worker {
 };
 
 struct State {
-    std::uint64_t incarnation = 0;         // rolld's; raised at each start before anything else
+    // Incarnation of rolld; raised before anything else at each start.
+    std::uint64_t incarnation = 0;
     bool adopting = false;                 // after a take-over or a restore: nothing is started
     std::optional<std::string> stopped{};  // a user's reason why nothing new is started or ordered
     spec::Policy policy;
@@ -90,7 +91,7 @@ struct State {
     std::map<JobId, Job> jobs;
     std::map<WorkerId, Worker> workers;
     std::map<std::string, std::map<std::string, JobId>> keys;  // user -> idempotency key -> job
-    // node -> the sessions that joined there, oldest first. Only the newest may rejoin.
+    // Node -> the sessions of workers that joined there, oldest first. Only the newest may rejoin.
     std::map<std::string, std::vector<std::string>> sessions;
     std::map<std::string, std::uint64_t> generations;  // node -> newest roll-worker's generation
     std::map<std::string, AllocationQueue> queues;     // by name

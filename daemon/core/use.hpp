@@ -12,12 +12,12 @@
 namespace roll::core {
 
 struct Use {
-    int slots = 0;  // held by running attempts
+    int slots = 0;  // slots held by running attempts
     int gpu_hundredths = 0;
-    int jobs = 0;                 // not ended
-    std::int64_t gpu_ms = 0;      // GPUs x time of ended attempts, each limited to its time limit
-    std::int64_t gpu_ms_due = 0;  // the limits of attempts that hold GPUs now
-    std::int64_t decayed = 0;     // weight x ms at time `at`, for fair share
+    int jobs = 0;                 // jobs that have not ended
+    std::int64_t gpu_ms = 0;      // GPUs x ms of ended attempts, each counted up to its time limit
+    std::int64_t gpu_ms_due = 0;  // GPUs x time limit in ms of attempts that hold GPUs now
+    std::int64_t decayed = 0;     // fair-share use as of `at`: weight x ms, decayed
     Time at{};
     friend bool operator==(const Use&, const Use&) = default;
 };

@@ -64,7 +64,7 @@ protocol::StartOrder start_order(const core::State& state, const core::StartMemb
     return order;
 }
 
-// Limits the length of `reason`, which is only displayed: an oversized reason could prevent
+// Limits the length of `reason`, which is only displayed, because an oversized reason could prevent
 // sending the order.
 std::string brief(const std::string& reason) {
     constexpr std::size_t kReasonBytesMax = 1000;
@@ -91,7 +91,7 @@ protocol::Answer next_frame(const protocol::Answer& answer) {
     return next;
 }
 
-// True if the job trains and was not cancelled: it saves a checkpoint before it stops.
+// Returns whether the job saves a checkpoint before it stops: it trains and was not cancelled.
 bool wants_checkpoint(const core::Job& job) {
     return job.spec.trains() && !job.cancel_requested && !job.attempt->outcome;
 }

@@ -1,4 +1,4 @@
-// Converts State's owed actions to answers of the worker protocol. Pure.
+// Converts the actions that State requires into answers of the worker protocol. Pure.
 #pragma once
 
 #include <map>

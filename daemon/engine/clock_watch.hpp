@@ -19,16 +19,15 @@ class ClockWatch {
     // `steady`: a monotonic clock, the same in each call.
     ClockWatch(Time wall, Milliseconds steady) : ahead_(wall.time_since_epoch() - steady) {}
 
-    // Returns by how much the clock was set since the last settle(); 0 if by less than a second.
+    // Returns the step of the wall clock since the last settle(); 0 if it is less than a second.
     Milliseconds stepped(Time wall, Milliseconds steady) const {
         return step_of(wall.time_since_epoch() - steady - ahead_);
     }
     // Call once the step is durable.
     void settle(Milliseconds step) { ahead_ += step; }
 
-    // For rolld's start: returns how far `now` is before `written`, the time of the ledger's last
-    // write (as a negative value); 0 if it is not before. While rolld is down, only the wall
-    // clock measures time.
+    // Used at rolld's start. Returns `now` minus `written`, the time of the ledger's last write, if
+    // that is negative; else 0, because only the wall clock measures the time while rolld is down.
     static Milliseconds step_back(Time now, Time written) {
         return step_of(std::min(now - written, Milliseconds(0)));
     }

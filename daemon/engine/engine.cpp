@@ -27,8 +27,8 @@ core::Events Engine::run(std::span<const core::Input> inputs, Time now, Turn& tu
     return batch;
 }
 
-// Judges every input again by the ledger's state. An input that repeated another one of this turn
-// no longer has anything to repeat.
+// Judges every input again by the ledger's state. For example, an input that repeated another input
+// of this turn no longer repeats anything.
 Result<void> Engine::undo(std::span<const core::Input> inputs, Time now, const Error& error,
                           Turn& turn) {
     if (!durable_) {

@@ -1,4 +1,4 @@
-// One turn of the daemon: decides, applies, commits and returns the owed actions.
+// Runs one turn of the daemon: decides, applies and commits, and returns the required actions.
 //
 // step() runs to completion without suspending, and State is not visible outside before the
 // ledger holds it.
@@ -15,9 +15,9 @@ namespace roll::engine {
 
 // Makes events durable. Called by one thread.
 struct Ledger {
-    // Returns after the events are durable. Fails with Refused if the volume is full: nothing was
-    // written and later calls may succeed. Any other error is fatal: what is on disk is unknown
-    // until a restart reads it.
+    // Returns after the events are durable. Fails with Refused if the volume is full; then nothing
+    // was written and later calls may succeed. Any other error is fatal, because what is on disk is
+    // unknown until a restart reads it.
     std::function<Result<void>(std::span<const core::Event>, Time now)> commit;
     // Returns State as the ledger holds it; used after a refused commit.
     std::function<Result<core::State>()> load;
@@ -26,7 +26,7 @@ struct Ledger {
 struct Turn {
     std::vector<Result<core::Events>> replies;  // one per input, in order
     std::vector<core::Action> owed;
-    std::size_t committed = 0;  // events
+    std::size_t committed = 0;  // number of committed events
     bool full = false;      // the ledger's volume is full: nothing was committed, step again soon
     bool restless = false;  // the rules did not converge: a bug; the turn ended anyway
 };
@@ -41,9 +41,10 @@ class Engine {
           ledger_(std::move(ledger)),
           rules_(rules) {}
 
-    // Bounded: rules that keep enabling each other continue in the next turn. An Error is fatal.
-    // If the ledger's volume is full, the turn is undone: every input that would have changed
-    // something is answered with Refused, and running jobs continue.
+    // Runs one turn. The number of rounds is limited; rules that keep enabling each other continue
+    // in the next turn. An Error is fatal. If the ledger's volume is full, the turn is undone:
+    // every input that would have changed something is answered with Refused, and running jobs
+    // continue.
     Result<Turn> step(std::span<const core::Input> inputs, Time now);
 
     const core::State& state() const { return state_; }

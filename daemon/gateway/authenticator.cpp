@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t kKeyBytes = 32;
 constexpr const char* kZapEndpoint = "inproc://zeromq.zap.01";
 constexpr int kMany = 256;  // requests served before a desk is replaced; their pipes take 8 MiB
-// Time for requests already sent to a replaced desk, which take microseconds. At 1,200 peers a
-// second, 250 ms keep 10 MiB of pipes.
+// How long a replaced desk still answers requests already sent to it, which takes microseconds. At
+// 1,200 peers a second, 250 ms keep 10 MiB of pipes.
 constexpr auto kOnTheirWay = 250ms;
 
 std::string to_z85(const std::string& key) {
@@ -67,7 +67,7 @@ Authenticator::Authenticator(boost::asio::io_context& io, const io::ZmqContext& 
     open_desk();
 }
 
-// While no desk exists, every peer is refused (ZmqSocket::set_curve_server).
+// Opens a new ZAP socket. While there is none, every peer is refused (ZmqSocket::set_curve_server).
 void Authenticator::open_desk() {
     io::ZmqSocket socket(context_, io::ZmqType::Reply);
     const auto bound = socket.bind(kZapEndpoint);
@@ -109,7 +109,8 @@ bool Authenticator::allows(const std::string& key, const std::string& address) {
     return false;
 }
 
-// ZAP request frames: version, request id, domain, address, routing id, mechanism, credentials.
+// Answers all pending requests. The frames of a ZAP request are: version, request id, domain,
+// address, routing id, mechanism, credentials.
 void Authenticator::answer_all(Desk& desk) {
     while (const auto message = desk.reader->receive()) {
         const auto& frames = message->frames;
@@ -128,7 +129,7 @@ io::Task<void> Authenticator::serve(Desk& desk) {
     bool open = true;
     while (open) {
         open = co_await desk.reader->readable();
-        answer_all(desk);  // also after the end: requests may have queued up
+        answer_all(desk);  // even after the end, because requests may have queued up
     }
     desk.ended = true;
 }

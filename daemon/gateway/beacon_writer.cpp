@@ -5,10 +5,11 @@
 namespace roll::gateway {
 namespace {
 
-constexpr std::chrono::seconds kOld{3};  // beats and their looks come every second
+// Maximum age of a look; beats and their looks come every second.
+constexpr std::chrono::seconds kOld{3};
 constexpr std::chrono::seconds kPatience{2};
 
-// CLOCK_BOOTTIME keeps running while the machine is suspended.
+// Returns the time of CLOCK_BOOTTIME, which keeps running while the machine is suspended.
 std::chrono::nanoseconds since_boot() {
     timespec now{};
     ::clock_gettime(CLOCK_BOOTTIME, &now);
@@ -87,8 +88,8 @@ void BeaconWriter::look() {
     looked_.notify_one();
 }
 
-// If a beat cannot be written, it is not published: workers then see an unchanged beacon, and
-// rolld counts no silence. The counter advances only when a whole record is written.
+// Writes a beat. If that fails, the beat is not published: workers then see an unchanged beacon,
+// and rolld counts no silence. The counter advances only when a whole record is written.
 void BeaconWriter::write(const io::Beacon& record) {
     look();
     if (superseded_ || !io::write_beacon(path_, record)) return;

@@ -24,8 +24,8 @@ class BeaconWriter {
     BeaconWriter(const BeaconWriter&) = delete;
     BeaconWriter& operator=(const BeaconWriter&) = delete;
 
-    // Stops writing. Returns false if the thread hangs with its volume; then the destructor would
-    // hang too.
+    // Stops writing and waits up to `patience` for the thread's end. Returns false if the thread
+    // hangs with its volume; then the destructor would hang, too.
     bool end(std::chrono::milliseconds patience);
 
     // Requests one more beat. Ignored if it is too early after the last one or if that is still
@@ -65,7 +65,7 @@ class BeaconWriter {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::condition_variable looked_;
-    bool wanted_ = true;  // the first record
+    bool wanted_ = true;  // a beat was requested; true at first for the first record
     bool look_wanted_ = false;
     bool volume_hangs_ = false;  // a look timed out and is still running
     bool ended_ = false;

@@ -21,7 +21,7 @@ class Connections {
 
   private:
     void* events_;
-    std::set<int> open_{};  // descriptors
+    std::set<int> open_{};  // descriptors of the open connections
 };
 
 }  // namespace roll::gateway

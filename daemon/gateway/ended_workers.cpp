@@ -9,7 +9,8 @@
 
 namespace roll::gateway {
 
-// Takes the lock shared for an instant; a roll-worker that starts meanwhile retries.
+// Returns whether a process holds the lock. Takes the lock shared for an instant; a roll-worker
+// that starts meanwhile retries.
 static bool is_held(const std::filesystem::path& lock) {
     const io::Descriptor file(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
     return !file || ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;

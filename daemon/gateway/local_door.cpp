@@ -104,7 +104,8 @@ io::Task<void> LocalDoor::serve(std::uint64_t id, std::shared_ptr<Connection> co
     connections_.erase(id);
 }
 
-// Runs after other ready handlers, so that one turn takes the frames of all senders.
+// Schedules `heard` after the other ready handlers, so that one turn takes the frames of all
+// senders.
 void LocalDoor::ring() {
     if (frames_.empty() || std::exchange(rung_, true)) return;
     asio::post(io_, [this] {

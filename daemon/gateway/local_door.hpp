@@ -32,7 +32,8 @@ class LocalDoor {
     LocalDoor(boost::asio::io_context& io, std::size_t connections_max,
               std::function<void()> heard);
 
-    // Replaces the file of an earlier rolld. Fails with Refused if the socket cannot be created.
+    // Binds the socket and replaces the file of an earlier rolld. Fails with Refused if the socket
+    // cannot be created.
     Result<void> bind(const std::string& path);
 
     // Returns the next frame in order of arrival; nullopt if there is none.
@@ -40,7 +41,7 @@ class LocalDoor {
     // Calls `heard` again if frames are left.
     void ring();
 
-    // Drops the frame if the connection is closed or its unsent data is over the limit.
+    // Sends a frame. Drops it if the connection is closed or has too much unsent data.
     void send(std::uint64_t connection, const std::string& frame);
     void stop();
 

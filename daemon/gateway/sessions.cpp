@@ -32,7 +32,7 @@ std::optional<WorkerId> look_up(const core::State& state, const std::string& ses
     return found == state.index.by_session.end() ? std::nullopt : std::optional(found->second);
 }
 
-// Uses the cached worker id if it is still valid.
+// Returns the worker's id in State. Uses the cached id if it is still valid.
 std::optional<WorkerId> worker_of(const core::State& state, const std::string& name,
                                   Session& session) {
     if (session.worker) {
@@ -43,8 +43,8 @@ std::optional<WorkerId> worker_of(const core::State& state, const std::string& n
     return session.worker;
 }
 
-// "CLUSTER.INCARNATION.ID" is one of our orders; any other key gives allocation 0, which never
-// exists.
+// Returns the allocation in a heartbeat's pilot note. The key "CLUSTER.INCARNATION.ID" is one of
+// our orders; any other key gives allocation 0, which never exists.
 std::optional<core::Pilot> pilot_of(const protocol::Heartbeat& heartbeat,
                                     const std::string& cluster) {
     if (!heartbeat.pilot) return std::nullopt;
@@ -91,7 +91,7 @@ bool says(const protocol::Heartbeat& heartbeat, const AttemptKey& key) {
            heartbeat.running.end();
 }
 
-// A member of State on a worker that has not ended.
+// A member in State, on one worker, that has not ended.
 struct Held {
     AttemptKey key;
     bool up = false;
@@ -109,11 +109,11 @@ std::vector<Held> held_by(const core::State& state, WorkerId worker) {
     return held;
 }
 
-// Returns how long an attempt that should run may be missing from heartbeats. One that this rolld
-// has seen running gets the short grace. One that was stopped before it ran may have a start
-// order in transit, from this or an earlier rolld; given up sooner, it could start beside its
-// successor. An attempt of an earlier rolld gets the long grace, because the first heartbeat
-// heard may be an old one.
+// Returns how long an attempt that should run may be missing from heartbeats. The grace is short
+// for this rolld's own attempts that have been seen running or were sent no start order. It is
+// start_on_its_way for the others. Their start order may still be in transit, so an attempt ended
+// sooner could start beside its successor; and for an attempt of an earlier rolld, the first
+// heartbeat heard may be an old one.
 std::chrono::milliseconds grace(const core::State& state, const Held& held, const Session& session,
                                 const LeaseRules& rules) {
     const bool ours = held.key.token.incarnation == state.incarnation;
@@ -141,8 +141,8 @@ void note_missing(const core::State& state, WorkerId worker, const LeaseRules& r
     session.ordered = std::move(ordered);
 }
 
-// Adds a StaleClaim for each attempt that runs but is not current; once while it keeps being
-// reported.
+// Adds a StaleClaim for each attempt that runs but is not current. Adds it only once while the
+// attempt keeps being reported.
 void add_stale(const core::State& state, WorkerId worker, Session& session, Inputs& inputs) {
     std::set<AttemptKey> stale;
     for (const protocol::RunningAttempt& entry : session.last.running) {
@@ -154,7 +154,7 @@ void add_stale(const core::State& state, WorkerId worker, Session& session, Inpu
     session.fenced = std::move(stale);
 }
 
-// Returns when two of its heartbeats are missing.
+// Returns the time at which two of the session's heartbeats are missing.
 Instant due(const Session& session) {
     const auto beat = std::chrono::milliseconds(std::max(session.last.beat_ms, 1000));
     return session.renewed + 2 * beat + beat / 2;
@@ -256,7 +256,8 @@ std::vector<core::Input> Sessions::lost(const core::State& state, std::uint64_t 
         inputs.push_back(
             core::WorkerGone{id, "not heard for " + std::to_string(published - since) + " beats"});
     }
-    judge_at_ = std::max(oldest + limit, published + 1);  // silence only grows with beats
+    // Silence is counted in published beats, so no verdict can change before the next beat.
+    judge_at_ = std::max(oldest + limit, published + 1);
     return inputs;
 }
 
@@ -290,7 +291,7 @@ bool Sessions::is_silent(const core::State& state, WorkerId id, std::uint64_t pu
            published - since->second >= static_cast<std::uint64_t>(rules_.silent_after_start_beats);
 }
 
-// Silence only grows with beats, so the workers are checked once per beat.
+// Returns the silent workers. Checks them once per beat, because silence only grows with beats.
 const std::set<WorkerId>& Sessions::silent(const core::State& state, std::uint64_t published) {
     std::erase_if(silent_, [&](WorkerId id) { return !is_silent(state, id, published); });
     if (std::exchange(silent_for_, published) == published) return silent_;
@@ -303,7 +304,8 @@ bool Sessions::is_company(const Session& session, Instant now) const {
     return session.last.heard_recently && now - session.heard_at <= rules_.company;
 }
 
-// Checks the last known one first; searches all sessions only if it no longer qualifies.
+// Returns whether a worker reports that it hears rolld. Checks the last known such worker first,
+// and searches all sessions only if that one no longer qualifies.
 bool Sessions::has_company(Instant now) {
     const auto last = sessions_.find(companion_);
     if (last != sessions_.end() && is_company(last->second, now)) return true;
@@ -314,7 +316,8 @@ bool Sessions::has_company(Instant now) {
     return true;
 }
 
-// Does nothing unless a worker was added or removed since the last call.
+// Drops sessions of workers that are gone. Does nothing unless a worker was added or removed since
+// the last call.
 void Sessions::forget_gone(const core::State& state) {
     const std::pair workers(state.workers.size(), state.next_worker);
     if (std::exchange(tidied_for_, workers) == workers) return;

@@ -28,13 +28,14 @@ using Instant = std::chrono::steady_clock::time_point;
 struct LeaseRules {
     int lost_after_beats = 35;  // lease + fence + slack
     int silent_after_beats = 3;
-    int silent_after_start_beats = 15;  // for a worker not heard since this start: the lease
+    int silent_after_start_beats = 15;  // the lease; for a worker not heard since this start
     std::chrono::milliseconds company = std::chrono::seconds(2);
     std::chrono::milliseconds missing_grace = std::chrono::seconds(3);
-    // A worker drops start orders older than the lease (rule 15): 15 s plus clock drift.
+    // Time until a start order can no longer take effect, because a worker drops orders older than
+    // the lease (rule 15): 15 s plus clock drift.
     std::chrono::milliseconds start_on_its_way = std::chrono::seconds(16);
-    // How long another rolld's beacon must be unchanged (rule 17): lease + beat; after a claim,
-    // volume delay + beat.
+    // Time for which another rolld's beacon must be unchanged (rule 17): lease + beat; after a
+    // claim, volume delay + beat.
     std::chrono::milliseconds stillness = std::chrono::seconds(16);
     std::chrono::milliseconds claim_wait = std::chrono::seconds(5);
     // A rolld that cannot read its beacon for this long ends, because another may have taken
@@ -43,8 +44,8 @@ struct LeaseRules {
 };
 
 // Returns the number of beats after which a rolld that took over starts jobs (rule 19). The older
-// rolld may have continued for its patience, and its workers for lease, fence and slack after
-// that.
+// rolld may have run on for up to its `volume_patience`, and its workers may have run jobs for
+// lease + fence + slack after that.
 std::uint64_t beats_to_adopt(const LeaseRules& rules);
 
 // Sender of a message: its connection and the key that authenticated it.
@@ -60,13 +61,13 @@ struct Session {
     protocol::Heartbeat last;
     std::string frame;             // raw form of `last`; empty: not known
     std::uint64_t renewed_at = 0;  // beacon counter from which its silence counts
-    std::int64_t counted = 0;      // silence in beats when the last heartbeat arrived
+    std::int64_t counted = 0;      // beats of silence when the last heartbeat arrived
     Instant heard_at{};
     Instant renewed{};  // when the last renewing heartbeat arrived
-    // Should run there but are not reported, and since when.
+    // Attempts that should run there but are not reported, and since when.
     std::map<AttemptKey, Instant> missing{};
-    std::map<AttemptKey, Instant> ordered{};  // when their start order was last sent
-    std::set<AttemptKey> fenced{};            // reported as running but not current
+    std::map<AttemptKey, Instant> ordered{};  // attempt -> when its start order was last sent
+    std::set<AttemptKey> fenced{};            // attempts reported as running that are not current
     std::optional<WorkerId> worker{};         // cached by worker_of()
 };
 
@@ -77,14 +78,14 @@ class Sessions {
         : rules_(rules),
           cluster_(std::move(cluster)) {}
 
-    // Records a heartbeat and returns its claims as inputs of the core. `published`: current
-    // beacon counter. `frame`: raw form of the heartbeat.
+    // Records a heartbeat and returns its claims as inputs of the core. `published` is the current
+    // beacon counter, `frame` the raw form of the heartbeat.
     std::vector<core::Input> hear(const core::State& state, const Peer& peer,
                                   protocol::Heartbeat heartbeat, std::uint64_t published,
                                   Instant now, std::string_view frame = {});
 
-    // Same for a frame that equals the session's last one except for the sequence. Most do, and
-    // need no parsing. Returns nullopt if the frame must be parsed.
+    // Like hear(), for a frame that equals the session's last one except for the sequence. Most
+    // frames do, and need no parsing. Returns nullopt if the frame must be parsed.
     std::optional<std::vector<core::Input>> hear_again(const core::State& state, const Peer& peer,
                                                        std::string_view frame,
                                                        std::uint64_t published, Instant now);
@@ -92,13 +93,13 @@ class Sessions {
     // Returns WorkerGone for workers of State whose silence exceeds the limit.
     std::vector<core::Input> lost(const core::State& state, std::uint64_t published);
 
-    // Returns claims for workers of State with two missing heartbeats or not heard since this
-    // start: nothing is placed on them (rule 8). Checks at most once per second.
+    // Returns claims for workers of State that missed two heartbeats or were not heard since this
+    // start. Nothing is placed on them (rule 8). Checks at most once per second.
     std::vector<core::Input> quiet(const core::State& state, Instant now);
 
-    // Returns quiet workers that have been silent for a few beats, deaf ones included; a worker
-    // not heard since this start counts after a lease. A worker that is heard leaves the set at
-    // once, so call this each turn.
+    // Returns quiet workers that have been silent for a few beats, including workers whose
+    // heartbeats renew nothing. A worker not heard since this start counts after a lease. A worker
+    // that is heard leaves the set at once, so call this each turn.
     const std::set<WorkerId>& silent(const core::State& state, std::uint64_t published);
 
     // Returns true if a beat may be published: some worker reports that it hears rolld (rule 7).
@@ -129,7 +130,7 @@ class Sessions {
 
     LeaseRules rules_;
     std::string cluster_;
-    ByName sessions_;                                  // no result depends on its order
+    ByName sessions_;                                  // unordered: no result depends on the order
     std::map<WorkerId, std::uint64_t> unheard_since_;  // beacon counter at which counting began
     std::vector<std::string> owing_;
     std::string companion_;  // session that last satisfied has_company()

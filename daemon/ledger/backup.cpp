@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A path that cannot be inspected counts as missing; using it then reports the error.
+// Returns whether the path exists. A path that cannot be inspected counts as missing; using it then
+// reports the error.
 bool is_there(const fs::path& path) {
     std::error_code ignored;
     return fs::exists(path, ignored);
@@ -52,7 +53,7 @@ struct Scratch {
 };
 
 // Checks the ledger in `directory` and closes it, which merges its WAL into the database. Returns
-// the newest event.
+// the number of the newest event.
 Result<std::int64_t> check_and_close(const fs::path& directory) {
     std::int64_t newest = 0;
     {
@@ -92,20 +93,20 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
         }
         ROLL_TRY_VOID(copy_synced(backup / name, to / name));
     }
-    const char* const wal = "ledger.db-wal";  // from a ledger copied by other means
+    const char* const wal = "ledger.db-wal";  // exists if the ledger was copied by other means
     return is_there(backup / wal) ? copy_synced(backup / wal, to / wal) : Result<void>{};
 }
 
-// Reports an error of the copy as one of the backup.
+// Returns an error about the copy as an error about the backup.
 tl::unexpected<Error> of_backup(Error error, const fs::path& copy, const fs::path& backup) {
     if (const auto at = error.message.find(copy.string()); at != std::string::npos)
         error.message.replace(at, copy.string().size(), backup.string());
     return fail(error.code, error.message, "nothing was changed; give an earlier backup");
 }
 
-// Moves the ledger of `state` to `before` and the one of `made` into its place. The mark is
-// replaced last: until then a start would find that the ledger is missing or differs from the
-// mark, and refuse.
+// Moves the ledger of `state` to `before` and the ledger of `made` into its place. The mark is
+// replaced last: until then a start would refuse, because it would find that the ledger is missing
+// or differs from the mark.
 Result<void> put_in_place(const fs::path& made, const fs::path& state, const fs::path& before) {
     ROLL_TRY_VOID(make_directories(before));
     for (const char* name : {"ledger.snapshot", "ledger.db-wal", "ledger.db-shm", "ledger.db"})
@@ -131,7 +132,7 @@ Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const Scratch scratch(target.string() + ".tmp");
     ROLL_TRY_VOID(make_directories(scratch.path));
     {
-        // Read before the copy: events committed from now on may be in the copy.
+        // Read the mark before the copy, because events committed from now on may be in the copy.
         ROLL_TRY(const MarkFile mark, MarkFile::open(state / "ledger.mark"));
         const std::optional<Mark> marked = mark.read();
         ROLL_TRY(const Database database, open_database(source));

@@ -17,8 +17,8 @@ Result<std::int64_t> back_up(const std::filesystem::path& state,
                              const std::filesystem::path& target);
 
 struct Restored {
-    std::int64_t newest = 0;       // event
-    std::uint64_t next_job = 1;    // number
+    std::int64_t newest = 0;       // number of the newest event
+    std::uint64_t next_job = 1;    // number of the next job
     std::filesystem::path before;  // previous ledger: `state`/ledger-before-MILLISECONDS
 };
 

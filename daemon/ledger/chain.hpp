@@ -18,10 +18,10 @@ namespace roll::ledger {
 // Returns XXH3-64 of (seq, at, kind, body), seeded with the hash of the previous row.
 std::uint64_t chain(std::uint64_t before, const core::Row& row);
 
-// Reads seq, at, kind, body, the first columns of a SELECT.
+// Returns the row in the first columns of a SELECT: seq, at, kind, body.
 core::Row row_of(sqlite3_stmt* statement);
 
-// Returns Corrupt with the file, the damage, and how to recover.
+// Returns a Corrupt error that says the file, the damage, and how to recover.
 tl::unexpected<Error> damaged(const std::filesystem::path& path, const std::string& what);
 
 // Checks every row's hash from the first. `marked`, if given, must be one of the rows or the

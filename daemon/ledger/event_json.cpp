@@ -9,7 +9,7 @@
 namespace roll::ledger {
 namespace {
 
-// In the order of core::Event's alternatives.
+// The kinds' names, in the order of core::Event's alternatives.
 constexpr std::array kKinds = {
     "incarnation_raised",
     "job_submitted",
@@ -108,7 +108,7 @@ std::vector<JsonText> put(const std::vector<core::Place>& places) {
     return all;
 }
 
-// Read a value from JSON. They throw; event_from converts exceptions to an Error.
+// Read a value from JSON. These functions throw; event_from() converts exceptions to an Error.
 template <class T>
 void take(const Json& json, T& value) {
     json.get_to(value);
@@ -172,7 +172,7 @@ struct Writer {
     void operator()(const char* name, const T& value) {
         text.add(name, put(value));
     }
-    // A field that older ledgers lack; omitted if it has its default value.
+    // Writes a field that older ledgers lack. Omits the field if it has its default value.
     template <class T>
     void added(const char* name, const T& value) {
         if (value != T{}) (*this)(name, value);

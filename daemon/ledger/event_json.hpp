@@ -11,7 +11,7 @@
 
 namespace roll::ledger {
 
-// Returns "job_submitted", "attempt_placed" and so on.
+// Returns the event's kind: "job_submitted", "attempt_placed" and so on.
 const char* kind_of(const core::Event& event);
 
 // Returns the job that the event concerns; nullopt if none.
@@ -19,7 +19,7 @@ std::optional<JobId> job_of(const core::Event& event);
 
 std::string body_of(const core::Event& event);
 
-// Fails with Corrupt for an unknown kind, or a missing, unknown or mistyped field.
+// Decodes a row. Fails with Corrupt for an unknown kind, or a missing, unknown or mistyped field.
 Result<core::Event> event_from(std::string_view kind, std::string_view body);
 
 }  // namespace roll::ledger

@@ -11,7 +11,7 @@ namespace roll::ledger {
 namespace {
 
 struct Told {
-    Mark head;  // of the unmodified rows
+    Mark head;  // last row before the first modified one
     std::uint64_t next_job = 1;
 };
 

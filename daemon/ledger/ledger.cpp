@@ -19,19 +19,20 @@
 namespace roll::ledger {
 namespace {
 
-constexpr std::size_t kReadBytesMax = 4u << 20;  // a page of events must fit into a reply
-// Pruning rehashes every row: only worthwhile from a tenth on.
+// Maximum size of a page of events, which must fit into a reply.
+constexpr std::size_t kReadBytesMax = 4u << 20;
+// Pruning must remove at least one job in kPruneShare, because it rehashes every row.
 constexpr std::size_t kPruneShare = 10;
-// A snapshot costs the size of State, a start the events since the snapshot. So at most this many
-// events, or a quarter of the number of jobs if that is more.
+// Maximum number of events since the newest snapshot, or a quarter of the number of jobs if that is
+// more. A snapshot costs the size of State; a start costs the events since the snapshot.
 constexpr std::int64_t kSnapshotEvery = 20'000;
 constexpr std::int64_t kSnapshotShare = 4;
 
-// Has the kernel read the whole file in its order. The checks at open() read it in the order of its
-// trees: on a cold cache each page would wait for the disk. Requires that SQLite has not opened the
-// file: close() drops the locks that SQLite holds.
+// Makes the kernel read the whole file from its start to its end, because the checks at open() read
+// it in the order of its trees, and on a cold cache each page would then wait for the disk.
+// Requires that SQLite has not opened the file, because close() drops the locks that SQLite holds.
 void read_ahead(const std::filesystem::path& path) {
-    constexpr off_t kAtOnce = 128 << 10;  // the kernel ignores what is more than it reads at once
+    constexpr off_t kAtOnce = 128 << 10;  // maximum that the kernel reads per request
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     const off_t size = ::lseek(fd, 0, SEEK_END);
@@ -51,7 +52,7 @@ struct Ledger::Impl {
     Statement begin;
     Statement commit;
     Mark head{};                    // the newest row
-    std::int64_t snapshot_seq = 0;  // event of the newest snapshot; 0: none
+    std::int64_t snapshot_seq = 0;  // event number of the newest snapshot; 0: none
     SnapshotWriter snapshots{};
 
     std::filesystem::path snapshot_path() const { return path.parent_path() / "ledger.snapshot"; }
@@ -86,8 +87,8 @@ Result<Ledger> Ledger::open(const std::filesystem::path& directory) {
     ROLL_TRY(Database database, open_database(path));
     if (const auto checked = check_pages(database.get(), path); !checked)
         return tl::unexpected(checked.error());
-    // EXTRA: otherwise a power loss may restore the rollback journal from the switch to WAL, and
-    // with it the empty file, under whatever the WAL holds by then.
+    // Use EXTRA. Otherwise a power loss may restore the rollback journal from the switch to WAL,
+    // and with it the empty file, under whatever the WAL holds by then.
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=EXTRA"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA journal_mode=WAL"));
     ROLL_TRY_VOID(execute(database.get(), "PRAGMA synchronous=FULL"));
@@ -152,7 +153,7 @@ Result<void> Ledger::append(std::span<const core::Event> events, Time at) {
     return {};
 }
 
-// Looks up the row of the snapshot; check_chain() has verified all hashes.
+// Returns the snapshot if its row is in the ledger. check_chain() has verified all hashes.
 std::optional<Snapshot> Ledger::Impl::snapshot() const {
     auto found = read_snapshot(snapshot_path());
     if (!found) {
@@ -181,7 +182,7 @@ Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) co
         const Row row = row_of(all.get());
         const auto event = event_from(row.kind, row.body);
         if (!event) return damaged(path, event.error().message);
-        // The column is outside the chain, but must match the chained event.
+        // The column is outside the hash chain, but must match the event, which is in the chain.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
             return damaged(path,
@@ -254,7 +255,7 @@ Result<void> Ledger::Impl::drop(const std::set<JobId>& jobs, const core::State& 
     head = next;
     mark.write(head);
     std::error_code ignored;
-    std::filesystem::remove(snapshot_path(), ignored);  // it belongs to the old chain
+    std::filesystem::remove(snapshot_path(), ignored);  // the snapshot belongs to the old chain
     return {};
 }
 

@@ -9,8 +9,8 @@
 // exact; after a power loss it may be old, but still matches a row of the chain. It cannot show
 // the loss of rows committed after the last mark that reached the disk.
 //
-// One thread. Requires that no other code opens the database file while SQLite has it open: closing
-// a second descriptor would drop SQLite's locks.
+// Called by one thread. Requires that no other code opens the database file while SQLite has it
+// open, because closing a second descriptor would drop SQLite's locks.
 #pragma once
 
 #include <cstdint>
@@ -40,18 +40,19 @@ class Ledger {
     Ledger& operator=(Ledger&&) noexcept;
     ~Ledger();
 
-    // Returns after the events are durable. Fails with Refused if the volume is full: nothing was
-    // written. After any other error the process must end and read the ledger again.
+    // Appends the events and returns after they are durable. Fails with Refused if the volume is
+    // full; then nothing was written. After any other error the process must end and read the
+    // ledger again.
     Result<void> append(std::span<const core::Event> events, Time at);
 
     // Returns State, by applying all events; starts from the snapshot if it matches this chain.
     Result<core::State> load() const;
-    // Same, without the snapshot.
+    // Like load(), but without the snapshot.
     Result<core::State> fold() const;
 
     // Writes a snapshot of `state` next to the ledger if enough events have accumulated since the
-    // last snapshot to make replay slow. `state` must be current. Runs in a child process; with
-    // `now`, in this process and regardless of the number of events.
+    // last snapshot to make replay slow. `state` must be current. A child process writes it; with
+    // `now`, this process does, regardless of the number of events.
     void keep_snapshot(const core::State& state, bool now = false);
 
     // Returns at most `limit` events after `since`; only of `job` if given.

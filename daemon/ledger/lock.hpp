@@ -27,8 +27,8 @@ class Lock {
 // Returns true if another process holds the lock of this directory.
 bool is_locked(const std::filesystem::path& directory);
 
-// Returns a name of the directory derived from its lock file: a copy of the directory has another
-// name; moving it on its volume keeps the name. Empty without a lock file.
+// Returns a name of the directory, derived from its lock file. A copy of the directory has another
+// name; a directory moved on its volume keeps its name. Empty without a lock file.
 std::string identity(const std::filesystem::path& directory);
 
 }  // namespace roll::ledger

@@ -30,7 +30,8 @@ class MarkFile {
     // Returns the newer valid slot; nullopt in a new file.
     std::optional<Mark> read() const;
 
-    // Returns false if the mark cannot be written. Not fatal: an older mark only proves less.
+    // Writes the mark. Returns false on failure, which is not fatal, because an older mark only
+    // proves less.
     bool write(const Mark& mark);
 
   private:

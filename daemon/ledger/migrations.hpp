@@ -14,7 +14,7 @@ namespace roll::ledger {
 Result<int> format_of(sqlite3* database);
 
 // Upgrades the database to this program's format (PRAGMA user_version), each step in one
-// transaction. Fails with Refused if its format is newer.
+// transaction. Fails with Refused if the database's format is newer.
 Result<void> migrate(sqlite3* database, const std::string& name);
 
 }  // namespace roll::ledger

@@ -19,12 +19,13 @@ struct Snapshot {
     core::State state;
 };
 
-// Writes atomically. Not synced: a snapshot incomplete after a power loss is detected as damaged.
+// Writes a snapshot atomically. Does not sync it, because a snapshot left incomplete by a power
+// loss is detected as damaged.
 Result<void> write_snapshot(const std::filesystem::path& path, const Mark& at,
                             const core::State& state);
 
-// Fails with NotFound if there is none, Refused if another program version wrote it, Corrupt if
-// it is damaged.
+// Reads a snapshot. Fails with NotFound if there is none, Refused if another program version wrote
+// it, Corrupt if it is damaged.
 Result<Snapshot> read_snapshot(const std::filesystem::path& path);
 
 // Writes snapshots in a child process, which has a copy of State from the fork, so the caller
@@ -38,7 +39,7 @@ class SnapshotWriter {
     SnapshotWriter& operator=(const SnapshotWriter&) = delete;
     ~SnapshotWriter();  // ends the child
 
-    // Returns false if no process could be created.
+    // Starts writing. Returns false if no process could be created.
     bool start(const std::filesystem::path& path, const Mark& at, const core::State& state);
     // True while a snapshot is being written.
     bool busy();

@@ -26,8 +26,8 @@ using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 // the file.
 Error sqlite_error(sqlite3* database, int code);
 
-// Closing this database keeps its WAL: rows lost by a damaged database may still be readable
-// there.
+// Opens a database. Closing it keeps its WAL, because rows lost by a damaged database may still be
+// readable there.
 Result<Database> open_database(const std::filesystem::path& path);
 // Sets whether closing merges the WAL into the database, SQLite's default.
 Result<void> merge_wal_at_close(sqlite3* database, bool merge);

@@ -36,7 +36,7 @@ concept Pair = requires {
     typename T::first_type;
 };
 
-// The mutable element type of a container: a map's keys are const.
+// The element type of a container, without the const of a map's keys.
 template <class T>
 struct Element {
     using type = T;
@@ -128,8 +128,8 @@ struct Reader {
     }
 };
 
-// Contains the name of V ("...; auto V = roll::core::JobPhase::Done]"), or its number if it has
-// no name.
+// Returns its own signature, which contains the name of V ("...; auto V =
+// roll::core::JobPhase::Done]"), or V's number if V has no name.
 template <auto V>
 std::string name_of_value() {
     return __PRETTY_FUNCTION__;

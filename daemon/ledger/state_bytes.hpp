@@ -19,7 +19,7 @@ std::uint64_t layout();
 
 std::string bytes_of(const core::State& state);
 
-// Requires bytes of this layout. Fails with Corrupt if there are too few or too many.
+// Reads State from bytes of this layout. Fails with Corrupt if there are too few or too many.
 Result<core::State> state_from(std::string_view bytes);
 
 }  // namespace roll::ledger

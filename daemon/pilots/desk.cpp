@@ -33,8 +33,8 @@ std::optional<core::SlurmPhase> phase_for_core(Phase phase) {
     return std::nullopt;
 }
 
-// Returns the row of an order: its known job's, else a live one, else any; nullptr if there is
-// none.
+// Returns the row of an order: that of its known job, else that of a live job, else any; nullptr if
+// there is none.
 const QueueRow* row_for(const std::vector<QueueRow>& rows, const std::string& key,
                         const std::string& slurm_job) {
     const QueueRow* best = nullptr;
@@ -75,7 +75,8 @@ std::string Desk::hearsay(AllocationId id) const {
     return found == hearsay_.end() ? "" : found->second;
 }
 
-// Orders of an earlier rolld may have been sent by it.
+// Returns whether the order may have been sent. An order of an earlier rolld may have been sent by
+// that rolld.
 bool Desk::was_sent(const core::State& state, AllocationId id) const {
     return sent_.contains(id) || state.allocations.at(id).incarnation != state.incarnation;
 }
@@ -97,8 +98,8 @@ bool Desk::watches(const core::State& state) const {
     });
 }
 
-// Fast polling: at most two polls per 1.5 poll intervals. Unlimited only while squeue must
-// confirm that a node is down.
+// Returns the time of the next poll. Fast polls are limited to two per 1.5 poll intervals, except
+// while squeue must confirm that a node is down.
 Instant Desk::next_poll() const {
     if (!asked_) return Instant{0};
     const Instant soon = *asked_ + std::min(rules_.hurried, rules_.poll);
@@ -118,12 +119,14 @@ std::optional<Errand> Desk::cancel(const std::string& job, const std::string& ke
 
 std::optional<Errand> Desk::give_back(const core::State& state, AllocationId id, Instant now) {
     const std::string& job = state.allocations.at(id).slurm_job;
-    if (job.empty()) return std::nullopt;  // not accepted: it is withdrawn, or looked up first
+    // An order that was not accepted is withdrawn, or looked up first.
+    if (job.empty()) return std::nullopt;
     return cancel(job, key_of(state, id), now);
 }
 
-// Adds machines excluded here to the queue's own --exclude, because Slurm might allocate them
-// again. Only machines that pilots came from: Slurm refuses names that it does not know.
+// Adds the machines excluded here to the queue's own --exclude, because Slurm might allocate them
+// again. Adds only machines that pilots came from, because Slurm refuses names that it does not
+// know.
 static void leave_out(const core::State& state, std::vector<std::string>& sbatch_args) {
     std::string machines;
     for (const auto& [name, machine] : state.machines) {
@@ -167,8 +170,8 @@ std::optional<Errand> Desk::next(const core::State& state, Instant now) {
     return errand;
 }
 
-// Polls squeue at once if scontrol reports a node down, because squeue must confirm it for the
-// allocation.
+// Returns an errand that polls squeue or asks about nodes. Polls at once if scontrol reports a node
+// down, because squeue must confirm that for the allocation.
 std::optional<Errand> Desk::look_around(const core::State& state, Instant now) {
     if (suspects_.take_doubt() || (watches(state) && now >= next_poll())) {
         asked_before_ = std::exchange(asked_, now);
@@ -207,7 +210,8 @@ std::vector<core::Input> Desk::take(const Outcome& outcome, const core::State& s
         Overload{[&](const Submitted& done) {
                      trouble_ = done.result == slurm::Submission::Accepted ? "" : done.reason;
                      if (done.result == slurm::Submission::Unknown) {
-                         sent_[done.allocation] = now;  // it may have been queued until now
+                         // Slurm may have queued the job at any time until now.
+                         sent_[done.allocation] = now;
                          doubt_until_ = now + rules_.doubt;
                          return;
                      }
@@ -236,7 +240,8 @@ bool Desk::only_gone_are_left(const core::State& state) const {
     });
 }
 
-// A job missing from one answer of squeue may be in the next.
+// Notes that squeue's answer lacks the job. The job may be in the next answer, so it counts as gone
+// only after several.
 void Desk::note_absent(AllocationId id, Instant now, std::vector<core::Input>& inputs) {
     Absence& absence = absent_.try_emplace(id, Absence{*answered_, 0}).first->second;
     ++absence.polls;
@@ -277,8 +282,8 @@ std::vector<core::Input> Desk::look(const std::vector<QueueRow>& rows, const cor
     return inputs;
 }
 
-// Finds jobs with our name that State does not hold: orders given up that were queued after all,
-// or were sent twice.
+// Finds jobs with our name that State does not hold: orders that were sent twice, or that Slurm
+// queued after rolld had withdrawn them.
 void Desk::find_strays(const std::vector<QueueRow>& rows, const core::State& state) {
     std::map<std::string, std::string> wanted;  // key -> Slurm job id
     for (const auto& [id, a] : state.allocations) {

@@ -21,18 +21,20 @@
 namespace roll::pilots {
 
 struct DeskRules {
-    std::chrono::milliseconds poll{20'000};    // between two polls (squeue)
-    std::chrono::milliseconds hurried{5'000};  // same, for a while after a worker fell silent
+    std::chrono::milliseconds poll{20'000};  // time between two polls (squeue)
+    // Time between two polls for a while after a worker fell silent.
+    std::chrono::milliseconds hurried{5'000};
     // Duration of fast polling; by then the worker is lost or heard.
     std::chrono::milliseconds hurry{60'000};
-    // Between two questions about the nodes of silent workers.
+    // Time between two questions about the nodes of silent workers.
     std::chrono::milliseconds nodes{3'000};
-    std::chrono::milliseconds again{30'000};  // between two scancel of the same job
-    // Until an order that may have been sent counts as not sent.
+    std::chrono::milliseconds again{30'000};  // time between two scancel of the same job
+    // Time until an order that may have been sent counts as not sent.
     std::chrono::milliseconds unsure{60'000};
-    std::chrono::milliseconds missing{60'000};  // until a job missing from squeue counts as gone
-    int missing_polls = 3;                      // and this many polls lacked it
-    // After an sbatch without an answer or a start of rolld, time for its job to appear.
+    // Time until a job missing from squeue counts as gone.
+    std::chrono::milliseconds missing{60'000};
+    int missing_polls = 3;  // number of polls that must also lack it
+    // Time for a job to appear after an sbatch without an answer or after a start of rolld.
     std::chrono::milliseconds doubt{600'000};
 };
 
@@ -63,35 +65,36 @@ class Desk {
           doubt_until_(now + rules.doubt),
           suspects_(rules.nodes, rules.hurry) {}
 
-    // Returns the errand to run now; nullopt if none is due or one is running. It counts as
+    // Returns the errand to run now; nullopt if none is due or one is running. The errand counts as
     // running from now on.
     std::optional<Errand> next(const core::State& state, Instant now);
 
     // Processes an errand's result. Returns claims for the core.
     std::vector<core::Input> take(const Outcome& outcome, const core::State& state, Instant now);
 
-    // Speeds up polling after a worker fell silent: Slurm may already know that its allocation is
-    // over, and only then the silence of the last workers is counted (only_gone_are_left).
+    // Speeds up polling after a worker fell silent, because Slurm may already know that the
+    // worker's allocation is over. Only then is the silence of the last workers counted
+    // (only_gone_are_left).
     void hurry(Instant now) { hurry_until_ = now + rules_.hurry; }
 
-    // Call each turn after all input is read, with the silent workers. Returns claims about those
-    // whose nodes Slurm reports as down.
+    // Returns claims about silent workers whose nodes Slurm reports as down. Call each turn after
+    // all input is read.
     std::vector<core::Input> gone(const core::State& state, const std::set<WorkerId>& silent,
                                   Instant now);
 
     // Returns claims that need no errand: orders that are no longer wanted and were never sent.
     std::vector<core::Input> withdraw(const core::State& state) const;
 
-    // Returns when next() may have an errand without any change; nullopt if there is nothing to
-    // watch.
+    // Returns the time at which next() may have an errand without any change; nullopt if there is
+    // nothing to watch.
     std::optional<Instant> wakeup(const core::State& state) const;
 
     // Returns true if every worker of State belongs to an allocation that Slurm reports as over.
-    // Then no worker could tell that rolld is cut off, so their silence must be counted.
+    // Then no worker could report that rolld is cut off, so the workers' silence must be counted.
     bool only_gone_are_left(const core::State& state) const;
 
-    // For display: Slurm's last state of an allocation, e.g. "PENDING (Resources)", and its last
-    // error.
+    // Returns, for display, Slurm's last state of an allocation, e.g. "PENDING (Resources)", and
+    // its last error.
     std::string hearsay(AllocationId id) const;
     const std::string& trouble() const { return trouble_; }
 
@@ -120,16 +123,17 @@ class Desk {
     Instant began_;
     bool busy_ = false;
     std::optional<Instant> asked_{};         // start of the last squeue
-    std::optional<Instant> asked_before_{};  // start of the one before it
-    std::optional<Instant> answered_{};      // start of the last successful one
+    std::optional<Instant> asked_before_{};  // start of the squeue before the last
+    std::optional<Instant> answered_{};      // start of the last successful squeue
     Instant hurry_until_{0};
     Instant doubt_until_;  // until then squeue is polled even if State holds no allocation
     std::map<AllocationId, Instant> sent_{};  // last attempt to send an order
     std::map<AllocationId, Absence> absent_{};
-    std::set<AllocationId> over_{};  // Slurm last reported them as over
+    std::set<AllocationId> over_{};  // allocations that Slurm last reported as over
     std::map<AllocationId, std::string> hearsay_{};
-    std::map<std::string, std::string> strays_{};  // Slurm job id -> our key; not in State
-    std::map<std::string, Instant> cancelled_{};   // Slurm job id -> last scancel
+    // Slurm job id -> our key, for jobs that State does not hold.
+    std::map<std::string, std::string> strays_{};
+    std::map<std::string, Instant> cancelled_{};  // Slurm job id -> last scancel
     Suspects suspects_;
     std::string trouble_{};
 };

@@ -12,7 +12,7 @@ namespace roll::pilots {
 namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(90);
-// Later answers about nodes tell no more than silence does.
+// Deadline of a question about nodes. A later answer would tell no more than silence does.
 constexpr auto kNodesDeadline = std::chrono::seconds(10);
 
 std::string one_line(std::string text) {
@@ -57,7 +57,7 @@ Outcome run_one(const Poll&, const slurm::Site& site) {
     return Polled{slurm::parse_queue(done.output)};
 }
 
-// A job that has already ended is not an error.
+// Cancels a job. A job that has already ended is not an error.
 Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     const auto done =
         slurm::run(slurm::cancel_command(errand.slurm_job, errand.key, site), kDeadline);
@@ -67,7 +67,7 @@ Outcome run_one(const Cancel& errand, const slurm::Site& site) {
     return Cancelled{errand.key, ok ? "" : trouble_of(done, "scancel")};
 }
 
-// scontrol exits with 1 if a node is unknown, but still reports the others.
+// Asks about nodes. scontrol exits with 1 if a node is unknown, but still reports the others.
 Outcome run_one(const AskNodes& errand, const slurm::Site& site) {
     const auto done = slurm::run(slurm::nodes_command(errand.nodes, site), kNodesDeadline);
     const bool told = done.exit_code == 0 || done.output.find(" not found\n") != std::string::npos;

@@ -1,5 +1,5 @@
-// Runs the desk's errands with the real commands, each in its own thread: they block for seconds
-// and rolld's loop must not.
+// Runs the desk's errands with the real commands, each in its own thread, because they block for
+// seconds and rolld's loop must not block.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace roll::pilots {
 
-// Blocks until the command has ended or its deadline has passed.
+// Runs one errand. Blocks until the command has ended or its deadline has passed.
 Outcome run_errand(const Errand& errand, const slurm::Site& site);
 
 class Runner {

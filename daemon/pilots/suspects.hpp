@@ -1,9 +1,9 @@
 // Watches silent workers of pilots that hold jobs, and asks Slurm about their nodes.
 //
-// A worker is given up early only if two witnesses agree: the worker, which is silent, and Slurm,
-// which confirmed since then in two ways: scontrol reports its node down, and squeue reports that
-// the allocation lost it. A worker that is heard again is removed with all that was noted about
-// it. Errors, truncated answers and unknown nodes are ignored.
+// A worker counts as gone early only if two witnesses agree. The worker is silent, and since then
+// Slurm has confirmed in two ways: scontrol reports the worker's node down, and squeue reports that
+// the allocation lost the node. A worker that is heard again is removed with all that was noted
+// about it. Errors, truncated answers and unknown nodes are ignored.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,8 @@ using Instant = std::chrono::milliseconds;  // of a steady clock
 
 class Suspects {
   public:
-    // `spacing`: between two questions; `patience`: how long to ask about a worker.
+    // `spacing` is the time between two questions, `patience` the time for which to ask about a
+    // worker.
     Suspects(std::chrono::milliseconds spacing, std::chrono::milliseconds patience)
         : spacing_(spacing),
           patience_(patience) {}
@@ -38,14 +39,14 @@ class Suspects {
     // Records scontrol's answer to the last question.
     void note(const std::vector<slurm::NodeRow>& rows);
 
-    // Returns true once per worker whose node scontrol reported down while squeue has not been
-    // asked about its allocation since then.
+    // Returns true, once per worker, if scontrol reported the worker's node down and squeue has not
+    // been asked about its allocation since then.
     bool take_doubt();
 
-    // Deadline for squeue to confirm a node reported down; nullopt if none is pending.
+    // Returns the deadline for squeue to confirm a node reported down; nullopt if none is pending.
     std::optional<Instant> unproven_until() const;
 
-    // Records squeue's answer. `lost`: the allocation has lost a node, or all.
+    // Records squeue's answer. `lost` is true if the allocation has lost at least one node.
     void note(AllocationId allocation, bool lost);
 
     // Returns claims for the workers that both scontrol and squeue report as lost.

@@ -182,7 +182,7 @@ std::string on_order(const core::State& state, const spec::Resources& wanted) {
 
 namespace {
 
-// Same for a granted allocation whose workers have not all joined yet.
+// Like on_order(), but for a granted allocation whose workers have not all joined yet.
 std::string to_come(const core::State& state, const spec::Resources& wanted, Time now) {
     for (const auto& [id, a] : state.allocations) {
         if (a.phase != core::AllocationPhase::Granted || a.releasing) continue;

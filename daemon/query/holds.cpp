@@ -25,8 +25,8 @@ std::string need_text(const spec::Resources& wanted) {
     return text;
 }
 
-// Returns true if enough workers that take jobs are large enough, busy or not. Ignores segments:
-// false if the job requires one.
+// Returns true if enough workers that take jobs are large enough, busy or not. Returns false if the
+// job requires a segment, because segments are not checked here.
 bool has_enough(const core::State& state, const spec::Resources& wanted, Time now) {
     int left = wanted.workers();
     for (const auto& [id, worker] : state.workers) {
@@ -86,7 +86,7 @@ class Finder {
         all_.push_back({rule, std::move(why), std::move(remedy)});
     }
 
-    // A job group never runs; explains what its end waits for.
+    // Explains what the end of a job group waits for. The group itself never runs.
     void open() {
         const auto inside = state_.index.inside.find(id_);
         const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
@@ -117,7 +117,7 @@ class Finder {
         }
     }
 
-    // The jobs of an array have consecutive ids.
+    // Explains a dependency on an array. The jobs of an array have consecutive ids.
     void array(const spec::After& after) {
         const int count = state_.index.arrays.at(after.job).count;
         const auto last = after.job.value + static_cast<std::uint64_t>(count) - 1;
@@ -179,8 +179,8 @@ class Finder {
         add(excess->rule.c_str(), excess->why, std::move(remedy));
     }
 
-    // Returns the excess of the first variant that other jobs' ends would allow; else that of the
-    // first variant.
+    // Returns the limit that blocks the first variant that could start after other jobs have ended;
+    // if there is no such variant, the limit that blocks the first variant.
     std::optional<core::Excess> excess_of(const core::Limits& limits) const {
         std::optional<core::Excess> found;
         for (int i = 0; i < job_.spec.shapes(); ++i) {
@@ -191,7 +191,8 @@ class Finder {
         return found;
     }
 
-    // Returns the first allowed variant that fits into `room`; else the resources asked for.
+    // Returns the first allowed variant that fits into `room`; if none fits, the resources asked
+    // for.
     const spec::Resources& shape(const core::Room& room) const {
         for (const int i : core::allowed_shapes(job_, core::Limits(state_, now_), now_)) {
             if (!core::find_places(job_.spec.shape(i), room).empty()) return job_.spec.shape(i);

@@ -9,7 +9,7 @@
 namespace roll::query {
 
 struct Progress {
-    Json told = Json::object();  // by the program, with its GPU utilization
+    Json told = Json::object();  // reported by the program, with its GPU utilization
     Json ranks = Json::array();  // [{rank, node, step, own_ms}]
 };
 Progress read_progress(const std::string& text, const std::string& node);

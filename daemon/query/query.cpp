@@ -94,7 +94,7 @@ Json array_json(const core::Job& job) {
             {"limit", job.spec.array->limit}};
 }
 
-// Returns the exclusion of a machine for faults; null if it is not excluded.
+// Returns why and until when faults exclude a machine; null if it is not excluded.
 Json excluded_json(const core::State& state, const std::string& node) {
     const auto machine = state.machines.find(core::machine_of(node));
     if (machine == state.machines.end() || !machine->second.excluded_until) return nullptr;
@@ -103,7 +103,8 @@ Json excluded_json(const core::State& state, const std::string& node) {
             {"reason", machine->second.reason}};
 }
 
-// Adds a score to each rank: the fastest rank's own step time divided by its own, at most 1.
+// Adds a score to each rank: the own step time of the fastest rank divided by that of the rank, at
+// most 1.
 Json with_scores(Json ranks) {
     double fastest = 0;
     for (const Json& rank : ranks) {
@@ -117,7 +118,7 @@ Json with_scores(Json ranks) {
     return ranks;
 }
 
-// Resources of a worker held by running attempts.
+// The resources of a worker that running attempts hold.
 struct Taken {
     int slots = 0;
     int gpu_hundredths = 0;
@@ -183,7 +184,8 @@ class Waits {
     }
 
   private:
-    // With many groups, searching the job's group would cost more than it saves.
+    // Returns the group of a job; nullptr if there are many groups, because searching them would
+    // cost more than it saves.
     const core::Line* line_of(JobId id, const core::Job& job) const {
         constexpr std::size_t kGroupsMax = 16;
         const auto& ready = state_.index.ready;
@@ -199,7 +201,7 @@ class Waits {
     std::string other_{};
 };
 
-// Input of a summary's field.
+// The input from which a summary's field is computed.
 struct View {
     const core::State& state;
     JobId id;

@@ -21,12 +21,12 @@ namespace roll::query {
 // Live information outside State, for display: progress of running jobs, when a worker was heard.
 struct Told {
     std::string node;
-    std::string progress;  // of a member there, unparsed until requested
+    std::string progress;  // progress of a member there; parsed when requested
 };
 struct Hearsay {
-    std::function<std::vector<Told>(JobId)> told{};  // per member of the job's attempt
+    std::function<std::vector<Told>(JobId)> told{};  // one per member of the job's attempt
     std::map<WorkerId, std::int64_t> heard_ms_ago;
-    std::map<WorkerId, std::string> wall{};       // containment of its attempts; empty: unknown
+    std::map<WorkerId, std::string> wall{};       // how its attempts are contained; empty: unknown
     std::map<AllocationId, std::string> slurm{};  // last state shown by squeue
     std::string slurm_trouble{};
 };
@@ -50,7 +50,7 @@ Json nodes(const core::State& state, const Hearsay& hearsay,
 Json allocations(const core::State& state, const Hearsay& hearsay, Time now);
 Json events(std::span<const core::Row> rows, std::int64_t since);
 
-// All rules that can hold a queued job. For each rule a test creates that state, applies the
+// All rules that can hold a queued job. For each rule a test creates such a hold, applies the
 // remedy and sees the job start.
 inline constexpr std::array kHoldRules = {"stopped", "hold",   "after",   "cron",     "begin",
                                           "retry",   "array",  "quota",   "adopting", "allocation",
@@ -63,7 +63,8 @@ struct Hold {
     std::string why;
     std::string remedy;
     std::vector<std::pair<std::string, std::string>> nodes{};  // reasons per node, for some nodes
-    bool comes = false;                                        // resolves without action
+    // The hold ends by itself, without action by anyone.
+    bool comes = false;
 };
 std::vector<Hold> holds(const core::State& state, JobId id, Time now);
 Json holds_json(const std::vector<Hold>& holds);
@@ -73,12 +74,12 @@ std::string condition_text(const spec::After& after);  // "ok:12"
 // would hold it, and the queue that would order an allocation for it. Fails like the submission.
 Result<Json> forecast(core::State state, const core::Submit& submit, Time now);
 
-// Returns why nothing connected or on order could ever run the queued job, ignoring other holds;
-// nullopt if something can. Cheap if the first workers can.
+// Returns why no connected worker and no ordered allocation could ever run the queued job, ignoring
+// other holds; nullopt if one can. Cheap if the first workers can.
 std::optional<Hold> never(const core::State& state, JobId id, Time now);
 
-// Fails with Refused if never() holds for a job of the submission. Otherwise fails like the
-// submission.
+// Fails with Refused if never() returns a hold for a job of the submission. Otherwise fails if the
+// submission would fail.
 Result<void> refuse_never(core::State state, const core::Submit& submit, Time now);
 
 // Returns one sentence why a queued job waits; empty if it does not.

@@ -12,7 +12,8 @@
 namespace roll::query {
 namespace {
 
-// Limits the work of one turn: a name is compared with all jobs, a range checks each of its jobs.
+// Maximum number of jobs looked at, which limits the work of one turn: a name is compared with all
+// jobs, a range checks each of its jobs.
 constexpr std::size_t kLooksMax = 1'000'000;
 
 // Adds the existing jobs from `first` to `last`. Fails with NotFound if there is none.
@@ -34,9 +35,9 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
     return {};
 }
 
-// Returns false for jobs that rolld queued itself: automatic exports and jobs of cron times. The
-// first job of a submission has the client's key; its others are tasks of an array or follow in a
-// chain.
+// Returns false for jobs that rolld queued itself: automatic exports and the jobs of cron times. A
+// job counts as submitted by a person if it has a client's key (the first job of a submission), or
+// if it belongs to an array or follows in a chain (the others).
 bool submitted_by_person(const core::Job& job) {
     return !job.key.empty() || job.array.value != 0 || !job.spec.after.empty();
 }

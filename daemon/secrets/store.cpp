@@ -59,7 +59,7 @@ Result<void> check(const core::SecretName& secret, const std::string& value) {
                     fmt::format("the value of {} has {} bytes; allowed: 1 to {}", secret.name,
                                 value.size(), kValueBytesMax));
     }
-    // Invalid UTF-8 would be changed by the message codec.
+    // Reject invalid UTF-8, because the message codec would change it.
     const Json text = value;
     if (value.find('\0') != value.npos || Json::parse(dump(text)) != text) {
         return fail(
@@ -126,7 +126,7 @@ Result<void> Store::make_key() {
     return {};
 }
 
-// Updates memory only after the new file is on disk.
+// Replaces the secrets. Updates memory only after the new file is on disk.
 Result<void> Store::keep(Secrets secrets) {
     if (key_.empty()) ROLL_TRY_VOID(make_key());
     Json list = Json::array();

@@ -26,9 +26,9 @@ class Store {
     // read the key file, with Corrupt if the key is missing or wrong or the data was changed.
     static Result<Store> open(const std::filesystem::path& directory);
 
-    // Returns after the value is on disk. Fails with InvalidArgument for an invalid name or value
-    // (allowed: 1 to kValueBytesMax bytes of UTF-8 without NUL), with Refused if the user has too
-    // many secrets or the disk is full.
+    // Stores a value and returns after it is on disk. Fails with InvalidArgument for an invalid
+    // name or value (allowed: 1 to kValueBytesMax bytes of UTF-8 without NUL), with Refused if the
+    // user has too many secrets or the disk is full.
     Result<void> set(const core::SecretName& name, const std::string& value, Time now);
     Result<void> remove(const core::SecretName& name);  // NotFound if there is none
 

@@ -73,7 +73,8 @@ Result<Json> Server::dry_run(const protocol::Request& request) {
                 {"script", command.input}};
 }
 
-// Starts the next errand. Level-triggered: derived from State and Slurm's answers; one at a time.
+// Starts the next errand if none is running. The errand is derived anew from State and Slurm's
+// answers (level-triggered).
 void Server::run_errands() {
     if (stopping_) return;
     if (!withdrawing_ && !desk_.withdraw(engine_.state()).empty()) {

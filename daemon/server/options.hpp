@@ -18,7 +18,7 @@ struct ServerOptions {
     std::string local{};               // Unix socket for local clients; empty: none
     io::CurveKeys keys;                // the server's keys
     std::filesystem::path authorized;  // directory of public keys
-    std::filesystem::path beacon;      // empty: none
+    std::filesystem::path beacon;      // path of the beacon file; empty: none
     std::filesystem::path secrets;     // directory of the users' secrets
     std::filesystem::path workers{};   // run directories of workers on this machine
     std::string cluster;               // name of the ledger
@@ -27,7 +27,7 @@ struct ServerOptions {
     spec::Policy policy;               // from rolld.yaml
     gateway::LeaseRules leases;
     bool take_over = false;  // take over from another rolld whose beacon is unchanged (rule 17)
-    double requests_per_second = 5000;  // per user; 0: no limit
+    double requests_per_second = 5000;  // maximum rate per user; 0: no limit
     double request_burst = 20000;
     std::size_t connections_max = 20'000;
     slurm::Site site;  // paths used by pilots

@@ -15,9 +15,9 @@ namespace roll::server {
 
 class Outputs {
   public:
-    // Fails with Refused if the output of `spec`, or of one of its array's tasks, is used by a
-    // job that has not ended and that `spec` does not wait for, or if tasks share an output.
-    // Outputs with "{id}" are not checked: they are unique. `submission` names the submission,
+    // Fails with Refused if the output of `spec`, or of one of its array's tasks, is used by a job
+    // that has not ended and that `spec` does not wait for, or if tasks share an output. Outputs
+    // with "{id}" are not checked, because they are unique. `submission` names the submission,
     // which may arrive twice in a turn.
     Result<void> check(const core::State& state, const spec::JobSpec& spec,
                        const std::string& submission);
@@ -33,7 +33,7 @@ class Outputs {
                            const std::string& output, const std::string& submission);
 
     std::optional<std::unordered_map<std::uint64_t, JobId>> writers_{};  // by hash of the output
-    // Checked in this turn, with the submission's name.
+    // Hash of an output checked in this turn -> the submission's name.
     std::map<std::uint64_t, std::string> checked_{};
 };
 

@@ -99,7 +99,8 @@ void Server::add_later(core::Input input) {
     });
 }
 
-// A peer's input is checked where it is read. Exceptions that remain must not end rolld.
+// Handles one request. A peer's input is checked where it is read; an exception that remains must
+// not end rolld.
 void Server::take_request(const Client& client, const std::string& frame) {
     Peer peer = client.peer;
     const auto request = protocol::decode_request(frame);
@@ -172,7 +173,8 @@ Result<void> Server::owns(const std::string& user, const std::vector<JobId>& ids
     return {};
 }
 
-// Errors returned here are answered at once, without an engine turn.
+// Turns a request into inputs of the core. Errors returned here are answered at once, without an
+// engine turn.
 Result<void> Server::claim(const Client& client, const protocol::Request& request) {
     if (request.op == "submit") return claim_submit(client, request);
     if (request.op == "forecast") return forecast(client, request);
@@ -243,10 +245,12 @@ Result<void> Server::claim_submit(const Client& client, const protocol::Request&
     return {};
 }
 
-// Also returns the order of the allocation that the submission would cause.
+// Replies with the forecast of a submission, including the commands of the order that the
+// submission would cause.
 Result<void> Server::forecast(const Client& client, const protocol::Request& request) {
     ROLL_TRY(core::Submit submit, read_submit(client.who, request));
-    submit.key.clear();  // a known key would change nothing
+    // With a key that the ledger knows, the submission would count as a repeat and change nothing.
+    submit.key.clear();
     ROLL_TRY(Json told, query::forecast(engine_.state(), submit, wall_clock_now()));
     if (told["orders"].is_string()) {
         ROLL_TRY(told["order"], dry_run({0, "", {{"queue", told["orders"]}}}));
@@ -296,7 +300,7 @@ Result<void> Server::claim_each(const Client& client, const protocol::Request& r
         (is_over ? over : many.jobs).push_back(id);
     }
     many.answer = changed_json(request.op, many.jobs, over);
-    // Processed from the last job on, so that no job to be cancelled starts in place of a
+    // Process the last job first, so that no job that is still to be cancelled starts in place of a
     // cancelled one.
     if (request.op == "cancel" || request.op == "hold") std::ranges::reverse(many.jobs);
     many.add_inputs = [=, op = request.op, by = client.who.user](JobId id,

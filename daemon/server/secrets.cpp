@@ -7,7 +7,8 @@
 
 namespace roll::server {
 
-// Writes the store before State, so that every name in State has a value after a crash, too.
+// Sets or removes a secret. Writes the store before State, so that every name in State has a value
+// after a crash, too.
 Result<void> Server::claim_secret(const Client& client, const protocol::Request& request) {
     JsonReader r(request.args, request.op);
     core::SecretName name;
@@ -58,8 +59,8 @@ Result<Json> Server::list_secrets(const Client& client, const protocol::Request&
     return Json{{"schema", "roll.secrets/1"}, {"secrets", std::move(list)}};
 }
 
-// A worker too old to receive secrets is not sent the order; the attempt ends as if refused
-// there.
+// Adds the secrets to the worker's start orders. A worker that is too old to receive secrets is not
+// sent the order; the attempt ends as if the worker had refused it.
 void Server::fill_secrets(const Session& session, WorkerId worker, protocol::Answer& answer) {
     std::erase_if(answer.start, [&](protocol::StartOrder& order) {
         const core::Job& job = engine_.state().jobs.at(order.attempt.job);

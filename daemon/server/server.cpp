@@ -24,8 +24,9 @@ constexpr auto kBeat = 1s;
 constexpr auto kHousekeeping = 10s;  // maximum time between turns
 constexpr auto kFullPause = 1s;      // pause before retrying on a full ledger volume
 constexpr const char* kZapDomain = "roll";
-constexpr int kMessagesMax = 1024;  // per turn
-// A worker drops the connection at a frame larger than kFrameBytesMax, encryption included.
+constexpr int kMessagesMax = 1024;  // maximum number of messages per turn
+// Maximum size of an answer. A worker drops the connection at a frame larger than kFrameBytesMax,
+// encryption included.
 constexpr std::size_t kAnswerBytesMax = protocol::kFrameBytesMax / 4 * 3;
 
 Instant steady_now() { return std::chrono::steady_clock::now(); }
@@ -142,7 +143,7 @@ io::Task<void> Server::listen() {
 }
 
 // Starts turns that depend on time only: silence to count, back-offs and limits that end, delayed
-// requests. Sleeps until the next of them.
+// requests. Sleeps until the next such time.
 io::Task<void> Server::tick() {
     const auto token = asio::as_tuple(asio::use_awaitable);
     while (!stopping_) {
@@ -170,7 +171,8 @@ std::chrono::milliseconds Server::until_next() const {
     return std::max<std::chrono::milliseconds>(next, full_ ? kFullPause : 1ms);
 }
 
-// Returns false if messages remain: then this turn has not heard every worker.
+// Reads the messages that have arrived. Returns false if messages remain; then this turn has not
+// heard every worker.
 bool Server::drain() {
     bool drained = false;
     for (int i = 0; i < kMessagesMax && !drained; ++i) {
@@ -234,9 +236,9 @@ Result<engine::Turn> Server::step() {
     return turned;
 }
 
-// Leases rule 1: read all messages, check for a takeover by another rolld, decide, commit,
-// answer, and only then publish a beat. A turn that could not read all messages counts no silence
-// and publishes no beat.
+// Runs one turn as leases rule 1 requires: read all messages, check for a takeover by another
+// rolld, decide, commit, answer, and only then publish a beat. A turn that could not read all
+// messages counts no silence and publishes no beat.
 void Server::turn() {
     if (stopping_) return;
     authenticator_->refresh();
@@ -277,8 +279,8 @@ void Server::turn() {
     outputs_.end_turn();
     full_ = turned->full;
     if (!full_) run_errands();
-    // Publish a beat only if some worker reports contact: otherwise this rolld may be
-    // partitioned. Not required if all workers that it could hear have ended.
+    // Publish a beat only if some worker reports contact, because otherwise this rolld may be
+    // partitioned. Contact is not required if all workers that it could hear have ended.
     const bool company = sessions_.has_company(steady_now()) ||
                          desk_.only_gone_are_left(engine_.state()) ||
                          gateway::all_have_ended(engine_.state(), options_.workers);
@@ -287,7 +289,8 @@ void Server::turn() {
     timer_.cancel();
 }
 
-// Rule 18: a rolld that cannot see whether another has taken over must not continue forever.
+// Returns true, and ends this rolld, if the beacon could not be read for `volume_patience` (rule
+// 18). Without the beacon, this rolld cannot see whether another has taken over.
 bool Server::lost_volume() {
     const auto patience = options_.leases.volume_patience;
     if (patience.count() == 0 || beacon_.unread_for() < patience) return false;
@@ -298,7 +301,7 @@ bool Server::lost_volume() {
     return true;
 }
 
-// Sends nothing to a peer whose key had been revoked when this turn began.
+// Sends a frame, except to a peer whose key had been revoked when this turn began.
 void Server::send(const Peer& peer, std::string frame) {
     if (peer.local != 0) return door_.send(peer.local, frame);
     if (authenticator_->who(peer.key).role == Role::None) return;
@@ -332,8 +335,8 @@ void Server::answer_requests(const engine::Turn& turn) {
     }
 }
 
-// Answers each worker that was heard in this turn or whose orders changed. So a turn's cost
-// depends on what is heard and runs, not on the number of workers.
+// Answers each worker that was heard in this turn or whose orders changed. So a turn's cost depends
+// on what is heard and what runs, not on the number of workers.
 void Server::answer_workers(const engine::Turn& turn) {
     const core::State& state = engine_.state();
     const auto before =

@@ -1,7 +1,8 @@
 // rolld's loop: drain the socket, convert messages to inputs, run one engine turn, then answer,
 // so that nothing uncommitted is visible outside.
 //
-// One thread. run() returns on stop(), a client's `shutdown`, or an error that a restart may fix.
+// Everything runs on one thread. run() returns on stop(), a client's `shutdown`, or an error that a
+// restart may fix.
 #pragma once
 
 #include <chrono>
@@ -58,8 +59,8 @@ class Server {
     // Serves until it ends. Returns the error that ended it, if any.
     Result<void> run();
     void stop();
-    // Call after run(). Returns false if the beacon's volume hangs; then do not destroy this
-    // object.
+    // Ends the beacon's thread. Call after run(). Returns false if the beacon's volume hangs; then
+    // do not destroy this object.
     bool let_go() { return beacon_.end(std::chrono::seconds(2)); }
     void set_policy(spec::Policy policy);  // after rolld.yaml was read again
     std::string endpoint() const { return reader_.bound_endpoint(); }
@@ -136,7 +137,8 @@ class Server {
     Shares shares_;
     Outputs outputs_{};
     std::list<Waiting> waiting_{};
-    std::map<WorkerId, protocol::Answer> orders_{};  // of the last turn; nothing else is compared
+    // Orders of the last turn, compared with the next turn's.
+    std::map<WorkerId, protocol::Answer> orders_{};
     Time started_at_{};
     bool stopping_ = false;
     bool full_ = false;         // the ledger's volume was full in the last turn

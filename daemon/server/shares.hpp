@@ -24,7 +24,7 @@ struct Waiter {
     gateway::Peer peer{};
     std::uint64_t id = 0;  // request id
     std::string user{};
-    std::optional<gateway::Instant> until{};  // nullopt: until all is done
+    std::optional<gateway::Instant> until{};  // end of the wait; nullopt: until all is done
 };
 
 struct Many {
@@ -44,15 +44,15 @@ class Shares {
   public:
     static constexpr std::size_t kInputsMin = 256;
 
-    // `inputs`: per turn, for all requests together; each request gets those of at least one job.
-    // Tickets are numbered after `ticket`, which must be unique per run of rolld.
+    // `inputs` limits the inputs per turn of all requests together, but each request gets those of
+    // at least one job. Tickets are numbered after `ticket`, which must be unique per run of rolld.
     explicit Shares(std::size_t inputs = kInputsMin, std::uint64_t ticket = 0)
         : inputs_(inputs),
           ticket_(ticket) {}
 
     void ask(Many many);
-    // Fails with NotFound if no request of this user has the ticket, its result was delivered, or
-    // nobody asked for a minute.
+    // Waits for a request again. Fails with NotFound if no request of this user has the ticket, its
+    // result was delivered, or nobody has asked for it for a minute.
     Result<void> ask_again(std::uint64_t ticket, Waiter waiter);
     // True if no job is left to process.
     bool empty() const;

@@ -20,7 +20,8 @@ std::string rolld_of(const io::Beacon& beacon) {
                        beacon.endpoint);
 }
 
-// A ledger restored from before the beacon's incarnation lacks the orders of newer incarnations.
+// Returns the error for a ledger that is older than the beacon. A ledger restored from before the
+// beacon's incarnation lacks the orders of newer incarnations.
 tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon) {
     return fail(ErrorCode::Refused,
                 fmt::format("the ledger is older than the beacon file: the ledger knows "
@@ -30,7 +31,8 @@ tl::unexpected<Error> too_old(const core::State& state, const io::Beacon& beacon
                 "BACKUP`; if that rolld is dead and this ledger is the newest: rolld --take-over");
 }
 
-// Claims the beacon and reads it back: another rolld that claimed it meanwhile shows in the file.
+// Claims the beacon and reads it back, because the file then shows whether another rolld claimed it
+// meanwhile.
 Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
     const io::Beacon own = own_beacon(options, incarnation);
     ROLL_TRY_VOID(io::write_beacon(options.beacon, own));
@@ -59,11 +61,13 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const auto seen = io::read_beacon(options.beacon);
     if (!seen || seen->cluster != options.cluster) return core::Started{};
     const bool old = seen->incarnation > state.incarnation;
-    // The lock does not exclude a copy of the state directory or two machines of the same name.
+    // Compare homes and hosts, because the lock does not exclude a copy of the state directory or
+    // two machines of the same name.
     const bool copied = !seen->home.empty() && seen->home != options.home;
     const bool foreign = seen->host != host_name();
     const bool elsewhere = foreign || copied;
-    // Until all is adopted, also after a restart, keep the older rolld's patience.
+    // Until all jobs are adopted, also after a restart, use the older rolld's `volume_patience` if
+    // it is longer.
     auto& patience = options.leases.volume_patience;
     if (elsewhere || state.adopting)
         patience = std::max(patience, std::chrono::milliseconds(seen->patience_ms));

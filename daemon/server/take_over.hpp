@@ -10,15 +10,15 @@
 
 namespace roll::server {
 
-// Returns the first record of this process.
+// Returns the first beacon record of this process.
 io::Beacon own_beacon(const ServerOptions& options, std::uint64_t incarnation);
 
-// Returns how to start. Fails with Refused if the beacon belongs to a rolld elsewhere that is
-// running, or to one on another machine that may be running and --take-over is not set, or if the
-// ledger is older than the beacon. A rolld with another state directory on this machine counts as
-// elsewhere; if its beacon is unchanged, this one takes over without --take-over. Taking over
-// claims the beacon and reads it back. Then jobs are only adopted, not started, for 35 beats plus
-// the time that the older rolld may continue without reading the beacon (`volume_patience`
+// Returns how to start. Fails with Refused if the ledger is older than the beacon, or if the beacon
+// belongs to a rolld elsewhere that is running. Also fails if that rolld is on another machine and
+// may be running, unless --take-over is set. A rolld with another state directory on this machine
+// counts as elsewhere; if its beacon is unchanged, this one takes over without --take-over. Taking
+// over claims the beacon and reads it back. Then jobs are only adopted, not started, for 35 beats
+// plus the time that the older rolld may continue without reading the beacon (`volume_patience`
 // becomes the longer of both). Blocks for a while if another machine's rolld wrote the beacon.
 Result<core::Started> claim_beacon(ServerOptions& options, const core::State& state);
 

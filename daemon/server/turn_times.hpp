@@ -23,9 +23,10 @@ class Durations {
 };
 
 struct TurnTimes {
-    Durations turns;                          // engine time without disk
-    Durations commits;                        // write and sync of a turn's events
-    std::chrono::nanoseconds last_commit{0};  // of the current turn; 0: nothing to write
+    Durations turns;    // engine time without disk
+    Durations commits;  // write and sync of a turn's events
+    // Commit time of the current turn; 0: nothing to write.
+    std::chrono::nanoseconds last_commit{0};
 };
 
 }  // namespace roll::server

@@ -37,6 +37,7 @@ std::string time_text(std::chrono::seconds time) {
 constexpr std::array<const char*, 8> kKept = {"HOME", "USER",   "LOGNAME",         "SHELL",
                                               "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH"};
 
+// Returns the shell lines that set the variables of rolld's environment. They are needed because
 // sbatch passes its own environment, including its locale, to the job.
 std::string exports(const Site& site) {
     std::string text = "unset LC_ALL\n";
@@ -100,8 +101,9 @@ std::string worker_words(const spec::PilotQueue& queue, const std::string& key, 
            std::to_string(queue.margin().count());
 }
 
-// Starts the workers of all nodes but the first. --no-kill keeps the others running if a node
-// fails. --overlap and explicit sizes are given because site defaults may break a bare srun.
+// Returns the command that starts the workers of all nodes but the first. --no-kill keeps the
+// others running if a node fails. --overlap and explicit sizes are given because site defaults may
+// break a bare srun.
 std::string other_nodes(const spec::PilotQueue& queue) {
     const std::string others = std::to_string(queue.nodes - 1);
     std::string text = "srun --export=ALL --overlap --no-kill --kill-on-bad-exit=0 --wait=0";
@@ -111,8 +113,9 @@ std::string other_nodes(const spec::PilotQueue& queue) {
     return text + " \\\n    \"${worker[@]}\" </dev/null &\n";
 }
 
-// For several nodes: forwards Slurm's signals to the first worker; the other workers learn of the
-// end themselves. Waits for all workers, because the script's end would end them.
+// Script lines for several nodes. They forward Slurm's signals to the first worker; the other
+// workers learn of the end themselves. They wait for all workers, because the script's end would
+// end the workers.
 constexpr const char* kUntilAllHaveEnded = R"(trap 'kill -TERM $first' TERM INT HUP USR1 USR2
 for worker in $others $first; do
     until wait $worker; status=$?; ! kill -0 $worker 2>/dev/null; do :; done
@@ -122,10 +125,10 @@ exit $status
 
 }  // namespace
 
-// The first node's worker is started without srun, which would take half a second. On one node it
-// replaces the batch script (exec), so that it receives Slurm's signals.
-// The lines of --setup run in a login shell, which provides `module`.
-// 22.05 does not set SLURM_JOB_END_TIME. rolld learns an earlier end from squeue.
+// Returns the pilot's batch script. The first node's worker is started without srun, which would
+// take half a second. On one node the worker replaces the batch script (exec), so that it receives
+// Slurm's signals. The lines of --setup run in a login shell, which provides `module`. Slurm 22.05
+// does not set SLURM_JOB_END_TIME. rolld learns an earlier end from squeue.
 std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::string text = queue.setup.empty() ? "#!/bin/bash\n" : "#!/bin/bash -l\n";
     text += "# Pilot " + key + " of Roll's allocation queue " + queue.name +
@@ -142,9 +145,10 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
     return text + kUntilAllHaveEnded;
 }
 
-// --no-requeue: a pilot restarted by Slurm would belong to an order that has ended. --signal
-// reaches the workers before the end, even if the end was moved; it may come up to a minute
-// early. "B:" signals the batch script; without it only processes started by srun get the signal.
+// Returns the sbatch command. It has --no-requeue because a pilot restarted by Slurm would belong
+// to an order that has ended. --signal reaches the workers before the end, even if the end was
+// moved; it may come up to a minute early. "B:" signals the batch script; without it only processes
+// started by srun get the signal.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
     std::vector<std::string> arguments = {
         "sbatch",

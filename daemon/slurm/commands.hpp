@@ -17,7 +17,7 @@ struct Command {
     std::vector<std::string> arguments{};    // the program first
     std::vector<std::string> environment{};  // the complete environment, "NAME=value"
     std::string input{};
-    std::optional<mode_t> umask{};  // nullopt: rolld's
+    std::optional<mode_t> umask{};  // nullopt keeps rolld's umask
     friend bool operator==(const Command&, const Command&) = default;
 };
 
@@ -27,7 +27,7 @@ struct Site {
     std::string worker;                      // path of roll-worker, on a shared volume
     std::string logs;                        // directory of the pilots' output
     std::vector<std::string> environment{};  // rolld's environment
-    std::optional<mode_t> umask{};           // the user's, which sbatch passes on to jobs
+    std::optional<mode_t> umask{};           // the user's umask, which sbatch passes on
 };
 
 // Returns rolld's environment without variables that change Slurm's commands (SQUEUE_FORMAT,
@@ -49,15 +49,17 @@ std::string pilot_script(const spec::PilotQueue& queue, const std::string& key, 
 // Returns `sbatch` with the script as its input.
 Command submit_command(const spec::PilotQueue& queue, const std::string& key, const Site& site);
 
-// Lists every job of this user that Slurm still knows, including ended ones.
+// Returns the command that lists every job of this user that Slurm still knows, including ended
+// ones.
 Command queue_command(const Site& site);
 
-// Cancels the job if it is still ours: Slurm reuses ids, so the job name must match too.
+// Returns the command that cancels the job if it is still ours. The job name must match, too,
+// because Slurm reuses ids.
 Command cancel_command(const std::string& id, const std::string& key, const Site& site);
 
 Command partitions_command(const Site& site);
 
-// Shows the state of these nodes.
+// Returns the command that shows the state of these nodes.
 Command nodes_command(const std::vector<std::string>& nodes, const Site& site);
 
 // Returns true for a plain node name: not an option or an expression for several nodes.

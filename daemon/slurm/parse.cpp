@@ -9,7 +9,8 @@
 namespace roll::slurm {
 namespace {
 
-// Splits off `count` - 1 fields; the last field is the rest of the line.
+// Splits a line into `count` fields; the last one is the rest of the line. Returns nullopt if there
+// are fewer.
 std::optional<std::vector<std::string_view>> split(std::string_view line, std::size_t count) {
     std::vector<std::string_view> fields;
     while (fields.size() + 1 < count) {
@@ -69,7 +70,7 @@ std::optional<QueueRow> queue_row(std::string_view line) {
     return row;
 }
 
-// Parses "1-00:00:00", "30:00" or "infinite" (nullopt).
+// Parses a time limit, "1-00:00:00", "30:00" or "infinite", in seconds; nullopt means no limit.
 std::optional<std::int64_t> limit_of(std::string_view text) {
     std::int64_t days = 0;
     if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
@@ -116,8 +117,9 @@ std::string_view word_after(std::string_view line, std::string_view key) {
 
 }  // namespace
 
-// A comment of another user may contain newlines, so unparsable lines after such a row are
-// skipped. Our own comments never do, so after our row every line must parse.
+// Parses squeue's output. A comment of another user may contain newlines, so unparsable lines after
+// such a row are skipped. Our own comments contain none, so every line after a row of ours must
+// parse.
 Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "squeue"));
     std::vector<QueueRow> rows;
@@ -132,7 +134,7 @@ Result<std::vector<QueueRow>> parse_queue(std::string_view text) {
     return rows;
 }
 
-// Uses the last line, because a site's wrapper may print lines before it.
+// Returns the job's id from the last line, because a site's wrapper may print lines before it.
 Result<std::string> parse_submitted(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "sbatch"));
     if (lines.empty()) return fail(ErrorCode::Corrupt, "sbatch named no job");
@@ -158,8 +160,8 @@ Result<std::vector<PartitionRow>> parse_partitions(std::string_view text) {
     return rows;
 }
 
-// "NodeName=n1 Arch=... State=DOWN+DRAIN ThreadsPerCore=... BootTime=... Reason=...": free text
-// (Reason, Comment, Extra) comes after the fields read here.
+// Parses lines such as "NodeName=n1 Arch=... State=DOWN+DRAIN ThreadsPerCore=... BootTime=...
+// Reason=...". Free text (Reason, Comment, Extra) comes after the fields read here.
 Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     ROLL_TRY(const auto lines, lines_of(text, "scontrol"));
     std::vector<NodeRow> rows;
@@ -174,10 +176,10 @@ Result<std::vector<NodeRow>> parse_nodes(std::string_view text) {
     return rows;
 }
 
-// Only an answer of slurmctld itself is a refusal. Connection errors say nothing about the job.
-// Unknown text counts as a refusal: if the job was queued after all, it is found by its comment
-// and cancelled. sbatch exits with 255 for invalid arguments, and with 128 plus the signal's
-// number after a signal.
+// Judges sbatch's result. Only an answer of slurmctld itself is a refusal. Connection errors say
+// nothing about the job. Unknown text counts as a refusal, because if the job was queued after all,
+// it is found by its comment and cancelled. sbatch exits with 255 for invalid arguments, and with
+// 128 plus the signal's number after a signal.
 Submission judge_submission(bool timed_out, int exit_code, std::string_view errors) {
     if (timed_out) return Submission::Unknown;
     if (exit_code == 0) return Submission::Accepted;

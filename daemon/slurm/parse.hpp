@@ -39,10 +39,10 @@ inline constexpr const char* kPartitionFormat = "%R|%a|%l|%D|%c|%G";
 struct PartitionRow {
     std::string name;
     bool up = false;
-    std::optional<std::int64_t> limit_seconds{};  // nullopt: no limit
+    std::optional<std::int64_t> limit_seconds{};  // time limit; nullopt: no limit
     int nodes = 0;
-    int cpus = 0;  // per node
-    int gpus = 0;  // per node, of all types
+    int cpus = 0;  // CPUs per node
+    int gpus = 0;  // GPUs per node, of all types
 };
 Result<std::vector<PartitionRow>> parse_partitions(std::string_view text);
 

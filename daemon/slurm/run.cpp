@@ -27,7 +27,7 @@ struct Talk {
     std::string_view unsent;
 };
 
-// Writes without SIGPIPE: a program may end without reading its input.
+// Writes without SIGPIPE, because a program may end without reading its input.
 ssize_t write_quietly(int fd, std::string_view text) {
     sigset_t pipe;
     sigset_t before;
@@ -75,8 +75,8 @@ bool converse(Talk& talk, Clock::time_point until, Finished& finished) {
     return true;
 }
 
-// Waits for the exit status. Returns false at the deadline: a program may close its outputs and
-// hang.
+// Waits for the exit status. Returns false at the deadline, because a program may close its outputs
+// and hang.
 bool wait_for(pid_t pid, Clock::time_point until, int& status) {
     constexpr auto kPause = std::chrono::milliseconds(2);
     for (;;) {

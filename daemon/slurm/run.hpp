@@ -1,4 +1,4 @@
-// Runs one Slurm command to its end or a deadline. Each may hang, and all of them block for
+// Runs one Slurm command to its end or a deadline. Any command may hang, and all of them block for
 // seconds while slurmctld is unreachable.
 #pragma once
 
@@ -16,8 +16,8 @@ struct Finished {
     std::string errors{};  // first lines, without the command's name
 };
 
-// Blocks. Kills the command's process group at the deadline. The command is also killed if the
-// calling thread ends.
+// Runs the command. Blocks until it ends or the deadline passes; then kills its process group. The
+// command is also killed if the calling thread ends.
 Finished run(const Command& command, std::chrono::milliseconds deadline);
 
 }  // namespace roll::slurm

@@ -12,7 +12,7 @@ struct Known {
     Phase phase;
 };
 
-// From slurm.h of 22.05 to 26.05: enum job_states, then the flags.
+// The states in slurm.h of 22.05 to 26.05: enum job_states, then the flags.
 constexpr std::array kKnown = {
     Known{"PENDING", "PD", Phase::Pending},
     Known{"RUNNING", "R", Phase::Running},
@@ -71,7 +71,8 @@ bool lost_its_node(std::string_view state) {
     return base == "NODE_FAIL" || base == "NF";
 }
 
-// The base state comes first, followed by flags: "+NAME" or single characters (22.05 to 26.05).
+// Returns whether the node is down. The base state comes first, followed by flags: "+NAME" or
+// single characters (22.05 to 26.05).
 bool is_down(std::string_view node_state) {
     return node_state.substr(0, node_state.find_first_of("+*~#!%$@^-")) == "DOWN";
 }

@@ -5,8 +5,9 @@
 
 namespace roll::slurm {
 
-// Pending: no node runs it, or no longer. Running: its processes may run. Ending: they are being
-// ended. Ended: none is left. Unknown: no release up to 26.05 prints this state; ignored.
+// Pending: no node runs the job, or none does any more. Running: its processes may run. Ending: its
+// processes are being ended. Ended: no process is left. Unknown: no release up to 26.05 prints this
+// state; it is ignored.
 enum class Phase { Pending, Running, Ending, Ended, Unknown };
 
 // Returns the phase of "RUNNING", "CANCELLED by 1000", "COMPLETING", the compact "R" and so on.

@@ -5,7 +5,7 @@
 namespace roll::core {
 namespace {
 
-// Jobs are younger than the group that they were added to.
+// Returns the end of a group, whose jobs have higher ids than the group itself.
 Event end_of(const State& state, JobId id, Time now) {
     int all = 0;
     int bad = 0;

@@ -1,8 +1,8 @@
-// Excludes machines that keep failing for a while: after the policy's number of faults within its
-// time, from at least two jobs, because a single job may be to blame itself; at once if a check
-// of the machine failed. The last machine that takes jobs is never excluded. An excluded machine
-// is used again if a ready job can run nowhere else, unless the machine's own check failed: no
-// job can run there.
+// Excludes machines that keep failing, for a while. A machine is excluded after the policy's number
+// of faults within the policy's time, from at least two jobs, because a single job may be to blame
+// itself. It is excluded at once if a check of the machine failed. The last machine that takes jobs
+// is never excluded. An excluded machine is used again if a ready job can run nowhere else, unless
+// the machine's own check failed, because then no job can run there.
 #include <algorithm>
 #include <set>
 
@@ -13,7 +13,7 @@
 namespace roll::core {
 namespace {
 
-// True if some allocation queue may order such nodes.
+// Returns whether some allocation queue may order nodes for `wanted`.
 bool may_be_ordered(const State& state, const spec::Resources& wanted) {
     return std::ranges::any_of(state.queues, [&](const auto& item) {
         const AllocationQueue& queue = item.second;

@@ -58,7 +58,8 @@ class Ends {
             }
         }
     }
-    // Only once per condition: the first ended job of the array ends all dependents.
+    // Adds the jobs that wait for a condition on an array. Does so once per condition, because the
+    // first ended job of the array already ends all dependents.
     void add_waiting(const spec::After& after) {
         if (!fallen_.insert({after.condition, after.job}).second) return;
         for (const JobId dependent : all_of(state_.index, after)->waiting)

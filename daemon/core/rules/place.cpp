@@ -52,7 +52,8 @@ class Placer {
                 limits.add(job, job.spec.shape(choice->variant));
                 continue;
             }
-            if (shunned.empty()) queue.drop();  // others of its group avoid other workers
+            // Try the rest of the group only if workers are shunned: its jobs may avoid others.
+            if (shunned.empty()) queue.drop();
             if (first_) continue;
             const Room others = shunned.empty() ? Room{} : without(all_, shunned);
             const Room& all = shunned.empty() ? all_ : others;
@@ -133,8 +134,8 @@ std::optional<Promise> promised(const State& state, Time now) {
     return Placer(state, now).promise();
 }
 
-// Jobs that no set of live workers could hold, or that their array's limit or a quota blocks, get
-// no reservation.
+// Places ready jobs. A job gets no reservation if no set of live workers could hold it, or if its
+// array's limit or a quota blocks it.
 Events place_jobs(const State& state, Time now) {
     if (state.adopting || !dispatches(state)) return {};
     return Placer(state, now).run();

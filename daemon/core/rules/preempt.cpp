@@ -83,8 +83,8 @@ class Without {
         take(room_, state_.jobs.at(id).attempt->places);
         limits_.add(state_.jobs.at(id), state_.jobs.at(id).resources());
     }
-    // True if the job may be stopped for the first job's own quota; at equal priority only while
-    // it borrows.
+    // Returns whether the job may be stopped for the first job's own quota: if its priority is
+    // lower, or while it borrows.
     bool may_leave(const Job& job) const {
         return job.spec.priority < first_.spec.priority || limits_.borrows(job);
     }

@@ -4,7 +4,8 @@
 
 namespace roll::core {
 
-// Endings come before starts, and an export is queued in the turn in which its job ends.
+// Returns the rules in the order in which a turn runs them. Endings come before starts, and an
+// export is queued in the turn in which its job ends.
 std::span<const Rule> rules() {
     static constexpr std::array kRules = {
         Rule{end_lost_members},     Rule{release_allocations}, Rule{hand_over_jobs},

@@ -14,17 +14,17 @@ inline constexpr auto kJoinGrace = std::chrono::minutes(10);
 inline constexpr const char* kTimeIsUp = "reached its time limit";
 inline constexpr const char* kDeadline = "reached its deadline";
 
-// Ends members whose worker is gone: their processes are dead before rolld learns of it (leases).
+// Ends members whose worker is gone. Their processes are dead before rolld learns of it (leases).
 Events end_lost_members(const State& state, Time now);
 
-// Stops attempts that lost a member, exceeded their time limit or whose job is cancelled: a gang
+// Stops attempts that lost a member or exceeded their time limit, or whose job is cancelled. A gang
 // runs as a whole or not at all.
 Events stop_broken_attempts(const State& state, Time now);
 
 // Ends attempts whose members have all ended, and ends or requeues their jobs.
 Events settle_attempts(const State& state, Time now);
 
-// Excludes machines on which attempts keep failing, for a while.
+// Excludes, for a while, machines on which attempts keep failing.
 Events exclude_machines(const State& state, Time now);
 
 // Ends queued jobs that were cancelled, whose dependency can no longer be met, or that cannot
@@ -34,7 +34,7 @@ Events end_hopeless_jobs(const State& state, Time now);
 // Queues a convert job after each job that ended well and wants an export.
 Events queue_exports(const State& state, Time now);
 
-// Ends a closed group after its last job; successfully if all its jobs were.
+// Ends a closed group after its last job has ended. The group succeeds if all its jobs did.
 Events end_closed_jobs(const State& state, Time now);
 
 // Queues a job at each time of a job with `cron`, unless it is held, the previous such job has
@@ -44,8 +44,8 @@ Events send_cron_jobs(const State& state, Time now);
 // Marks jobs as due whose begin time or back-off has passed.
 Events wake_jobs(const State& state, Time now);
 
-// Places gangs on free slots and GPUs in queue order; behind the first that must wait, only those
-// that cannot delay it (reservation.hpp).
+// Places gangs on free slots and GPUs in queue order. After the first gang that must wait, places
+// only gangs that cannot delay it (reservation.hpp).
 Events place_jobs(const State& state, Time now);
 
 // The first job that must wait and its latest start; nullopt if unknown.

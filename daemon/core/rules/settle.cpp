@@ -19,8 +19,8 @@ Time after_backoff(Time now, const spec::Retry& retry, int failures) {
     return now + std::min(wait, std::max(retry.backoff, retry.backoff_max));
 }
 
-// Returns the node to avoid from now on: selected by the job's on_exit or on_log rule, or one
-// where the job failed before with an infra failure; else empty.
+// Returns the node that the job avoids from now on: a node that the job's on_exit or on_log rule
+// selects, or a node where the job failed before with an infra failure; empty if there is none.
 std::string node_to_avoid(const Job& job, Outcome outcome) {
     const std::string& node = job.attempt->blamed;
     if (meaning_of(job, outcome) == spec::OnExit::AvoidNode) return node;
@@ -50,7 +50,7 @@ Class class_of(const Job& job, Outcome outcome, Time now) {
     return Class::Final;
 }
 
-// Counts the end. Returns true if the job may be retried.
+// Counts the attempt's end in `tries`. Returns true if the job may be retried.
 bool count(Class what, const spec::Retry& retry, JobRequeued& tries, Time now) {
     switch (what) {
         case Class::Infra:

@@ -33,16 +33,16 @@ struct Batch {
     std::size_t last = 0;
 };
 
-// Per queue and variant whose orders would be underused: how many orders are still allowed.
+// For each queue and variant whose orders would be underused: the number of orders still allowed.
 using Worth = std::map<std::pair<std::string, spec::Resources>, int>;
 
 // Remaining orders of one allocation queue.
 struct Budget {
     const spec::PilotQueue* spec = nullptr;
     bool later = false;  // delayed by a back-off, a probe or the backlog
-    int orders = 0;      // allowed at once
+    int orders = 0;      // number of orders allowed at once
     int alive = 0;
-    int waiting = 0;  // not granted yet
+    int waiting = 0;  // number of allocations not granted yet
     int most = 0;     // maximum that its limits ever allow at once
 };
 
@@ -58,9 +58,9 @@ class Planner {
         for (const auto& [name, queue] : state.queues) add_budget(name, queue);
     }
 
-    // Plans a job. With `orders` missing nodes are ordered; without it the job only keeps
-    // existing nodes in use. Returns false if the job cannot be served now or later; then no
-    // equal job can.
+    // Plans a job. With `orders`, orders missing nodes; without, the job only keeps existing nodes
+    // in use. Returns false if the job cannot be served now or later; then no equal job can be
+    // served either.
     bool serve(const spec::Resources& wanted, bool orders) {
         std::vector<std::size_t> found = fitting(wanted);
         const int missing = wanted.workers() - static_cast<int>(found.size());
@@ -76,8 +76,8 @@ class Planner {
 
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
-    // Returns false if an order of a queue with `min_utilization` would be underused; `worth` is
-    // then set to the number of such orders that would not be.
+    // Returns false if an order of a queue with `min_utilization` would be underused; then sets
+    // `worth` to the number of such orders that would be used enough.
     bool worthwhile(Worth& worth) const;
 
   private:
@@ -134,7 +134,8 @@ void Planner::add_expected() {
     }
 }
 
-// Counts GPU-hours of ended allocations, and the full time of those alive.
+// Returns how many more allocations the queue's GPU-hours pay for, after the ended ones and the
+// full time of those alive.
 int affordable(const AllocationQueue& queue, int alive) {
     const spec::PilotQueue& spec = queue.spec;
     const std::int64_t each = spec.time.count() * spec.nodes * spec.gpus;
@@ -188,8 +189,8 @@ std::vector<std::size_t> Planner::fitting(const spec::Resources& wanted) const {
     return found;
 }
 
-// Same, in blocks of one segment, starting with the segments with most nodes. Nodes on order may
-// be in any segment. Nodes that complete no block are not used.
+// Like fitting(), but in blocks of one segment, starting with the segments with most nodes. Nodes
+// on order may be in any segment. Nodes that complete no block are not used.
 std::vector<std::size_t> Planner::fitting_in_segments(const spec::Resources& wanted) const {
     std::map<std::string, std::vector<std::size_t>> known;
     std::vector<std::size_t> anywhere;
@@ -232,8 +233,8 @@ bool Planner::order(const spec::Resources& wanted, int missing, std::vector<std:
         const int count = (missing + spec.nodes - 1) / spec.nodes;
         if (!fits || budget.alive + count > budget.most) continue;
         if (budget.later) return true;
-        // A gang wider than the backlog would never be ordered, so it may exceed the backlog if
-        // nothing else waits.
+        // True if nothing else waits. A gang wider than the backlog may then exceed the backlog,
+        // because it would never be ordered otherwise.
         const bool fresh = budget.waiting == 0;
         int some = std::min(count, budget.orders);
         if (!fresh) some = std::min(some, spec.backlog - budget.waiting);
@@ -255,8 +256,8 @@ bool Planner::refused(const std::string& name, const spec::Resources& wanted) co
                                     }) >= found->second;
 }
 
-// Measured by GPUs or CPU slots, whichever is used more, because the rest of the other may be
-// unusable.
+// Returns whether a batch would be used enough. Counts GPUs or CPU slots, whichever is used more,
+// because the rest of the other may be unusable.
 bool Planner::pays(const Batch& batch) const {
     const spec::PilotQueue& spec = *budgets_.at(batch.queue).spec;
     const auto count = static_cast<int>(batch.last - batch.first);
@@ -322,8 +323,8 @@ void serve_ready(const State& state, Time now, Planner& planner) {
     }
 }
 
-// Repeats the simulation until no order is underused: without such an order its jobs may need
-// another. Ends because each round allows fewer orders for some variant.
+// Repeats the simulation until no order is underused, because the jobs of a dropped order may need
+// another one. The loop ends because each round allows fewer orders for some variant.
 Planner plan(const State& state, Time now, Worth& worth) {
     for (;;) {
         Planner planner(state, now, worth);
