@@ -241,7 +241,7 @@ TEST(Frames, AnOrderThatFitsIntoNoneIsRefusedAndTheOthersGoOut) {
         for (const auto& order : part->start) {
             ++orders;
             const bool large = order.attempt.job == JobId{2};
-            EXPECT_EQ(order.refused.find("takes 8000") != std::string::npos, large);
+            EXPECT_EQ(order.refused.find("accepts at most 8000") != std::string::npos, large);
         }
     }
     EXPECT_EQ(orders, 3u);

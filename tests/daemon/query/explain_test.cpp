@@ -236,7 +236,7 @@ TEST_F(Explain, ADrainingNodeIsNoRemedyIfMoreAreMissing) {
     desk.join("m", 1);
     desk.tell(core::Drain{"m", true});
     EXPECT_EQ(only(desk.submit(wants(2, 1))).remedy, "rollctl undrain m");
-    EXPECT_TRUE(only(desk.submit(wants(3, 1))).remedy.starts_with("connect more workers"));
+    EXPECT_TRUE(only(desk.submit(wants(3, 1))).remedy.starts_with("connect more or larger workers"));
 }
 
 TEST_F(Explain, ANodeWhereItFailedIsNoRoom) {
@@ -259,7 +259,7 @@ TEST_F(Explain, RoomThatOthersHaveStartsItWhenTheyEnd) {
     desk.join("n", 1);
     const JobId first = desk.submit(spec);
     const JobId id = desk.submit(spec);
-    EXPECT_NE(only(id).remedy.find("it starts when jobs before it end"), std::string::npos);
+    EXPECT_NE(only(id).remedy.find("the job starts when earlier jobs end"), std::string::npos);
     end(first);
     EXPECT_TRUE(runs(id));
 }

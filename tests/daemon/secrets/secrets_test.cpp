@@ -99,8 +99,8 @@ TEST_F(Secrets, WithoutItsKeyNothingIsServed) {
     EXPECT_NE(refused().message.find("secrets.key is not its key"), std::string::npos);
     fs::remove(key());
     ASSERT_TRUE(write_private_file(key(), "short"));
-    EXPECT_NE(refused().message.find("secrets.key is no key"), std::string::npos);
-    EXPECT_NE(refused().hint.find("set the secrets anew"), std::string::npos);
+    EXPECT_NE(refused().message.find("secrets.key is not a valid key"), std::string::npos);
+    EXPECT_NE(refused().hint.find("set the secrets again"), std::string::npos);
 }
 
 TEST_F(Secrets, WhatIsNoNameOrNoValueIsRefused) {

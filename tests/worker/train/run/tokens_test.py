@@ -331,7 +331,7 @@ class TokensTest(RankCase):
         self.assertNotIn('warning: tokenizer', own.log())
         few, many = self.renumbered('few', 20), self.renumbered('many', 100)
         told = self.run_whole(2, 1, self.text_document(1, **one, tokenizer=few))
-        self.assertIn(f'warning: tokenizer: {few} is not the one of the weights in {self.model}: 20 of 400 ids',
+        self.assertIn(f'warning: tokenizer: {few} is not the one of the weights in {self.model}: 20 of 400 compared token ids',
                       told.log())
         for other in (many, 'bytes'):
             self.refused(self.text_document(1, **one, tokenizer=other), 2,
@@ -344,7 +344,7 @@ class TokensTest(RankCase):
         resume['model'] = {'from': shutil.copytree(self.model, os.path.join(self.top, 'bare'))}
         os.remove(os.path.join(resume['model']['from'], 'tokenizer.json'))
         resume['tokenizer'] = many
-        self.refused(resume, 2, f'is not the one of the weights in {own.published[-1][1]}: 100 of 400 ids',
+        self.refused(resume, 2, f'is not the one of the weights in {own.published[-1][1]}: 100 of 400 compared token ids',
                      checkpoints=own.published, kind='resume')
         # Weights without a tokenizer accept any.
         resume['kind'] = 'train'
