@@ -198,8 +198,9 @@ class Parser {
             command_of(keys, "add", "Create and authorize a key for the user (or worker) NAME",
                        [this] { return run_keys_add(context_, keys_); });
         add->add_option("NAME", keys_.name)->required();
-        add->add_option("--out", keys_.out,
-                        "New directory to create; the key's holder uses it as --dir or ROLL_DIR")
+        add->add_option(
+               "--out", keys_.out,
+               "Directory to create; the key's holder uses this directory as --dir or ROLL_DIR")
             ->required();
         add->add_flag("--worker", keys_.worker, "Create a worker's key instead of a user's");
         CLI::App* revoke = command_of(keys, "revoke", "Revoke a key; takes effect at once",
@@ -237,8 +238,9 @@ class Parser {
         open->add_option("NAME", word_)->required();
         open->add_option("--account", submit_.job.account, "Account whose quota the group uses");
         open->add_option("--key", submit_.key, "Idempotency key: opens one group per key");
-        CLI::App* close = command("close", "Close job groups; each ends when its last job ends",
-                                  [this] { return run_close(context_, word_); });
+        CLI::App* close = command(
+            "close", "Close job groups to new jobs; a closed group ends when its last job ends",
+            [this] { return run_close(context_, word_); });
         close->add_option("JOBS", word_, "Ids (7, 3-9 or 1,4), `last`, `all` or a name")
             ->required();
     }
@@ -356,14 +358,15 @@ class Parser {
         add_format(sub("list", "List allocation queues and their allocations",
                        [this] { return run_alloc_list(context_, word_); }),
                    word_, "ROLL_ALLOC_FORMAT");
-        add_alloc_options(*sub("add", "Add a queue; rolld orders from it when jobs need nodes",
-                               [this] { return run_alloc_add(context_, alloc_); }),
-                          alloc_);
+        add_alloc_options(
+            *sub("add", "Add a queue; rolld orders allocations for it when jobs need nodes",
+                 [this] { return run_alloc_add(context_, alloc_); }),
+            alloc_);
         for (const auto& [verb, what] :
-             {std::pair{"pause", "Stop ordering allocations from a queue"},
-              {"resume", "Order from a queue again; clear its failures"},
+             {std::pair{"pause", "Stop ordering allocations for a queue"},
+              {"resume", "Order allocations for a queue again; clear its failure count"},
               {"remove", "Cancel a queue's allocations and delete the queue"},
-              {"dry-run", "Print the sbatch command and script of an order"}}) {
+              {"dry-run", "Print the sbatch command and script for a queue's next allocation"}}) {
             sub(verb, what,
                 [this, name = std::string(verb)] { return run_alloc_steer(context_, name, word_); })
                 ->add_option("QUEUE", word_)

@@ -149,11 +149,12 @@ Finding check_walls(const Context& context) {
         weak |= wall == "marks";
         walls += (walls.empty() ? "" : ", ") + field_text(node, "node") + ": " + wall;
     }
-    if (walls.empty()) return {"wall", true, "no worker reports its isolation (wall)", ""};
+    if (walls.empty()) return {"wall", true, "no worker reports how it isolates jobs (wall)", ""};
     return {"wall", true, walls,
-            weak ? "give roll-worker a cgroup v2 of its own (systemd: Delegate=yes). With `marks`, "
-                   "a process that cleared ROLL_* from its environment survives if roll-worker and "
-                   "its guard are killed together"
+            weak ? "give roll-worker a cgroup v2 of its own (systemd: Delegate=yes). With `marks` "
+                   "(environment variables), a process that removed ROLL_* from its environment "
+                   "survives if roll-worker and the process that supervises the job (guard) are "
+                   "killed together"
                  : ""};
 }
 

@@ -97,8 +97,9 @@ Result<int> run_keys_add(const Context& context, const KeysOptions& options) {
                     {"replaced", replaced}});
     } else {
         if (replaced) say(fmt::format("the earlier key of {} is revoked", file));
-        print(fmt::format("{} may connect; give {} to its holder as --dir or ROLL_DIR\n", file,
-                          bundle.root().string()));
+        print(fmt::format(
+            "{} may connect; give the directory {} to the key's holder for --dir or ROLL_DIR\n",
+            file, bundle.root().string()));
         if (!options.worker) say(trust_text(options.name));
     }
     return 0;

@@ -82,8 +82,8 @@ bool StateDirectory::is_key_holders() const {
 Result<void> StateDirectory::check_own() const {
     if (!is_key_holders()) return {};
     return fail(ErrorCode::Refused,
-                root_.string() + " contains a key for the rolld of " +
-                    "another directory; starting a rolld here would overwrite it",
+                root_.string() + " contains the key of a rolld that runs " +
+                    "from another state directory; a rolld started here would overwrite that key",
                 "use --dir DIR or set ROLL_DIR to start your own rolld in another directory");
 }
 

@@ -51,7 +51,7 @@ class FirstHour(RollTest):
             refused = subprocess.run([os.path.join(BIN, program[0]), *program[1:]], env=as_bob, timeout=60,
                                      capture_output=True, text=True, check=False)
             self.assertEqual(refused.returncode, 4, refused.stderr)
-            self.assertIn('would overwrite it', refused.stderr)
+            self.assertIn('would overwrite that key', refused.stderr)
         self.assertEqual(self.read(bundle, 'keys', 'server.pub'), before)
         self.assertEqual(sorted(os.listdir(os.path.join(bundle, 'keys'))),
                          ['authorized', 'client.key', 'client.pub', 'server.pub'])
