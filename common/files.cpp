@@ -241,8 +241,9 @@ Result<void> check_mapped_reads() {
     const std::lock_guard lock(files.mutex);
     if (!files.failed) return {};
     ROLL_TRY_VOID(check_size(*files.failed));
-    return fail(ErrorCode::Failed, "cannot read " + files.failed->path.string() +
-                                       ": its disk failed, or it was shortened for a while");
+    return fail(ErrorCode::Failed,
+                "cannot read " + files.failed->path.string() +
+                    ": its disk failed, or another program truncated the file while Roll read it");
 }
 
 Result<void> check_mapped_files() {

@@ -60,8 +60,9 @@ Result<std::string> encode_beacon(const Beacon& beacon) {
     if (beacon.patience_ms > 0) json["patience_ms"] = beacon.patience_ms;
     std::string record = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (record.size() > kTextBytes)
-        return fail(ErrorCode::InvalidArgument, "host and endpoint are too long for a beacon of " +
-                                                    std::to_string(kBeaconRecordBytes) + " bytes");
+        return fail(ErrorCode::InvalidArgument,
+                    "host and endpoint are too long for the record of the beacon file, which has " +
+                        std::to_string(kBeaconRecordBytes) + " bytes");
     record.resize(kTextBytes, ' ');
     record += to_hex(hash64(std::string_view(record)));
     record += '\n';
@@ -70,10 +71,11 @@ Result<std::string> encode_beacon(const Beacon& beacon) {
 
 Result<Beacon> decode_beacon(std::string_view record) {
     if (record.size() != kBeaconRecordBytes || record.back() != '\n')
-        return fail(ErrorCode::Corrupt, "beacon record is incomplete");
+        return fail(ErrorCode::Corrupt, "the record of the beacon file is incomplete");
     const std::string_view text = record.substr(0, kTextBytes);
     if (record.substr(kTextBytes, kChecksumBytes) != to_hex(hash64(text)))
-        return fail(ErrorCode::Corrupt, "beacon record is torn: its checksum does not match");
+        return fail(ErrorCode::Corrupt,
+                    "the record of the beacon file is damaged: its checksum does not match");
     ROLL_TRY(const Json json, parse_json(text));
     JsonReader r(json, "beacon");
     Beacon beacon;
@@ -98,7 +100,7 @@ Result<Beacon> newest_beacon(std::string_view file) {
                            std::tie(beacon->incarnation, beacon->counter))
             newest = *std::move(beacon);
     }
-    if (!newest) return fail(ErrorCode::Corrupt, "beacon has no readable record");
+    if (!newest) return fail(ErrorCode::Corrupt, "the beacon file has no readable record");
     return *std::move(newest);
 }
 
@@ -110,7 +112,8 @@ Result<void> write_beacon(const std::filesystem::path& path, const Beacon& beaco
     const ssize_t written = ::pwrite(file.get(), record.data(), record.size(), offset);
     if (written < 0) return fail_errno("cannot write", path);
     if (static_cast<std::size_t>(written) != record.size())
-        return fail(ErrorCode::Failed, "cannot write a whole record of beacon " + path.string());
+        return fail(ErrorCode::Failed,
+                    "cannot write a whole record to the beacon file " + path.string());
     if (::fsync(file.get()) != 0) return fail_errno("cannot sync", path);
     return {};
 }

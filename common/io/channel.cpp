@@ -74,8 +74,8 @@ class LocalChannel final : public Channel {
         if (!stream_.closed()) return std::nullopt;
         if (!connect_unix(path_)) return no_daemon(path_);
         return Error{ErrorCode::Unavailable,
-                     "rolld closed the connection before it answered: it restarted, or it has "
-                     "reached its --max-connections",
+                     "rolld closed the connection without an answer: rolld restarted, or as many "
+                     "clients as its --max-connections allows are connected",
                      "try again; a job submitted again with the same --key is queued only once"};
     }
 

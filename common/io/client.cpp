@@ -63,7 +63,7 @@ tl::unexpected<Error> Client::silent(std::chrono::milliseconds timeout) const {
     return fail(ErrorCode::Unavailable,
                 "rolld on " + endpoint_ + " did not answer within " +
                     std::to_string(timeout.count()) +
-                    " ms: it is busy, or this key is not authorized",
+                    " ms: rolld is busy, or this key is not authorized",
                 "check rolld.log; authorized keys are in keys/authorized");
 }
 

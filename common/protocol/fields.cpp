@@ -12,7 +12,7 @@ Result<Json> parse_frame(std::string_view frame, const char* what) {
     if (version < kOldestVersion || version > kVersion)
         return fail(ErrorCode::Refused,
                     std::string(what) + ": the peer speaks version " + std::to_string(version) +
-                        " of the protocol, this program speaks versions " +
+                        " of the protocol, but this program speaks only versions " +
                         std::to_string(kOldestVersion) + " to " + std::to_string(kVersion),
                     "install the same release of Roll on both sides");
     return json;

@@ -153,7 +153,7 @@ std::vector<Problem> check_secrets(const Json& document) {
     for (const Json& name : document.value("secrets", Json::array())) {
         if (env.contains(name.get<std::string>()))
             problems.push_back({"env." + name.get<std::string>(),
-                                "is also in `secrets`; remove it from one of them"});
+                                "is also in `secrets`; remove it from `env` or from `secrets`"});
     }
     return problems;
 }

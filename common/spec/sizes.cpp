@@ -135,8 +135,9 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
         const std::int64_t falling = number(optimizer, "/wsd_decay_steps").value_or(0);
         if (falling < 1 || falling > most)
             refuse("wsd_decay_steps", falling,
-                   fmt::format("1 to {}, the steps of {} {} after the warm-up, with schedule wsd",
-                               most, horizon_name, *horizon));
+                   fmt::format(
+                       "1 to {} with schedule wsd, the number of steps of {} {} after the warm-up",
+                       most, horizon_name, *horizon));
     }
     const auto end = real(optimizer, "/weight_decay_end");
     const bool moves = optimizer.value("weight_decay_schedule", Json("constant")) != "constant";
@@ -212,7 +213,9 @@ void check_valid_sets(const Json& document, std::vector<Problem>& problems) {
         fractions += set.is_number();
     }
     if (fractions > 1)
-        problems.push_back({"data.valid", "has more than one fraction of the training files"});
+        problems.push_back(
+            {"data.valid",
+             "gives more than one set as a fraction of the training files; allowed: at most one"});
     const Json train = document.value("train", Json());
     for (const char* key : {"valid_every_of", "valid_tokens_of"}) {
         const Json of = train.is_object() ? train.value(key, Json()) : Json();

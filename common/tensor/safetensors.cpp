@@ -108,7 +108,7 @@ Result<void> place_entries(SafetensorsHeader& header, std::int64_t data_begin) {
     for (SafetensorsEntry& entry : header.entries) {
         const std::string& name = entry.info.name;
         if (entry.begin != next || entry.end < entry.begin)
-            return corrupt("tensor \"" + name + "\" does not start where the one before it ends");
+            return corrupt("tensor \"" + name + "\" does not start where the previous tensor ends");
         ROLL_TRY(const std::int64_t bytes, byte_count(entry.info.dtype, entry.info.shape));
         if (entry.end - entry.begin != bytes)
             return corrupt("tensor \"" + name + "\" needs " + std::to_string(bytes) +

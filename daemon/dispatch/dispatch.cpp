@@ -32,7 +32,9 @@ Result<std::string> document_of(const core::Job& job) {
     if (job.spec.variants.empty()) return job.spec.document;
     ROLL_TRY(const Json document, spec::read_document(job.spec.document));
     if (!spec::has_variants(document, job.spec.variants.size()))
-        return fail(ErrorCode::InvalidArgument, "the job's document lacks its variants");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "the job's document does not contain the variants that the job's resources list");
     return spec::with_variant(document, job.attempt->variant).dump();
 }
 

@@ -53,7 +53,8 @@ TEST_F(ParseJob, SecretsAreNamesThatEnvDoesNotHave) {
     job["secrets"] = {"TOKEN", "OTHER"};
     EXPECT_EQ(parse(job).spec.secrets, (std::vector<std::string>{"TOKEN", "OTHER"}));
     job["env"] = {{"TOKEN", "v"}};
-    EXPECT_EQ(problems(job), "env.TOKEN is also in `secrets`; remove it from one of them\n");
+    EXPECT_EQ(problems(job),
+              "env.TOKEN is also in `secrets`; remove it from `env` or from `secrets`\n");
     job.erase("env");
     job["secrets"] = {"NO-NAME"};
     EXPECT_NE(problems(job).find("secrets[0]"), std::string::npos) << problems(job);
@@ -234,8 +235,8 @@ TEST_F(ParseJob, RefusesSizesThatCannotWork) {
          "train.optimizer.warmup_steps is 6; allowed: at most decay_steps 5\n"},
         {"/train/optimizer",
          {{"schedule", "wsd"}, {"warmup_steps", 4}, {"wsd_decay_steps", 7}},
-         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6, the steps of train.steps 10 after "
-         "the warm-up, with schedule wsd\n"},
+         "train.optimizer.wsd_decay_steps is 7; allowed: 1 to 6 with schedule wsd, the number of "
+         "steps of train.steps 10 after the warm-up\n"},
         {"/train/early_stop",
          {{"patience", 3}},
          "train.early_stop.patience is 3, but train.valid_every is 0, so nothing is validated "
@@ -463,7 +464,8 @@ TEST_F(ParseJob, ValidationSetsHaveNames) {
                   "/none.txt, which does not exist\n"
                   "data.valid.a b is not a valid name of a set; allowed: 1 to 64 letters, digits, "
                   "dots, dashes and underscores\n"
-                  "data.valid has more than one fraction of the training files\n");
+                  "data.valid gives more than one set as a fraction of the training files; "
+                  "allowed: at most one\n");
     json["data"]["valid"] = true;
     EXPECT_EQ(problems(json).substr(0, 28), "data.valid is true; allowed:");
 }

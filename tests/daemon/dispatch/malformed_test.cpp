@@ -153,7 +153,8 @@ TEST(Malformed, ADocumentThatRolldRelysOnIsRefusedInOneSentence) {
     EXPECT_EQ(refusal(std::string(91, '[')),
               "the job's document: JSON nests deeper than 90 levels");
     spec.variants = {spec.resources};
-    EXPECT_EQ(refusal("{}"), "the variants in the job's document and in its resources differ");
+    EXPECT_EQ(refusal("{}"),
+              "the job's document does not contain the variants that the job's resources list");
 }
 
 // A ledger that holds such a job comes up, and the job ends for what is wrong with it.
@@ -165,7 +166,8 @@ TEST(Malformed, AnAttemptWithoutItsVariantsIsRefusedByTheWorker) {
     spec.document = "{}";
     desk.submit(spec);
     const auto all = orders(desk.state, core::actions(desk.state), "c");
-    EXPECT_EQ(all.begin()->second.start.at(0).refused, "the job's document lacks its variants");
+    EXPECT_EQ(all.begin()->second.start.at(0).refused,
+              "the job's document does not contain the variants that the job's resources list");
 }
 
 }  // namespace
