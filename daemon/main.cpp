@@ -217,7 +217,7 @@ Result<void> check(const io::StateDirectory& directory) {
 
 Result<void> back_up(const io::StateDirectory& directory, const std::string& target) {
     ROLL_TRY(const std::int64_t newest, ledger::back_up(directory.root(), target));
-    fmt::print("wrote {}: all events up to {}\n", target, newest);
+    fmt::print("wrote {}: all events up to event {}\n", target, newest);
     return {};
 }
 
@@ -228,7 +228,7 @@ Result<void> restore(const io::StateDirectory& directory, const Options& options
     ROLL_TRY(const ledger::Restored restored,
              ledger::restore(backup, directory.root(), beacon ? beacon->incarnation + 1 : 0,
                              wall_clock_now()));
-    fmt::print("{}: {}; the next job is {}; the previous ledger is in {}\n",
+    fmt::print("{}: {}; the id of the next job is {}; the previous ledger is in {}\n",
                directory.ledger().string(),
                backup.empty() ? "empty" : fmt::format("restored up to event {}", restored.newest),
                restored.next_job, restored.before.string());
@@ -331,7 +331,7 @@ Result<void> serve(const Options& options) {
             auto policy = server::find_config(options.config, directory.root());
             if (policy) {
                 server->set_policy(*std::move(policy));
-                spdlog::info("read the configuration again");
+                spdlog::info("the configuration was read again and is now in effect");
             } else {
                 spdlog::warn("keeping the previous configuration: {}", policy.error().message);
             }
@@ -368,15 +368,18 @@ int run(int argc, char** argv) {
     app.add_flag("--check-config", options.check_config,
                  "Check the configuration, print its problems, and exit");
     app.add_flag("--no-beacon", options.no_beacon,
-                 "Write no beacon file, for clusters without a shared volume");
-    app.add_flag("--take-over", options.take_over,
-                 "Serve although another rolld wrote the beacon; only if that rolld is dead");
+                 "Write no beacon file (heartbeat of rolld on a shared volume), for clusters "
+                 "without a shared volume");
+    app.add_flag(
+        "--take-over", options.take_over,
+        "Serve although another rolld wrote the beacon file; use only if that rolld is dead");
     app.add_option("--stillness", options.stillness,
                    "Take over from another rolld only if its beacon file does not change for this "
                    "many seconds [16]")
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--volume-patience", options.volume_patience,
-                   "End if the beacon cannot be read for this many seconds [never]")
+    app.add_option(
+           "--volume-patience", options.volume_patience,
+           "End if rolld cannot read its beacon file (heartbeat) for this many seconds [never]")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--rate-limit", options.rate_limit,
                    "Requests per second that each user may send, in bursts of up to four times as "
@@ -396,7 +399,7 @@ int run(int argc, char** argv) {
     app.add_option("--shared", options.shared,
                    "Directory on a volume that all nodes share, for the keys and the endpoint of "
                    "pilots [--dir]");
-    app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue")
+    app.add_option("--slurm-poll", options.slurm_poll, "Seconds between two squeue calls")
         ->check(CLI::Range(0.2, 3600.0));
     app.add_option("--log-level", options.log_level, "debug, info, warn or error")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

@@ -51,7 +51,7 @@ void lose_workers(const State& s, AllocationId allocation, const std::string& re
 }
 
 void add_end(const State& s, const AllocationEnded& end, Events& events) {
-    lose_workers(s, end.allocation, "its allocation has ended", end.at, events);
+    lose_workers(s, end.allocation, "the worker's allocation has ended", end.at, events);
     events.push_back(end);
 }
 
@@ -217,7 +217,7 @@ Result<Events> on(const State& s, const OrderSeen& in, Time now) {
             events.push_back(AllocationGranted{in.allocation, std::min(begin, now), end});
     }
     if (in.phase == SlurmPhase::Pending && granted && !is_heard(s, in.allocation)) {
-        lose_workers(s, in.allocation, "Slurm has requeued its allocation", now, events);
+        lose_workers(s, in.allocation, "Slurm has requeued the worker's allocation", now, events);
         events.push_back(AllocationReturned{in.allocation});
     }
     if (in.phase == SlurmPhase::Ended && !is_heard(s, in.allocation))

@@ -77,7 +77,8 @@ Result<std::string> admit(const State& s, const Submit& in, int count) {
                     "ask an administrator to add you to `users` of this account in rolld.yaml");
     if (const auto excess = too_many_jobs(s, {account, in.user}, count)) {
         return fail(ErrorCode::Refused, excess->why,
-                    "wait for some to end, cancel some, or have " + excess->setting + " raised");
+                    "wait until some jobs end, cancel some jobs, or have an administrator raise " +
+                        excess->setting + " in rolld.yaml");
     }
     return account;
 }
@@ -149,7 +150,8 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     if (spec.account.empty()) spec.account = job.spec.account;
     if (job.spec == spec) return Events{};
     return fail(ErrorCode::Refused,
-                "the key " + in.key + " was used for another job, " + std::to_string(id.value),
+                "the key " + in.key + " was already used for a different job: job " +
+                    std::to_string(id.value),
                 "rollctl show " + std::to_string(id.value));
 }
 
@@ -158,8 +160,9 @@ Result<void> check_into(const State& s, const Submit& in) {
     const spec::JobSpec& spec = in.spec;
     const bool plain = spec.after.empty() && spec.then.empty() && !spec.array && spec.cron.empty();
     if (spec.open && (spec.into || !plain))
-        return fail(ErrorCode::InvalidArgument,
-                    "an open job cannot have `into`, `after`, `array`, `cron` or `then`");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "a job group (`rollctl open`) cannot have `into`, `after`, `array`, `cron` or `then`");
     if (!spec.into) return {};
     if (!spec.cron.empty())
         return fail(ErrorCode::InvalidArgument, "`cron` and `into` cannot be combined");
@@ -171,9 +174,9 @@ Result<void> check_into(const State& s, const Submit& in) {
                     "job " + number + " is " + job->user + "'s, not " + in.user + "'s");
     if (!job->spec.open || job->closed || is_over(job->phase))
         return fail(ErrorCode::Refused,
-                    "job " + number + (job->spec.open ? " is closed" : " is not an open job") +
+                    "job " + number + (job->spec.open ? " is closed" : " is not a job group") +
                         ": no job can be added to it",
-                    "to create an open job: rollctl open NAME");
+                    "to create a job group: rollctl open NAME");
     return {};
 }
 
@@ -184,8 +187,8 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
     const std::string number = std::to_string(into->value);
     return fail(ErrorCode::Refused,
                 "job " + number +
-                    " cannot get this job: it ends only after all jobs in it, but this job waits "
-                    "(`after`) for job " +
+                    " cannot contain this job: the job group ends only after all its jobs, but "
+                    "this job waits (`after`) for job " +
                     number,
                 "submit the job without `into` or without `after`");
 }
@@ -255,7 +258,7 @@ Result<Events> on(const State& s, const Close& in, Time) {
     if (job == nullptr) return no_such_job(in.job);
     const std::string number = std::to_string(in.job.value);
     if (!job->spec.open)
-        return fail(ErrorCode::Refused, "job " + number + " is not an open job",
+        return fail(ErrorCode::Refused, "job " + number + " is not a job group",
                     "rollctl show " + number);
     if (job->closed || is_over(job->phase)) return Events{};
     return Events{JobClosed{in.job, in.by}};
@@ -294,7 +297,7 @@ std::string cannot_save(const Job& job) {
         return "is already stopping and saves a checkpoint as it stops";
     const auto has_ended = [](const Place& place) { return place.ended && !place.spare; };
     if (std::ranges::any_of(job.attempt->places, has_ended))
-        return "is ending: some of its nodes have ended already";
+        return "is ending: its processes on some nodes have already ended";
     return {};
 }
 
@@ -343,13 +346,13 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     if (known) {
         const auto found = std::ranges::find(*known, in.session);
         if (found != known->end() && found + 1 != known->end())
-            return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
+            return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
     }
     if (s.index.by_session.contains(in.session)) return Events{};
     // Refuse a delayed hello of a process that has already been replaced.
     const auto* newest = find(s.generations, in.node);
     if (newest && in.generation > 0 && in.generation < *newest)
-        return fail(ErrorCode::Refused, "a newer roll-worker has taken over " + in.node);
+        return fail(ErrorCode::Refused, "a newer roll-worker already runs as node " + in.node);
     Events events;
     if (in.pilot) {
         ROLL_TRY(events, welcome_pilot(s, *in.pilot, now));

@@ -92,7 +92,8 @@ std::optional<Excess> over(const std::string& who, const std::string& path, cons
         return excess;
     if (!quota.gpu_hours || wanted.gpus_per_node == 0) return std::nullopt;
     if (wanted.time.count() == 0)
-        return Excess{"quota", who + " has a limit of GPU-hours, and the job has no resources.time",
+        return Excess{"quota",
+                      who + " has a limit of GPU-hours, but the job does not set resources.time",
                       "", "set resources.time and submit the job again"};
     constexpr std::int64_t kHour = 3'600'000;
     const std::int64_t more = gpu_ms(wanted, wanted.time);
@@ -114,7 +115,9 @@ std::optional<Excess> Limits::excess(const Job& job, const spec::Resources& want
         const auto running = arrays_.find(job.array);
         const int count = running == arrays_.end() ? 0 : running->second;
         if (count >= job.spec.array->limit)
-            return Excess{"array", std::to_string(count) + " jobs of its array run, as many as may",
+            return Excess{"array",
+                          std::to_string(count) +
+                              " jobs of the job's array are running, which is the array's limit",
                           ""};
     }
     const spec::Policy& policy = state_.policy;

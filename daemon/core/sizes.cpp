@@ -33,7 +33,8 @@ Result<void> check_shape(const spec::Resources& wanted) {
                     "resources: a job needs at least one slot or GPU on each node");
     const bool part = wanted.gpu_percent >= 1 && wanted.gpu_percent < 100;
     if (!(part ? wanted.gpus_per_node == 1 : wanted.gpu_percent == 100))
-        return fail(ErrorCode::InvalidArgument, "resources: only a single GPU can be shared");
+        return fail(ErrorCode::InvalidArgument,
+                    "resources: a fraction of a GPU is allowed only with one GPU per node");
     if (wanted.segment > 1 && wanted.nodes % wanted.segment != 0)
         return fail(ErrorCode::InvalidArgument, "resources: segment must divide nodes");
     return {};

@@ -100,12 +100,15 @@ bool Authenticator::allows(const std::string& key, const std::string& address) {
     const Role role = who(key).role;
     if (role == Role::None) return false;
     if (connections_.open() > connections_max_ && role != Role::Worker) {
-        spdlog::warn("a client was turned away: {} are connected", connections_max_);
+        spdlog::warn("refused a client: {} clients are already connected", connections_max_);
         return false;
     }
     const auto uid = uid_of(address);
     if (!uid || *uid == ::geteuid() || *uid == 0) return true;
-    spdlog::warn("a process of user {} has a key of this rolld, and was turned away", *uid);
+    spdlog::warn(
+        "refused a process of user {}: it has a key of this rolld, but on this socket only rolld's "
+        "own user and root may connect",
+        *uid);
     return false;
 }
 

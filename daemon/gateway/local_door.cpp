@@ -31,7 +31,9 @@ constexpr auto kPauseAfterTrouble = std::chrono::milliseconds(100);
 bool is_welcome(int socket) {
     const auto uid = io::peer_uid(socket);
     if (uid && (*uid == ::geteuid() || *uid == 0)) return true;
-    spdlog::warn("a process of user {} was turned away", uid ? std::to_string(*uid) : "unknown");
+    spdlog::warn(
+        "refused a process of user {}: on this socket only rolld's own user and root may connect",
+        uid ? std::to_string(*uid) : "unknown");
     return false;
 }
 
@@ -72,7 +74,7 @@ io::Task<void> LocalDoor::accept() {
         }
         if (!is_welcome(socket.native_handle())) continue;
         if (connections_.size() >= connections_max_) {
-            spdlog::warn("a client was turned away: {} are connected", connections_max_);
+            spdlog::warn("refused a client: {} clients are already connected", connections_max_);
             continue;
         }
         socket.non_blocking(true, error);

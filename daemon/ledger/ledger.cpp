@@ -185,8 +185,9 @@ Result<core::State> Ledger::Impl::fold(core::State state, std::int64_t since) co
         // The column is outside the hash chain, but must match the event, which is in the chain.
         const JobId filed{static_cast<std::uint64_t>(sqlite3_column_int64(all.get(), 4))};
         if (job_of(*event).value_or(JobId{}) != filed)
-            return damaged(path,
-                           fmt::format("event {} is filed under job {}", row.seq, filed.value));
+            return damaged(
+                path, fmt::format("event {} is stored under job {}, but belongs to another job",
+                                  row.seq, filed.value));
         core::apply(state, *event);
     }
 }

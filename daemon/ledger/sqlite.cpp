@@ -12,7 +12,8 @@ Error sqlite_error(sqlite3* database, int code) {
                       ((code & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT));
     if (full) {
         return {ErrorCode::Refused, "the volume of " + name + " is full",
-                "free some space; running jobs go on and the queue works again by itself"};
+                "free some space on that volume; running jobs continue, and the queue then works "
+                "again by itself"};
     }
     const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     return {damaged ? ErrorCode::Corrupt : ErrorCode::Failed,

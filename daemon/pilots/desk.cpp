@@ -198,7 +198,8 @@ std::vector<core::Input> Desk::withdraw(const core::State& state) const {
     std::vector<core::Input> inputs;
     for (const auto& [id, a] : state.allocations) {
         if (a.releasing && a.phase == core::AllocationPhase::Ordered && !was_sent(state, id))
-            inputs.push_back(core::OrderAnswered{id, false, "", "withdrawn before it was sent"});
+            inputs.push_back(core::OrderAnswered{
+                id, false, "", "rolld withdrew the request before it was sent to Slurm"});
     }
     return inputs;
 }

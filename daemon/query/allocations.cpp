@@ -133,8 +133,8 @@ std::optional<Hold> too_wide(const core::State& state, const std::string& name,
     const int most = core::most_alive(queue, alive) * queue.spec.nodes;
     return Hold{
         "allocation",
-        fmt::format("allocation queue {} provides at most {} node{} at once ({}); the job "
-                    "needs {} from it",
+        fmt::format("allocation queue {} provides at most {} node{} at once ({}); the job needs {} "
+                    "from this queue",
                     name, most, most == 1 ? "" : "s", fmt::join(limits, "; "), missing),
         fmt::format("add a queue with higher limits (rollctl alloc add), or resubmit with {}",
                     missing > 1 ? "fewer nodes" : "fewer GPUs or less time")};
@@ -153,8 +153,8 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
             fmt::format("allocation queue {} waits until {} before it asks Slurm again; its last "
                         "request failed: {}",
                         name, to_iso8601(queue.not_before), queue.reason),
-            fmt::format("it then asks again by itself; to ask at once: rollctl alloc resume {0}; "
-                        "to change the queue: rollctl alloc remove {0}, then alloc add",
+            fmt::format("rolld then asks Slurm again by itself; to ask at once: rollctl alloc "
+                        "resume {0}; to change the queue: rollctl alloc remove {0}, then alloc add",
                         name));
     if (queue.spec.min_percent > 0 && alive < core::most_alive(queue, alive))
         return hold(fmt::format("allocation queue {} orders only allocations that jobs fill to at "
@@ -163,9 +163,9 @@ Hold queue_hold(const std::string& name, const core::AllocationQueue& queue, int
                     fmt::format("submit more jobs, or rollctl alloc remove {0} and add it with a "
                                 "lower --min-utilization",
                                 name));
-    return hold(
-        fmt::format("allocation queue {} is at its limits", name),
-        "the queue orders by itself once its limits allow it; to watch: rollctl alloc list");
+    return hold(fmt::format("allocation queue {} is at its limits", name),
+                "rolld orders allocations again by itself once the queue's limits allow more; to "
+                "watch: rollctl alloc list");
 }
 
 }  // namespace

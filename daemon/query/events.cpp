@@ -97,9 +97,10 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "job_requeued") return "returned to the queue";
     if (kind == "policy_set") return "rolld.yaml was read again and has changed";
     if (kind == "secrets_known")
-        return fmt::format("secrets were set or removed: {} are stored", body.at("names").size());
+        return fmt::format("secrets were set or removed; number of stored secrets: {}",
+                           body.at("names").size());
     if (kind == "use_carried")
-        return "use of " + text_of(body, "user") + ", including jobs that are forgotten";
+        return "use of " + text_of(body, "user") + ", including jobs that rolld no longer stores";
     if (kind == "job_due") return "is due";
     if (kind == "job_begin_changed") return "begin time changed" + by_whom(body);
     if (kind == "job_ended")
@@ -118,11 +119,11 @@ std::string describe(const std::string& kind, const Json& body) {
         return text_of(body, "quiet") == "true" ? "worker is silent" : "worker is reachable again";
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
-                   ? "jobs are started again" + by_whom(body)
-                   : "stopped" + by_whom(body) + ", no job is started: " + text_of(body, "why");
+                   ? "starting of jobs was allowed again" + by_whom(body)
+                   : "starting of jobs was stopped" + by_whom(body) + ": " + text_of(body, "why");
     if (kind == "adopting_set")
-        return text_of(body, "adopting") == "true" ? "took over: starts no jobs for 35 s"
-                                                   : "starts jobs again";
+        return text_of(body, "adopting") == "true" ? "rolld took over: it starts no jobs for 35 s"
+                                                   : "rolld starts jobs again";
     if (kind == "clock_stepped")
         return fmt::format("the system's clock was set by {} ms", text_of(body, "by_ms"));
     if (kind == "worker_lost") return with_reason("worker lost", body);

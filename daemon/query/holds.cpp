@@ -91,7 +91,7 @@ class Finder {
         const auto inside = state_.index.inside.find(id_);
         const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
         if (job_.closed)
-            return add("open", fmt::format("closed: {} of its jobs have not ended", left),
+            return add("open", fmt::format("closed job group: {} of its jobs have not ended", left),
                        "the group ends by itself when they have ended");
         add("open", fmt::format("open job group: {} of its jobs have not ended", left),
             fmt::format("rollctl submit --into {} adds a job; after rollctl close {} the group "
@@ -111,9 +111,9 @@ class Finder {
                 continue;
             }
             add("after", "waits for " + condition_text(after),
-                fmt::format(
-                    "the job starts by itself when job {} ends that way; to watch: rollctl show {}",
-                    after.job.value, after.job.value));
+                fmt::format("the job starts by itself when job {} ends as required; to watch: "
+                            "rollctl show {}",
+                            after.job.value, after.job.value));
         }
     }
 
@@ -124,8 +124,8 @@ class Finder {
         add("after",
             fmt::format("waits for {}: {} of the {} jobs of that array have not ended",
                         condition_text(after), core::all_of(state_.index, after)->left, count),
-            fmt::format("the job starts by itself when all of them end that way; to watch: rollctl "
-                        "jobs {}-{}",
+            fmt::format("the job starts by itself when all jobs of the array end as required; to "
+                        "watch: rollctl jobs {}-{}",
                         after.job.value, last));
     }
 
@@ -142,9 +142,9 @@ class Finder {
                 fmt::format("rollctl update {} begin=now", id_.value));
         else
             add("retry", "backs off until " + to_iso8601(job_.not_before) + last_end(),
-                fmt::format(
-                    "the job starts by itself then; to start it now: rollctl update {} begin=now",
-                    id_.value));
+                fmt::format("the job starts by itself at that time; to start the job now: rollctl "
+                            "update {} begin=now",
+                            id_.value));
     }
 
     // Returns ", after attempt 2: its worker was lost", or empty if no attempt has ended.
@@ -170,9 +170,9 @@ class Finder {
         if (!excess) return;
         std::string remedy = excess->remedy;
         if (remedy.empty())
-            remedy = fmt::format(
-                "the job starts by itself when {}",
-                excess->rule == "array" ? "one of them ends" : "enough of them have ended");
+            remedy = fmt::format("the job starts by itself when {}",
+                                 excess->rule == "array" ? "one of these jobs ends"
+                                                         : "enough other jobs have ended");
         if (!excess->setting.empty())
             remedy +=
                 fmt::format(", or raise {} in rolld.yaml and send rolld a SIGHUP", excess->setting);
@@ -218,8 +218,8 @@ class Finder {
         const std::string need = need_text(wanted);
         if (core::find_places(wanted, core::all_room(state_, now_)).empty()) {
             return add("silent", "workers that the job needs are not reachable now",
-                       "the job starts by itself when they are reachable again; rollctl nodes "
-                       "shows since when they are not");
+                       "the job starts by itself when these workers are reachable again; rollctl "
+                       "nodes shows since when they have been unreachable");
         }
         const auto shunned = shunned_workers();
         const core::Room free = core::free_room(state_, now_);
@@ -227,13 +227,14 @@ class Finder {
             !core::find_places(wanted, shunned.empty() ? free : core::without(free, shunned))
                  .empty();
         if (has_room && reservation()) return;
-        const std::string others = shunned.empty() ? ""
-                                                   : fmt::format(", except {}, where it failed",
-                                                                 fmt::join(job_.avoid, ", "));
+        const std::string others =
+            shunned.empty()
+                ? ""
+                : fmt::format(", except on {}, where the job failed", fmt::join(job_.avoid, ", "));
         const std::string order = on_order(state_, wanted);
-        add("room", "waits for free slots: needs " + need + others,
+        add("room", "waits for free slots: the job needs " + need + others,
             fmt::format("the job starts when earlier jobs end{}; rollctl update {} priority=N "
-                        "moves it forward, rollctl jobs lists the others",
+                        "moves the job forward, rollctl jobs lists the others",
                         order.empty() ? "" : " or Slurm grants " + order + " (rollctl alloc list)",
                         id_.value));
     }
@@ -253,7 +254,7 @@ class Finder {
             fmt::format("rollctl update {} priority={} puts it ahead of that job{}", id_.value,
                         priority,
                         first->at ? "; the job can start at once if you shorten its resources.time "
-                                    "so that it ends 30 s before that time"
+                                    "so that the job ends 30 s before that start time"
                                   : ""));
         return true;
     }
@@ -281,25 +282,26 @@ class Finder {
                 ++fitting;
         }
         if (wanted.segment > 1 && fitting >= wanted.workers()) {
-            return add("segment",
-                       fmt::format("needs {}; no segments have that many connected nodes", need),
-                       "connect more nodes with roll-worker --segment NAME, or resubmit with a "
-                       "smaller resources.segment");
+            return add(
+                "segment",
+                fmt::format("the job needs {}; no segments have that many connected nodes", need),
+                "connect more nodes with roll-worker --segment NAME, or resubmit with a "
+                "smaller resources.segment");
         }
         if (!closed.empty() && fitting + std::ssize(closed) >= wanted.workers()) {
             const std::string last = closed.back();
             const auto count = closed.size();
             closed.resize(std::min(count, kNamesMax));
-            return add("room",
-                       fmt::format("needs {}; {} of the {} suitable workers are drained: "
-                                   "{}{}",
-                                   need, count, fitting + count, fmt::join(closed, ", "),
-                                   count > kNamesMax ? ", ..." : ""),
-                       "rollctl undrain " + last);
+            return add(
+                "room",
+                fmt::format("the job needs {}; {} of the {} suitable workers are drained: {}{}",
+                            need, count, fitting + count, fmt::join(closed, ", "),
+                            count > kNamesMax ? ", ..." : ""),
+                "rollctl undrain " + last);
         }
         add("room",
-            fmt::format("connected workers are too few or too small: needs {}; {} of {} workers "
-                        "are suitable",
+            fmt::format("connected workers are too few or too small: the job needs {}; {} of {} "
+                        "workers are suitable",
                         need, fitting, state_.workers.size()),
             "connect more or larger workers, or resubmit with smaller resources");
     }
@@ -324,10 +326,10 @@ static std::vector<Hold> unheard(const core::State& state, const core::Job& job)
         const std::string& node = worker->second.node;
         all.push_back(
             {"silent",
-             fmt::format("{} is not reachable: the job's processes there may run until it "
-                         "has been silent for 35 s",
+             fmt::format("node {} is not reachable: the job's processes there may run until the "
+                         "node has been silent for 35 s",
                          node),
-             fmt::format("the job continues if {0} reconnects by then, else it restarts; it "
+             fmt::format("the job continues if {0} reconnects by then, else the job restarts; it "
                          "restarts at once if roll-worker is restarted on {0}",
                          node)});
     }

@@ -22,15 +22,15 @@ std::string closed(const core::State& state, const core::Worker& worker) {
 std::string lack(const core::Worker& worker, const core::Free& free,
                  const spec::Resources& wanted) {
     if (std::ssize(free.slots) < wanted.slots_per_node)
-        return fmt::format("{} of {} slots are free, the job needs {}", free.slots.size(),
+        return fmt::format("{} of {} slots are free, but the job needs {}", free.slots.size(),
                            worker.slots, wanted.slots_per_node);
     const auto has = [&](int percent) { return percent >= wanted.gpu_percent; };
     const auto gpus = std::ranges::count_if(free.gpus, has);
     if (gpus < wanted.gpus_per_node)
-        return fmt::format("{} of {} GPUs have enough free, the job needs {}", gpus, worker.gpus,
-                           spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
+        return fmt::format("{} of {} GPUs have enough free capacity, but the job needs {}", gpus,
+                           worker.gpus, spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
     if (free.left && wanted.time > *free.left)
-        return fmt::format("its allocation ends in {} s, the job needs {} s",
+        return fmt::format("its allocation ends in {} s, but the job needs {} s",
                            std::chrono::ceil<std::chrono::seconds>(*free.left).count(),
                            wanted.time.count());
     return "could run a part of the job now";

@@ -21,7 +21,7 @@ Result<void> add_range(const core::State& state, std::uint64_t first, std::uint6
                        std::set<JobId>& ids, std::size_t& looks) {
     if (last < first)
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("the range {}-{} is empty: it goes from low to high, as in 3-9",
+                    fmt::format("the range {}-{} is empty; write the lower id first, as in 3-9",
                                 first, last));
     auto at = state.jobs.lower_bound(JobId{first});
     const bool any = at != state.jobs.end() && at->first <= JobId{last};
@@ -96,8 +96,7 @@ Result<std::vector<JobId>> select(const core::State& state, const std::string& s
         }
         if (looks > kLooksMax) {
             return fail(
-                ErrorCode::InvalidArgument,
-                "the words of the selector look at jobs more than 1,000,000 times",
+                ErrorCode::InvalidArgument, "the selector would look up more than 1,000,000 jobs",
                 "use fewer words in the selector; replace lists of ids by ranges such as 3-9");
         }
         ROLL_TRY_VOID(add(state, word, user, ids, looks));

@@ -84,7 +84,7 @@ Result<Store> Store::open(const std::filesystem::path& directory) {
     if (key && store.key_.size() != kKeyBytes)
         return damaged(directory, "cannot be opened: secrets.key is not a valid key");
     if (!sealed) return store;
-    if (!key) return damaged(directory, "cannot be opened: secrets.key is not there");
+    if (!key) return damaged(directory, "cannot be opened: secrets.key does not exist");
     ROLL_TRY(store.secrets_, store.unseal(*sealed));
     return store;
 }
@@ -101,8 +101,9 @@ Result<Store::Secrets> Store::unseal(const std::string& bytes) const {
         bytes_of(text), nullptr, nullptr, bytes_of(cipher), cipher.size(), bytes_of(kMagic),
         kMagic.size(), bytes_of(nonce), bytes_of(std::string_view(key_)));
     if (opened != 0)
-        return damaged(directory_,
-                       "cannot be opened: the file was changed, or secrets.key is not its key");
+        return damaged(
+            directory_,
+            "cannot be opened: the file was changed, or secrets.key belongs to another file");
     const Json list = Json::parse(text, nullptr, false);
     sodium_memzero(text.data(), text.size());
     Secrets secrets;

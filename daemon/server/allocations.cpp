@@ -23,7 +23,7 @@ Result<void> Server::claim_queue(const Client& client, const protocol::Request& 
         if (options_.endpoint.starts_with("ipc:"))
             return fail(ErrorCode::Refused,
                         "rolld listens on this machine only (" + options_.endpoint +
-                            "), and pilots run on others",
+                            "), but pilots run on other machines",
                         "rollctl down; rollctl up --endpoint tcp://0.0.0.0:7070");
         JsonReader r(request.args, request.op);
         const Json& json = r.raw("queue");

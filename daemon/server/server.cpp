@@ -246,7 +246,8 @@ void Server::turn() {
     const bool drained = drain();
     beacon_.look_again();
     if (beacon_.superseded())
-        return end({ErrorCode::Refused, "a newer rolld has taken over: the beacon shows it"});
+        return end(
+            {ErrorCode::Refused, "a newer rolld has taken over and has written the beacon file"});
     if (lost_volume()) return;
     if (drained) {
         for (core::Input& gone : sessions_.lost(engine_.state(), beacon_.published()))

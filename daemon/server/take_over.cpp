@@ -39,7 +39,9 @@ Result<void> claim(const ServerOptions& options, std::uint64_t incarnation) {
     std::this_thread::sleep_for(options.leases.claim_wait);
     ROLL_TRY(const io::Beacon seen, io::read_beacon(options.beacon));
     if (seen.nonce == own.nonce) return {};
-    return fail(ErrorCode::Refused, "another rolld has claimed the beacon: " + rolld_of(seen));
+    return fail(
+        ErrorCode::Refused,
+        "another rolld took over at the same time and wrote the beacon file: " + rolld_of(seen));
 }
 
 }  // namespace
@@ -77,15 +79,16 @@ Result<core::Started> claim_beacon(ServerOptions& options, const core::State& st
     const auto again = io::read_beacon(options.beacon);
     if (!again || *again != *seen) {
         return fail(ErrorCode::Refused,
-                    "another rolld serves this cluster and still writes its beacon: " +
+                    "another rolld serves this cluster and still writes its beacon file: " +
                         rolld_of(again ? *again : *seen),
                     "stop that rolld first");
     }
     if (!options.take_over && old) return too_old(state, *seen);
     if (!options.take_over && foreign) {
-        return fail(ErrorCode::Refused,
-                    "the beacon is of " + rolld_of(*seen) + ", and it is unchanged",
-                    "if that rolld is dead: rolld --take-over");
+        return fail(
+            ErrorCode::Refused,
+            "the beacon file was written by " + rolld_of(*seen) + ", which no longer updates it",
+            "if that rolld is dead: rolld --take-over");
     }
     const std::uint64_t incarnation = std::max(seen->incarnation, state.incarnation) + 1;
     ROLL_TRY_VOID(claim(options, incarnation));

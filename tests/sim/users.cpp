@@ -180,7 +180,7 @@ void World::submit(const std::string& key, const spec::JobSpec& spec) {
                                   ROLL_CHECK(reply.error().code == ErrorCode::Refused);
                                   const std::string& why = reply.error().message;
                                   ROLL_CHECK(full_ || why.find("jobs") != why.npos ||
-                                             why.find("cannot get this job") != why.npos ||
+                                             why.find("cannot contain this job") != why.npos ||
                                              (reign_ > 0 && why.find("'s, not ") != why.npos) ||
                                              why.ends_with("no job can be added to it"));
                                   return;

@@ -88,7 +88,7 @@ Events end_hopeless_jobs(const State& state, Time now) {
     for (const auto& [at, id] : state.index.deadlines) {
         if (at >= now) break;
         if (state.jobs.at(id).phase == JobPhase::Queued)
-            ends.cancel(id, "could not start in time for its deadline", kExitNeverRan);
+            ends.cancel(id, "the job could not start before its deadline", kExitNeverRan);
     }
     return ends.take();
 }

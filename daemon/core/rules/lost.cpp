@@ -9,7 +9,7 @@ Events end_lost_members(const State& state, Time) {
         for (const Place& place : job.attempt->places) {
             if (place.ended || state.workers.contains(place.worker)) continue;
             events.push_back(MemberEnded{
-                {id, job.attempt->token}, place.worker, Outcome::Infra, 1, "its worker was lost"});
+                {id, job.attempt->token}, place.worker, Outcome::Infra, 1, "the worker was lost"});
         }
     }
     return events;

@@ -73,7 +73,7 @@ TEST_F(AskedFor, IsRefusedOfAGangThatIsEnding) {
         desk.tell(MemberStarted{desk.worker_of(id, member), desk.attempt(id)});
     desk.tell(MemberExited{desk.worker_of(id), desk.attempt(id), Outcome::Done, 0, ""});
     EXPECT_EQ(desk.refusal(AskCheckpoint{id}).message,
-              "job 1 is ending: some of its nodes have ended already");
+              "job 1 is ending: its processes on some nodes have already ended");
 }
 
 }  // namespace

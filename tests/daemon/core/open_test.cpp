@@ -54,7 +54,7 @@ TEST_F(Open, FailsWhereOneOfItsJobsDidNotEndWell) {
     desk.tell(Close{group});
     desk.exit(good, Outcome::Done);
     EXPECT_EQ(phase(group), JobPhase::Failed);
-    EXPECT_EQ(desk.job(group).reason, "1 of its 2 jobs did not succeed");
+    EXPECT_EQ(desk.job(group).reason, "1 of the group's 2 jobs did not succeed");
 }
 
 TEST_F(Open, WhatComesAfterItWaitsForAllOfIt) {
@@ -103,14 +103,14 @@ TEST_F(Open, TakesNothingThatDoesNotBelong) {
     EXPECT_EQ(refused(spec, "bob").message, "job 1 is ann's, not bob's");
     const JobId plain = desk.submit(wants(1, 1));
     spec.into = plain;
-    EXPECT_EQ(refused(spec).message, "job 2 is not an open job: no job can be added to it");
+    EXPECT_EQ(refused(spec).message, "job 2 is not a job group: no job can be added to it");
     spec.into = JobId{99};
     EXPECT_EQ(refused(spec).code, ErrorCode::NotFound);
     put();
     desk.tell(Close{group});
     spec.into = group;
     EXPECT_EQ(refused(spec).message, "job 1 is closed: no job can be added to it");
-    EXPECT_EQ(desk.refusal(Close{plain}).message, "job 2 is not an open job");
+    EXPECT_EQ(desk.refusal(Close{plain}).message, "job 2 is not a job group");
     spec::JobSpec nested = wants(1, 1);
     nested.open = true;
     nested.into = group;
@@ -126,7 +126,8 @@ TEST_F(Open, TakesNothingThatWaitsForIt) {
     const JobId after = desk.submit(last);
     last.into = group;
     EXPECT_EQ(refused(last).message,
-              "job 1 cannot get this job: it ends only after all jobs in it, but this job waits "
+              "job 1 cannot contain this job: the job group ends only after all its jobs, but this "
+              "job waits "
               "(`after`) for job 1");
     last.after = {{spec::After::Condition::Any, after}};
     EXPECT_EQ(refused(last).code, ErrorCode::Refused) << "through another";

@@ -71,7 +71,7 @@ TEST_F(Shapes, APartOfMoreThanOneGpuIsRefused) {
     spec::JobSpec spec = part(50);
     spec.resources.gpus_per_node = 2;
     EXPECT_EQ(desk.refusal(Submit{"k", "ann", spec}).message,
-              "resources: only a single GPU can be shared");
+              "resources: a fraction of a GPU is allowed only with one GPU per node");
 }
 
 TEST_F(Shapes, TheFirstVariantThatFitsIsTaken) {

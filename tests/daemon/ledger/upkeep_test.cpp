@@ -174,7 +174,7 @@ TEST(Ledger, FindsAJobNumberThatWasChanged) {
     }
     const auto state = Ledger::open(folder.path)->load();
     ASSERT_FALSE(state);
-    EXPECT_NE(state.error().message.find("event 2 is filed under job 3"), std::string::npos);
+    EXPECT_NE(state.error().message.find("event 2 is stored under job 3"), std::string::npos);
 }
 
 TEST(Backup, IsTheLedgerAsItWasAndComesBack) {

@@ -63,17 +63,17 @@ TEST_F(Explain, AGangThatIsWiderThanAQueueEverGives) {
     limited = {.name = "gpu", .nodes = 2, .slots = 8, .time = 1h, .max_nodes = 5};
     EXPECT_EQ(told(limited, wants(5, 1).resources),
               "allocation queue gpu provides at most 4 nodes at once (--max-nodes 5); the job "
-              "needs 5 from it");
+              "needs 5 from this queue");
     limited = {.name = "gpu", .slots = 8, .gpus = 8, .time = 1h, .max_gpu_hours = 20};
     EXPECT_EQ(
         told(limited, wants(3, 1, 8).resources),
         "allocation queue gpu provides at most 2 nodes at once (--max-gpu-hours 20, of which 0 "
-        "are used); the job needs 3 from it");
+        "are used); the job needs 3 from this queue");
     limited.max_jobs = 2;
     limited.max_nodes = 1;
     EXPECT_EQ(told(limited, wants(3, 1, 8).resources),
               "allocation queue gpu provides at most 1 node at once (--max-jobs 2; --max-nodes 1; "
-              "--max-gpu-hours 20, of which 0 are used); the job needs 3 from it");
+              "--max-gpu-hours 20, of which 0 are used); the job needs 3 from this queue");
 }
 
 TEST_F(Explain, NeitherWhatIsOnOrderNorWhatBacksOffHelpsAGangThatIsTooWide) {

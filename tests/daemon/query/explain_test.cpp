@@ -88,7 +88,7 @@ struct Cases : Explain {
         spec.into = id;
         const JobId inside = desk.submit(spec);
         expect_told(id, "open");
-        EXPECT_EQ(only(id).why, "closed: 1 of its jobs have not ended");
+        EXPECT_EQ(only(id).why, "closed job group: 1 of its jobs have not ended");
         end(inside);
         EXPECT_EQ(desk.job(id).phase, JobPhase::Done);
     }
@@ -202,7 +202,7 @@ TEST_F(Explain, DrainedNodesAreToldAsDrainedNotAsTooSmall) {
         desk.tell(core::Drain{node, true});
     }
     EXPECT_EQ(only(desk.submit(spec)).why,
-              "needs 1 node with 1 slots and 0 GPUs each; 2 of the 2 suitable workers are "
+              "the job needs 1 node with 1 slots and 0 GPUs each; 2 of the 2 suitable workers are "
               "drained: m, n");
 }
 
@@ -248,7 +248,8 @@ TEST_F(Explain, ANodeWhereItFailedIsNoRoom) {
     const JobId busy = desk.submit(wants(1, 1));
     desk.exit(id, Outcome::App, 41, "it broke");
     desk.pass(1h);
-    EXPECT_NE(only(id).why.find("except n, where it failed"), std::string::npos) << only(id).why;
+    EXPECT_NE(only(id).why.find("except on n, where the job failed"), std::string::npos)
+        << only(id).why;
     EXPECT_EQ(only(id).nodes.front(),
               (std::pair<std::string, std::string>{"n", "the job failed there"}));
     end(busy);
@@ -299,7 +300,7 @@ TEST_F(Explain, GpuHoursAndAJobWithoutATime) {
     desk.tell(core::SetPolicy{policy});
     held = desk.submit(wants(1, 1, 2));
     EXPECT_EQ(only(held).why,
-              "user ann has a limit of GPU-hours, and the job has no resources.time");
+              "user ann has a limit of GPU-hours, but the job does not set resources.time");
     EXPECT_EQ(only(held).remedy, "set resources.time and submit the job again");
     carry_out(only(held).remedy);
     EXPECT_TRUE(runs(held));
@@ -385,7 +386,7 @@ TEST_F(Explain, ARunningJobNamesTheNodeWhoseSilenceIsWaitedFor) {
     ASSERT_TRUE(runs(id));
     EXPECT_TRUE(holds(desk.state, id, desk.now).empty());
     desk.tell(core::WorkerHeard{WorkerId{1}, false});
-    EXPECT_TRUE(only(id).why.starts_with("n is not reachable")) << only(id).why;
+    EXPECT_TRUE(only(id).why.starts_with("node n is not reachable")) << only(id).why;
     EXPECT_EQ(waiting(desk.state, id, desk.now), "");
 }
 

@@ -66,16 +66,16 @@ void Explain::change_queues(const std::string& remedy) {
 // "It starts by itself when ...": that comes to pass.
 void Explain::wait(const std::string& remedy) {
     const auto says = [&](const char* what) { return remedy.find(what) != remedy.npos; };
-    if (says("when job 1 ends that way") || says("when one of them ends")) {
+    if (says("when job 1 ends as required") || says("when one of these jobs ends")) {
         end(JobId{1});
     } else if (says("after 35 s")) {
         desk.tell(core::Adopted{});
     } else if (says("once Slurm grants the allocation") ||
                says("once these workers have connected")) {
         grant();
-    } else if (says("once its limits allow it")) {
+    } else if (says("once the queue's limits allow more")) {
         end(JobId{1});
-    } else if (says("when they are reachable again; rollctl nodes")) {
+    } else if (says("when these workers are reachable again; rollctl nodes")) {
         desk.tell(core::WorkerHeard{WorkerId{1}, true});
     } else {
         ADD_FAILURE() << "no command in: " << remedy;
