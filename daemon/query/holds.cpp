@@ -147,7 +147,7 @@ class Finder {
                             id_.value));
     }
 
-    // Returns ", after attempt 2: its worker was lost", or empty if no attempt has ended.
+    // Returns ", after attempt 2: the worker was lost", or empty if no attempt has ended.
     std::string last_end() const {
         if (job_.past.empty()) return {};
         const core::EndedAttempt& last = job_.past.back();

@@ -184,7 +184,7 @@ void AgentCore::start(const protocol::StartOrder& order, const protocol::Answer&
     if (bound.at(now) >= rules_.lease) return;
     if (ran_.contains(order.attempt))
         return refuse_to_start(order.attempt, "infra",
-                               "the attempt already ran here; rolld's ledger is older");
+                               "the attempt already ran here; rolld's ledger is outdated");
     if (!order.refused.empty()) return refuse_to_start(order.attempt, "infra", order.refused);
     bool free = true;
     for (auto& [key, attempt] : attempts_) {
@@ -227,7 +227,7 @@ void AgentCore::on_look(const Look& look, Instant now) {
     const bool was_broken = trust_.broken;
     const bool believed = trust_.on_look(look, heard_, rules_);
     if (!believed && !was_broken)
-        effects_.push_back(Note{"the beacon is older than rolld's answers and is not trusted"});
+        effects_.push_back(Note{"the beacon file is older than rolld's answers: not trusted"});
     if (believed && look.incarnation > incarnation_) echoed_ = 0;  // a new rolld, no answer yet
     if (believed) incarnation_ = std::max(incarnation_, look.incarnation);
     for (auto& [key, attempt] : attempts_) {

@@ -14,7 +14,9 @@ constexpr std::size_t kPageBytes = 4096;
 
 tl::unexpected<Error> no_page(const char* what) {
     return fail(ErrorCode::Failed,
-                std::string(what) + " of a leash: " + std::generic_category().message(errno));
+                std::string(what) +
+                    " of memory that roll-worker shares with the process that supervises a job: " +
+                    std::generic_category().message(errno));
 }
 
 }  // namespace
@@ -22,7 +24,7 @@ tl::unexpected<Error> no_page(const char* what) {
 Result<Leash> Leash::make() {
     io::Descriptor shared(::memfd_create("roll-leash", MFD_CLOEXEC));
     if (!shared || ::ftruncate(shared.get(), kPageBytes) != 0)
-        return no_page("cannot make the page");
+        return no_page("cannot create the page");
     return open(std::move(shared));
 }
 

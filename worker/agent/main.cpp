@@ -71,12 +71,15 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "Seconds between a request to stop and SIGKILL");
     app.add_option("--checkpoint-grace", flags.checkpoint_grace,
                    "Seconds between a request to stop with a checkpoint and SIGKILL");
-    app.add_option("--orphan-after", flags.orphan_after,
-                   "Seconds without rolld after which attempts stop (default 0: never)");
-    app.add_option("--lease", flags.lease,
-                   "Seconds of silence after which attempts stop; must equal rolld's");
-    app.add_option("--fence", flags.fence,
-                   "Seconds after --lease until attempts are killed; must equal rolld's");
+    app.add_option(
+        "--orphan-after", flags.orphan_after,
+        "Seconds without an answer from rolld after which attempts stop (default 0: never)");
+    app.add_option(
+        "--lease", flags.lease,
+        "Seconds of silence from rolld after which attempts stop; must equal the value in rolld");
+    app.add_option(
+        "--fence", flags.fence,
+        "Seconds after --lease until attempts are killed; must equal the value in rolld");
     app.add_option("--pilot", flags.pilot,
                    "Key of the allocation request with which rolld started this pilot");
     app.add_option("--ends-at", flags.ends_at,
@@ -106,10 +109,10 @@ void add_flags(CLI::App& app, Flags& flags) {
                    "switches and the NVLink domain)");
     app.add_option("--unwanted", flags.unwanted,
                    "Seconds without an answer from rolld after which an idle pilot ends");
-    app.add_option(
-           "--wall", flags.wall,
-           "Isolation (wall) by which an attempt's processes are found after its guard was killed: "
-           "cgroup, namespace or marks (default: the first of these that the host allows)")
+    app.add_option("--wall", flags.wall,
+                   "How to find an attempt's processes if the process that supervises the attempt "
+                   "(guard) is killed: cgroup, namespace or marks (environment variables); "
+                   "default: the first of these that the host allows")
         ->check(CLI::IsMember({"cgroup", "namespace", "marks"}));
     // Makes this process a reaper; the value is the generation of its heartbeats.
     app.add_option("--reaper", flags.reaper, "")->group("");
@@ -302,8 +305,8 @@ Result<void> reap(const Flags& flags) {
         tell_last_word(flags, run_directory, directory, log, std::move(leftovers));
     }
     log.warn(
-        "roll-worker and guards were killed; without a cgroup or namespace their processes may "
-        "keep running");
+        "roll-worker and the processes that supervise its jobs (guards) were killed; without a "
+        "cgroup or namespace, processes of these jobs may still be running");
     return {};
 }
 

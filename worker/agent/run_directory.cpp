@@ -84,7 +84,7 @@ Result<RunDirectory> RunDirectory::watch(const std::filesystem::path& path) {
     directory.read_walls();
     if (directory.walls_.empty())
         return fail(ErrorCode::NotFound,
-                    "no isolation (wall) is named in " + (path / "walls").string());
+                    "no kind of isolation (wall) is named in " + (path / "walls").string());
     directory.session_ = directory.walls_.back().session;
     return directory;
 }
@@ -130,7 +130,7 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
     ROLL_TRY_VOID(r.finish_lenient());
     ROLL_TRY(protocol::Heartbeat heartbeat, protocol::decode_heartbeat(report));
     if (heartbeat.running.size() != 1)
-        return fail(ErrorCode::Corrupt, "a record does not hold one attempt");
+        return fail(ErrorCode::Corrupt, "a record must contain exactly one attempt");
     record.session = heartbeat.session;
     record.entry = std::move(heartbeat.running[0]);
     return record;
@@ -243,7 +243,7 @@ void RunDirectory::end_processes(const Record& record, const Tell& tell) const {
     }
     const bool enclosed = wall_of(record) == WallKind::Namespace;
     while (enclosed && !io::wait_ended(record.guard, record.guard_started, kKillTime))
-        if (tell) tell("process " + std::to_string(record.guard) + " does not end by SIGKILL");
+        if (tell) tell("process " + std::to_string(record.guard) + " does not end after SIGKILL");
     kill_all_of_attempt(record.session, record.entry.attempt);
 }
 
@@ -253,7 +253,7 @@ void RunDirectory::end_walls(const Tell& tell) {
     for (const Built& built : walls_) {
         if (built.cgroup.empty()) continue;
         while (!end_cgroup(built.cgroup, kKillTime))
-            if (tell) tell("processes in " + built.cgroup + " do not end by SIGKILL");
+            if (tell) tell("processes in " + built.cgroup + " do not end after SIGKILL");
         remove_cgroup(built.cgroup);
     }
 }

@@ -68,7 +68,8 @@ Result<void> send_plan(const io::Descriptor& to, const std::string& line, std::s
     if (sent >= 0) sent = io::send_with(to, line, all);
     if (sent < 0)
         return fail(ErrorCode::Failed,
-                    "cannot reach a guard: " + std::generic_category().message(errno));
+                    "cannot write to the process that supervises a job (guard): " +
+                        std::generic_category().message(errno));
     unsent = line.substr(static_cast<std::size_t>(sent));
     return {};
 }

@@ -97,10 +97,13 @@ Verdict judge(const Ending& ending) {
                 .reason = ending.stopped ? ending.stop_reason : "stopped after a checkpoint"};
     if (ending.stopped) return judge_stopped(ending);
     if (!std::ranges::all_of(ending.exits, [](const auto& exit) { return exit.has_value(); }))
-        return {.outcome = "infra", .exit_code = 1, .reason = "its guard process ended"};
-    return {.outcome = "infra",
-            .exit_code = protocol::kExitPeerLost,
-            .reason = "a rank lost its peer, and no rank here failed"};
+        return {.outcome = "infra",
+                .exit_code = 1,
+                .reason = "the process that supervises the attempt (guard) ended"};
+    return {
+        .outcome = "infra",
+        .exit_code = protocol::kExitPeerLost,
+        .reason = "a rank lost contact with another node's rank, and no rank on this node failed"};
 }
 
 }  // namespace roll::agent
