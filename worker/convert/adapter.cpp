@@ -141,7 +141,7 @@ class Converter {
             return fail(ErrorCode::InvalidArgument,
                         "the adapter changes " +
                             (modules_.empty() ? whole_.begin()->first : modules_.begin()->first) +
-                            ", which no native tensor contains");
+                            ", which no tensor of the model contains");
         return std::move(result_);
     }
 
@@ -177,9 +177,10 @@ class Converter {
         }
         if (views.empty()) return {};
         if (views.size() != tensor.sources.size())
-            return fail(ErrorCode::InvalidArgument,
-                        "the adapter stores full (not low-rank) weights for only a part of " +
-                            tensor.name + "; it must store all of them or none");
+            return fail(
+                ErrorCode::InvalidArgument,
+                "the adapter stores full (not low-rank) weights for only a part of " + tensor.name +
+                    "; it must store full weights for all parts of this tensor or for none");
         result_.whole.push_back(module_of(tensor.name));
         add(tensor, views);
         return {};
@@ -219,8 +220,8 @@ class Converter {
             if (members[i] == nullptr) continue;
             if (members[i]->embedding || members[i]->transposed)
                 return fail(ErrorCode::InvalidArgument,
-                            "LoRA of an embedding, or of a weight kept as [in, out], has no native "
-                            "form: " +
+                            "the target format cannot store LoRA of an embedding or of a weight "
+                            "stored as [in, out]: " +
                                 members[i]->module);
             const Shape want{members[i]->b.info.shape[0], members[i]->a.info.shape[1]};
             if (tensor.sources[i].shape != want)

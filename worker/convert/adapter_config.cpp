@@ -118,11 +118,10 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
     if (is_local &&
         (names_a_layer(config["rank_pattern"]) || names_a_layer(config["alpha_pattern"]) ||
          names_a_layer(config["target_modules"])))
-        return fail(
-            ErrorCode::InvalidArgument,
-            "the adapter differs by layer; with pp or vpp a layer's number is counted within its "
-            "stage",
-            "--pp 1 --vpp 1");
+        return fail(ErrorCode::InvalidArgument,
+                    "the adapter has different settings for different layers; with pp or vpp it "
+                    "cannot be written, because layers are numbered within each stage",
+                    "--pp 1 --vpp 1");
     return config;
 }
 

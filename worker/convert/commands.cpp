@@ -75,7 +75,7 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
         fmt::print(stderr, "memory at most {} bytes; {} bytes of disk are free\n", report.memory,
                    report.disk_free);
     if (report.reused > 0)
-        fmt::print(stderr, "{} of {} files are those of {}\n", report.reused, report.files,
+        fmt::print(stderr, "{} of {} files are shared with {}\n", report.reused, report.files,
                    command.request.reuse.string());
     fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes in {} files{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,

@@ -366,7 +366,7 @@ Result<Report> convert(const Request& request, const families::Families& familie
     if (has_config && request.adapter_source.empty() && !request.config.empty())
         return fail(ErrorCode::InvalidArgument,
                     request.source.string() + " is of format " + name_of(from) +
-                        " and has a config; --config is for checkpoints that have none");
+                        " and has a config; --config is only for checkpoints without a config");
     if (from == Format::Peft || !request.adapter_source.empty()) {
         if (!request.part.alone())
             return fail(ErrorCode::InvalidArgument, "adapters cannot be converted with --part");

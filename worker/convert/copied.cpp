@@ -24,9 +24,9 @@ Result<void> select_copies(Source& source) {
             continue;
         const auto found = source.model.number.find(copy.of);
         if (found == source.model.number.end() && !(tied && tied->name == copy.of))
-            return fail(ErrorCode::InvalidArgument, "family " + source.family->name + ": copy " +
-                                                        copy.name + " of " + copy.of +
-                                                        ", which no rule of the family names");
+            return fail(ErrorCode::InvalidArgument,
+                        "family " + source.family->name + ": copy " + copy.name + " of " + copy.of +
+                            ", but no rule of the family names the second tensor");
         source.model.copies.push_back(
             {copy.name, found == source.model.number.end() ? tied->embedding : found->second});
     }

@@ -124,7 +124,7 @@ class Opener {
         if (const auto tied = tied_output(source_); tied && tied->name == name)
             return tied->embedding;
         if (is_dropped(*source_.family, name)) {
-            source_.dropped.push_back({path.filename(), key, "the family drops it"});
+            source_.dropped.push_back({path.filename(), key, "the family file drops this tensor"});
             return std::nullopt;
         }
         ROLL_TRY_VOID(drop_surplus(source_, path.lexically_relative(source_.directory), key));
@@ -339,7 +339,7 @@ class Opener {
                     begin += flat.info.shape[0];
                 }
                 if (end > begin)
-                    return corrupt(ranks[0].path, parameter.name + " leaves its group of " +
+                    return corrupt(ranks[0].path, parameter.name + " ends outside its group of " +
                                                       std::to_string(begin) + " elements");
                 at = end;
             }

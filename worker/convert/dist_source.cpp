@@ -182,7 +182,7 @@ class DistOpener {
         } else if (key.ends_with("_extra_state")) {
             drop(key, "TransformerEngine's state");
         } else if (is_dropped(*source_.family, name)) {
-            drop(key, "the family drops it");
+            drop(key, "the family file drops this tensor");
         } else {
             unexpected_.push_back(key);
         }

@@ -151,7 +151,7 @@ Result<Raw> open_raw(const fs::path& root) {
     if (formats::find_hf_weights(root)) return open_hf(root);
     return fail(ErrorCode::InvalidArgument,
                 root.string() + " is neither a HuggingFace directory nor a distributed checkpoint",
-                "convert it to hf or dcp first (rollctl convert)");
+                "convert the checkpoint to hf or dcp first (rollctl convert)");
 }
 
 // Copies the files that are not rewritten. Skips links, because links are created anew where

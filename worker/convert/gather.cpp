@@ -290,12 +290,11 @@ Result<void> compare(const Source& source, const Comparison& comparison) {
     const SourceTensor& second = source.tensors[comparison.second];
     const auto differ = [&] {
         if (second.stored.optional)
-            return fail(
-                ErrorCode::Corrupt,
-                second.stored.file + ": " + second.stored.name + " differs from " +
-                    first.stored.name + ", although it must be a copy of it",
-                "the family declares one a copy of the other; Megatron has no form for a model "
-                "whose two tensors differ");
+            return fail(ErrorCode::Corrupt,
+                        second.stored.file + ": " + second.stored.name + " differs from " +
+                            first.stored.name + ", although the two must be equal",
+                        "the family file declares one of these tensors a copy of the other; "
+                        "Megatron cannot store a model in which they differ");
         return fail(ErrorCode::Corrupt, second.stored.file + ": " + second.stored.name +
                                             " differs from the same part of the model in " +
                                             first.stored.file + " (" + first.stored.name + ")");

@@ -70,8 +70,9 @@ roll::Result<std::filesystem::path> one_that_verifies(
     for (const std::string& reason : choice.reasons) fmt::print(stderr, "{}\n", reason);
     if (best && choice.directory) say_which(step, choice.manifest.name.step);
     if (choice.directory) return *choice.directory;
-    return roll::fail(roll::ErrorCode::Corrupt,
-                      "no checkpoint verifies; the newest: " + choice.reasons.front());
+    return roll::fail(
+        roll::ErrorCode::Corrupt,
+        "no checkpoint passes verification; the newest checkpoint: " + choice.reasons.front());
 }
 
 // Checks a directory against its manifest, if it has one. Only directories that a training run

@@ -139,7 +139,7 @@ tl::unexpected<Error> no_rule_names(const Source& source, const std::filesystem:
 Result<void> drop_surplus(Source& source, const std::string& file, const std::string& name) {
     if (!allows_missing(source.strictness))
         return no_rule_names(source, source.directory / file, {name}, {});
-    source.dropped.push_back({file, name, "no rule names it"});
+    source.dropped.push_back({file, name, "no rule of the family names this tensor"});
     source.surplus.push_back(file + " " + name);
     return {};
 }

@@ -29,7 +29,7 @@ tl::unexpected<Error> not_divisible(const std::string& name, const std::string& 
                                     std::int64_t size, int tp) {
     const bool vocabulary = name == kEmbedding || name == kOutput;
     return fail(ErrorCode::InvalidArgument,
-                name + ": " + what + " " + std::to_string(size) + " does not divide by tp " +
+                name + ": " + what + " " + std::to_string(size) + " is not divisible by tp " +
                     std::to_string(tp),
                 vocabulary ? "--make-vocab-size-divisible-by 128" : "");
 }
@@ -240,16 +240,16 @@ class Builder {
 Result<void> check_experts(std::int64_t experts, const formats::McaLayout& layout) {
     if (layout.tp % layout.expert_tp() != 0)
         return fail(ErrorCode::InvalidArgument,
-                    "tp " + std::to_string(layout.tp) + " does not divide by etp " +
+                    "tp " + std::to_string(layout.tp) + " is not divisible by etp " +
                         std::to_string(layout.expert_tp()) +
-                        ": rank files by (tp, pp, ep) cannot hold that",
+                        ": one file per rank (tp, pp, ep) cannot store this layout",
                     "use --to torch_dist, which does not depend on ranks");
     if (experts == 0 && layout.ep > 1)
         return fail(ErrorCode::InvalidArgument,
                     "ep " + std::to_string(layout.ep) + " is given, but the model has no experts");
     if (experts % layout.ep != 0)
         return fail(ErrorCode::InvalidArgument, "num_moe_experts " + std::to_string(experts) +
-                                                    " does not divide by ep " +
+                                                    " is not divisible by ep " +
                                                     std::to_string(layout.ep));
     return {};
 }

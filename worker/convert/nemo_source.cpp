@@ -102,7 +102,8 @@ Result<Ranks> ranks_of(const Files& files, const fs::path& where) {
         ranks.layout.tp = std::max(ranks.layout.tp, tp + 1);
         ranks.layout.pp = std::max(ranks.layout.pp, pp + 1);
         if (!ranks.files.emplace(std::pair(tp, pp), name).second)
-            return fail(ErrorCode::Corrupt, where.string() + " has two files of one rank: " + name);
+            return fail(ErrorCode::Corrupt,
+                        where.string() + " has two files for the same rank: " + name);
     }
     for (int tp = 0; tp < ranks.layout.tp; ++tp)
         for (int pp = 0; pp < ranks.layout.pp; ++pp)

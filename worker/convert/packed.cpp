@@ -14,7 +14,7 @@ Result<std::vector<families::PackedTensor>> known_packed(const Source& source) {
                 if (!source.model.number.contains(name))
                     return fail(ErrorCode::InvalidArgument,
                                 "family " + source.family->name + " packs " + name + " into " +
-                                    one.name + ", and no rule names it");
+                                    one.name + ", but no rule names the first of these tensors");
     return packed;
 }
 
@@ -52,7 +52,8 @@ Result<void> settle_packed(Source& source, const Shapes& found) {
         if (!first)
             return fail(ErrorCode::InvalidArgument,
                         one.name + " of shape " + tensor::to_string(there->second) + " may be " +
-                            place->second + " or " + one.condition + ": the shape fits both",
+                            place->second + " or " + one.condition +
+                            ": the shape matches both rules",
                         "set ROLL_FAMILIES to a family file with only one of the two rules");
     }
     for (const families::PackedTensor& one : packed)

@@ -66,7 +66,7 @@ Result<void> read_hf_tensors(Source& source) {
             if (const std::string scaled = scaled_by(name); !scaled.empty())
                 scales.emplace(scaled, view);
             else if (is_dropped(*source.family, name))
-                source.dropped.push_back({file, name, "the family drops it"});
+                source.dropped.push_back({file, name, "the family file drops this tensor"});
             else
                 matcher.add_unexpected(file, name);
         }
@@ -286,7 +286,8 @@ Result<Source> open_source(const fs::path& directory, const families::Families& 
             return fail(ErrorCode::InvalidArgument,
                         directory.string() + " is a LoRA adapter, not a model",
                         "rollctl merge BASE " + directory.string() +
-                            " DST merges it; rollctl convert converts it");
+                            " DST merges the adapter; rollctl convert converts the adapter to "
+                            "another format");
     }
     return source;
 }

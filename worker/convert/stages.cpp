@@ -31,7 +31,7 @@ Result<std::int64_t> layers_in(std::string_view part, const std::string& layout)
             layers += count;
         else if (symbol != 'E' && symbol != 'L' && symbol != 'm')
             return invalid("layout \"" + layout + "\" has a '" + symbol +
-                           "'; it may have E, t, m, L");
+                           "'; allowed: E, t, m and L");
     }
     return layers;
 }
@@ -42,17 +42,17 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
                                                 const formats::McaLayout& layout) {
     if (layout.account_for_embedding || layout.account_for_loss)
         return invalid(
-            "the layers of the first or last stage cannot be given together with "
-            "embedding or loss counted as a layer; Megatron accepts only one of the two");
+            "give either the number of layers of the first or last stage, or count the embedding "
+            "or the loss as a layer; Megatron does not accept both");
     const std::int64_t others =
         layout.pp - (layout.first_layers > 0 ? 1 : 0) - (layout.last_layers > 0 ? 1 : 0);
     const std::int64_t rest = layers - layout.first_layers - layout.last_layers;
-    const std::string numbers = "num_layers " + std::to_string(layers) + " less " +
+    const std::string numbers = "num_layers " + std::to_string(layers) + " minus " +
                                 std::to_string(layout.first_layers) + " in the first and " +
                                 std::to_string(layout.last_layers) + " in the last stage";
     if (others < 0 || rest < 0 || (others == 0 ? rest : rest % others) != 0)
-        return invalid(numbers + " does not divide by the other " + std::to_string(others) +
-                       " of pp " + std::to_string(layout.pp));
+        return invalid(numbers + " is not divisible by the other " + std::to_string(others) +
+                       " stages of pp " + std::to_string(layout.pp));
     std::vector<std::int64_t> stages(static_cast<std::size_t>(layout.pp),
                                      others == 0 ? 0 : rest / others);
     if (layout.first_layers > 0) stages.front() = layout.first_layers;
@@ -62,7 +62,7 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
         for (const std::int64_t stage : stages) {
             if (stage % layout.vpp != 0)
                 return invalid(numbers + ": a stage of " + std::to_string(stage) +
-                               " does not divide by vpp " + std::to_string(layout.vpp));
+                               " layers is not divisible by vpp " + std::to_string(layout.vpp));
             counts.push_back(stage / layout.vpp);
         }
     return counts;
@@ -96,7 +96,7 @@ Result<std::vector<std::int64_t>> counts_of(std::int64_t layers, const formats::
                        (total == layers ? ""
                                         : " (" + std::to_string(total) +
                                               " with the embedding and loss counted)") +
-                       " does not divide by pp " + std::to_string(layout.pp) + " x vpp " +
+                       " is not divisible by pp " + std::to_string(layout.pp) + " x vpp " +
                        std::to_string(layout.vpp));
     counts.assign(static_cast<std::size_t>(parts), total / parts);
     if (layout.account_for_embedding) --counts.front();

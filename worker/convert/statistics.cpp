@@ -45,8 +45,9 @@ class Tally {
 Result<Statistics> statistics_of(const Source& source, const std::string& name) {
     const auto number = source.model.number.find(name);
     if (number == source.model.number.end())
-        return fail(ErrorCode::InvalidArgument, "the model has no tensor " + name,
-                    "rollctl inspect of the HuggingFace form lists the names");
+        return fail(
+            ErrorCode::InvalidArgument, "the model has no tensor " + name,
+            "use a name that rollctl inspect lists for the HuggingFace checkpoint of this model");
     const std::vector<Stored> one{
         hf_layout(source.model)[static_cast<std::size_t>(number->second)]};
     ROLL_TRY(const Plan plan, make_plan(source, one, std::nullopt));
@@ -54,7 +55,7 @@ Result<Statistics> statistics_of(const Source& source, const std::string& name) 
     const TargetTensor& target = plan.tensors.front();
     if (!tensor::is_castable(target.info.dtype))
         return fail(ErrorCode::InvalidArgument, name + " is of type " + name_of(target.info.dtype) +
-                                                    ", which has no statistics");
+                                                    ", for which Roll computes no statistics");
     Statistics statistics;
     statistics.name = name;
     statistics.dtype = target.info.dtype;

@@ -58,9 +58,10 @@ Disagreement as_told(Strictness strictness, Disagreement all) {
 std::vector<std::string> sentences(const Disagreement& disagreement) {
     std::vector<std::string> lines;
     for (const std::string& name : disagreement.unexpected)
-        lines.push_back("unexpected: " + name + ", which the checkpoint lacks");
+        lines.push_back("unexpected: " + name +
+                        " is a tensor of the model that the checkpoint lacks");
     for (const std::string& name : disagreement.missing)
-        lines.push_back("missing: " + name + ", which no rule names");
+        lines.push_back("missing: " + name + " is a tensor of the checkpoint that no rule names");
     for (const std::string& name : disagreement.left_out) lines.push_back("left out: " + name);
     return lines;
 }

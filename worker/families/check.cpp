@@ -191,7 +191,7 @@ Result<void> check_rows(const Family& family, const WeightRule& rule) {
     Result<void> tried;
     for (std::size_t round = 0; round < kRounds; ++round) {
         tried = try_rows(family, rule, round);
-        if (tried || tried.error().message.find("does not divide by") == std::string::npos) break;
+        if (tried || tried.error().message.find("is not divisible by") == std::string::npos) break;
     }
     return tried;
 }

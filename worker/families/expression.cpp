@@ -57,7 +57,7 @@ class Parser {
                 if (__builtin_mul_overflow(value, next, &value)) return wrong("is too large");
             } else {
                 if (next <= 0 || value % next != 0)
-                    return wrong(std::to_string(value) + " does not divide by " +
+                    return wrong(std::to_string(value) + " is not divisible by " +
                                  std::to_string(next));
                 value /= next;
             }

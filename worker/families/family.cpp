@@ -254,7 +254,8 @@ class FamilyParser {
             CopyRule rule{text(rules[i], path, "hf"), text(rules[i], path, "of"),
                           choice(rules[i], path, "if")};
             if (rule.hf.find("{layer}") == std::string::npos)
-                note(path + ".hf", "must have {layer}: each layer that predicts has a copy");
+                note(path + ".hf",
+                     "must contain {layer}, because each prediction layer (MTP) has its own copy");
             family.copies.push_back(std::move(rule));
         }
     }
@@ -285,10 +286,10 @@ class FamilyParser {
             rule.stage = *known;
         else
             note(path + ".stage",
-                 "must be first or last for a tensor without {layer}, mtp for "
-                 "one with {mtp}");
+                 "must be first or last for a tensor without {layer}, and mtp for a tensor with "
+                 "{mtp}");
         if (rule.split == Split::Row && (rule.shapes[0].size() < 2 || rule.hf.size() != 1))
-            note(path + ".split", "can be row only for a copy of two dims");
+            note(path + ".split", "can be row only for a tensor of two dims with one name in hf");
         const Json repeat = object(json, path, "repeat");
         for (const auto& [name, count] : repeat.items())
             rule.repeat["{" + name + "}"] =
@@ -335,8 +336,8 @@ class FamilyParser {
             strand.step = or_first(choice(strands[i], at, "step"), "0");
             if (strand.times != "1" && !strands[i].contains("step"))
                 note(at + ".step",
-                     "must be given together with `times`: the number of rows from one repetition "
-                     "to the next");
+                     "is missing: with `times`, give the number of rows from one repetition to the "
+                     "next");
             strand.block = or_first(choice(strands[i], at, "block"), strand.rows.c_str());
             rule.strands.push_back(std::move(strand));
         }
@@ -347,7 +348,7 @@ class FamilyParser {
     void check_mtp_names(const WeightRule& rule, const std::string& path, const Family& family) {
         for (const std::string& name : rule.hf)
             if (family.mtp_from.empty() && name.find("{layer}") == std::string::npos)
-                note(path + ".hf", "must have {layer} where native has it: " + name);
+                note(path + ".hf", "must contain {layer} as `native` does: " + name);
     }
 
     // Reports names that lack a placeholder, because a name without {layer} would be the same
@@ -356,14 +357,15 @@ class FamilyParser {
         std::vector<std::string> placeholders{"{layer}", "{expert}"};
         for (const auto& [name, count] : rule.repeat) placeholders.push_back(name);
         if (!rule.repeat.empty() && rule.stage != Stage::First && rule.stage != Stage::Last)
-            note(path + ".repeat", "is for tensors of stage first or last");
+            note(path + ".repeat", "is allowed only for tensors of stage first or last");
         for (const std::string& placeholder : placeholders) {
             const bool in_native = rule.native.find(placeholder) != std::string::npos;
             if (rule.stage == Stage::Mtp && placeholder == "{layer}") continue;
             for (const std::string& name : rule.hf)
                 if ((name.find(placeholder) != std::string::npos) != in_native)
                     note(path + ".hf",
-                         "must have " + placeholder + " where native has it: " + name);
+                         "must have " + placeholder +
+                             " if and only if `native` contains this placeholder: " + name);
         }
         if (rule.native.find("{expert}") != std::string::npos && rule.stage != Stage::Layer)
             note(path + ".native", "has {expert} without {layer}");

@@ -343,7 +343,7 @@ Result<Json> native_config(const Family& family, const Json& hf_config) {
     ROLL_TRY(const std::int64_t groups, size_of(native, "num_query_groups"));
     if (heads % groups != 0)
         return fail(ErrorCode::InvalidArgument, "num_attention_heads " + std::to_string(heads) +
-                                                    " does not divide by num_key_value_heads " +
+                                                    " is not divisible by num_key_value_heads " +
                                                     std::to_string(groups));
     return native;
 }

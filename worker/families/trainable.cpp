@@ -67,7 +67,7 @@ Result<void> check_fields(const Family& family, const Json& native) {
             return fail(ErrorCode::InvalidArgument,
                         "the trainer does not build models with " + std::string(key) + " " +
                             Json(dropout).dump() + " yet; set model." + key_of(family, key) +
-                            " to 0 in the job to train without");
+                            " to 0 in the job to train without dropout");
     }
     ROLL_TRY(const double percent, number(native, "rotary_percent", 1));
     if (percent != 1) return not_built("rotary_percent " + Json(percent).dump());
@@ -132,7 +132,7 @@ Result<std::vector<double>> factors(const Json& given, const char* key, std::int
     if (2 * std::ssize(numbers) != head_dim)
         return fail(ErrorCode::InvalidArgument,
                     std::string(key) + " must be a list of " + std::to_string(head_dim / 2) +
-                        " numbers above 0, one for each two of kv_channels");
+                        " numbers above 0, one for each pair of kv_channels");
     return numbers;
 }
 

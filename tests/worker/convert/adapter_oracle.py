@@ -284,7 +284,7 @@ class Adapters(FolderCase):
             shutil.rmtree(self.root / 'odd')
         refused('some', 'differ in scale', alpha_pattern={'q_proj': 32})
         refused('dora', 'magnitudes', target_modules=['q_proj'])
-        refused('layers', 'differs by layer')
+        refused('layers', 'different settings for different layers')
         refused('some', 'LoRA of an embedding', target_modules=['embed_tokens'])
         done = run('convert', self.root / 'base', self.root / 'out', '--to', 'peft', code=2)
         self.assertIn('--adapter', done.stderr)

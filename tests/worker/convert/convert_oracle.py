@@ -288,12 +288,12 @@ class Refusals(Case):
     def test_sizes_that_do_not_divide_are_refused_with_key_and_numbers(self):
         tiny_llama(self.root / 'hf', num_key_value_heads=2, vocab_size=98)
         hf, out = self.root / 'hf', self.root / 'out'
-        self.refused('convert', hf, out, '--tp', 4, code=2, says='98 does not divide by tp 4')
+        self.refused('convert', hf, out, '--tp', 4, code=2, says='98 is not divisible by tp 4')
         self.refused('convert', hf, out, '--pp', 3, code=2, says='num_layers 4 does not divide')
         self.refused('convert', hf, out, '--pp', 2, '--layout', 'Et|tL', code=2, says='holds 2')
         tiny_llama(self.root / 'kv', num_key_value_heads=2)
         self.refused('convert', self.root / 'kv', out, '--tp', 3, code=2,
-                     says='num_query_groups 2 does not divide by tp 3')
+                     says='num_query_groups 2 is not divisible by tp 3')
 
     def test_no_tensor_is_lost_silently(self):
         tiny_llama(self.root / 'hf')
@@ -393,7 +393,7 @@ class Commands(Case):
         run('convert', self.root / 'hf', self.root / 'mca')
         for place in ('hf', 'mca'):
             done = run('convert', self.root / place, self.root / 'out', '--config', self.root / 'hf', code=2)
-            self.assertIn('has a config; --config is for checkpoints that have none', done.stderr)
+            self.assertIn('has a config; --config is only for checkpoints without a config', done.stderr)
 
     def test_dry_run_writes_nothing(self):
         tiny_llama(self.root / 'hf')

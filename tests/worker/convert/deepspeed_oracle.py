@@ -214,7 +214,7 @@ class DeepSpeed(FolderCase):
             groups = next(v for k, v in state['optimizer_state_dict'].items() if 'groups' in k)
             groups[-1] = groups[-1][:len(groups[-1]) // 2].clone()
             torch.save(state, path)
-            self.refused('leaves its group' if stage == 2 else 'ends before')
+            self.refused('ends outside its group' if stage == 2 else 'ends before')
         name = 'model.layers.0.mlp.up_proj.weight'
         self.write(2, {k: v for k, v in parameters.items() if k != name}, 2)
         self.refused(name + ' is missing')

@@ -65,11 +65,11 @@ class Defects(FolderCase):
     def test_key_value_heads_fewer_than_ranks_are_cut_through(self):
         self.there_and_back(self.model(num_key_value_heads=2), '--tp', 4)
         self.refused('convert', self.model(num_key_value_heads=2), self.out, '--tp', 3,
-                     says='num_query_groups 2 does not divide by tp 3')
+                     says='num_query_groups 2 is not divisible by tp 3')
 
     def test_a_vocabulary_that_ranks_do_not_divide_is_cut_unevenly_or_loses_rows(self):
         self.refused('convert', self.model(vocab_size=97), self.out, '--tp', 2,
-                     says='97 does not divide by tp 2')
+                     says='97 is not divisible by tp 2')
 
     def test_a_padded_vocabulary_is_stripped_again(self):
         hf = self.model(vocab_size=97, tie_word_embeddings=False)

@@ -263,7 +263,7 @@ class Strictness(FolderCase):
                 got = load_file(self.root / 'out/model.safetensors')
                 self.assertEqual(sorted(got), sorted(set(self.tensors) - {UP}))
                 rules = {one['tensor']: one['rule'] for one in report['dropped']}
-                self.assertEqual(rules['model.extra'], 'no rule names it')
+                self.assertEqual(rules['model.extra'], 'no rule of the family names this tensor')
 
     def test_what_is_made_of_it_natively_is_left_out_whole(self):
         done = run('convert', self.root / 'odd', self.root / 'mca', '--tp', 2, '--pp', 2, '--json',

@@ -300,7 +300,7 @@ class Families(FolderCase):
     def test_experts_that_do_not_divide_are_refused(self):
         hf = make('qwen3_moe', MODELS['qwen3_moe'][0], self.root / 'hf')
         done = run('convert', hf, self.root / 'out', '--ep', 3, code=2)
-        self.assertIn('num_moe_experts 8 does not divide by ep 3', done.stderr)
+        self.assertIn('num_moe_experts 8 is not divisible by ep 3', done.stderr)
 
 
 if __name__ == '__main__':

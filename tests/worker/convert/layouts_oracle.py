@@ -172,7 +172,7 @@ class Layouts(FolderCase):
     def test_a_width_of_experts_that_the_ranks_cannot_hold_is_refused(self):
         hf = make('mixtral', MODELS['mixtral'][0], self.root / 'hf')
         done = run('convert', hf, self.root / 'out', '--tp', 2, '--etp', 4, code=2)
-        self.assertIn('tp 2 does not divide by etp 4', done.stderr)
+        self.assertIn('tp 2 is not divisible by etp 4', done.stderr)
 
     def test_ranks_of_experts_are_those_that_megatron_numbers(self):
         hf = make('mixtral', MODELS['mixtral'][0], self.root / 'hf')

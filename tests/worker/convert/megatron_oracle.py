@@ -147,7 +147,7 @@ class Modules(Case):
                         ['--to', 'megatron', '--checkpoint-version', 2, '--tp', 4]):
             done = run('convert', self.root / 'hf', self.root / 'out', *options, code=2)
             tp = options[options.index('--tp') + 1]
-            self.assertIn(f'num_query_groups 2 does not divide by tp {tp}', done.stderr)
+            self.assertIn(f'num_query_groups 2 is not divisible by tp {tp}', done.stderr)
 
 
 def core_weights(tensors, layer, rank, ranks):

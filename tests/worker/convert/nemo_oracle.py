@@ -130,7 +130,7 @@ class Nemo(FolderCase):
                           for part in 'qkv']).bfloat16()
         self.assertTrue(torch.equal(got, want))
         done = run('convert', self.root / 'hf', self.root / 'no', '--to', 'nemo', '--tp', 8, code=2)
-        self.assertIn('num_query_groups 4 does not divide by tp 8', done.stderr)
+        self.assertIn('num_query_groups 4 is not divisible by tp 8', done.stderr)
 
     def test_no_row_of_the_vocabulary_is_lost(self):
         self.make(vocab_size=97)

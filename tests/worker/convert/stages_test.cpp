@@ -43,8 +43,8 @@ TEST(Stages, GiveTheFirstAndTheLastNumbersOfTheirOwn) {
     EXPECT_EQ(chunks[0][1], (LayerRange{3, 4}));
     EXPECT_EQ(chunks[1][1], (LayerRange{4, 6}));
     EXPECT_EQ(split_layers(8, layout).error().message,
-              "num_layers 8 less 2 in the first and 1 in the last stage does not divide by the "
-              "other 2 of pp 4");
+              "num_layers 8 minus 2 in the first and 1 in the last stage is not divisible by the "
+              "other 2 stages of pp 4");
     for (const McaLayout& wrong :
          {McaLayout{.pp = 2, .vpp = 2, .first_layers = 1}, McaLayout{.pp = 2, .first_layers = 9},
           McaLayout{.pp = 1, .first_layers = 2, .last_layers = 2},
@@ -54,11 +54,11 @@ TEST(Stages, GiveTheFirstAndTheLastNumbersOfTheirOwn) {
 
 TEST(Stages, RefuseWhatDoesNotDivide) {
     EXPECT_EQ(split_layers(5, McaLayout{.pp = 2}).error().message,
-              "num_layers 5 does not divide by pp 2 x vpp 1");
+              "num_layers 5 is not divisible by pp 2 x vpp 1");
     const McaLayout uneven{.pp = 4, .account_for_embedding = true, .account_for_loss = true};
     EXPECT_EQ(
         split_layers(4, uneven).error().message,
-        "num_layers 4 (6 with the embedding and loss counted) does not divide by pp 4 x vpp 1");
+        "num_layers 4 (6 with the embedding and loss counted) is not divisible by pp 4 x vpp 1");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ def main():
         run(root / 'build/reshard', root / 'mca', root / 'mca4', 4)
         run(program, 'diff', root / 'hf', root / 'mca4')
         refused = subprocess.run([root / 'build/reshard', root / 'hf', root / 'mca3', '3'], capture_output=True)
-        assert refused.returncode == 2 and b'does not divide' in refused.stderr, refused.stderr
+        assert refused.returncode == 2 and b'is not divisible' in refused.stderr, refused.stderr
 
 
 main()

@@ -35,7 +35,7 @@ TEST(Expression, ComputesOverTheConfig) {
     const Json values{{"a", 6}, {"b", 4}};
     EXPECT_EQ(evaluate("a * (b + 2) - 1", values).value(), 35);
     EXPECT_EQ(evaluate("a*b/8", values).value(), 3);
-    EXPECT_EQ(evaluate("a / b", values).error().message, "\"a / b\": 6 does not divide by 4");
+    EXPECT_EQ(evaluate("a / b", values).error().message, "\"a / b\": 6 is not divisible by 4");
     for (const char* bad : {"", "a +", "c", "(a", "a b", "9223372036854775807 * 2", "1/0"})
         EXPECT_FALSE(evaluate(bad, values)) << bad;
 }
