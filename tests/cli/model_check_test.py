@@ -114,7 +114,7 @@ class ModelCheck(unittest.TestCase):
         os.makedirs(large)
         write_tokenizer(large, 600)
         cases = [
-            (r'model\.from is \S+: .*two\.safetensors, which is not there', {'from': self.model('lost', lose)}, {}),
+            (r'model\.from is \S+: .*two\.safetensors, which does not exist', {'from': self.model('lost', lose)}, {}),
             (r'model\.from is \S+: .*config\.json', {'from': self.model('broken', break_config)}, {}),
             (r'model\.from is \S+: no family file covers odd', {'from': self.model('odd', model_type='odd')}, {}),
             (r'model\.from is \S+: .*the config says', {'from': self.model('other', intermediate_size=64)}, {}),

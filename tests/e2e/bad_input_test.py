@@ -98,7 +98,7 @@ class BadInput(RollTest):
             with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
                 json.dump(tokenizer(600), file)
         bad_model('model.safetensors', cut, 'cut')
-        bad_model('two.safetensors, which is not there', lose, 'lost')
+        bad_model('two.safetensors, which does not exist', lose, 'lost')
         bad_model('the config says', config(intermediate_size=64), 'other')
         bad_model("has ids up to 599, but the model's embedding has 512 rows", grow, 'grown',
                   tokenizer='grown')

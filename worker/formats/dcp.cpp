@@ -142,7 +142,7 @@ class MetadataReader {
         for (const PickleId one : pickle_.at(*chunks).items) {
             const auto begin = sizes(field(one, "offsets"));
             const auto size = sizes(field(one, "sizes"));
-            if (!begin || !size) return corrupt(name + " has a chunk without a place");
+            if (!begin || !size) return corrupt(name + " has a chunk without an offset or a size");
             const auto found = stored_.find({name, *begin});
             if (found == stored_.end())
                 return corrupt("the chunk of " + name + " at " + tensor::to_string(*begin) +
@@ -193,12 +193,13 @@ class MetadataReader {
                 inside = chunk.begin[dim] >= 0 && chunk.size[dim] >= 0 &&
                          chunk.begin[dim] <= shape[dim] &&
                          chunk.size[dim] <= shape[dim] - chunk.begin[dim];
-            if (!inside) return corrupt("a chunk of " + tensor.info.name + " lies outside of it");
+            if (!inside)
+                return corrupt("a chunk of " + tensor.info.name + " lies outside the tensor");
             held += tensor::element_count(chunk.size).value();
         }
         const auto refuse = [&] {
             return corrupt("the chunks of " + tensor.info.name + " " + tensor::to_string(shape) +
-                           " do not fill it exactly");
+                           " do not cover the tensor exactly");
         };
         if (held != tensor::element_count(shape).value()) return refuse();
         std::sort(tensor.chunks.begin(), tensor.chunks.end(),

@@ -71,7 +71,7 @@ Result<HfWeights> read_index(const fs::path& directory, const std::string& file)
     for (const std::string& shard : weights.files)
         if (!is_file(directory / shard))
             return fail(ErrorCode::Corrupt,
-                        path.string() + " names " + shard + ", which is not there");
+                        path.string() + " names " + shard + ", which does not exist");
     return weights;
 }
 

@@ -72,11 +72,11 @@ Result<void> check_start(const Json& config) {
                 "adapter_config.json: init_lora_weights is " + start.dump() +
                     ", which also changed the base model; the adapter's files "
                     "do not contain that change",
-                quantizes ? "merge into the base that LoftQ left (save_pretrained() of it), with "
-                            "init_lora_weights set to true"
-                          : "save it with PEFT's save_pretrained(DIR, "
-                            "path_initial_model_for_weight_conversion=INITIAL), which makes it an "
-                            "ordinary LoRA of the original base");
+                quantizes ? "save the base model as LoftQ changed it (save_pretrained()), set "
+                            "init_lora_weights to true, and merge into that base model"
+                          : "save the adapter with PEFT's save_pretrained(DIR, "
+                            "path_initial_model_for_weight_conversion=INITIAL), which makes the "
+                            "adapter an ordinary LoRA of the original base model");
 }
 
 Result<void> check_config(const Json& config) {

@@ -68,7 +68,7 @@ class PickleMachine {
     // Counts memory that is kept until the end against the limit.
     void charge(std::size_t bytes) {
         if (bytes > memory_left_)
-            wrong("needs more memory than the limit for its size");
+            wrong("needs more memory than a pickle of this file size may use");
         else
             memory_left_ -= bytes;
     }
@@ -152,7 +152,8 @@ class PickleMachine {
             }
             target = out_.nodes_[target].contents;
         }
-        if (out_.nodes_[target].kind != kind) return wrong("adds to what is not a container");
+        if (out_.nodes_[target].kind != kind)
+            return wrong("adds items to a value that is not a container");
         if (kind == Kind::Dict && items.size() % 2 != 0) return wrong("has a key without a value");
         auto& into = out_.nodes_[target].items;
         const std::size_t before = into.capacity();
@@ -174,7 +175,7 @@ class PickleMachine {
     void recall(std::uint64_t index) {
         if (index < memo_.size()) return stack_.push_back(memo_[index]);
         const auto found = sparse_memo_.find(index);
-        if (found == sparse_memo_.end()) return wrong("recalls what was not memoized");
+        if (found == sparse_memo_.end()) return wrong("reads a value that was not memoized");
         stack_.push_back(found->second);
     }
     std::size_t memoized() const { return memo_.size() + sparse_memo_.size(); }
@@ -339,8 +340,8 @@ class PickleMachine {
 
 Result<Pickle> Pickle::parse(std::span<const std::byte> bytes, std::size_t values_max) {
     if (bytes.size() > kPickleBytesMax)
-        return fail(ErrorCode::Corrupt,
-                    "pickle: " + std::to_string(bytes.size()) + " bytes are over the limit");
+        return fail(ErrorCode::Corrupt, "pickle: " + std::to_string(bytes.size()) +
+                                            " bytes are more than Roll reads as a pickle");
     return PickleMachine(bytes, values_max).run();
 }
 

@@ -178,8 +178,9 @@ Result<tensor::StridedView> TorchFile::rebuild(const PickleNode& arguments, bool
     const std::int64_t offset = pickle_.at(arguments.items[1]).integer;
     const auto needed = reach(offset, *shape, *strides);
     if (!needed || *needed > storage->second.size / bytes)
-        return corrupt("a tensor of shape " + tensor::to_string(*shape) + " leaves its storage " +
-                       key + " of " + std::to_string(storage->second.size) + " bytes");
+        return corrupt("a tensor of shape " + tensor::to_string(*shape) +
+                       " is larger than its storage " + key + " of " +
+                       std::to_string(storage->second.size) + " bytes");
     ROLL_TRY_VOID(tensor::byte_count(*dtype, *shape));
     view.first = bytes_.data() + storage->second.begin + (*needed > 0 ? offset * bytes : 0);
     return view;

@@ -21,9 +21,9 @@ std::optional<Error> check_rank(const PipelineSchedule& s, int rank) {
     for (const Op& op : s.ranks[rank]) {
         if (op.chunk < 0 || op.chunk >= s.vp || op.microbatch < 0 ||
             op.microbatch >= s.microbatches)
-            return wrong(rank, op, "no such chunk or microbatch").value();
+            return wrong(rank, op, "this chunk or microbatch does not exist").value();
         if (done[{op.chunk, op.microbatch}]++ != static_cast<int>(op.kind))
-            return wrong(rank, op, "doubled or out of order").value();
+            return wrong(rank, op, "this operation is repeated or out of order").value();
     }
     const bool all =
         std::all_of(done.begin(), done.end(), [](auto& entry) { return entry.second == 3; });
@@ -56,7 +56,8 @@ class Simulation {
         }
         for (int rank = 0; rank < s_.pp; ++rank) {
             if (next_[rank] < std::ssize(s_.ranks[rank]))
-                return wrong(rank, s_.ranks[rank][next_[rank]], "deadlock: its input never comes");
+                return wrong(rank, s_.ranks[rank][next_[rank]],
+                             "deadlock: the input of this operation never arrives");
         }
         const double ideal = s_.vp * s_.microbatches * (costs_[0] + costs_[1] + costs_[2]);
         report_.makespan = *std::max_element(clock_.begin(), clock_.end());

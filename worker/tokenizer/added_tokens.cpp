@@ -95,7 +95,7 @@ Result<AddedTokens> AddedTokens::parse(const Json& json, const Model& model,
         if (token.id != id || (!own && token.id >= 1U << 22)) {
             return fail(ErrorCode::InvalidArgument,
                         "added token \"" + token.content + "\" has the id " +
-                            std::to_string(token.id) + "; the vocabulary makes it " +
+                            std::to_string(token.id) + "; the vocabulary gives this token the id " +
                             std::to_string(id));
         }
         if (!own) next = id + 1;

@@ -165,7 +165,7 @@ class PatternParser {
         }
         node.possessive = eat("+");
         if (more() && std::string_view("?*+{").find(text_[at_]) != std::string_view::npos)
-            return refuse("a lazy or repeated count");
+            return refuse("a quantifier that is followed by ?, *, + or {");
         return {};
     }
 
@@ -174,7 +174,8 @@ class PatternParser {
         const std::size_t start = at_;
         while (more() && text_[at_] >= '0' && text_[at_] <= '9' && value <= kCountMax)
             value = value * 10 + static_cast<std::uint32_t>(text_[at_++] - '0');
-        if (at_ == start || value > kCountMax) return refuse("an invalid or too large count");
+        if (at_ == start || value > kCountMax)
+            return refuse("a quantifier {m,n} with an invalid or too large count");
         return value;
     }
 
@@ -184,7 +185,7 @@ class PatternParser {
         for (bool first = true; first || !eat("]"); first = false) {
             if (!more()) return refuse("a [ without ]");
             if (text_[at_] == '[' || text_.substr(at_, 2) == "&&")
-                return refuse("a set within a set");
+                return refuse("a character set within a character set");
             ROLL_TRY_VOID(item(set, fold, true));
         }
         return set;

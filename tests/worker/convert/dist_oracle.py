@@ -201,7 +201,7 @@ class Metadata(Case):
             chunk = metadata.state_dict_metadata['lm_head.weight'].chunks[0]
             chunk.sizes = torch.Size([95, 32])
         self.change(shrink)
-        self.refused('do not fill it exactly')
+        self.refused('do not cover the tensor exactly')
 
     def test_an_item_of_another_type_is_refused(self):
         def change(metadata):

@@ -64,7 +64,7 @@ TEST(Check, RefusesLostAndDoubledWork) {
 TEST(Check, RefusesAWeightHalfBeforeItsInputHalf) {
     PipelineSchedule schedule = one_forward_one_backward(2, 4);
     std::swap(schedule.ranks[1][1], schedule.ranks[1][2]);
-    expect_refused(schedule, "rank 1, W0: doubled or out of order");
+    expect_refused(schedule, "rank 1, W0: this operation is repeated or out of order");
 }
 
 TEST(Check, RefusesAReceiveOfAnothersMessage) {

@@ -129,7 +129,7 @@ class Factory(RankCase):
                 made.write_model(folder, {'model_type': 'qwen3', 'rope_theta': 500.0, **SIZES}, tensors)
             return change
         self.damaged(cut, 'model.safetensors')
-        self.damaged(lose, 'names model-2.safetensors, which is not there')
+        self.damaged(lose, 'names model-2.safetensors, which does not exist')
         self.damaged(say(intermediate_size=64), 'the config says')
         self.damaged(say(num_hidden_layers=3), 'are missing')
         self.damaged(say(max_position_embeddings=16), 'train.seq_length: 32 is more than')
