@@ -48,7 +48,7 @@ std::vector<std::int64_t> read_left_out(const fs::path& output, const checkpoint
     const auto state = decode(need(text));
     if (!state)
         throw RankFailure(2, file.string() + ": " + state.error().message +
-                                 "; delete it to train on all samples");
+                                 "; delete this file to train on all samples");
     return same_data(*state, like) ? state->left_out : std::vector<std::int64_t>();
 }
 

@@ -112,7 +112,8 @@ int main(int argc, char** argv) {
     app.add_option("--launch", arguments.launch, "Launch file that roll-worker wrote");
     app.add_option("--rank", arguments.rank, "Number of this rank in the job, from 0");
     CLI::App* sampling = app.add_subcommand("generate", "Sample from an HF or MCA directory");
-    sampling->add_option("DIR", arguments.directory, "Model with its tokenizer")->required();
+    sampling->add_option("DIR", arguments.directory, "Directory of a model with its tokenizer")
+        ->required();
     sampling->add_option("PROMPT", arguments.prompt, "Text to continue")->required();
     sampling
         ->add_option("--max-tokens", arguments.text.max_tokens, "Maximum number of tokens to add")

@@ -42,7 +42,7 @@ std::vector<Poisoned> read(const fs::path& output) {
     auto found = decode(need(text));
     if (!found)
         throw RankFailure(2, file.string() + ": " + found.error().message +
-                                 "; delete it to allow every checkpoint again");
+                                 "; delete this file to allow every checkpoint again");
     return *std::move(found);
 }
 

@@ -31,7 +31,7 @@ std::optional<std::uint64_t> free_bytes(const fs::path& directory) {
 
 std::string no_room(const fs::path& directory, std::uint64_t free, std::uint64_t bytes) {
     return "no space for a checkpoint: " + directory.string() + " has " + mib(free) +
-           " free, and it needs " + mib(bytes);
+           " free, but the checkpoint needs " + mib(bytes);
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ void Saver::put_off(std::int64_t step, const std::string& why) {
     last_step_ = -1;
     answers_ = 0;
     if (put_off_.empty())
-        std::printf("the checkpoint of step %lld is put off, training goes on: %s\n",
+        std::printf("the checkpoint of step %lld is postponed, and training continues: %s\n",
                     static_cast<long long>(step), why.c_str());
     put_off_ = why;
     again_ = Clock::now() + again_after_;
@@ -133,11 +133,13 @@ void Saver::need_saved() const {
     std::int64_t newest = -1;
     for (const checkpoint::Kept& kept : options_.recorded)
         newest = std::max(newest, kept.name.step);
-    throw RankFailure(protocol::kExitRefused,
-                      "the last checkpoint could not be written: " + put_off_ +
-                          (newest < 0 ? "; there is none before it"
-                                      : "; the newest one is of step " + std::to_string(newest)) +
-                          "; free disk space, and the next attempt continues from there");
+    throw RankFailure(
+        protocol::kExitRefused,
+        "the last checkpoint could not be written: " + put_off_ +
+            (newest < 0 ? "; there is no earlier checkpoint"
+                        : "; the newest saved checkpoint is of step " + std::to_string(newest)) +
+            "; free disk space: the next attempt continues from the newest saved checkpoint, or "
+            "from the start if none is saved");
 }
 
 bool Saver::knows(std::int64_t step) const {
@@ -199,7 +201,7 @@ void Saver::settle_pruning(const Result<std::string>& outcome) {
 
 void Saver::warn_of_rest(const std::string& sentence) {
     if (std::exchange(warned_, true)) return;
-    std::printf("warning: an old checkpoint cannot be deleted yet, training goes on: %s\n",
+    std::printf("warning: an old checkpoint cannot be deleted yet, but training continues: %s\n",
                 sentence.c_str());
 }
 

@@ -88,9 +88,8 @@ int Trainer::run() {
     }
     if (stops_early() && writes())
         std::printf(
-            "stopped early at step %lld: in the last %lld validations the loss did not fall by "
-            "more "
-            "than %g below the best before; the best is of step %lld\n",
+            "stopped early at step %lld: none of the last %lld validations improved on the best "
+            "earlier loss by more than %g; the best loss was at step %lld\n",
             static_cast<long long>(state_.step), static_cast<long long>(state_.stale_validations),
             spec_.early_stop.min_delta, static_cast<long long>(state_.best_step));
     // A checkpoint of the last step may belong to another job, or may not be recorded for this job.

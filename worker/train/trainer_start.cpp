@@ -109,15 +109,16 @@ void Trainer::restore_newest() {
     }
     sum_over(*world_, chosen);
     if (chosen.item<double>() < 0)
-        throw RankFailure(writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,
-                          "no checkpoint is left from before the loss began to rise; keep more of "
-                          "them (checkpoint.keep, checkpoint.keep_every), or train with a lower "
-                          "train.optimizer.lr");
+        throw RankFailure(
+            writes() ? protocol::kExitDiverged : protocol::kExitPeerLost,
+            "no checkpoint is left from before the loss began to rise; keep more checkpoints "
+            "(checkpoint.keep, checkpoint.keep_every), or train with a lower train.optimizer.lr");
     const auto number = static_cast<std::size_t>(chosen.item<double>());
     if (number == 0)
-        throw RankFailure(1, "none of the " + std::to_string(candidates.size()) +
-                                 " recorded checkpoints verifies; the newest: " +
-                                 (writes() ? choice_.reasons.front() : "see rank 0"));
+        throw RankFailure(1,
+                          "none of the " + std::to_string(candidates.size()) +
+                              " recorded checkpoints passes verification; the newest checkpoint: " +
+                              (writes() ? choice_.reasons.front() : "see rank 0"));
     const fs::path& directory = candidates[number - 1];
     const std::string warning = check_same_model(directory, model_, spec_.tokenizer);
     if (!warning.empty()) model_.warnings.push_back(warning);

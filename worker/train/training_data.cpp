@@ -63,7 +63,7 @@ class Watch {
 data::TokenFile open_made(const fs::path& bin) {
     Result<data::TokenFile> file = data::TokenFile::open_indexed(bin);
     if (!file && file.error().code == ErrorCode::Corrupt)
-        file.error().message += "; delete it and its .bin, and Roll makes both again";
+        file.error().message += "; delete this file and its .bin, and Roll creates both again";
     return of_disk(std::move(file));
 }
 
@@ -114,7 +114,8 @@ bool Opener::verify_made(const fs::path& path, const data::Prepared& prepared) c
     if (prepared.source_is_gone) return true;
     if (prepared.record.text_hash.empty()) {
         std::printf(
-            "%s: not verified: an earlier version made its tokens without a hash of the text\n",
+            "%s: not verified: an earlier version of Roll created the tokens without a hash of the "
+            "text\n",
             path.c_str());
         return true;
     }

@@ -236,7 +236,8 @@ TEST_F(Explain, ADrainingNodeIsNoRemedyIfMoreAreMissing) {
     desk.join("m", 1);
     desk.tell(core::Drain{"m", true});
     EXPECT_EQ(only(desk.submit(wants(2, 1))).remedy, "rollctl undrain m");
-    EXPECT_TRUE(only(desk.submit(wants(3, 1))).remedy.starts_with("connect more or larger workers"));
+    EXPECT_TRUE(
+        only(desk.submit(wants(3, 1))).remedy.starts_with("connect more or larger workers"));
 }
 
 TEST_F(Explain, ANodeWhereItFailedIsNoRoom) {

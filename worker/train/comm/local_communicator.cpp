@@ -22,7 +22,8 @@ void LocalCommunicator::recv(at::Tensor& tensor, int from, Channel channel) {
     std::unique_lock lock(group_.mutex_);
     std::deque<at::Tensor>& messages = group_.channels_[{from, rank_, channel}];
     group_.changed_.wait(lock, [&] { return !messages.empty() || group_.left_[from]; });
-    if (messages.empty()) throw PeerLost("rank " + std::to_string(from) + " left before it sent");
+    if (messages.empty())
+        throw PeerLost("rank " + std::to_string(from) + " stopped before it sent its message");
     ROLL_CHECK(messages.front().sizes() == tensor.sizes());
     tensor = std::move(messages.front());
     messages.pop_front();

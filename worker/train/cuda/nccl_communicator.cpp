@@ -100,7 +100,7 @@ void NcclCommunicator::lose(const std::string& what, const std::string& why) {
 template <class Call>
 NcclCommunicator::Running NcclCommunicator::issue(Line& line, const std::string& what,
                                                   const at::Tensor& tensor, const Call& call) {
-    if (line.comm == nullptr) lose(what, "the group is gone");
+    if (line.comm == nullptr) lose(what, "the group of ranks no longer exists");
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
     const at::Device device(at::kCUDA, current.device_index());
     Running running{what, tensor, tensor.to(device).contiguous()};

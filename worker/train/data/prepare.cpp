@@ -122,7 +122,7 @@ tl::unexpected<Error> bad_line(const fs::path& source, std::uint64_t line,
                                const std::string& reason) {
     return fail(ErrorCode::InvalidArgument,
                 "data: " + source.string() + ", line " + std::to_string(line) + ": " + reason +
-                    "; correct it, or set data.on_bad_line to skip to leave such lines out");
+                    "; correct this line, or set data.on_bad_line to skip to leave such lines out");
 }
 
 // Writes the tokens of the whole text. Returns false if told to stop.
@@ -273,8 +273,8 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
                                              " has no tokens that were made from it");
     if (wanted == found.end() && found.size() > 1)
         return fail(ErrorCode::InvalidArgument,
-                    source.string() + " no longer exists, and there are tokens of " +
-                        std::to_string(found.size()) + " versions of it, " +
+                    source.string() + " no longer exists, and the directory has tokens of " +
+                        std::to_string(found.size()) + " versions of this file, " +
                         found[0].first.string() +
                         ".bin and others; name the right .bin in data.train");
     const auto& [base, record] = wanted == found.end() ? found.front() : *wanted;

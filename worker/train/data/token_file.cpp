@@ -76,8 +76,10 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     documents_ = entries > 0 ? entries - 1 : 0;
     const std::span<const std::byte> bytes = data_.bytes();
     if (bytes.size() % element_ != 0)
-        return corrupt(path, fmt::format("has {} bytes per token, but its .bin has {} bytes",
-                                         element_, bytes.size()));
+        return corrupt(
+            path, fmt::format(
+                      "has {} bytes per token, but its .bin has {} bytes, which is not a multiple",
+                      element_, bytes.size()));
     if (sequences_ > 0) {
         const std::size_t last = sequences_ - 1;
         const auto length = load<std::int32_t>(index, kIndexHeader + 4 * last);

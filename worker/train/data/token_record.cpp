@@ -72,8 +72,8 @@ Result<bool> check_tokens(const fs::path& bin, std::span<const std::byte> bytes,
     }
     if (sample_hash(bytes) == record.samples && (!hash || *hash == record.hash)) return true;
     return fail(ErrorCode::Corrupt, bin.string() +
-                                        " has changed since it was written; delete it and its "
-                                        ".idx, and Roll makes both again");
+                                        " has changed since it was written; delete this file and "
+                                        "its .idx, and Roll creates both again");
 }
 
 }  // namespace roll::data

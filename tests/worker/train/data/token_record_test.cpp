@@ -88,7 +88,7 @@ TEST_F(Records, OfSeveralStatesOfATextTheCheckpointsCounts) {
     fs::remove(source_);
     const auto asked = prepared(options());
     ASSERT_FALSE(asked);
-    EXPECT_NE(asked.error().message.find("there are tokens of 2 versions of it"),
+    EXPECT_NE(asked.error().message.find("has tokens of 2 versions of this file"),
               std::string::npos);
     PrepareOptions wanted = options();
     wanted.hashes = {"0", first.record.hash};
@@ -107,10 +107,9 @@ TEST_F(Records, ChangedTokensAreNoticed) {
     EXPECT_TRUE(check(false).value() && check(true).value());
     std::fstream(first.bin, std::ios::in | std::ios::out | std::ios::binary).put('Z');
     for (const bool all : {false, true})
-        EXPECT_EQ(check(all).error().message,
-                  first.bin.string() +
-                      " has changed since it was written; delete it and its "
-                      ".idx, and Roll makes both again");
+        EXPECT_EQ(check(all).error().message, first.bin.string() +
+                                                  " has changed since it was written; delete this "
+                                                  "file and its .idx, and Roll creates both again");
 }
 
 TEST_F(Records, AllOfATextIsReadWhenAsked) {

@@ -34,8 +34,8 @@ class Saving(RankCase):
         attempt = Attempt(self, 9, 1, document, output=self.small_disk(400))
         self.assertEqual(attempt.wait(), [4], attempt.log())
         message = attempt.said('failed')[0]['message']
-        self.assertRegex(message, r'^output: no space for a checkpoint: \S+/checkpoints has \S+ MiB free, and it needs '
-                                  r'(\S+) MiB; free disk space')
+        self.assertRegex(message, r'^output: no space for a checkpoint: \S+/checkpoints has \S+ MiB free, but '
+                                  r'the checkpoint needs (\S+) MiB; free disk space')
         needed = float(re.search(r'needs (\S+) MiB', message).group(1))
         run = self.run_whole(1, 1, self.document(1, dp=1))
         folder = run.published[0][1]
@@ -53,10 +53,11 @@ class Saving(RankCase):
         self.assertGreater(time.monotonic() - begun, 2)
         message = attempt.said('failed')[0]['message']
         self.assertRegex(message, r'^the last checkpoint could not be written: no space for a checkpoint: \S+ has \S+ '
-                                  r'MiB free, and it needs \S+ MiB; the newest one is of step 1; free disk space, '
-                                  r'and the next attempt continues from there$')
+                                  r'MiB free, but the checkpoint needs \S+ MiB; the newest saved checkpoint is of step '
+                                  r'1; free disk space: the next attempt continues from the newest saved checkpoint, '
+                                  r'or from the start if none is saved$')
         self.assertNotIn('\n', message)
-        self.assertEqual(attempt.log().count('is put off, training goes on'), 1)
+        self.assertEqual(attempt.log().count('is postponed, and training continues'), 1)
         self.assertRegex(attempt.log(), r"warning: \S+ has \S+ MiB free, but the job's checkpoints will need \S+ MiB\n")
         left = os.listdir(os.path.join(small, 'checkpoints'))
         self.assertEqual(left, ['step-00000001.1-1'])
@@ -103,7 +104,7 @@ class Saving(RankCase):
             file.write(bytes(2100 << 10))
         attempt = Attempt(self, 9, 1, self.document(10 ** 6, dp=1, checkpoint__every=20, checkpoint__keep=1),
                           output=small)
-        await_true('not put off', attempt, lambda: 'is put off' in attempt.log())
+        await_true('not put off', attempt, lambda: 'is postponed' in attempt.log())
         try:
             with open(rest, 'wb', buffering=0) as file:
                 while file.write(bytes(4096)):
@@ -131,7 +132,7 @@ class Saving(RankCase):
         attempt.wait_step(1)
         subprocess.run(['mount', '-o', 'remount,ro', small], check=True)
         attempt.say(0, {'t': 'save', 'asked': 3})
-        await_true('not put off', attempt, lambda: 'is put off' in attempt.log())
+        await_true('not put off', attempt, lambda: 'is postponed' in attempt.log())
         subprocess.run(['mount', '-o', 'remount,rw', small], check=True)
         await_true('no checkpoint once it can be written', attempt, lambda: attempt.said('checkpoint'))
         time.sleep(0.5)

@@ -27,8 +27,8 @@ class StopTest(RankCase):
         last = max(losses)
         self.assertLess(last, 400)
         self.assertEqual(last, best + 15)
-        self.assertIn(f'stopped early at step {last}: in the last 3 validations the loss did not fall by more than 0 '
-                      f'below the best before; the best is of step {best}\n', run.log())
+        self.assertIn(f'stopped early at step {last}: none of the last 3 validations improved on the best '
+                      f'earlier loss by more than 0; the best loss was at step {best}\n', run.log())
         left = sorted(os.listdir(os.path.join(run.output, 'checkpoints')))
         self.assertEqual(left, [f'step-{best:08}.1-1', f'step-{last:08}.1-1'])
         state = self.state(run, last)
@@ -61,8 +61,8 @@ class StopTest(RankCase):
 
     def test_what_is_lower_by_too_little_is_no_better_but_the_lowest_still(self):
         run = self.run_whole(1, 1, self.overfitting(train__early_stop={'patience': 1, 'min_delta': 5}))
-        self.assertIn('stopped early at step 10: in the last 1 validations the loss did not fall by more than 5 '
-                      'below the best before; the best is of step 10\n', run.log())
+        self.assertIn('stopped early at step 10: none of the last 1 validations improved on the best earlier '
+                      'loss by more than 5; the best loss was at step 10\n', run.log())
 
     def test_a_stopped_job_counts_on_where_it_was(self):
         document = self.overfitting(checkpoint__every=1, train__early_stop={'patience': 2, 'min_delta': 0.01})

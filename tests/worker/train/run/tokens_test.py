@@ -331,11 +331,11 @@ class TokensTest(RankCase):
         self.assertNotIn('warning: tokenizer', own.log())
         few, many = self.renumbered('few', 20), self.renumbered('many', 100)
         told = self.run_whole(2, 1, self.text_document(1, **one, tokenizer=few))
-        self.assertIn(f'warning: tokenizer: {few} is not the one of the weights in {self.model}: 20 of 400 compared token ids',
-                      told.log())
+        self.assertIn(f'warning: tokenizer: {few} is not the tokenizer of the weights in {self.model}: '
+                      '20 of 400 compared token ids', told.log())
         for other in (many, 'bytes'):
             self.refused(self.text_document(1, **one, tokenizer=other), 2,
-                         f'tokenizer: {other} is not the one of the weights in {self.model}: ')
+                         f'tokenizer: {other} is not the tokenizer of the weights in {self.model}: ')
         # A resumed job is checked against its checkpoint.
         resume = {**self.text_document(3, **one, tokenizer=few), 'kind': 'resume'}
         told = self.run_whole(3, 1, resume, own.published, kind='resume')
@@ -344,7 +344,8 @@ class TokensTest(RankCase):
         resume['model'] = {'from': shutil.copytree(self.model, os.path.join(self.top, 'bare'))}
         os.remove(os.path.join(resume['model']['from'], 'tokenizer.json'))
         resume['tokenizer'] = many
-        self.refused(resume, 2, f'is not the one of the weights in {own.published[-1][1]}: 100 of 400 compared token ids',
+        self.refused(resume, 2, f'is not the tokenizer of the weights in {own.published[-1][1]}: '
+                     '100 of 400 compared token ids',
                      checkpoints=own.published, kind='resume')
         # Weights without a tokenizer accept any.
         resume['kind'] = 'train'
@@ -375,7 +376,7 @@ class TokensTest(RankCase):
         self.refused(self.text_document(1, **one), 2, 'bytes per token')  # another attempt would read the same bytes
         one['data__train'] = [broken]
         self.refused(self.text_document(1, **one, data__on_bad_line='skip'), 2,
-                     'bytes; delete it and its .bin, and Roll makes both again')
+                     'bytes, which is not a multiple; delete this file and its .bin, and Roll creates both again')
         self.refused(self.text_document(1, **one, data__on_bad_line='skip', data__field='words'), 2, 'is empty')
 
 
