@@ -234,7 +234,7 @@ class Finder {
         const std::string order = on_order(state_, wanted);
         add("room", "waits for free slots: the job needs " + need + others,
             fmt::format("the job starts when earlier jobs end{}; rollctl update {} priority=N "
-                        "moves the job forward, rollctl jobs lists the others",
+                        "moves the job forward; rollctl jobs lists the other jobs",
                         order.empty() ? "" : " or Slurm grants " + order + " (rollctl alloc list)",
                         id_.value));
     }

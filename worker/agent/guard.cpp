@@ -367,9 +367,10 @@ void Guard::check_output(const GuardPlan& plan) {
     const std::string& output = plan.directories.front();
     const bool done = started_ && programs_ended() && !failed_;
     if (!done || ::access(output.c_str(), F_OK) == 0 || errno != ENOENT) return;
-    talk_.say("failed " + encode(Verdict{"app", 1,
-                                         "its output directory " + output +
-                                             " was deleted while it ran; its logs are lost"}));
+    talk_.say("failed " +
+              encode(Verdict{"app", 1,
+                             "the job's output directory " + output +
+                                 " was deleted while the job ran; the job's logs are lost"}));
 }
 
 // Caps the logs that programs write directly. A LogPipe caps its own log.

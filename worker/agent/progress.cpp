@@ -62,7 +62,8 @@ std::string hang_reason(const std::vector<RankProgress>& ranks, const HangRule& 
     const auto in_seconds = [](Millis time) { return std::to_string(time.count() / 1000) + " s"; };
     return (stepped ? "no step for " : "no first step or other activity for ") +
            in_seconds(now - at) + (stepped ? " after step " + std::to_string(slowest->step) : "") +
-           " (at most " + in_seconds(*bound) + "); the stacks of its ranks are in their logs";
+           " (at most " + in_seconds(*bound) +
+           "); the logs of the ranks contain the stacks of all threads";
 }
 
 }  // namespace roll::agent

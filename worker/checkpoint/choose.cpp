@@ -68,9 +68,9 @@ Choice choose_newest(std::span<const std::filesystem::path> newest_first, For us
         }
         choice.skipped.push_back(directory);
         if (!manifest) choice.damaged.push_back(directory);
-        choice.reasons.push_back(
-            "the checkpoint " + directory.string() + " is skipped: " +
-            (manifest ? "its optimizer state was dropped" : manifest.error().message));
+        choice.reasons.push_back("the checkpoint " + directory.string() + " is skipped: " +
+                                 (manifest ? "the optimizer state of this checkpoint was deleted"
+                                           : manifest.error().message));
     }
     return choice;
 }

@@ -37,7 +37,8 @@ Result<FileEntry> decode_entry(const Json& json) {
     const auto hash = reader.get<std::string>("xxh3_64");
     ROLL_TRY_VOID(reader.finish());
     if (!stays_inside(entry.path))
-        return fail(ErrorCode::Corrupt, "manifest: path leaves the checkpoint: " + entry.path);
+        return fail(ErrorCode::Corrupt,
+                    "manifest: this path leaves the checkpoint directory: " + entry.path);
     ROLL_TRY(entry.hash, parse_hex(hash));
     return entry;
 }

@@ -168,7 +168,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
                    {"ok", true},
                    {"adapters", adapters.size()}});
         else
-            fmt::print("{}: whole; {} adapters\n", command.directory, adapters.size());
+            fmt::print("{}: no damage found; {} adapters\n", command.directory, adapters.size());
         return 0;
     }
     ROLL_TRY(const Source source, open_source(command.directory, families, command.open));
@@ -186,7 +186,7 @@ Result<int> run(const VerifyCommand& command, const families::Families& families
                {"tensors", source.tensors.size()},
                {"replicas", plan.comparisons.size()}});
     } else {
-        fmt::print("{}: whole; {} tensors, {} replicas equal\n", command.directory,
+        fmt::print("{}: no damage found; {} tensors, {} equal replicas\n", command.directory,
                    source.tensors.size(), plan.comparisons.size());
     }
     return 0;

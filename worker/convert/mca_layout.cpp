@@ -347,8 +347,8 @@ Result<Shard> shard_of(const NativeTensor& tensor, const Model& model, int tp, i
 Result<void> check_whole_groups(const formats::McaConfig& config) {
     const auto groups = config.native.value("num_query_groups", std::int64_t{0});
     if (groups % config.layout.tp == 0) return {};
-    return not_divisible("a target of whole key-value groups", "num_query_groups", groups,
-                         config.layout.tp);
+    return not_divisible("a target that does not split key-value groups", "num_query_groups",
+                         groups, config.layout.tp);
 }
 
 Result<std::vector<Stored>> mca_layout(const std::vector<NativeTensor>& native, const Model& model,

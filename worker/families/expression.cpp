@@ -17,7 +17,8 @@ class Parser {
     Result<std::int64_t> parse() {
         ROLL_TRY(const std::int64_t value, sum(0));
         skip();
-        if (!rest_.empty()) return wrong("does not end here: \"" + std::string(rest_) + "\"");
+        if (!rest_.empty())
+            return wrong("has unexpected text at the end: \"" + std::string(rest_) + "\"");
         return value;
     }
 

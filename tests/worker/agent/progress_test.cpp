@@ -23,8 +23,8 @@ TEST_F(Hangs, BeforeTheFirstStepByABoundOfItsOwn) {
     EXPECT_EQ(after(24h, 60s), "") << "none";
     EXPECT_EQ(after(1799s, 60s, 1800s), "");
     EXPECT_EQ(after(1801s, 60s, 1800s),
-              "no first step or other activity for 1801 s (at most 1800 s); the stacks of its "
-              "ranks are in their logs");
+              "no first step or other activity for 1801 s (at most 1800 s); the logs of the ranks "
+              "contain the stacks of all threads");
     EXPECT_NE(after(1801s, 0s, 1800s), "") << "never is said of later steps";
     step(0, 1);
     EXPECT_EQ(after(24h, 0s, 1800s), "");
@@ -45,8 +45,8 @@ TEST_F(Hangs, ByTheJobsOwnBound) {
     step(1, 6);
     EXPECT_EQ(after(59s, 60s), "");
     EXPECT_EQ(after(61s, 60s),
-              "no step for 61 s after step 6 (at most 60 s); the stacks of its ranks are in their "
-              "logs");
+              "no step for 61 s after step 6 (at most 60 s); the logs of the ranks contain the "
+              "stacks of all threads");
     EXPECT_EQ(after(24h, 0s), "") << "never";
 }
 

@@ -274,7 +274,8 @@ TEST_F(Checkpoint, DropsOptimizerStateAndIsStillWhole) {
     const Choice none = choose_newest(only, For::Resume);
     EXPECT_FALSE(none.directory);
     EXPECT_TRUE(none.damaged.empty());
-    EXPECT_NE(none.reasons[0].find("its optimizer state was dropped"), std::string::npos);
+    EXPECT_NE(none.reasons[0].find("the optimizer state of this checkpoint was deleted"),
+              std::string::npos);
     put(only[0] / kOptimizerFile, moments);  // as a crash between the two steps leaves it
     EXPECT_TRUE(verify(only[0]));
     EXPECT_FALSE(choose_newest(only, For::Resume).directory);

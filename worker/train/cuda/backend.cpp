@@ -21,8 +21,8 @@ at::Device take_device(const protocol::Launch& launch, int rank) {
                                                      : "this job sees " + std::to_string(count);
         throw RankFailure(protocol::kExitRefused,
                           "cannot use GPU " + std::to_string(device) + ": " + why +
-                              "; run it on a node that offers GPUs, or "
-                              "submit the job with resources.slots_per_node");
+                              "; run the job on a node that offers GPUs, or submit the job with "
+                              "resources.slots_per_node");
     }
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
     return {at::kCUDA, static_cast<c10::DeviceIndex>(device)};

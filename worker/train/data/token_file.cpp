@@ -64,7 +64,8 @@ Result<void> TokenFile::read_index(const fs::path& path) {
         return corrupt(path, fmt::format("has version {}; supported: {}",
                                          load<std::uint64_t>(index, 9), kIndexVersion));
     const auto code = load<std::uint8_t>(index, 17);
-    if (!is_known(code)) return corrupt(path, fmt::format("has tokens of type code {}", code));
+    if (!is_known(code))
+        return corrupt(path, fmt::format("has tokens of the unknown type code {}", code));
     const auto type = static_cast<TokenType>(code);
     element_ = size_of(type);
     const auto sequences = load<std::uint64_t>(index, 18), entries = load<std::uint64_t>(index, 26);

@@ -45,7 +45,7 @@ class RankCudaTest(unittest.TestCase):
         lines = run.stderr.splitlines()
         self.assertEqual(len(lines), 1, run.stderr)
         self.assertEqual(['error: ' + report['message'] for report in reports], lines)
-        self.assertRegex(lines[0], r'^error: cannot use GPU 0: .+; run it on a node that offers GPUs, or ')
+        self.assertRegex(lines[0], r'^error: cannot use GPU 0: .+; run the job on a node that offers GPUs, or ')
 
 
 if __name__ == '__main__':

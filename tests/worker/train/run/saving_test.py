@@ -170,7 +170,8 @@ class Saving(RankCase):
         again = self.run_whole(3, 1, more, reversed(run.published[-2:]), kind='resume')
         self.assertEqual(again.weights(60)['roll/optimizer.safetensors'],
                          whole.weights(60)['roll/optimizer.safetensors'])
-        self.refused(more, 1, 'its optimizer state was dropped', kind='resume', checkpoints=run.published[-2:-1])
+        self.refused(more, 1, 'the optimizer state of this checkpoint was deleted', kind='resume',
+                     checkpoints=run.published[-2:-1])
 
     def test_checkpoints_that_the_ledger_records_only_at_the_end_are_counted(self):
         attempt = Attempt(self, 1, 1, self.document(6, dp=1, checkpoint__every=2, checkpoint__keep=2), record=False)
