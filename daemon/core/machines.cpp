@@ -107,7 +107,8 @@ std::string fault_of(const State& state, const Machine& machine, Time since) {
         jobs.insert(whole(state, fault.job));
     }
     if (count < rule.failures || jobs.size() < 2) return {};
-    return std::to_string(count) + " faults while it ran " + std::to_string(jobs.size()) + " jobs";
+    return std::to_string(count) + " faults while the node ran " + std::to_string(jobs.size()) +
+           " jobs";
 }
 
 bool was_innocent(const State& state, const Machine& machine) {

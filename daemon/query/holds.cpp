@@ -92,7 +92,7 @@ class Finder {
         const auto left = inside == state_.index.inside.end() ? 0 : inside->second.size();
         if (job_.closed)
             return add("open", fmt::format("closed job group: {} of its jobs have not ended", left),
-                       "the group ends by itself when they have ended");
+                       "the group ends by itself when these jobs have ended");
         add("open", fmt::format("open job group: {} of its jobs have not ended", left),
             fmt::format("rollctl submit --into {} adds a job; after rollctl close {} the group "
                         "ends with its last job",
@@ -251,8 +251,8 @@ class Finder {
                         "resources.time";
         add("reservation",
             fmt::format("free capacity is reserved for job {}, {}", first->job.value, until),
-            fmt::format("rollctl update {} priority={} puts it ahead of that job{}", id_.value,
-                        priority,
+            fmt::format("rollctl update {} priority={} puts this job ahead of that job{}",
+                        id_.value, priority,
                         first->at ? "; the job can start at once if you shorten its resources.time "
                                     "so that the job ends 30 s before that start time"
                                   : ""));

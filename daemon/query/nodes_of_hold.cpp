@@ -15,7 +15,7 @@ std::string closed(const core::State& state, const core::Worker& worker) {
     if (worker.draining) return "is drained";
     if (core::is_excluded(state, worker))
         return "is excluded: " + state.machines.at(core::machine_of(worker.node)).reason;
-    if (!core::takes_work(state, worker)) return "its allocation is being released";
+    if (!core::takes_work(state, worker)) return "the node's allocation is being released";
     return worker.quiet ? "is not reachable now" : "";
 }
 
@@ -30,7 +30,7 @@ std::string lack(const core::Worker& worker, const core::Free& free,
         return fmt::format("{} of {} GPUs have enough free capacity, but the job needs {}", gpus,
                            worker.gpus, spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
     if (free.left && wanted.time > *free.left)
-        return fmt::format("its allocation ends in {} s, but the job needs {} s",
+        return fmt::format("the node's allocation ends in {} s, but the job needs {} s",
                            std::chrono::ceil<std::chrono::seconds>(*free.left).count(),
                            wanted.time.count());
     return "could run a part of the job now";
@@ -48,9 +48,9 @@ std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::St
         if (reasons.size() >= kNodesMax) break;
         const auto free = room.find(id);
         std::string why = closed(state, worker);
-        if (why.empty() && job.avoid.contains(worker.node)) why = "the job failed there";
+        if (why.empty() && job.avoid.contains(worker.node)) why = "the job failed on this node";
         if (why.empty())
-            why = free == room.end() ? "its allocation is about to end"
+            why = free == room.end() ? "the node's allocation is about to end"
                                      : lack(worker, free->second, wanted);
         reasons.push_back({worker.node, std::move(why)});
     }

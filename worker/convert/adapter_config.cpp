@@ -118,10 +118,11 @@ Result<Json> adapter_config(const Json& from, const std::vector<NativeLora>& mod
     if (is_local &&
         (names_a_layer(config["rank_pattern"]) || names_a_layer(config["alpha_pattern"]) ||
          names_a_layer(config["target_modules"])))
-        return fail(ErrorCode::InvalidArgument,
-                    "the adapter has different settings for different layers; with pp or vpp it "
-                    "cannot be written, because layers are numbered within each stage",
-                    "--pp 1 --vpp 1");
+        return fail(
+            ErrorCode::InvalidArgument,
+            "the adapter has different settings for different layers; such an adapter cannot be "
+            "written with pp or vpp, because layers are numbered within each stage",
+            "--pp 1 --vpp 1");
     return config;
 }
 

@@ -74,8 +74,9 @@ Events hand_over_jobs(const State& state, Time) {
             if (place.ended || worker == state.workers.end()) continue;
             const auto a = state.allocations.find(worker->second.allocation);
             if (a == state.allocations.end() || !a->second.releasing) continue;
-            events.push_back(AttemptStopping{
-                {id, job.attempt->token}, "its allocation is being released: " + a->second.reason});
+            events.push_back(
+                AttemptStopping{{id, job.attempt->token},
+                                "the attempt's allocation is being released: " + a->second.reason});
             break;
         }
     }

@@ -38,7 +38,7 @@ TEST_F(Lemons, AreLeftOutForAWhileAfterFaultsOfSeveralJobs) {
     EXPECT_FALSE(excluded());
     fail_on_bad();
     ASSERT_TRUE(excluded());
-    EXPECT_EQ(desk.state.machines.at("bad").reason, "3 faults while it ran 3 jobs");
+    EXPECT_EQ(desk.state.machines.at("bad").reason, "3 faults while the node ran 3 jobs");
     const JobId id = desk.submit(spec);
     EXPECT_EQ(desk.job(id).attempt->nodes, std::vector<std::string>{"good"});
     EXPECT_EQ(next_wakeup(desk.state, desk.now), desk.now + 24h);

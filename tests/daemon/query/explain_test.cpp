@@ -252,7 +252,7 @@ TEST_F(Explain, ANodeWhereItFailedIsNoRoom) {
     EXPECT_NE(only(id).why.find("except on n, where the job failed"), std::string::npos)
         << only(id).why;
     EXPECT_EQ(only(id).nodes.front(),
-              (std::pair<std::string, std::string>{"n", "the job failed there"}));
+              (std::pair<std::string, std::string>{"n", "the job failed on this node"}));
     end(busy);
     EXPECT_TRUE(runs(id));
 }
